@@ -1,6 +1,10 @@
 """Errors raised by skshapgpu that have no standard name, and checks of options."""
 
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from inspect import signature
 from numbers import Integral
+from typing import Any
 
 
 class UnsupportedModelError(NotImplementedError):
@@ -15,6 +19,16 @@ def require_one_of(option: str, value: object, allowed: tuple[str, ...]) -> None
     """Raise ``ValueError``, naming the option, unless its value is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{option} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def require_options(called: Callable[..., Any], options: Iterable[str]) -> None:
+    """Raise ``TypeError``, which names a similar parameter, for an option that a callable does not have."""
+    known = tuple(signature(called).parameters)
+    for option in options:
+        if option not in known:
+            similar = get_close_matches(option, known, 1)
+            hint = f". Did you mean {similar[0]!r}?" if similar else ""
+            raise TypeError(f"{called.__name__} got an unexpected keyword argument {option!r}{hint}")
 
 
 def require_n_jobs(n_jobs: object) -> None:

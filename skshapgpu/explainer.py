@@ -40,7 +40,7 @@ from ._rows.pipelines import NoCopy, copies_of, unwrap
 from ._rows.rows import Rows
 from .adapters import adapt
 from .adapters.schema import InputSchema
-from .errors import UnsupportedModelError, require_one_of
+from .errors import UnsupportedModelError, require_one_of, require_options
 
 T = TypeVar("T")
 
@@ -59,8 +59,8 @@ def explain(
 
     Parameters
     ----------
-    model : fitted model
-        As for :class:`TreeExplainer`.
+    model : fitted model or TreeExplainer
+        As for :class:`TreeExplainer`; or an explainer, which has its own options.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to explain, in any form that ``model.predict`` accepts.
     y, index, progress
@@ -89,7 +89,7 @@ def explain(
     """
     require_one_of("index", index, tuple(_VALUE_KINDS))
     require_progress(progress)
-    return TreeExplainer(NoCopy(model), **options).explain(X, y, index=index, progress=progress)
+    return as_explainer(NoCopy(model), options).explain(X, y, index=index, progress=progress)
 
 
 def explain_interactions(
@@ -106,8 +106,8 @@ def explain_interactions(
 
     Parameters
     ----------
-    model : fitted model
-        As for :class:`TreeExplainer`.
+    model : fitted model or TreeExplainer
+        As for :class:`TreeExplainer`; or an explainer, which has its own options.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to explain, in any form that ``model.predict`` accepts.
     interactions, index, order, progress
@@ -138,9 +138,26 @@ def explain_interactions(
     """
     Request.parse(interactions, index, order)
     require_progress(progress)
-    return TreeExplainer(NoCopy(model), **options).explain_interactions(
+    return as_explainer(NoCopy(model), options).explain_interactions(
         X, interactions=interactions, index=index, order=order, progress=progress
     )
+
+
+def as_explainer(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
+    """Return an explainer with these options; one that is given, itself or in ``NoCopy``, is returned.
+
+    Raises
+    ------
+    TypeError
+        An option is unknown, or there are options for an explainer, which has its own.
+    """
+    require_options(TreeExplainer, options)
+    given = model.model if isinstance(model, NoCopy) else model
+    if not isinstance(given, TreeExplainer):
+        return TreeExplainer(model, **options)
+    if options:
+        raise TypeError(f"an explainer has its own options: pass {', '.join(options)} when you create it")
+    return given
 
 
 class TreeExplainer:
@@ -705,7 +722,9 @@ class TreeExplainer:
             **self._facts(rows, run, self._origins_of(X) if self._features.by_input else None),
         )
 
-    def shap_values(self, X: Any, y: Any = None, *, out: Any = None) -> np.ndarray:
+    def shap_values(
+        self, X: Any, y: Any = None, *, out: Any = None, check_additivity: bool | None = None
+    ) -> np.ndarray:
         """Compute SHAP values, and return the array alone.
 
         Parameters
@@ -721,6 +740,8 @@ class TreeExplainer:
             ``np.empty((n_rows, n_outputs, n_features), dtype).swapaxes(1, 2)``. For X on a GPU, it is an
             array of CuPy or PyTorch there. It does not count towards ``memory_limit``. If an error is raised
             after the work has begun, some of its rows may have been written, with values that may be wrong.
+        check_additivity : bool, default=None
+            Whether this call compares the sums of the values with the margins; None: as the explainer does.
 
         Returns
         -------
@@ -742,7 +763,8 @@ class TreeExplainer:
         rows = self._read(X, SHAP_VALUES)
         labels = self._read_labels(y, rows)
         place = self._given(out, rows, 1, labels)
-        values, _ = self._execute(rows, SHAP_VALUES, partial(shap_values, out=place), labels)
+        compiled = self._compiled if check_additivity is None else self._compiled.checking(check_additivity)
+        values, _ = execute(compiled, rows, SHAP_VALUES, partial(shap_values, out=place), labels)
         return _shaped(values) if out is None else out
 
     def shap_interaction_values(self, X: Any, *, out: Any = None) -> np.ndarray:

@@ -207,6 +207,12 @@ def cuda_available() -> bool:
     return _available
 
 
+def missing() -> str | None:
+    """Say why there is no GPU; None if there is one."""
+    found = cuda_info()
+    return None if found["available"] else found["reason"]
+
+
 _available: bool | None = None
 
 

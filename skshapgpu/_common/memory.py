@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .digits import number
+
 #: Size of the buffers for a batch without a memory limit: larger ones would not be faster.
 CHUNK_BYTES = 256 * 2**20
 
@@ -55,6 +57,16 @@ def parse_bytes(limit: int | str | None, name: str = "memory_limit") -> int | No
     if limit <= 0:
         raise ValueError(f"{name} must be positive, not {limit!r}")
     return int(limit)
+
+
+def shown(n_bytes: int) -> str:
+    """Format a number of bytes for readers, such as "1.5 GiB"; :func:`parse_bytes` reads it."""
+    size, unit = float(n_bytes), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{number(size, 2)} {unit}"
 
 
 def table_bytes(limit: int | None, asked: bool) -> int:

@@ -555,6 +555,7 @@ def call_plan(compiled: CompiledModel, X: HostRows) -> CallPlan:
         table_bytes=sum(group.table_bytes for group in execution.groups),
         result_bytes=need.result,
         peak_bytes=need.peak(size),
+        cpu_reason=None if execution.indices else compiled.cpu_reason(SHAP_VALUES),
         refusal=refusal,
         build_seconds=execution.building,
         seconds=execution.seconds if estimated else None,

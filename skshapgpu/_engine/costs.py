@@ -10,6 +10,7 @@ from typing import Any
 
 from .._common import memory
 from .._common.digits import number
+from .._common.memory import shown
 
 #: Seconds, measured on one core of servers with AVX-512: for each call, for each walked leaf and block of 64
 #: rows, and for each thread that a call wakes; by precision, for each walked leaf, quadrature node and vector
@@ -154,6 +155,8 @@ class CallPlan:
         Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers, but
         not X and the compiled model, which exist before. If X is not an array of float32 or float64, it is
         converted in batches, which take up to 256 MiB more.
+    cpu_reason : str or None
+        Why the call does not run on a GPU; None if it does.
     refusal : str or None
         Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
     build_seconds : float
@@ -172,6 +175,7 @@ class CallPlan:
     table_bytes: int
     result_bytes: int
     peak_bytes: int
+    cpu_reason: str | None
     refusal: str | None
     build_seconds: float
     seconds: float | None
@@ -179,9 +183,11 @@ class CallPlan:
     def __str__(self) -> str:
         seconds = "" if self.seconds is None else f", about {number(self.seconds, 2)} s"
         lines = [
-            f"{self.n_rows:,} rows on {self.device}{seconds}, {self.result_bytes:,} bytes of values, "
-            f"{self.peak_bytes:,} in all"
+            f"{self.n_rows:,} rows on {self.device}{seconds}; {shown(self.result_bytes)} of values, at most "
+            f"{shown(self.peak_bytes)} of memory in all"
         ]
+        if self.cpu_reason is not None:
+            lines.append(f"not on a GPU: {self.cpu_reason}")
         if self.refusal is not None:
             lines.append(f"refused: {self.refusal}")
         for group in self.groups:
@@ -190,7 +196,7 @@ class CallPlan:
                 f"{group.algorithm}"
             )
             if group.algorithm == "tables":
-                lines[-1] += f", {group.n_lookups:,} tables of {group.table_bytes:,} bytes in all"
+                lines[-1] += f", {group.n_lookups:,} tables, {shown(group.table_bytes)} in all"
             elif group.n_walked_leaves < group.n_leaves:
                 lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
         if self.build_seconds:

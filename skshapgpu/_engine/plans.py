@@ -210,8 +210,7 @@ class CompiledModel:
         self._table_bytes: dict[tuple[Kind, Intervals], int] = {}
         self._gpus = self.options.devices.indices or (0,)  # which all have the same tables
         self._results = self._results_of(self.options.algorithm)
-        checked = self._results if self.options.check_additivity else ()
-        self.checked_kinds = {kind for kind in checked if kind.adds_up}
+        self.checked_kinds = self._kinds_checked(self.options.check_additivity)
         plan = self._plans[SHAP_VALUES, NO_INTERVALS] = self._compile_plan(
             SHAP_VALUES, NO_INTERVALS, tables or None
         )
@@ -232,6 +231,15 @@ class CompiledModel:
         view = object.__new__(CompiledModel)
         view.__dict__ = vars(self) | {"options": options}
         return view
+
+    def checking(self, additivity: bool) -> CompiledModel:
+        """Return this model, with the same plans, for calls that check additivity or do not."""
+        view = object.__new__(CompiledModel)
+        view.__dict__ = vars(self) | {"checked_kinds": self._kinds_checked(additivity)}
+        return view
+
+    def _kinds_checked(self, additivity: bool) -> set[Kind]:
+        return {kind for kind in self._results if kind.adds_up} if additivity else set()
 
     def base_value(self, labels: np.ndarray | None) -> np.ndarray:
         """Return base values of the core's outputs: (n_outputs,), or (n_rows, 1) with labels."""
@@ -546,6 +554,15 @@ class CompiledModel:
         seconds = building + (layout.cuda_seconds(n_rows, work, precision) + transfer) / len(indices)
         table_bytes += layout.table_bytes
         return ExecutionPlan(indices, intervals, layout.groups, building, seconds, n_threads, table_bytes)
+
+    def cpu_reason(self, kind: Kind) -> str:
+        """Say why a call runs on the CPU, given that it does."""
+        asked = self.options.devices
+        if not (asked.auto or asked.indices):
+            return "the device is 'cpu'"
+        if not self._on_gpus(kind):
+            return "these values are computed on the CPU only"
+        return devices.missing() or "the CPU is estimated to be faster"
 
     def intervals_on_gpu(self, kind: Kind, n_rows: int) -> Intervals:
         """Return the tables by intervals that a call uses whose rows are on a GPU."""

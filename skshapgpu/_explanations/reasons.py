@@ -1,4 +1,4 @@
-"""Reasons for and against: the strongest positive and the strongest negative values of each row."""
+"""The strongest values of each row, and those of each sign: the reasons for and against a high output."""
 
 from __future__ import annotations
 
@@ -94,23 +94,31 @@ def records(
     data: Any,
     names: Sequence[str],
     n: int,
+    by_sign: bool,
     row_names: Sequence[Any],
     extra: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the reasons of all rows, for one output; see :meth:`.Explanation.reasons`."""
+    """Yield the strongest values of all rows, for one output; see :meth:`.Explanation.top`."""
     n = min(n, len(names))
-    signs = [(name, of_sign(values, factor, n)) for name, factor in SIGNS]
-    of_signs = [(name, features, feature_values(data, features)) for name, features in signs]
+    if by_sign:
+        lists = [of_sign(values, factor, n) for _, factor in SIGNS]
+    else:
+        known = np.where(np.isnan(values), 0, values)
+        places = largest(known, n)
+        lists = [np.where(np.take_along_axis(known, places, axis=1) != 0, places, -1)]
+    (above, _), (below, _) = SIGNS
+    with_data = [(features, feature_values(data, features)) for features in lists]
     for row, label in enumerate(row_names):
-        for sign, features, known in of_signs:
+        for features, known_values in with_data:
             for rank, feature in enumerate(features[row].tolist()):
                 if feature >= 0:
+                    value = float(values[row, feature])
                     yield {
                         "row": label,
                         **extra,
-                        "reason": sign,
+                        "reason": above if value > 0 else below,
                         "rank": rank + 1,
                         "feature": names[feature],
-                        "value": known[row][rank],
-                        "shap_value": float(values[row, feature]),
+                        "value": known_values[row][rank],
+                        "shap_value": value,
                     }

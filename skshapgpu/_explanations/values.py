@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_scalar
@@ -17,6 +17,7 @@ from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import select, to_array
 from .cohorts import Cohorts, cohorts_of
+from .labels import ByLabel
 from .reasons import records
 
 #: Number of features in the table that a notebook shows.
@@ -99,6 +100,15 @@ class LabelledValues:
             rows, or a label is missing.
         """
         return cohorts_of(self, labels)
+
+    @property
+    def loc(self) -> ByLabel[Self]:
+        """Rows by their labels: ``explanation.loc[label]`` or ``explanation.loc[labels]``.
+
+        The labels are those of the pandas data frame that was explained; rows are selected in the order of
+        the labels. A label that no row has raises ``KeyError``.
+        """
+        return ByLabel(self)
 
     @property
     def _value_axes(self) -> int:
@@ -439,26 +449,36 @@ class Explanation(LabelledValues):
         """
         return ranking(self.feature_names, self.importance(), n)
 
-    def reasons(self, n: int = 3) -> list[dict[str, Any]]:
-        """Return for each row the strongest reasons for and against a high output, as records.
+    def top(self, n: int = 3, *, by_sign: bool = False) -> list[dict[str, Any]]:
+        """Return for each row the features with the strongest values, as records.
 
         Parameters
         ----------
         n : int, default=3
-            Maximum number of features of each sign; a row has fewer if fewer have a value of that sign.
+            Maximum number of features of a row, or with ``by_sign`` of each sign; a row has fewer if fewer
+            have values other than 0.
+        by_sign : bool, default=False
+            Whether to list the features with positive values, which are reasons for a high output, before
+            those with negative values, instead of all by magnitude.
 
         Returns
         -------
         list of dict
-            For each row and output, first the features with positive values ("for"), the largest first, then
-            those with negative values ("against"). The keys are "row" (its label, or its position), "output"
-            (if there are several), "reason", "rank" (from 1 on), "feature", "value" (the feature's value in
-            ``data``: a number, the name of a category, or None if it is missing or unknown) and "shap_value".
+            For each row and output, the features with the largest magnitudes, the largest first. The keys
+            are "row" (its label, or its position), "output" (if there are several), "reason" ("for" if the
+            value is positive, else "against"), "rank" (from 1 on, with ``by_sign`` within the sign),
+            "feature", "value" (the feature's value in ``data``: a number, the name of a category, or None if
+            it is missing or unknown) and "shap_value". ``pd.DataFrame`` makes a data frame of them, and
+            ``json.dumps`` JSON.
 
         Raises
         ------
         ValueError, TypeError
-            ``n`` is not a number from 1 on.
+            ``n`` is not a number from 1 on, or ``by_sign`` is not a bool.
+
+        See Also
+        --------
+        strongest : Return the features with the largest mean magnitude over the rows.
 
         Examples
         --------
@@ -467,16 +487,17 @@ class Explanation(LabelledValues):
         >>> from skshapgpu import explain
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
         >>> explanation = explain(RandomForestRegressor(10, random_state=0).fit(X, y), X)
-        >>> [(r["reason"], r["feature"], r["value"]) for r in explanation[:1].reasons(1)]
-        [('for', 's5', 4.8598), ('against', 's6', 87.0)]
+        >>> [(r["feature"], r["value"], r["reason"]) for r in explanation.loc[0].top(2)]
+        [('s5', 4.8598, 'for'), ('bmi', 32.1, 'for')]
         """
+        check_scalar(by_sign, "by_sign", bool)
         check_scalar(n, "n", Integral, min_val=1)
         names = range(len(self)) if self.row_labels is None else self.row_labels
         values, outputs = to_host(self.values), self._several_outputs()
         if outputs is None:
-            return list(records(values, self.data, self.feature_names, n, names, {}))
+            return list(records(values, self.data, self.feature_names, n, by_sign, names, {}))
         found = [
-            records(values[:, :, i], self.data, self.feature_names, n, names, {"output": output})
+            records(values[:, :, i], self.data, self.feature_names, n, by_sign, names, {"output": output})
             for i, output in enumerate(outputs)
         ]
         return [record for of_output in found for record in of_output]

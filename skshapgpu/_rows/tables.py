@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -126,6 +126,7 @@ def table(X: Any) -> Any:
         if sp.issparse(X):
             return _csr(X)
         refuse(X)
+        _refuse_one_row(X)
         if isinstance(X, np.ma.MaskedArray):
             raise TypeError("X is a masked array: fill it first, with NaN where values are missing")
         if hasattr(X, "collect") or hasattr(X, "columns"):  # an array would lose its names and types
@@ -144,6 +145,18 @@ def table(X: Any) -> Any:
             "array.reshape(1, -1) for a single row, array.reshape(-1, 1) for a single feature"
         )
     return X
+
+
+def _refuse_one_row(X: Any) -> None:
+    """Raise ``ValueError``, which says what to pass, if X is a row with names: a mapping or a series."""
+    if isinstance(X, Mapping):
+        raise ValueError("X is a mapping: pass a data frame, of one row by pd.DataFrame([row])")
+    if type(X).__name__ == "Series":
+        package = type(X).__module__.partition(".")[0]
+        raise ValueError(
+            f"X is a series of {package}, which may be a row or a column: pass a data frame, of one row by "
+            "frame.iloc[[i]] or frame.loc[[label]] in pandas and frame[i] in polars"
+        )
 
 
 def _csr(X: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._engine.pairs import Request
 from ..errors import require_one_of
-from ..explainer import TreeExplainer
+from ..explainer import TreeExplainer, as_explainer
 
 _VALUE_INDICES = ("SV", "BV")
 
@@ -41,15 +41,11 @@ def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
 
 
 def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
-    if isinstance(model, TreeExplainer):
-        if options:
-            raise TypeError(f"an explainer has its own options: pass {', '.join(options)} when you create it")
-        return model
     if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
         with open(model, "rb") as file:
             if file.read(4) == _EXPLAINER_FILE:
                 return TreeExplainer.load(model, **options)
-    return TreeExplainer(model, **options)
+    return as_explainer(model, options)
 
 
 def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> tuple[Request | None, str]:

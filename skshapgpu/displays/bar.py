@@ -283,7 +283,7 @@ class ShapBarDisplay:
 
         Parameters
         ----------
-        estimator : fitted model
+        estimator : fitted model or TreeExplainer
             See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.

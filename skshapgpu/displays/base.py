@@ -11,7 +11,7 @@ import numpy as np
 from .._common.digits import number
 from .._explanations.values import Explanation, positions
 from .._rows.gpu_arrays import to_host
-from ..explainer import TreeExplainer
+from ..explainer import as_explainer
 
 #: Colours that people with any kind of colour vision can tell apart (Okabe & Ito, Color Universal Design,
 #: 2008).
@@ -81,7 +81,7 @@ def require_explanation(explanation: Any) -> Explanation:
 def explained(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explanation:
     """Explain rows; raise an error beforehand if nothing could be drawn."""
     pyplot()
-    return TreeExplainer(estimator, **options).explain(X, y)
+    return as_explainer(estimator, options).explain(X, y)
 
 
 def output_position(explanation: Explanation, output: Any) -> int | None:

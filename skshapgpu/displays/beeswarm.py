@@ -252,7 +252,7 @@ class ShapBeeswarmDisplay:
 
         Parameters
         ----------
-        estimator : fitted model
+        estimator : fitted model or TreeExplainer
             See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._explanations.values import Explanation, positions
 from .._rows.columns import Column, read_column
-from ..explainer import TreeExplainer
+from ..explainer import as_explainer
 from .base import (
     LETTER,
     MANY,
@@ -299,7 +299,7 @@ class ShapDependenceDisplay:
 
         Parameters
         ----------
-        estimator : fitted model
+        estimator : fitted model or TreeExplainer
             See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
@@ -321,7 +321,7 @@ class ShapDependenceDisplay:
         ShapDependenceDisplay
         """
         pyplot()  # fail before any work is done
-        explainer = TreeExplainer(estimator, **options)
+        explainer = as_explainer(estimator, options)
         explanation = explainer.explain(X, y)
         position, of_output = _feature(explanation, feature), output_position(explanation, output)
         if color_by == "auto":

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._explanations.interactions import InteractionExplanation
-from ..explainer import TreeExplainer
+from ..explainer import as_explainer
 from .base import LARGEST, LETTER, new_axes, pyplot, require_max_features, short
 
 #: Width and height of a cell, in inches.
@@ -162,7 +162,7 @@ class ShapInteractionDisplay:
 
         Parameters
         ----------
-        estimator : fitted model
+        estimator : fitted model or TreeExplainer
             See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
@@ -178,7 +178,7 @@ class ShapInteractionDisplay:
         ShapInteractionDisplay
         """
         pyplot()  # fail before any work is done
-        explanation = TreeExplainer(estimator, **options).explain_interactions(
+        explanation = as_explainer(estimator, options).explain_interactions(
             X, interactions="occurring", index=index
         )
         return cls.from_explanation(

@@ -242,7 +242,7 @@ class ShapWaterfallDisplay:
 
         Parameters
         ----------
-        estimator : fitted model
+        estimator : fitted model or TreeExplainer
             See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             All rows are explained; pass only the row to draw if the others are not needed.

@@ -52,7 +52,7 @@ def test_batches_have_the_reasons(tmp_path: Path) -> None:
         model, tmp_path / "rows.parquet", tmp_path / "reasons.parquet", batch_size=64, top=2, by_sign=True
     )
     found = pq.read_table(tmp_path / "reasons.parquet").to_pydict()
-    expected = as_columns(explain(model, frame).reasons(2), len(frame), 2)
+    expected = as_columns(explain(model, frame).top(2, by_sign=True), len(frame), 2)
     assert list(found) == list(expected)
     for name, column in expected.items():
         if "shap" in name:
@@ -78,7 +78,7 @@ def test_several_outputs_banzhaf_and_kept_columns() -> None:
         "p_for_value_1__0",
         "p_for_value_1__1",
     ]
-    expected = as_columns(explain(model, X).reasons(1), 150, 1, [0, 1])
+    expected = as_columns(explain(model, X).top(1, by_sign=True), 150, 1, [0, 1])
     assert {name.removeprefix("p_") for name in found.column_names[1:]} == set(expected)
     assert found.column("p_against_1__1").to_pylist() == expected["against_1__1"]
     assert found.column("p_for_value_1__0").to_pylist() == expected["for_value_1__0"]

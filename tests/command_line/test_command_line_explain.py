@@ -400,7 +400,7 @@ def test_functions_of_time(run: Any, fails: Any, data: Path) -> None:
 def test_top_by_sign(run: Any, fails: Any, saved: Path, data: Path, forest: Any) -> None:
     out = data.parent / "out.parquet"
     assert run("explain", saved, data, "-o", out, "--top", 1, "--by-sign")[0] == 0
-    found, records = read(out), explain(forest, frame()).reasons(1)
+    found, records = read(out), explain(forest, frame()).top(1, by_sign=True)
     assert list(found)[:3] == ["for_1", "for_value_1", "for_shap_1"]
     of_rows = {r["row"]: r for r in records if r["reason"] == "against"}
     assert found["against_1"].tolist() == [

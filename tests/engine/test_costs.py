@@ -16,7 +16,8 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, cuda_info
+from skshapgpu._common.memory import parse_bytes, shown
 from skshapgpu._engine.costs import (
     LEAST_TABLE_ROWS,
     TableLayout,
@@ -186,6 +187,28 @@ def test_it_can_be_read(forest: RandomForestRegressor) -> None:
     text = str(explainer_of(forest).plan(1_000_000))
     assert "1,000,000 rows on cpu" in text and "20 trees" in text and "building the tables" in text
     assert "tables" not in str(explainer_of(forest).plan(10))
+    plan = explainer_of(forest).plan(300_000)
+    assert plan.result_bytes == 300_000 * X.shape[1] * 8 and plan.peak_bytes < 1.2 * plan.result_bytes + 2**28
+    assert f"; {shown(plan.result_bytes)} of values, at most {shown(plan.peak_bytes)} of memory" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KiB"), (24_000_000, "23 MiB"), (5 * 2**40, "5 TiB")],
+)
+def test_bytes_for_readers(n_bytes: int, text: str) -> None:
+    assert shown(n_bytes) == text
+    assert n_bytes < 1024 or abs(parse_bytes(text) / n_bytes - 1) < 0.05
+
+
+def test_why_it_is_not_on_a_gpu(forest: RandomForestRegressor) -> None:
+    plan = explainer_of(forest).plan(10)
+    assert plan.cpu_reason == "the device is 'cpu'" and "\nnot on a GPU: the device is 'cpu'\n" in str(plan)
+    counts = HistGradientBoostingRegressor(loss="poisson", max_iter=5).fit(X, Y)
+    plan = TreeExplainer(counts, X[:50], model_output="response", device="auto").plan(10)
+    assert plan.cpu_reason == "these values are computed on the CPU only"
+    plan = TreeExplainer(forest, device="auto").plan(10)
+    assert plan.cpu_reason == (cuda_info()["reason"] or "the CPU is estimated to be faster")
 
 
 @pytest.mark.parametrize("n_rows", [-1, 1.5, "10", None])

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, explain
+from skshapgpu import TreeExplainer, explain, explain_interactions
 from skshapgpu._common.memory import parse_bytes
 from skshapgpu._engine import plans
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
@@ -152,8 +152,20 @@ def test_explain_passes_options_on(binary: Any) -> None:
     explanation = explain(binary, CANCER, outputs="all", precision="double")
     assert explanation.shape[2] == 2
     assert explanation.precision == "double"
-    with pytest.raises(TypeError, match="unknown"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'unknown'$"):
         explain(binary, CANCER, unknown=1)
+    with pytest.raises(TypeError, match=r"'presicion'\. Did you mean 'precision'\?"):
+        explain(binary, CANCER, presicion="double")
+
+
+def test_explain_takes_an_explainer(binary: Any) -> None:
+    explainer = TreeExplainer(binary, precision="double", outputs="all")
+    explanation = explain(explainer, CANCER)
+    np.testing.assert_array_equal(explanation.values, explainer.shap_values(CANCER))
+    pairs = explain_interactions(explainer, CANCER[:20])
+    np.testing.assert_array_equal(pairs.values, explainer.shap_interaction_values(CANCER[:20]))
+    with pytest.raises(TypeError, match="its own options: pass precision when you create it"):
+        explain(explainer, CANCER, precision="single")
 
 
 # The explanation
@@ -382,6 +394,19 @@ def test_additivity_check_names_row_output_and_numbers(multiclass: Any) -> None:
 def test_additivity_check_of_one_output(regressor: Any, offset: float) -> None:
     with pytest.raises(RuntimeError, match="at row 3: base value"):
         skew(TreeExplainer(regressor, device="cpu"), 3, offset).shap_values(DIABETES)
+
+
+def test_additivity_check_of_one_call(regressor: Any) -> None:
+    explainer = skew(TreeExplainer(regressor, device="cpu"), 3, 1.0)
+    values = explainer.shap_values(DIABETES, check_additivity=False)
+    for check in (None, True):
+        with pytest.raises(RuntimeError, match="at row 3: base value"):
+            explainer.shap_values(DIABETES, check_additivity=check)
+    unchecked = skew(TreeExplainer(regressor, device="cpu", check_additivity=False), 3, 1.0)
+    with pytest.raises(RuntimeError, match="at row 3: base value"):
+        unchecked.shap_values(DIABETES, check_additivity=True)
+    for check in (None, False):
+        np.testing.assert_array_equal(unchecked.shap_values(DIABETES, check_additivity=check), values)
 
 
 @pytest.mark.parametrize("data", [None, DIABETES[:20]], ids=["covers", "background"])

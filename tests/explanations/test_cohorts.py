@@ -1,7 +1,9 @@
-"""Cohorts of rows, and the reasons for and against a row's output."""
+"""Cohorts of rows, rows by their labels, and the strongest values of a row."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -177,7 +179,7 @@ def test_bars_beside_each_other(explanation: Explanation) -> None:
     np.testing.assert_allclose(one.importances, several.importance()[:, :, 1].T, rtol=1e-12)
 
 
-# ---- reasons --------------------------------------------------------------------------------------
+# ---- strongest values of rows ---------------------------------------------------------------------
 
 
 def expected_reasons(
@@ -206,29 +208,84 @@ def expected_reasons(
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])
-def test_reasons(explanation: Explanation, n: int) -> None:
+def test_top_by_sign(explanation: Explanation, n: int) -> None:
     expected = expected_reasons(explanation, explanation.values, n)
-    assert explanation.reasons(n) == expected
+    assert explanation.top(n, by_sign=True) == expected
     assert n == 1 or {record["value"] is None for record in expected} == {True, False}
     assert {record["reason"] for record in expected} == {"for", "against"}
     several = explain(forest().fit(FRAME, np.c_[Y, -2 * FRAME["place"]]), FRAME)
-    assert several.reasons(n) == [
+    assert several.top(n, by_sign=True) == [
         record for o in (0, 1) for record in expected_reasons(several, several.values[..., o], n, output=o)
     ]
 
 
-def test_reasons_of_categories_groups_and_untested_rows() -> None:
+def test_top_of_categories_groups_and_untested_rows() -> None:
     frame, y = frame_with_categories()
     explanation = explain(with_categories("sklearn", frame, y), frame)
-    colors = [r for r in explanation.reasons() if r["feature"] == "color"]
+    colors = [r for r in explanation.top(by_sign=True) if r["feature"] == "color"]
     assert len(colors) > 100 and all(r["value"] == frame["color"][r["row"]] for r in colors)
-    grouped = explain(forest().fit(FRAME, Y), FRAME, groups={"ab": ["a", "b"]}).reasons(1)
+    grouped = explain(forest().fit(FRAME, Y), FRAME, groups={"ab": ["a", "b"]}).top(1)
     assert {record["feature"] for record in grouped} == {"ab", "place"}
     assert all(record["value"] is None for record in grouped)
     partial = cross_val_explain(forest(), FRAME, Y, cv=[(np.arange(20, N_ROWS), np.arange(20))])[
         "explanation"
     ]
-    assert {record["row"] for record in partial.reasons()} <= set(FRAME.index[:20])
+    assert {record["row"] for record in partial.top(by_sign=True)} <= set(FRAME.index[:20])
     for n, error in ((0, ValueError), (1.5, TypeError)):
         with pytest.raises(error):
-            explanation.reasons(n)
+            explanation.top(n, by_sign=True)
+    with pytest.raises(TypeError, match="by_sign"):
+        explanation.top(by_sign=1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 50])
+def test_top_by_magnitude(explanation: Explanation, n: int) -> None:
+    found = explanation.top(n)
+    signed = expected_reasons(explanation, explanation.values, 3)
+    for label in FRAME.index:
+        those = sorted((r for r in signed if r["row"] == label), key=lambda r: -abs(r["shap_value"]))[:n]
+        assert [r for r in found if r["row"] == label] == [
+            record | {"rank": rank} for rank, record in enumerate(those, 1)
+        ]
+    assert json.loads(json.dumps(found)) == found
+    zero = replace(explanation[:2], values=np.array([[0.0, 2.0, -3.0], [np.nan, np.nan, np.nan]]))
+    assert [(r["rank"], r["feature"], r["reason"]) for r in zero.top()] == [
+        (1, "a", "against"),
+        (2, "place", "for"),
+    ]
+
+
+# ---- rows by labels -------------------------------------------------------------------------------
+
+
+def test_rows_by_labels(explanation: Explanation) -> None:
+    one = explanation.loc["row 7"]
+    place = FRAME.index.get_loc("row 7")
+    np.testing.assert_array_equal(one.values, explanation.values[[place]])
+    assert list(one.row_labels) == ["row 7"] and one.data.equals(FRAME.iloc[[place]])
+    labels = ["row 30", "row 2"]
+    for asked in (labels, np.array(labels), pd.Index(labels), pd.Series(labels)):
+        assert list(explanation.loc[asked].row_labels) == labels
+    assert explanation.loc[[]].shape == (0, 3)
+    with pytest.raises(KeyError, match="row 99"):
+        explanation.loc[["row 1", "row 99"]]
+    with pytest.raises(TypeError, match="slice"):
+        explanation.loc["row 1":"row 2"]  # type: ignore[misc]
+    pairs = explain_interactions(forest().fit(FRAME, Y), FRAME)
+    np.testing.assert_array_equal(pairs.loc[labels].values, pairs.values[FRAME.index.get_indexer(labels)])
+    with pytest.raises(ValueError, match="no labels"):
+        explain(forest().fit(FRAME, Y), FRAME.to_numpy()).loc[0]
+
+
+def test_labels_that_repeat_and_tuples() -> None:
+    model, repeated = forest().fit(FRAME, Y), FRAME.set_axis(np.arange(N_ROWS) // 2, axis=0)
+    explanation = explain(model, repeated)
+    np.testing.assert_array_equal(explanation.loc[[4, 1]].values, explanation.values[[8, 9, 2, 3]])
+    shuffled = FRAME.set_axis(np.arange(N_ROWS) % 30, axis=0)
+    explanation = explain(model, shuffled)
+    np.testing.assert_array_equal(explanation.loc[4].values, explanation.values[[4, 34]])
+    pairs = [(i % 7, i) for i in range(N_ROWS)]
+    explanation = explain(model, FRAME.set_axis(pd.MultiIndex.from_tuples(pairs), axis=0))
+    np.testing.assert_array_equal(explanation.loc[2, 9].values, explanation.values[[9]])
+    np.testing.assert_array_equal(explanation.loc[[(3, 3), (1, 8)]].values, explanation.values[[3, 8]])
+    np.testing.assert_array_equal(explanation.loc[2].values, explanation.values[2::7])

@@ -276,6 +276,7 @@ def test_sparse_is_never_densified_as_a_whole() -> None:
         (np.zeros((2, 3, 1)), ValueError, "Expected 2D array, got 3D"),
         (5.0, ValueError, "Expected 2D array, got scalar"),
         ([[1, 2, 3], [4, 5]], ValueError, "rows may differ in length"),
+        ({"a": 1, "b": 2, "c": 3}, ValueError, r"mapping: pass a data frame, of one row by pd.DataFrame"),
         (np.zeros((2, 4)), ValueError, "X has 4 features, but the model expects 3"),
         (np.zeros((2, 3), complex), ValueError, "Complex data not supported"),
         (sp.csr_array(np.zeros((2, 3), complex)), ValueError, "Complex data not supported"),
@@ -331,8 +332,9 @@ def test_refused_in_frames() -> None:
     ]:
         with pytest.raises(error, match=message):
             chunk(good.assign(b=bad))
-    with pytest.raises(ValueError, match="1D"):
-        chunk(good["a"])
+    for one in (good["a"], good.iloc[0]):
+        with pytest.raises(ValueError, match=r"series of pandas.* frame\.loc\[\[label\]\]"):
+            chunk(one)
 
 
 def test_refused_in_polars_and_arrow() -> None:
@@ -345,6 +347,8 @@ def test_refused_in_polars_and_arrow() -> None:
             chunk(module({"a": [1.0], "b": ["p"], "c": [1.0]}))
     with pytest.raises(TypeError, match=r"LazyFrame: convert it"):
         chunk(pl.DataFrame({"a": [1.0]}).lazy())
+    with pytest.raises(ValueError, match="series of polars"):
+        chunk(pl.Series("a", [1.0]))
 
 
 def test_unknown_frames_are_not_stripped_of_their_names() -> None:

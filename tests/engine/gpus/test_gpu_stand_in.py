@@ -151,6 +151,13 @@ def test_arrays_of_another_library_come_back_as_theirs(regressor: Any) -> None:
     np.testing.assert_array_equal(found.values.get(), expected.values)
 
 
+def test_plans_say_why_a_call_is_not_on_a_gpu(regressor: Any) -> None:
+    explainer = TreeExplainer(regressor, device="auto")
+    assert explainer.plan(1).cpu_reason == "the CPU is estimated to be faster"
+    assert explainer.plan(10**8).device == "cuda:0" and explainer.plan(10**8).cpu_reason is None
+    assert "not on a GPU" not in str(explainer.plan(10**8))
+
+
 def test_memory_limit(regressor: Any, calls: list[dict[str, Any]]) -> None:
     explainer = TreeExplainer(regressor, memory_limit=10**9)
     explainer.shap_values(Array(X))
@@ -191,6 +198,12 @@ def test_a_refused_number_is_named(regressor: Any) -> None:
         with pytest.raises(ValueError) as error:
             explain(Array(bad))
         assert str(error.value) == message
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_call_is_checked_on_request(regressor: Any, check: bool, calls: list[dict[str, Any]]) -> None:
+    TreeExplainer(regressor, check_additivity=not check).shap_values(Array(X), check_additivity=check)
+    assert [call["checked"] for call in calls] == [check]
 
 
 def test_what_is_no_x_of_the_model(regressor: Any, calls: list[dict[str, Any]]) -> None:
