@@ -204,8 +204,8 @@ def test_bytes_for_readers(n_bytes: int, text: str) -> None:
 def test_why_it_is_not_on_a_gpu(forest: RandomForestRegressor) -> None:
     plan = explainer_of(forest).plan(10)
     assert plan.cpu_reason == "the device is 'cpu'" and "\nnot on a GPU: the device is 'cpu'\n" in str(plan)
-    counts = HistGradientBoostingRegressor(loss="poisson", max_iter=5).fit(X, Y)
-    plan = TreeExplainer(counts, X[:50], model_output="response", device="auto").plan(10)
+    softmax = HistGradientBoostingClassifier(max_iter=3).fit(X[:, :4], np.digitize(Y, [80, 200]))
+    plan = TreeExplainer(softmax, X[:9, :4], model_output="probability", device="auto").plan(10)
     assert plan.cpu_reason == "these values are computed on the CPU only"
     plan = TreeExplainer(forest, device="auto").plan(10)
     assert plan.cpu_reason == (cuda_info()["reason"] or "the CPU is estimated to be faster")
