@@ -201,7 +201,8 @@ def test_bytes_for_readers(n_bytes: int, text: str) -> None:
     assert n_bytes < 1024 or abs(parse_bytes(text) / n_bytes - 1) < 0.05
 
 
-def test_why_it_is_not_on_a_gpu(forest: RandomForestRegressor) -> None:
+def test_why_it_is_not_on_a_gpu(forest: RandomForestRegressor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
     plan = explainer_of(forest).plan(10)
     assert plan.cpu_reason == "the device is 'cpu'" and "\nnot on a GPU: the device is 'cpu'\n" in str(plan)
     softmax = HistGradientBoostingClassifier(max_iter=3).fit(X[:, :4], np.digitize(Y, [80, 200]))
