@@ -43,7 +43,7 @@ _BESIDE = 0.6
 _GAP = 4.0
 
 #: Names of the values of an explanation, by ``index``.
-_VALUE_NAMES = {"SV": "SHAP value", "BV": "Banzhaf value"}
+VALUE_NAMES = {"SV": "SHAP value", "BV": "Banzhaf value"}
 
 
 def pyplot() -> Any:
@@ -56,7 +56,7 @@ def pyplot() -> Any:
 
 
 def value_name(explanation: Explanation) -> str:
-    return _VALUE_NAMES[explanation.index]
+    return VALUE_NAMES[explanation.index]
 
 
 def require_count(option: str, value: Any) -> None:
