@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -80,19 +80,20 @@ def compare_explanations(
     :func:`sklearn.metrics.ndcg_score`. A change that leaves the order as it is goes unnoticed.
 
     **Population stability index** (PSI) [3]_, [4]_: the values are divided into ``n_bins`` bins by the
-    quantiles of the reference. With the fractions p of the reference and q of the current sample in each bin,
-    it is the sum of ``(q - p) * log(q / p)``. Fractions below 0.0001 count as 0.0001, since an empty bin would
-    make it infinite. A quantile is the smallest value at which the distribution function reaches its level,
-    and the edge of the bin lies halfway to the next larger value of the reference. A value that more than
-    ``1 / n_bins`` of the reference have, such as zero, has a bin of its own, so that a move away from it is
-    seen in either direction. Values are rounded to multiples of 0.00001 times the largest importance of
+    quantiles of the reference. With the fractions p of the reference and q of the current sample in each
+    bin, it is the sum of ``(q - p) * log(q / p)``. Fractions below 0.0001 count as 0.0001, since an empty bin
+    would make it infinite. A quantile is the smallest value at which the distribution function reaches its
+    level, and the edge of the bin lies halfway to the next larger value of the reference. A value that more
+    than ``1 / n_bins`` of the reference have, such as zero, has a bin of its own, so that a move away from it
+    is seen in either direction. Values are rounded to multiples of 0.00001 times the largest importance of
     either sample, so that differences between devices or precisions do not count. Without a change, the
     index of n reference and m current rows is on average about ``(n_bins - 1) * (1 / n + 1 / m)`` [4]_.
     Changes below 0.1 are usually called small, above 0.25 large [3]_.
 
-    **Wasserstein distance**, of first order, has the unit of the values: the mean distance by which they would
-    have to move from one distribution to the other, :func:`scipy.stats.wasserstein_distance`. It is exact, for
-    files, too.
+    **Wasserstein distance**, of first order, is the mean distance, in the unit of the values, by which they
+    would have to move from one distribution to the other, :func:`scipy.stats.wasserstein_distance`. It is
+    exact, for files, too. The index tells how much a distribution has changed, even that of a feature that
+    hardly matters; the distance, beside the importances, tells whether the change matters.
 
     References
     ----------
@@ -168,10 +169,10 @@ def _paired(ours: Sample, theirs: Sample) -> np.ndarray:
             )
     features = _matched("features", ours.feature_names, theirs.feature_names)
     if (ours.output_names is None) != (theirs.output_names is None):
-        one, several = (ours, theirs) if ours.output_names is None else (theirs, ours)
+        single, several = (ours, theirs) if ours.output_names is None else (theirs, ours)
         raise ValueError(
-            f"{one.what} has one output, but {several.what} has {len(several.output_names or ())}: explain "
-            "the same outputs in both"
+            f"{single.what} has one output, but {several.what} has {len(several.output_names or ())}: "
+            "explain the same outputs in both"
         )
     if ours.output_names is None or theirs.output_names is None:
         alone = ours.only_output, theirs.only_output
@@ -232,7 +233,11 @@ def _columns(ours: Sample, theirs: Sample, pairing: np.ndarray) -> Iterator[tupl
             for column, pieces in zip(columns, held):
                 yield column, partial(iter, pieces)
         else:
-            yield start, lambda read=read: (pieces[0] for pieces in read())
+            yield start, partial(_first, read)
+
+
+def _first(read: Callable[[], Iterator[list[Any]]]) -> Iterator[Any]:
+    return (pieces[0] for pieces in read())
 
 
 def _read(
@@ -242,6 +247,4 @@ def _read(
     for sample, chosen, sign in ((ours, columns, 1.0), (theirs, paired, -1.0)):
         for values, weights in sample.read(chosen):
             known = ~np.isnan(values)
-            yield [
-                (column[there], sign * weights[there]) for column, there in zip(values.T, known.T)
-            ]
+            yield [(column[there], sign * weights[there]) for column, there in zip(values.T, known.T)]

@@ -134,13 +134,17 @@ def ranks(importances: np.ndarray) -> np.ndarray:
 def ndcg(reference: np.ndarray, current: np.ndarray) -> float:
     """Return the nDCG of the ranking by ``current``, where the gains are those of ``reference``.
 
-    Tied features share the mean of their discounts. It is 1 for a single feature and if all are zero, and 0
-    if only those of the reference are.
+    Tied features share the mean of their discounts. It is 1 if all importances are zero, and 0 if only those
+    of the reference are. Rounding errors are removed, so that the same order has 1.
     """
     if not reference.any():
         return float(not current.any())
-    if len(reference) == 1:
-        return 1.0
-    from sklearn.metrics import ndcg_score  # slow to import
+    return round(_gain(reference, current) / _gain(reference, reference), 12)
 
-    return float(ndcg_score([reference], [current]))
+
+def _gain(gains: np.ndarray, scores: np.ndarray) -> float:
+    """Return the discounted cumulative gain of the order of falling scores."""
+    discounts = np.concatenate([[0.0], (1 / np.log2(np.arange(len(scores)) + 2)).cumsum()])
+    _, group, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
+    ends = sizes.cumsum()
+    return float(gains @ ((discounts[ends] - discounts[ends - sizes]) / sizes)[group])

@@ -68,7 +68,7 @@ class OutOfFold:
         n_outputs = 1 if first.output_names is None else len(first.output_names)
         self._features: tuple[str, ...] = ()
         self._sums = np.zeros((n_rows, 0, n_outputs), np.float64 if averaged else self._dtype)
-        self._squares = np.zeros((n_rows, 0, n_outputs)) if averaged else None  # of deviations from the means
+        self._squares: Any = np.zeros_like(self._sums) if averaged else None  # of deviations from the means
         self._base_sums = np.zeros((n_rows, n_outputs))
         self._counts = np.zeros((n_rows, n_outputs), np.int64)
         self._data = _Data() if first.prepared else None
@@ -116,7 +116,6 @@ class OutOfFold:
 
     def _add_squares(self, rows: np.ndarray, outputs: np.ndarray, values: np.ndarray) -> None:
         """Add the squared deviations of values that will be added to the sums next, by Welford's update."""
-        assert self._squares is not None
         places = np.ix_(rows, np.arange(values.shape[1]), outputs)
         sums, counts = self._sums[places], self._counts[rows[:, np.newaxis], outputs][:, np.newaxis]
         deviations = values[:, :, outputs] - sums / np.maximum(counts, 1)
@@ -131,7 +130,7 @@ class OutOfFold:
             sums = np.zeros((len(self._sums), len(merged), self._sums.shape[2]), self._sums.dtype)
             sums[:, old] = self._sums
             if self._squares is not None:
-                squares = np.zeros(sums.shape)
+                squares = np.zeros_like(sums)
                 squares[:, old] = self._squares
                 self._squares = squares
             self._sums, self._features = sums, merged

@@ -156,9 +156,7 @@ class ShapComparisonDisplay:
         """
         require_max_features(max_features)
         if not isinstance(comparison, ExplanationComparison):
-            raise TypeError(
-                f"comparison must be an ExplanationComparison, not a {type(comparison).__name__}"
-            )
+            raise TypeError(f"comparison must be an ExplanationComparison, not a {type(comparison).__name__}")
         n_features = len(comparison.feature_names)
         both = (comparison.reference_importance, comparison.current_importance)
         label = f"mean |{VALUE_NAMES[comparison.index]}|"
