@@ -93,7 +93,7 @@ def compare_explanations(
     **Wasserstein distance**, of first order, is the mean distance, in the unit of the values, by which they
     would have to move from one distribution to the other, :func:`scipy.stats.wasserstein_distance`. It is
     exact, for files, too. The index tells how much a distribution has changed, even that of a feature that
-    hardly matters; the distance, beside the importances, tells whether the change matters.
+    hardly matters; the distance, relative to the largest importance, tells whether the change matters.
 
     References
     ----------

@@ -54,6 +54,12 @@ class ExplanationComparison:
     model_output: str = "raw"
     feature_perturbation: str = "tree_path_dependent"
 
+    @property
+    def relative_wasserstein(self) -> np.ndarray:
+        """Wasserstein distances divided by the largest importance of either sample, for each output."""
+        largest = np.maximum(self.reference_importance, self.current_importance).max(axis=0)
+        return self.wasserstein / np.where(largest > 0, largest, 1.0)
+
     def to_frame(self) -> Any:
         """Return the measures of each feature as a pandas data frame, the largest PSI first.
 
@@ -61,8 +67,8 @@ class ExplanationComparison:
         -------
         pandas.DataFrame
             Columns ``reference_importance``, ``current_importance``, ``reference_rank``, ``current_rank``,
-            ``psi`` and ``wasserstein``. The index has the features; if there are several outputs, features
-            and outputs.
+            ``psi``, ``wasserstein`` and ``relative_wasserstein``. The index has the features; if there are
+            several outputs, features and outputs.
         """
         import pandas as pd
 
@@ -85,6 +91,7 @@ class ExplanationComparison:
     def _records(self) -> list[dict[str, Any]]:
         """Return a record for each feature and output, the largest PSI first, ties in their order."""
         n_outputs = len(self.output_names or (None,))
+        relative = self.relative_wasserstein
         order = np.argsort(-self.psi.ravel(), kind="stable")
         records = []
         for place in order.tolist():
@@ -102,6 +109,7 @@ class ExplanationComparison:
                     "current_rank": int(self.current_rank[feature]),
                     "psi": float(self.psi.flat[place]),
                     "wasserstein": float(self.wasserstein.flat[place]),
+                    "relative_wasserstein": float(relative.flat[place]),
                 }
             )
         return records

@@ -56,7 +56,7 @@ examples:
 _COMPARE_EXAMPLES = """\
 examples:
   skshapgpu compare reference.parquet current.parquet
-  skshapgpu compare reference/ current/ --fail-below 0.9 --fail-psi-above 0.25
+  skshapgpu compare reference/ current/ --fail-psi-above 0.25 --fail-distance-above 0.2
   skshapgpu compare reference.parquet current.parquet --fail-below 0.9 --json > drift.json
 
 exit codes: 3 if a limit that is given is exceeded, 0 if not, 1 an error, 2 a wrong command line
@@ -257,6 +257,13 @@ def _add_compare(command: argparse.ArgumentParser) -> None:
         metavar="PSI",
         help="exit with code 3 if the population stability index of a feature is above this number, such as "
         "0.25",
+    )
+    command.add_argument(
+        "--fail-distance-above",
+        type=_limit,
+        metavar="SHARE",
+        help="exit with code 3 if the Wasserstein distance of a feature, divided by the largest mean "
+        "|value|, is above this number, such as 0.2",
     )
     command.add_argument(
         "--bins", type=_bins, default=10, metavar="N", help="bins of the population stability index (10)"

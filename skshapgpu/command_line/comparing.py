@@ -17,7 +17,7 @@ DRIFTED = 3
 #: Number of features that are listed as text.
 _N_SHOWN = 20
 
-_HEADINGS = ("feature", "PSI", "Wasserstein", "mean |value|", "rank")
+_HEADINGS = ("feature", "PSI", "Wasserstein", "relative", "mean |value|", "rank")
 
 #: Advice in messages of the library, and its equivalent on the command line.
 _PHRASES = {
@@ -58,11 +58,14 @@ def _failures(comparison: ExplanationComparison, args: argparse.Namespace) -> li
     # Written so that a measure that is not a number would fail.
     if args.fail_below is not None and not comparison.ndcg >= args.fail_below:
         failures.append(f"nDCG {number(comparison.ndcg, 4)} is below {number(args.fail_below, 4)}")
-    if args.fail_psi_above is not None:
-        for record in comparison.to_dict()["features"]:
-            if not record["psi"] <= args.fail_psi_above:
-                limit = number(args.fail_psi_above, 4)
-                failures.append(f"PSI {number(record['psi'], 4)} of {_name(record)} is above {limit}")
+    for measure, what, limit in (
+        ("psi", "PSI", args.fail_psi_above),
+        ("relative_wasserstein", "relative Wasserstein distance", args.fail_distance_above),
+    ):
+        for record in comparison.to_dict()["features"] if limit is not None else ():
+            if not record[measure] <= limit:
+                found = number(record[measure], 4)
+                failures.append(f"{what} {found} of {_name(record)} is above {number(limit, 4)}")
     return failures
 
 
@@ -77,6 +80,7 @@ def _text(comparison: ExplanationComparison, failures: list[str]) -> str:
             _name(record),
             number(record["psi"], 3),
             number(record["wasserstein"], 3),
+            number(record["relative_wasserstein"], 3),
             f"{number(record['reference_importance'], 3)} -> {number(record['current_importance'], 3)}",
             f"{record['reference_rank']} -> {record['current_rank']}",
         )

@@ -49,6 +49,8 @@ def test_limits(run: Any, files: list[Path]) -> None:
         (("--fail-psi-above", largest), 0),
         (("--fail-psi-above", largest - 1e-9), 1),
         (("--fail-below", 1, "--fail-psi-above", largest - 1e-9), 2),
+        (("--fail-distance-above", expected.relative_wasserstein.max()), 0),
+        (("--fail-distance-above", expected.relative_wasserstein.max() - 1e-9), 1),
         (("--fail-below", 0.1, "--fail-psi-above", 100), 0),
     ):
         code, out, err = run("compare", *files, *limits)
@@ -91,6 +93,7 @@ def test_errors(fails: Any, forest: Any, files: list[Path], tmp_path: Path) -> N
         (["--fail-below", "-1"], "'-1' is no number from 0 on"),
         (["--fail-psi-above", "inf"], "'inf' is no number from 0 on"),
         (["--fail-psi-above", "x"], "'x' is no number from 0 on"),
+        (["--fail-distance-above", "-0.1"], "'-0.1' is no number from 0 on"),
         (["--bins", "1"], "there must be at least 2 bins"),
     ],
 )

@@ -55,13 +55,14 @@ def test_measures_are_those_of_the_definitions(n_bins: int) -> None:
     np.testing.assert_allclose(found.current_importance, np.abs(CURRENT).mean(axis=0))
     assert found.ndcg == pytest.approx(ndcg_score([found.reference_importance], [found.current_importance]))
     assert found.psi[4] == found.wasserstein[4] == 0
+    np.testing.assert_allclose(found.relative_wasserstein, found.wasserstein / largest)
     assert found.psi[5] > 0.5  # below a constant, not above it
     assert (found.n_reference, found.n_current) == (300, 211)
 
 
 def test_a_sample_and_itself() -> None:
     found = compare_explanations(explanation(REFERENCE), explanation(REFERENCE[::-1]))
-    assert not found.psi.any() and not found.wasserstein.any() and found.ndcg == 1
+    assert not found.psi.any() and not found.relative_wasserstein.any() and found.ndcg == 1
     np.testing.assert_array_equal(found.reference_rank, found.current_rank)
 
 
@@ -161,6 +162,8 @@ def test_outputs_are_matched_by_name() -> None:
     for i, j in np.ndindex(4, 3):
         assert found.wasserstein[i, j] == pytest.approx(wasserstein_distance(ours[:, i, j], theirs[:, i, j]))
         assert found.psi[i, j] < 0.5
+    largest = np.maximum(found.reference_importance, found.current_importance).max(axis=0)
+    np.testing.assert_allclose(found.relative_wasserstein, found.wasserstein / largest)
     summed = [found.reference_importance.sum(axis=1), found.current_importance.sum(axis=1)]
     assert found.ndcg == pytest.approx(ndcg_score([summed[0]], [summed[1]]))
     np.testing.assert_array_equal(found.reference_rank, (-summed[0]).argsort().argsort() + 1)
