@@ -23,7 +23,7 @@ from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.covers import with_covers_of
 from ._engine.features import Group, features_of, read_groups, require_groups, saved_groups
-from ._engine.links import link_of, read_times, require_model_output
+from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import CompiledModel, Options
 from ._engine.sharing import Sharing
@@ -856,6 +856,7 @@ class TreeExplainer:
             "precision": self._compiled.options.precision,
             "device": run.device,
             "additivity_error": run.gap,
+            "unit": unit_of(self._adapted, self._model_output),
         }
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
