@@ -178,10 +178,10 @@ class TreeExplainer:
 
     Parameters
     ----------
-    model : fitted model, str or path
-        Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, cuML, NGBoost, scikit-survival or
-        quantile-forest, or of a class with a registered adapter; or the path of a model file. For a
-        ``Pipeline``, the last step is explained, in terms of the columns that it receives; the other steps,
+    model : fitted model, str, path or bytes
+        Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, ONNX, cuML, NGBoost, scikit-survival or
+        quantile-forest, or of a class with a registered adapter; or the path or content of a model file. For
+        a ``Pipeline``, the last step is explained, in terms of the columns that it receives; the other steps,
         of which copies are kept, transform X. For a fitted search, its ``best_estimator_`` is explained, and
         for a ``FrozenEstimator`` the model inside; docs/models.md lists all classes of which the model
         inside is explained.
