@@ -56,8 +56,8 @@ def compare_explanations(
     ------
     ValueError
         Features or outputs differ, the values are of different kinds (``model_output``, ``index``,
-        ``feature_perturbation``), files have no values of every feature, values are infinite, a sample has no
-        values or no weight, or an argument has an invalid value.
+        ``feature_perturbation``) or units, files have no values of every feature, values are infinite, a
+        sample has no values or no weight, or an argument has an invalid value.
     TypeError
         A sample is no explanation or path; interactions are not compared.
     ImportError
@@ -149,6 +149,7 @@ def compare_explanations(
         n_reference=ours.n_rows,
         n_current=theirs.n_rows,
         **ours.facts,
+        unit=theirs.unit if ours.unit == "margin" else ours.unit,
     )
 
 
@@ -167,6 +168,9 @@ def _paired(ours: Sample, theirs: Sample) -> np.ndarray:
                 f"reference has {fact}={one!r}, but current {other!r}: values of different kinds cannot be "
                 "compared"
             )
+    units = {ours.unit, theirs.unit} - {"margin"}
+    if len(units) > 1:
+        raise ValueError(f"the unit of reference is {ours.unit}, but that of current {theirs.unit}")
     features = _matched("features", ours.feature_names, theirs.feature_names)
     if (ours.output_names is None) != (theirs.output_names is None):
         single, several = (ours, theirs) if ours.output_names is None else (theirs, ours)

@@ -37,6 +37,8 @@ class ExplanationComparison:
         Numbers of rows.
     index, model_output, feature_perturbation : str
         Kind of the values; see :class:`Explanation`.
+    unit : str
+        Unit of the values, "margin" if it has no name.
     """
 
     feature_names: tuple[str, ...]
@@ -53,6 +55,7 @@ class ExplanationComparison:
     index: str = "SV"
     model_output: str = "raw"
     feature_perturbation: str = "tree_path_dependent"
+    unit: str = "margin"
 
     @property
     def relative_wasserstein(self) -> np.ndarray:
@@ -82,10 +85,10 @@ class ExplanationComparison:
         Returns
         -------
         dict
-            ``ndcg``, ``n_reference``, ``n_current``, ``index``, ``model_output``, ``feature_perturbation``
-            and ``features``, a list with a dict for each row of :meth:`to_frame`.
+            ``ndcg``, ``n_reference``, ``n_current``, ``index``, ``model_output``, ``feature_perturbation``,
+            ``unit`` and ``features``, a list with a dict for each row of :meth:`to_frame`.
         """
-        names = ("ndcg", "n_reference", "n_current", "index", "model_output", "feature_perturbation")
+        names = ("ndcg", "n_reference", "n_current", "index", "model_output", "feature_perturbation", "unit")
         return {name: getattr(self, name) for name in names} | {"features": self._records()}
 
     def _records(self) -> list[dict[str, Any]]:

@@ -42,6 +42,8 @@ class Sample(ABC):
         Name of the only output if it was selected from several, else None.
     facts : dict
         The values of ``FACTS``.
+    unit : str
+        Unit of the values, "margin" if it has no name.
     n_rows : int
     """
 
@@ -49,6 +51,7 @@ class Sample(ABC):
     output_names: tuple[Any, ...] | None
     only_output: Any = None
     facts: dict[str, str]
+    unit: str
     n_rows: int
 
     def __init__(self, what: str) -> None:
@@ -89,6 +92,7 @@ class ExplanationSample(Sample):
         if self.output_names is None and explanation.output_names is not None:
             (self.only_output,) = explanation.output_names
         self.facts = {fact: getattr(explanation, fact) for fact in FACTS}
+        self.unit = explanation.unit
         values = to_host(explanation.values)
         self._values = values.reshape(self.n_rows, int(np.prod(values.shape[1:])))
         self._require()
@@ -141,6 +145,7 @@ class FileSample(Sample):
         self.feature_names = tuple(about["feature_names"])
         self.output_names = about["output_names"] and tuple(about["output_names"])
         self.facts = {fact: about[fact] for fact in FACTS}
+        self.unit = about["unit"]
         self._columns = self._value_columns(names)
         self._weights = weights
         if weights is not None and weights not in source.schema.names:
@@ -158,7 +163,7 @@ class FileSample(Sample):
         for path, schema in self._source.schemas():
             try:
                 about = json.loads((schema.metadata or {})[METADATA_KEY])
-                about = {key: about[key] for key in ("feature_names", "output_names", *FACTS)}
+                about = {key: about[key] for key in ("feature_names", "output_names", "unit", *FACTS)}
             except (KeyError, ValueError, TypeError) as error:
                 raise ValueError(
                     f"{self.what}: {path!r} was not written by explain_batches, or its metadata was lost"

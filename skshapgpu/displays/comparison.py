@@ -21,6 +21,7 @@ from .base import (
     require_max_features,
     row_axes,
     short,
+    with_unit,
 )
 
 
@@ -159,7 +160,7 @@ class ShapComparisonDisplay:
             raise TypeError(f"comparison must be an ExplanationComparison, not a {type(comparison).__name__}")
         n_features = len(comparison.feature_names)
         both = (comparison.reference_importance, comparison.current_importance)
-        label = f"mean |{VALUE_NAMES[comparison.index]}|"
+        label = with_unit(f"mean |{VALUE_NAMES[comparison.index]}|", comparison)
         if comparison.output_names is not None:
             label += ", summed over the outputs"
         display = cls(

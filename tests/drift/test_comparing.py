@@ -267,6 +267,16 @@ def test_values_of_different_kinds(change: dict[str, str]) -> None:
         compare_explanations(explanation(REFERENCE), explanation(CURRENT, **change))
 
 
+def test_units() -> None:
+    """A unit without a name may be any; two with names must be the same."""
+    odds, unknown = explanation(REFERENCE, unit="log-odds"), explanation(CURRENT)
+    assert compare_explanations(odds, unknown).unit == compare_explanations(unknown, odds).unit == "log-odds"
+    with pytest.raises(
+        ValueError, match="the unit of reference is log-odds, but that of current probability"
+    ):
+        compare_explanations(odds, explanation(CURRENT, unit="probability"))
+
+
 def test_wrong_samples() -> None:
     good = explanation(REFERENCE)
     for bad, message in (
