@@ -12,6 +12,7 @@
     python benchmarks/bench.py partial-dependence
     python benchmarks/bench.py loading
     python benchmarks/bench.py cross-validation
+    python benchmarks/bench.py drift
     python benchmarks/bench.py distributed
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
@@ -44,6 +45,7 @@ import background
 import background_pairs
 import cross_validation
 import distributed_engines
+import drift
 import gpu
 import interactions
 import loading
@@ -79,6 +81,7 @@ def main() -> None:
         "partial-dependence": run_partial_dependence,
         "loading": run_loading,
         "cross-validation": run_cross_validation,
+        "drift": run_drift,
         "distributed": run_distributed,
         "latency": run_latency,
         "packing": run_packing,
@@ -258,6 +261,19 @@ def run_cross_validation(arguments: argparse.Namespace, refuse: Callable[[str], 
         result = cross_validation.measure(arguments, encoding)
         report["models"].append(result)
         cross_validation.print_result(result)
+        reports.write(report, arguments)
+
+
+def run_drift(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.seeds, arguments.rows = 2, 1_000
+    if arguments.seeds < 1 or arguments.rows < 100:
+        refuse("--seeds must be positive, --rows at least 100")
+    report = reports.start_report("drift", arguments)
+    for case in drift.CASES:
+        result = drift.measure(case, arguments.seeds, arguments.rows)
+        report["models"].append(result)
+        drift.print_result(result)
         reports.write(report, arguments)
 
 

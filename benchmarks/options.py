@@ -11,6 +11,7 @@ from typing import NoReturn
 import background_pairs
 import cross_validation
 import distributed_engines
+import drift
 import gpu
 import loading
 import models
@@ -107,6 +108,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     validation = commands.add_parser("cross-validation", help="what explaining adds to a cross-validation")
     cross_validation.add_arguments(validation)
     add_output(validation)
+    changes = commands.add_parser("drift", help="planted changes that compare_explanations finds")
+    drift.add_arguments(changes)
+    add_output(changes)
     engines = commands.add_parser("distributed", help="Dask, Spark and Ray, with one and two workers")
     distributed_engines.add_arguments(engines)
     add_output(engines)

@@ -19,6 +19,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from skshapgpu import (
     ShapBarDisplay,
     ShapBeeswarmDisplay,
+    ShapComparisonDisplay,
     ShapDependenceDisplay,
     ShapInteractionDisplay,
     ShapWaterfallDisplay,
@@ -43,6 +44,8 @@ def main() -> None:
     save("bar_cross_validation", ShapBarDisplay.from_cv_results(results, max_features=8))
     save("dependence", ShapDependenceDisplay.from_explanation(explanation, "bmi"))
     save("waterfall", ShapWaterfallDisplay.from_explanation(explanation, row=3))
+    moved = explain(model, X.assign(bmi=X["bmi"] + 5))
+    save("comparison", ShapComparisonDisplay.from_explanations(explanation, moved, max_features=5))
     save("interactions", ShapInteractionDisplay.from_estimator(model, X, max_features=6))
 
 

@@ -12,6 +12,7 @@ STORIES = (
     "plot_cohorts.py",
     "plot_interactions.py",
     "plot_partial_dependence.py",
+    "plot_drift.py",
     "plot_serving.py",
     "plot_batches.py",
     "plot_migrating_from_shap.py",

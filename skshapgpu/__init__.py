@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ._common.devices import cuda_info
     from ._dependence.friedman import friedman_h
     from ._dependence.partial import partial_dependence
+    from ._drift.comparing import compare_explanations
+    from ._drift.comparison import ExplanationComparison
     from ._engine.costs import CallPlan, TreeGroup
     from ._estimators.cross_validation import cross_val_explain
     from ._estimators.importance import shap_importance
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .displays import (
         ShapBarDisplay,
         ShapBeeswarmDisplay,
+        ShapComparisonDisplay,
         ShapDependenceDisplay,
         ShapInteractionDisplay,
         ShapWaterfallDisplay,
@@ -42,9 +45,11 @@ __all__ = [
     "CallPlan",
     "Cohorts",
     "Explanation",
+    "ExplanationComparison",
     "InteractionExplanation",
     "ShapBarDisplay",
     "ShapBeeswarmDisplay",
+    "ShapComparisonDisplay",
     "ShapDependenceDisplay",
     "ShapInteractionDisplay",
     "ShapInteractionTransformer",
@@ -55,6 +60,7 @@ __all__ = [
     "TreeGroup",
     "UnsupportedModelError",
     "__version__",
+    "compare_explanations",
     "cross_val_explain",
     "cuda_info",
     "explain",
@@ -75,9 +81,11 @@ _MODULES = {
     "CallPlan": "_engine.costs",
     "Cohorts": "_explanations.cohorts",
     "Explanation": "_explanations.values",
+    "ExplanationComparison": "_drift.comparison",
     "InteractionExplanation": "_explanations.interactions",
     "ShapBarDisplay": "displays",
     "ShapBeeswarmDisplay": "displays",
+    "ShapComparisonDisplay": "displays",
     "ShapDependenceDisplay": "displays",
     "ShapInteractionDisplay": "displays",
     "ShapInteractionTransformer": "_estimators.transformers",
@@ -87,6 +95,7 @@ _MODULES = {
     "TreeExplainer": "explainer",
     "TreeGroup": "_engine.costs",
     "UnsupportedModelError": "errors",
+    "compare_explanations": "_drift.comparing",
     "cross_val_explain": "_estimators.cross_validation",
     "cuda_info": "_common.devices",
     "explain": "explainer",

@@ -87,6 +87,10 @@ def cross_val_explain(
             are from the model that was tested on it; if there were several, they are means, so that they
             still add up to the mean margin. Rows that were never tested, or only in splits that failed, are
             NaN.
+        values_std : ndarray of the shape of the values, or None
+            If rows were tested more than once, as in repeated cross-validation: standard deviation of the
+            values of each row over the models that were tested on it, with ``n_tests - 1`` in the
+            denominator; NaN for rows tested less than twice. Else None.
         base_values : ndarray of float64, shape (n_splits[, n_outputs])
             Base values of the model of each split; for a log loss, their mean over its test rows.
         fold : ndarray of int64, shape (n_rows,) or (n_rows, n_tests)

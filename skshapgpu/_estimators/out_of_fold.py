@@ -52,7 +52,8 @@ class OutOfFold:
     ----------
     n_rows, n_splits : int
     averaged : bool
-        Whether rows may be in several splits; their values are then added up in float64.
+        Whether rows may be in several splits; their values are then added up in float64, and their standard
+        deviations are computed.
     first : Split
         Split with an explanation, which determines the outputs.
     """
@@ -62,12 +63,12 @@ class OutOfFold:
         self._facts = replace(
             first.explanation, values=None, base_values=None, data=None, row_labels=None, origins=None
         )
-        self._averaged = averaged
         self._dtype = first.explanation.values.dtype
         self._output_names = first.output_names
         n_outputs = 1 if first.output_names is None else len(first.output_names)
         self._features: tuple[str, ...] = ()
         self._sums = np.zeros((n_rows, 0, n_outputs), np.float64 if averaged else self._dtype)
+        self._squares: Any = np.zeros_like(self._sums) if averaged else None  # of deviations from the means
         self._base_sums = np.zeros((n_rows, n_outputs))
         self._counts = np.zeros((n_rows, n_outputs), np.int64)
         self._data = _Data() if first.prepared else None
@@ -92,7 +93,8 @@ class OutOfFold:
             block = np.zeros((len(rows), *self._sums.shape[1:]), self._sums.dtype)
             block[:, columns[:, np.newaxis], outputs] = values
             values = block
-        if self._averaged:
+        if self._squares is not None:
+            self._add_squares(rows, outputs, values)
             self._sums[rows] += values
         else:
             self._sums[rows] = values
@@ -112,6 +114,13 @@ class OutOfFold:
         if explanation.additivity_error is not None:
             self._gaps.append(explanation.additivity_error)
 
+    def _add_squares(self, rows: np.ndarray, outputs: np.ndarray, values: np.ndarray) -> None:
+        """Add the squared deviations of values that will be added to the sums next, by Welford's update."""
+        places = np.ix_(rows, np.arange(values.shape[1]), outputs)
+        sums, counts = self._sums[places], self._counts[rows[:, np.newaxis], outputs][:, np.newaxis]
+        deviations = values[:, :, outputs] - sums / np.maximum(counts, 1)
+        self._squares[places] += deviations**2 * (counts / (counts + 1))
+
     def _columns(self, names: tuple[str, ...]) -> np.ndarray:
         """Return the positions of a split's features among those of all, after making room for new ones."""
         merged = merged_names(self._features, names)
@@ -120,6 +129,10 @@ class OutOfFold:
             old = [position[name] for name in self._features]
             sums = np.zeros((len(self._sums), len(merged), self._sums.shape[2]), self._sums.dtype)
             sums[:, old] = self._sums
+            if self._squares is not None:
+                squares = np.zeros_like(sums)
+                squares[:, old] = self._squares
+                self._squares = squares
             self._sums, self._features = sums, merged
         return np.array([position[name] for name in names], np.int64)
 
@@ -130,6 +143,7 @@ class OutOfFold:
             with np.errstate(invalid="ignore"):  # 0 / 0 is NaN for rows without values
                 self._sums /= counts[:, np.newaxis]
                 self._base_sums /= counts
+        spread = self._spread()
         values, by_row, by_split = (
             self._sums.astype(self._dtype, copy=False),
             self._base_sums,
@@ -137,6 +151,7 @@ class OutOfFold:
         )
         if self._output_names is None:
             values, by_row, by_split = values[..., 0], by_row[:, 0], by_split[:, 0]
+            spread = None if spread is None else spread[..., 0]
         data = None
         if self._has_data:
             data = table(X) if self._data is None else self._data.together(len(counts), self._features)
@@ -156,11 +171,19 @@ class OutOfFold:
         )
         return {
             "explanation": explanation,
+            "values_std": spread,
             "base_values": by_split,
             "n_tests": counts.max(axis=1),
             "importances": aligned(self._importances, self._features, len(by_split)),
             "explain_time": self._seconds,
         }
+
+    def _spread(self) -> np.ndarray | None:
+        """Return the standard deviation of each row's values over its splits; NaN for fewer than two."""
+        if self._squares is None:
+            return None
+        freedom = np.where(self._counts > 1, self._counts - 1.0, np.nan)
+        return np.sqrt(self._squares / freedom[:, np.newaxis]).astype(self._dtype, copy=False)
 
     def _merged_origins(self, X: Any) -> Origins | None:
         """Return the column of X from which each feature was made, if all splits agree."""

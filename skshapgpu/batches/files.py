@@ -65,6 +65,10 @@ class FilesSource(Source):
         found = {"kind": self.kind, **of_schema(self.schema, columns), **of_listing(self._infos)}
         return found | {"csv": self._csv.non_defaults()} if self._csv.non_defaults() else found
 
+    def schemas(self) -> list[tuple[str, Any]]:
+        """Return the path and the schema of each file; not for CSV, which has none."""
+        return [(file.path, file.schema) for file in self._files]
+
     def settle(self, wanted: Wanted) -> None:
         for file, keys in zip(self._files, self._keys):
             self._require_columns(file, keys, wanted)
@@ -156,14 +160,14 @@ class _ArrowFile:
     def __init__(self, fragment: Any, kind: str) -> None:
         self.path, self._fragment, self._kind = fragment.path, fragment, kind
         try:
-            self._schema = fragment.physical_schema
+            self.schema = fragment.physical_schema
             self.n_rows = fragment.count_rows()
         except (ValueError, OSError) as error:  # pyarrow's own errors derive from these
             raise unreadable(self.path, error) from error
-        self.names = self._schema.names
+        self.names = self.schema.names
 
     def type_of(self, name: str, exact: bool = False) -> Any:
-        return self._schema.field(name).type
+        return self.schema.field(name).type
 
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
         """Yield all rows in batches; those before ``start`` may come without their content."""

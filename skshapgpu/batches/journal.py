@@ -21,6 +21,9 @@ from typing import Any
 _FORMAT, _VERSION = "skshapgpu batches", 1
 _JOURNAL, _LOCK = "journal.json", "lock"
 
+#: Name of the journal's folder inside an output folder.
+INSIDE = ".skshapgpu"
+
 
 class Journal:
     """Folder that records the call of one output.
@@ -116,6 +119,18 @@ class Journal:
         os.replace(beside, self.folder / _JOURNAL)
         flush_folder(self.folder)
         self.call, self.finished = call, finished
+
+
+def is_unfinished(output: Path) -> bool:
+    """Return whether an output is a folder that lacks files of its call."""
+    if not output.is_dir():  # a single file appears when it is complete
+        return False
+    journal = Journal(output / INSIDE, output)
+    journal._read()
+    if journal.call is None:
+        return False
+    files = (journal.finished or {"files": []})["files"]
+    return journal.finished is None or not all((output / name).exists() for name, _ in files)
 
 
 def call_digest(call: dict[str, Any]) -> str:

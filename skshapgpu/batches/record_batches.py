@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
+from .._engine.links import unit_of
 from .._explanations.interactions import INDEX_NAMES, set_names
 from .._explanations.reasons import SIGNS, feature_values, largest, of_sign
 from .._explanations.values import Explanation, column_names, side_by_side
@@ -264,7 +265,8 @@ class BatchExplainer:
         -------
         pyarrow.Schema
             Its metadata has, under the key ``skshapgpu``, JSON with ``base_values``, ``output_names``,
-            ``feature_names``, ``index``, ``model_output``, ``feature_perturbation`` and ``precision``.
+            ``feature_names``, ``index``, ``model_output``, ``feature_perturbation``, ``precision``
+            and ``unit``.
 
         Raises
         ------
@@ -379,6 +381,7 @@ class BatchExplainer:
             "model_output": explainer.model_output,
             "feature_perturbation": explainer.feature_perturbation,
             "precision": explainer.precision,
+            "unit": unit_of(explainer._adapted, explainer.model_output),
         }
 
     def __call__(self, batch: Any) -> Any:

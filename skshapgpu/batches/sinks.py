@@ -27,7 +27,7 @@ from numpy.lib import format as npy
 
 from .._files.storage import put
 from .._rows.arrow import require_arrow
-from .journal import Journal, call_digest, flush, flush_folder
+from .journal import INSIDE, Journal, call_digest, flush, flush_folder
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -114,7 +114,7 @@ class PartsSink(Sink):
     """A folder of part files."""
 
     def __init__(self, path: Path, form: str) -> None:
-        super().__init__(path, path / ".skshapgpu")
+        super().__init__(path, path / INSIDE)
         self.kind = f"folder of {form}"
         self._parts = _Parts(path, self.journal.folder, form)
 

@@ -2,7 +2,7 @@
 
 ``arguments.py`` defines the arguments, and a module for each command computes an :class:`Answer`. This
 module prints it, as text or as JSON, and turns an error into one line and an exit code: 0 for success, 1
-for failure, 2 if the command line itself is wrong, 130 after Ctrl-C.
+for failure, 2 if the command line itself is wrong, 130 after Ctrl-C. A command may add codes of its own.
 """
 
 from __future__ import annotations

@@ -17,13 +17,14 @@ examples:
   skshapgpu info model.ubj
   skshapgpu explain model.ubj data.parquet -o values.parquet
   skshapgpu save model.ubj -o explainer.npz
+  skshapgpu compare reference.parquet current.parquet --fail-below 0.9
   skshapgpu doctor
 
 MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), treelite or ONNX, or
 a file written by TreeExplainer.save. scikit-learn has no safe file format; save its models in Python with
 TreeExplainer(model).save("explainer.npz").
 
-exit codes: 0 success, 1 an error, 2 a wrong command line, 130 interrupted
+exit codes: 0 success, 1 an error, 2 a wrong command line, 3 a comparison that fails, 130 interrupted
 """
 
 _INFO_EXAMPLES = """\
@@ -50,6 +51,15 @@ examples:
   skshapgpu save model.ubj -o explainer.npz
   skshapgpu save model.ubj -o explainer.npz --background train.parquet
   skshapgpu explain explainer.npz data.parquet -o values.parquet
+"""
+
+_COMPARE_EXAMPLES = """\
+examples:
+  skshapgpu compare reference.parquet current.parquet
+  skshapgpu compare reference/ current/ --fail-psi-above 0.25 --fail-distance-above 0.2
+  skshapgpu compare reference.parquet current.parquet --fail-below 0.9 --json > drift.json
+
+exit codes: 3 if a limit that is given is exceeded, 0 if not, 1 an error, 2 a wrong command line
 """
 
 _DOCTOR_EXAMPLES = """\
@@ -122,6 +132,8 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     what = "Compile a model and save it, with its tables if it has any"
     _add_save(command("save", what, _SAVE_EXAMPLES, "saving"))
+    what = "Compare two files of SHAP values, to detect drift"
+    _add_compare(command("compare", what, _COMPARE_EXAMPLES, "comparing"))
     command("doctor", "Show what is installed, and whether it works", _DOCTOR_EXAMPLES, "doctor")
     return top
 
@@ -229,6 +241,41 @@ def _add_save(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_compare(command: argparse.ArgumentParser) -> None:
+    files = "Parquet or Arrow file, or folder, written by 'skshapgpu explain' or explain_batches"
+    command.add_argument("reference", metavar="REFERENCE", help=f"values to compare with: a {files}")
+    command.add_argument("current", metavar="CURRENT", help="values that may have changed")
+    command.add_argument(
+        "--fail-below",
+        type=_fraction,
+        metavar="NDCG",
+        help="exit with code 3 if the nDCG of the rankings is below this number, such as 0.9",
+    )
+    command.add_argument(
+        "--fail-psi-above",
+        type=_limit,
+        metavar="PSI",
+        help="exit with code 3 if the population stability index of a feature is above this number, such as "
+        "0.25",
+    )
+    command.add_argument(
+        "--fail-distance-above",
+        type=_limit,
+        metavar="SHARE",
+        help="exit with code 3 if the Wasserstein distance of a feature, divided by the largest mean "
+        "|value|, is above this number, such as 0.2",
+    )
+    command.add_argument(
+        "--bins", type=_bins, default=10, metavar="N", help="bins of the population stability index (10)"
+    )
+    for sample in ("reference", "current"):
+        command.add_argument(
+            f"--{sample}-weights",
+            metavar="COL",
+            help=f"column of {sample.upper()} with the weight of each row (default: all are equal)",
+        )
+
+
 def _add_model_options(group: Any) -> None:
     """Add the options that a saved explainer fixes; None if not given."""
     group.add_argument(
@@ -303,6 +350,29 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
     return int(text)
+
+
+def _bins(text: str) -> int:
+    if _positive(text) < 2:
+        raise argparse.ArgumentTypeError("there must be at least 2 bins")
+    return int(text)
+
+
+def _limit(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return value
+
+
+def _fraction(text: str) -> float:
+    value = _limit(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is above 1, the largest nDCG")
+    return value
 
 
 def _jobs(text: str) -> int:

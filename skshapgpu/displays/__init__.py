@@ -2,6 +2,7 @@
 
 from .bar import ShapBarDisplay
 from .beeswarm import ShapBeeswarmDisplay
+from .comparison import ShapComparisonDisplay
 from .dependence import ShapDependenceDisplay
 from .interaction import ShapInteractionDisplay
 from .waterfall import ShapWaterfallDisplay
@@ -9,6 +10,7 @@ from .waterfall import ShapWaterfallDisplay
 __all__ = [
     "ShapBarDisplay",
     "ShapBeeswarmDisplay",
+    "ShapComparisonDisplay",
     "ShapDependenceDisplay",
     "ShapInteractionDisplay",
     "ShapWaterfallDisplay",

@@ -43,7 +43,7 @@ _BESIDE = 0.6
 _GAP = 4.0
 
 #: Names of the values of an explanation, by ``index``.
-_VALUE_NAMES = {"SV": "SHAP value", "BV": "Banzhaf value"}
+VALUE_NAMES = {"SV": "SHAP value", "BV": "Banzhaf value"}
 
 
 def pyplot() -> Any:
@@ -56,10 +56,10 @@ def pyplot() -> Any:
 
 
 def value_name(explanation: Explanation) -> str:
-    return _VALUE_NAMES[explanation.index]
+    return VALUE_NAMES[explanation.index]
 
 
-def with_unit(label: str, explanation: Explanation) -> str:
+def with_unit(label: str, explanation: Any) -> str:
     """Return a label of values with their unit, if it has a name."""
     return label if explanation.unit == "margin" else f"{label} ({explanation.unit})"
 

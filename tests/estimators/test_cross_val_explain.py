@@ -74,6 +74,7 @@ def test_scores_are_those_of_cross_validate(scoring: Any) -> None:
             np.testing.assert_array_equal(ours[name], theirs[name])
     assert set(ours) - set(theirs) == {
         "explanation",
+        "values_std",
         "base_values",
         "fold",
         "n_tests",

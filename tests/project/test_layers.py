@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "__init__": {
         "_common",
         "_dependence",
+        "_drift",
         "_engine",
         "_estimators",
         "_explanations",
@@ -37,6 +38,7 @@ MAY_IMPORT = {
     "_common": {"_cuda"},
     "_dependence": {"_common", "_core", "_engine", "_rows", "adapters", "errors"},
     "_deprecation": set(),
+    "_drift": {"_common", "_explanations", "_rows", "batches"},
     "_engine": {"_common", "_core", "_explanations", "_rows", "adapters", "errors"},
     "_estimators": {
         "_common",
@@ -66,6 +68,7 @@ MAY_IMPORT = {
     },
     "command_line": {
         "_common",
+        "_drift",
         "_engine",
         "_files",
         "_versions",
@@ -75,7 +78,7 @@ MAY_IMPORT = {
         "explainer",
         "reference",
     },
-    "displays": {"_common", "_explanations", "_rows", "explainer"},
+    "displays": {"_common", "_drift", "_explanations", "_rows", "explainer"},
     "distributed": {"_common", "batches"},
     "errors": set(),
     "explainer": {"_common", "_engine", "_explanations", "_files", "_rows", "adapters", "errors"},

@@ -1,0 +1,240 @@
+"""Samples of SHAP values, from explanations in memory or from files, read a batch of rows at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._explanations.interactions import INDEX_NAMES, InteractionExplanation
+from .._explanations.values import Explanation, column_names
+from .._rows.arrow import require_arrow
+from .._rows.gpu_arrays import to_host
+from ..batches.files import FilesSource
+from ..batches.journal import is_unfinished
+from ..batches.record_batches import METADATA_KEY
+from ..batches.source import Wanted
+from ..batches.sources import open_source
+
+#: Number of values in a batch.
+_BATCH_VALUES = 2**20
+
+#: Facts that two samples must have in common.
+FACTS = ("index", "model_output", "feature_perturbation")
+
+
+class Sample(ABC):
+    """Values of some rows.
+
+    Attributes
+    ----------
+    what : str
+        "reference" or "current", for messages.
+    feature_names : tuple of str
+    output_names : tuple or None
+        None if there is one axis for values, that of the features.
+    only_output : object
+        Name of the only output if it was selected from several, else None.
+    facts : dict
+        The values of ``FACTS``.
+    unit : str
+        Unit of the values, "margin" if it has no name.
+    n_rows : int
+    """
+
+    feature_names: tuple[str, ...]
+    output_names: tuple[Any, ...] | None
+    only_output: Any = None
+    facts: dict[str, str]
+    unit: str
+    n_rows: int
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of all columns of values, with the outputs of a feature side by side."""
+        return column_names(self.feature_names, self.output_names)
+
+    @abstractmethod
+    def read(self, columns: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield columns of values by position, float64 (n, n_columns), and the weights of these rows (n,)."""
+
+    def _require(self) -> None:
+        """Reject a sample that cannot be compared."""
+        names = self.feature_names
+        if not self.n_rows:
+            raise ValueError(f"{self.what} has no rows: there is nothing to compare")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{self.what} has several features {twice!r}, so they cannot be matched by name")
+
+    def _checked(self, weights: np.ndarray) -> np.ndarray:
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(f"{self.what}_weights must be finite, none missing and none negative")
+        return weights
+
+
+class ExplanationSample(Sample):
+    """The values of an explanation."""
+
+    def __init__(self, what: str, explanation: Explanation, weights: Any) -> None:
+        super().__init__(what)
+        self.n_rows = len(explanation)
+        self.feature_names = tuple(map(str, explanation.feature_names))
+        self.output_names = explanation._several_outputs()
+        if self.output_names is None and explanation.output_names is not None:
+            (self.only_output,) = explanation.output_names
+        self.facts = {fact: getattr(explanation, fact) for fact in FACTS}
+        self.unit = explanation.unit
+        values = to_host(explanation.values)
+        self._values = values.reshape(self.n_rows, int(np.prod(values.shape[1:])))
+        self._require()
+        self._weights: np.ndarray | None = None
+        if isinstance(weights, str):
+            raise ValueError(
+                f"{what}_weights names the column {weights!r}, but {what} is an explanation: give the "
+                "weight of each row"
+            )
+        if weights is not None:
+            self._weights = self._checked(np.asarray(weights, np.float64))
+            if self._weights.shape != (self.n_rows,):
+                raise ValueError(
+                    f"{what}_weights has shape {self._weights.shape}, but {what} has {self.n_rows} rows"
+                )
+
+    def read(self, columns: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        n = max(1, _BATCH_VALUES // max(len(columns), 1))
+        for start in range(0, self.n_rows, n):
+            block = self._values[start : start + n]
+            values = block[:, list(columns)].astype(np.float64)
+            yield values, np.ones(len(block)) if self._weights is None else self._weights[start : start + n]
+
+
+class FileSample(Sample):
+    """The values in files that ``explain_batches`` wrote."""
+
+    def __init__(self, what: str, path: Any, weights: Any) -> None:
+        super().__init__(what)
+        if weights is not None and not isinstance(weights, str):
+            raise TypeError(
+                f"{what}_weights must be the name of a column of the files that {what} names, one of those "
+                f"in keep=, not a {type(weights).__name__}"
+            )
+        self._shown = repr(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else "the files"
+        if isinstance(path, (str, os.PathLike)) and is_unfinished(Path(path)):
+            raise ValueError(
+                f"{what}: {self._shown} is an unfinished output of explain_batches: repeat that call, which "
+                "resumes it"
+            )
+        require_arrow()
+        source = open_source(path)
+        if not isinstance(source, FilesSource) or source.kind == "csv":
+            raise ValueError(
+                f"{what}: {self._shown} is no Parquet or Arrow output of explain_batches, in which values "
+                "have the names of features"
+            )
+        self._source = source
+        about, names = self._described()
+        self.feature_names = tuple(about["feature_names"])
+        self.output_names = about["output_names"] and tuple(about["output_names"])
+        self.facts = {fact: about[fact] for fact in FACTS}
+        self.unit = about["unit"]
+        self._columns = self._value_columns(names)
+        self._weights = weights
+        if weights is not None and weights not in source.schema.names:
+            raise ValueError(
+                f"{what}_weights: there is no column {weights!r} in {self._shown}: name it in keep= of "
+                "explain_batches"
+            )
+        source.settle(Wanted(tuple(self._columns), () if weights is None else (weights,)))
+        self.n_rows = source.n_rows or 0
+        self._require()
+
+    def _described(self) -> tuple[dict[str, Any], list[str]]:
+        """Return what the files say about their values, which must be the same in all, and their columns."""
+        found: list[tuple[dict[str, Any], list[str]]] = []
+        for path, schema in self._source.schemas():
+            try:
+                about = json.loads((schema.metadata or {})[METADATA_KEY])
+                about = {key: about[key] for key in ("feature_names", "output_names", "unit", *FACTS)}
+            except (KeyError, ValueError, TypeError) as error:
+                raise ValueError(
+                    f"{self.what}: {path!r} was not written by explain_batches, or its metadata was lost"
+                ) from error
+            found.append((about, schema.names))
+            if found[0] != found[-1]:
+                raise ValueError(
+                    f"{self.what}: {path!r} has values of another kind, or other columns, than "
+                    f"{self._source.schemas()[0][0]!r}: compare outputs of one call, or of equal ones"
+                )
+        return found[0]
+
+    def _value_columns(self, names: list[str]) -> list[str]:
+        """Return the columns of the values, the last ones of a file, whatever their prefix."""
+        if self.facts["index"] in INDEX_NAMES.values():
+            raise ValueError(
+                f"{self.what}: {self._shown} has {self.facts['index']}; values of features are compared, "
+                "not interactions"
+            )
+        expected = self.column_names
+        last = names[len(names) - len(expected) :] if len(names) >= len(expected) else []
+        prefix = last[0].removesuffix(expected[0]) if last else ""
+        if last != [prefix + name for name in expected]:
+            raise ValueError(
+                f"{self.what}: {self._shown} does not have a column for each feature: an output of top= "
+                "holds only the strongest values of each row, which cannot be compared"
+            )
+        return last
+
+    def read(self, columns: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        names = [self._columns[column] for column in columns]
+        taken = [*names, *([] if self._weights is None else [self._weights])]
+        for batch in self._source.read(taken, 0, max(1, _BATCH_VALUES // len(taken))):
+            values = np.column_stack([_numbers(batch.column(name)) for name in names])
+            if self._weights is None:
+                yield values, np.ones(len(values))
+            else:
+                yield values, self._checked(self._numeric_weights(batch.column(self._weights)))
+
+    def _numeric_weights(self, column: Any) -> np.ndarray:
+        try:
+            return _numbers(column)
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{self.what}_weights: column {self._weights!r} is {column.type}, not numbers"
+            ) from error
+
+
+def open_sample(what: str, given: Any, weights: Any) -> Sample:
+    """Return the sample that an argument of :func:`compare_explanations` names."""
+    if isinstance(given, Explanation):
+        return ExplanationSample(what, given, weights)
+    if isinstance(given, InteractionExplanation):
+        raise TypeError(
+            f"{what} is an InteractionExplanation: values of features are compared, not interactions; pass "
+            "the result of explain"
+        )
+    if isinstance(given, (str, os.PathLike)) or (
+        isinstance(given, (list, tuple)) and given and all(isinstance(p, (str, os.PathLike)) for p in given)
+    ):
+        return FileSample(what, given, weights)
+    raise TypeError(
+        f"{what} must be an Explanation, or the path of files that explain_batches wrote, not a "
+        f"{type(given).__name__}"
+    )
+
+
+def _numbers(column: Any) -> np.ndarray:
+    """Return a column of Arrow as float64, with NaN for null."""
+    arrow = require_arrow()
+    try:
+        return column.cast(arrow.float64()).to_numpy(zero_copy_only=False)
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+        raise ValueError(str(error)) from error

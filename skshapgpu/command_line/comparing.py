@@ -1,0 +1,101 @@
+"""``skshapgpu compare``: drift between two files of values."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .._common.digits import number
+from .._drift.comparing import compare_explanations
+from .._drift.comparison import ExplanationComparison
+from .answers import Answer
+from .rows import require_file
+
+#: Exit code if the values differ more than the options allow.
+DRIFTED = 3
+
+#: Number of features that are listed as text.
+_N_SHOWN = 20
+
+_HEADINGS = ("feature", "PSI", "Wasserstein", "relative", "mean |value|", "rank")
+
+#: Advice in messages of the library, and its equivalent on the command line.
+_PHRASES = {
+    "in keep= of explain_batches": "in --keep of 'skshapgpu explain'",
+    "reference_weights": "--reference-weights",
+    "current_weights": "--current-weights",
+    "written by explain_batches": "written by 'skshapgpu explain'",
+    "output of explain_batches": "output of 'skshapgpu explain'",
+    "an output of top=": "an output of --top",
+}
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Compare the values in two files or folders."""
+    require_file(args.reference, "REFERENCE")
+    require_file(args.current, "CURRENT")
+    try:
+        comparison = compare_explanations(
+            args.reference,
+            args.current,
+            n_bins=args.bins,
+            reference_weights=args.reference_weights,
+            current_weights=args.current_weights,
+        )
+    except ValueError as error:
+        message = str(error)
+        for phrase, flags in _PHRASES.items():
+            message = message.replace(phrase, flags)
+        raise ValueError(message) from error
+    failures = _failures(comparison, args)
+    facts = comparison.to_dict() | {"passed": not failures, "failures": failures}
+    return Answer(facts, _text(comparison, failures), DRIFTED if failures else 0)
+
+
+def _failures(comparison: ExplanationComparison, args: argparse.Namespace) -> list[str]:
+    """Say which of the given limits are exceeded."""
+    failures = []
+    # Written so that a measure that is not a number would fail.
+    if args.fail_below is not None and not comparison.ndcg >= args.fail_below:
+        failures.append(f"nDCG {number(comparison.ndcg, 4)} is below {number(args.fail_below, 4)}")
+    for measure, what, limit in (
+        ("psi", "PSI", args.fail_psi_above),
+        ("relative_wasserstein", "relative Wasserstein distance", args.fail_distance_above),
+    ):
+        for record in comparison.to_dict()["features"] if limit is not None else ():
+            if not record[measure] <= limit:
+                found = number(record[measure], 4)
+                failures.append(f"{what} {found} of {_name(record)} is above {number(limit, 4)}")
+    return failures
+
+
+def _name(record: dict[str, Any]) -> str:
+    return record["feature"] + (f", {record['output']}" if "output" in record else "")
+
+
+def _text(comparison: ExplanationComparison, failures: list[str]) -> str:
+    records = comparison.to_dict()["features"]
+    rows = [
+        (
+            _name(record),
+            number(record["psi"], 3),
+            number(record["wasserstein"], 3),
+            number(record["relative_wasserstein"], 3),
+            f"{number(record['reference_importance'], 3)} -> {number(record['current_importance'], 3)}",
+            f"{record['reference_rank']} -> {record['current_rank']}",
+        )
+        for record in records[:_N_SHOWN]
+    ]
+    table = [_HEADINGS, *rows]
+    widths = [max(map(len, column)) for column in zip(*table)]
+    lines = [
+        f"{comparison.n_reference:,} rows of the reference, {comparison.n_current:,} current ones",
+        f"nDCG of the rankings: {number(comparison.ndcg, 4)}",
+        "",
+    ]
+    for name, *numbers in table:
+        cells = [text.rjust(width) for text, width in zip(numbers, widths[1:])]
+        lines.append("  ".join([name.ljust(widths[0]), *cells]))
+    if len(records) > _N_SHOWN:
+        lines.append(f"and {len(records) - _N_SHOWN:,} more with a smaller PSI; --json lists all")
+    return "\n".join([*lines, *(f"FAILED: {failure}" for failure in failures)])

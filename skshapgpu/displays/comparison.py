@@ -1,0 +1,215 @@
+"""Chart of the importances in two samples, with the change of each feature's values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._drift.comparison import ExplanationComparison
+from .base import (
+    NEUTRAL,
+    PALETTE,
+    VALUE_NAMES,
+    legend_beside,
+    make_room,
+    numeral,
+    others_name,
+    pyplot,
+    ranked,
+    require_max_features,
+    row_axes,
+    short,
+    with_unit,
+)
+
+
+class ShapComparisonDisplay:
+    """Mean magnitude of each feature's SHAP values in two samples, and how far their distributions differ.
+
+    Create one with :meth:`from_explanations` or :meth:`from_comparison`. Features are in the order of the
+    larger of their two importances. Beside each is its population stability index; if there are several
+    outputs, importances are summed, and the index is the largest.
+
+    Parameters
+    ----------
+    importances : ndarray of float64, shape (n_features, 2)
+        In the reference and in the current sample.
+    psi : ndarray of float64, shape (n_features,)
+        Population stability index of each feature.
+    feature_names : sequence of str of length n_features
+        Names of the features, as they are drawn.
+    sample_names : sequence of two str, default=("reference", "current")
+        Names of the samples in the legend.
+    label : str
+        Label of the x-axis; by default ``mean |SHAP value|``.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    points_ : list of two matplotlib Line2D
+        The points of the samples.
+    lines_ : matplotlib LineCollection
+        Lines between the points of a feature.
+    texts_ : list of matplotlib Annotation
+        The indices beside the points.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapComparisonDisplay, explain
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> explanation = explain(RandomForestRegressor(10, random_state=0).fit(X, y), X)
+    >>> display = ShapComparisonDisplay.from_explanations(explanation[:200], explanation[200:])
+    >>> plt.show()  # doctest: +SKIP
+    """
+
+    ax_: Any
+    figure_: Any
+    points_: list[Any]
+    lines_: Any
+    texts_: list[Any]
+
+    def __init__(
+        self,
+        importances: np.ndarray,
+        psi: np.ndarray,
+        feature_names: Sequence[str],
+        *,
+        sample_names: Sequence[str] = ("reference", "current"),
+        label: str = "mean |SHAP value|",
+    ) -> None:
+        self.importances = importances
+        self.psi = psi
+        self.feature_names = feature_names
+        self.sample_names = sample_names
+        self.label = label
+
+    def plot(
+        self, *, ax: Any = None, max_features: int | None = 20, colors: Sequence[Any] | None = None
+    ) -> ShapComparisonDisplay:
+        """Draw the chart.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; None creates a new figure.
+        max_features : int or None, default=20
+            Number of features; the others are added up in one more row, with the largest of their indices.
+            None draws all features.
+        colors : sequence of two matplotlib colors or None, default=None
+            Colours of the samples.
+
+        Returns
+        -------
+        ShapComparisonDisplay
+            The display itself.
+        """
+        shown, others = ranked(self.importances.max(axis=1), max_features)
+        names = [short(self.feature_names[i]) for i in shown]
+        places, texts = self.importances[shown], [f"PSI {numeral(self.psi[i])}" for i in shown]
+        if len(others):
+            names.append(others_name(len(others)))
+            places = np.vstack([places, self.importances[others].sum(axis=0)])
+            texts.append(f"PSI up to {numeral(self.psi[others].max())}")
+        ax, size = row_axes(ax, names)
+        rows = np.arange(len(names))
+        self.lines_ = ax.hlines(rows, places.min(axis=1), places.max(axis=1), color=NEUTRAL, linewidth=1.5)
+        self.points_ = [
+            ax.plot(of_sample, rows, "o", color=color, markersize=7)[0]
+            for of_sample, color in zip(places.T, colors or PALETTE)
+        ]
+        self.texts_ = [
+            ax.annotate(text, (end, row), (8, 0), textcoords="offset points", va="center", fontsize=size)
+            for row, (text, end) in enumerate(zip(texts, places.max(axis=1)))
+        ]
+        ax.set_xlim(0, places.max() * 1.05 or 1.0)
+        ax.set_xlabel(self.label)
+        legend_beside(ax, self.points_, [short(name) for name in self.sample_names])
+        make_room(ax, self.texts_)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    @classmethod
+    def from_comparison(
+        cls,
+        comparison: ExplanationComparison,
+        *,
+        max_features: int | None = 20,
+        ax: Any = None,
+        colors: Sequence[Any] | None = None,
+    ) -> ShapComparisonDisplay:
+        """Draw the result of :func:`compare_explanations`.
+
+        Parameters
+        ----------
+        comparison : ExplanationComparison
+        max_features, ax, colors
+            See :meth:`plot`.
+
+        Returns
+        -------
+        ShapComparisonDisplay
+        """
+        require_max_features(max_features)
+        if not isinstance(comparison, ExplanationComparison):
+            raise TypeError(f"comparison must be an ExplanationComparison, not a {type(comparison).__name__}")
+        n_features = len(comparison.feature_names)
+        both = (comparison.reference_importance, comparison.current_importance)
+        label = with_unit(f"mean |{VALUE_NAMES[comparison.index]}|", comparison)
+        if comparison.output_names is not None:
+            label += ", summed over the outputs"
+        display = cls(
+            np.column_stack([importance.reshape(n_features, -1).sum(axis=1) for importance in both]),
+            comparison.psi.reshape(n_features, -1).max(axis=1),
+            comparison.feature_names,
+            sample_names=(
+                f"reference ({comparison.n_reference:,} rows)",
+                f"current ({comparison.n_current:,} rows)",
+            ),
+            label=f"{label}\n(nDCG of the rankings: {numeral(comparison.ndcg)})",
+        )
+        return display.plot(ax=ax, max_features=max_features, colors=colors)
+
+    @classmethod
+    def from_explanations(
+        cls,
+        reference: Any,
+        current: Any,
+        *,
+        n_bins: int = 10,
+        reference_weights: Any = None,
+        current_weights: Any = None,
+        max_features: int | None = 20,
+        ax: Any = None,
+        colors: Sequence[Any] | None = None,
+    ) -> ShapComparisonDisplay:
+        """Compare two samples of SHAP values, and draw the result.
+
+        Parameters
+        ----------
+        reference, current, n_bins, reference_weights, current_weights
+            See :func:`compare_explanations`.
+        max_features, ax, colors
+            See :meth:`plot`.
+
+        Returns
+        -------
+        ShapComparisonDisplay
+        """
+        from .._drift.comparing import compare_explanations  # imports what reads files
+
+        pyplot()
+        require_max_features(max_features)
+        comparison = compare_explanations(
+            reference,
+            current,
+            n_bins=n_bins,
+            reference_weights=reference_weights,
+            current_weights=current_weights,
+        )
+        return cls.from_comparison(comparison, max_features=max_features, ax=ax, colors=colors)

@@ -1,0 +1,318 @@
+"""compare_explanations against the definitions, SciPy and scikit-learn."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.drift import explanation, psi_by_definition
+from scipy.stats import wasserstein_distance
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.metrics import ndcg_score
+
+from skshapgpu import ExplanationComparison, compare_explanations, explain, explain_interactions
+from skshapgpu._drift import comparing
+from skshapgpu._drift.measures import ndcg
+
+RNG = np.random.default_rng(0)
+
+#: Samples in which mistakes show: continuous, mostly zero, two values, few values, constant, zero.
+REFERENCE = np.column_stack(
+    [
+        RNG.normal(size=300),
+        np.where(RNG.random(300) < 0.7, 0.0, RNG.normal(size=300)),
+        RNG.choice([-0.3, 0.8], 300),
+        RNG.integers(-3, 4, 300) / 7,
+        np.full(300, 0.123),
+        np.zeros(300),
+    ]
+)
+CURRENT = np.column_stack(
+    [
+        RNG.normal(0.3, 1.2, 211),
+        np.where(RNG.random(211) < 0.5, 0.0, RNG.normal(size=211)),
+        RNG.choice([-0.3, 0.8, 0.2], 211),
+        RNG.integers(-4, 4, 211) / 7,
+        np.full(211, 0.123),
+        np.where(RNG.random(211) < 0.9, 0.0, -0.5),
+    ]
+)
+
+
+@pytest.mark.parametrize("n_bins", [2, 3, 10, 40])
+def test_measures_are_those_of_the_definitions(n_bins: int) -> None:
+    found = compare_explanations(explanation(REFERENCE), explanation(CURRENT), n_bins=n_bins)
+    # Units of rounding are common to all features, so the definition gets all of them on the same scale.
+    largest = max(np.abs(REFERENCE).mean(axis=0).max(), np.abs(CURRENT).mean(axis=0).max())
+    for i in range(6):
+        ours, theirs = REFERENCE[:, i], CURRENT[:, i]
+        assert found.wasserstein[i] == pytest.approx(wasserstein_distance(ours, theirs), abs=1e-12)
+        assert found.psi[i] == pytest.approx(psi_by_definition(ours, theirs, n_bins, largest), abs=1e-9), i
+    np.testing.assert_allclose(found.reference_importance, np.abs(REFERENCE).mean(axis=0))
+    np.testing.assert_allclose(found.current_importance, np.abs(CURRENT).mean(axis=0))
+    assert found.ndcg == pytest.approx(ndcg_score([found.reference_importance], [found.current_importance]))
+    assert found.psi[4] == found.wasserstein[4] == 0
+    np.testing.assert_allclose(found.relative_wasserstein, found.wasserstein / largest)
+    assert found.psi[5] > 0.5  # below a constant, not above it
+    assert (found.n_reference, found.n_current) == (300, 211)
+
+
+def test_a_sample_and_itself() -> None:
+    found = compare_explanations(explanation(REFERENCE), explanation(REFERENCE[::-1]))
+    assert not found.psi.any() and not found.relative_wasserstein.any() and found.ndcg == 1
+    np.testing.assert_array_equal(found.reference_rank, found.current_rank)
+
+
+def test_psi_of_deciles_by_hand() -> None:
+    """All values move to the lowest of ten bins, so that nine are empty."""
+    reference = np.arange(1.0, 101.0)[:, None]
+    current = np.concatenate([np.arange(1.0, 11.0), np.full(90, 5.0)])[:, None]
+    (psi,) = compare_explanations(explanation(reference), explanation(current)).psi
+    assert psi == pytest.approx(0.9 * np.log(10) + 9 * (1e-4 - 0.1) * np.log(1e-4 / 0.1))
+
+
+def test_psi_is_that_of_quantile_bins_in_continuous_data() -> None:
+    reference, current = RNG.normal(size=(2, 20_000, 1)) * [[[1]], [[1.2]]]
+    edges = np.quantile(reference, np.arange(1, 10) / 10, method="inverted_cdf")
+    p, q = (np.bincount(np.searchsorted(edges, x[:, 0]), minlength=10) / 20_000 for x in (reference, current))
+    (psi,) = compare_explanations(explanation(reference), explanation(current)).psi
+    assert psi == pytest.approx(((q - p) * np.log(q / p)).sum(), rel=0.02)
+
+
+def test_psi_without_change_has_the_mean_of_theory() -> None:
+    samples = RNG.normal(size=(2, 1000, 300))
+    found = compare_explanations(explanation(samples[0]), explanation(samples[1, :500]))
+    assert found.psi.mean() == pytest.approx(9 * (1 / 1000 + 1 / 500), rel=0.1)
+
+
+@pytest.mark.parametrize("held", [1, 7, 100, 600])
+def test_columns_that_are_not_held_give_the_same(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
+    monkeypatch.setattr(comparing, "_HELD", held)
+    monkeypatch.setattr("skshapgpu._drift.samples._BATCH_VALUES", 64)
+    parts = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
+    np.testing.assert_array_equal(parts.psi, whole.psi)
+    np.testing.assert_allclose(parts.wasserstein, whole.wasserstein, atol=1e-14)
+
+
+def test_weights() -> None:
+    weights, of_current = RNG.integers(0, 4, 300), RNG.integers(0, 3, 211)
+    found = compare_explanations(
+        explanation(REFERENCE), explanation(CURRENT), reference_weights=weights, current_weights=of_current
+    )
+    repeated = compare_explanations(
+        explanation(REFERENCE.repeat(weights, axis=0)), explanation(CURRENT.repeat(of_current, axis=0))
+    )
+    for name in ("reference_importance", "current_importance", "psi", "wasserstein", "ndcg"):
+        np.testing.assert_allclose(getattr(found, name), getattr(repeated, name), atol=1e-12, err_msg=name)
+    for i in range(6):
+        expected = wasserstein_distance(REFERENCE[:, i], CURRENT[:, i], weights, of_current)
+        assert found.wasserstein[i] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        (np.ones(3), r"reference_weights has shape \(3,\), but reference has 300 rows"),
+        (-np.ones(300), "reference_weights must be finite, none missing and none negative"),
+        (np.full(300, np.nan), "must be finite"),
+        (np.full(300, np.inf), "must be finite"),
+        (np.zeros(300), "no row with a value of 'f0' and with a weight above 0"),
+        ("w", "names the column 'w', but reference is an explanation"),
+    ],
+)
+def test_wrong_weights(weights: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare_explanations(explanation(REFERENCE), explanation(CURRENT), reference_weights=weights)
+
+
+def test_rows_without_values_are_left_out() -> None:
+    values = REFERENCE.copy()
+    values[::3] = np.nan
+    values[1, 2] = np.nan
+    found = compare_explanations(explanation(values), explanation(CURRENT))
+    known = values[~np.isnan(values[:, 2]), 2]
+    assert found.wasserstein[2] == pytest.approx(wasserstein_distance(known, CURRENT[:, 2]))
+    np.testing.assert_allclose(found.reference_importance, explanation(values).importance())
+
+
+def test_features_are_matched_by_name() -> None:
+    order = [3, 0, 5, 1, 4, 2]
+    one = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
+    names = tuple(f"f{i}" for i in order)
+    other = compare_explanations(explanation(REFERENCE), explanation(CURRENT[:, order], feature_names=names))
+    assert other.feature_names == one.feature_names
+    for name in ("current_importance", "current_rank", "psi", "wasserstein"):
+        np.testing.assert_array_equal(getattr(other, name), getattr(one, name))
+    swapped = compare_explanations(
+        explanation(REFERENCE), explanation(REFERENCE[:, order], feature_names=names)
+    )
+    assert not swapped.psi.any()
+
+
+def test_outputs_are_matched_by_name() -> None:
+    ours, theirs = RNG.normal(size=(2, 90, 4, 3)) * np.array([1, 2, 3])
+    one = explanation(ours, output_names=("a", "b", "c"))
+    other = explanation(theirs[..., [2, 0, 1]], output_names=("c", "a", "b"))
+    found = compare_explanations(one, other)
+    assert found.psi.shape == found.wasserstein.shape == found.reference_importance.shape == (4, 3)
+    for i, j in np.ndindex(4, 3):
+        assert found.wasserstein[i, j] == pytest.approx(wasserstein_distance(ours[:, i, j], theirs[:, i, j]))
+        assert found.psi[i, j] < 0.5
+    largest = np.maximum(found.reference_importance, found.current_importance).max(axis=0)
+    np.testing.assert_allclose(found.relative_wasserstein, found.wasserstein / largest)
+    summed = [found.reference_importance.sum(axis=1), found.current_importance.sum(axis=1)]
+    assert found.ndcg == pytest.approx(ndcg_score([summed[0]], [summed[1]]))
+    np.testing.assert_array_equal(found.reference_rank, (-summed[0]).argsort().argsort() + 1)
+    single = compare_explanations(one[..., "b"], other[..., "b"])
+    np.testing.assert_array_equal(single.wasserstein, found.wasserstein[:, 1])
+    frame = found.to_frame()
+    assert frame.index.names == ["feature", "output"] and frame.loc[("f2", "b"), "psi"] == found.psi[2, 1]
+    with pytest.raises(ValueError, match="reference is of output 'b', but current of 'a'"):
+        compare_explanations(one[..., "b"], other[..., "a"])
+    with pytest.raises(ValueError, match="reference has one output, but current has 3"):
+        compare_explanations(one[..., "b"], other)
+    with pytest.raises(ValueError, match="different outputs: only reference has 'a'; only current has 'd'"):
+        compare_explanations(one, explanation(theirs, output_names=("d", "b", "c")))
+
+
+def test_differences_of_rounding_do_not_count() -> None:
+    """Frequent values, zeros, and a constant that is not a float32, rounded to single precision."""
+    noise = 1e-7 * RNG.normal(size=REFERENCE.shape)
+    single = (REFERENCE + noise).astype(np.float32)
+    found = compare_explanations(explanation(REFERENCE), explanation(single))
+    assert found.psi[1:].max() < 1e-12 and found.psi[0] < 1e-3
+    assert found.wasserstein.max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    "reference, current, expected",
+    [
+        ([3, 2, 1], [3, 2, 1], 1.0),
+        ([0.70, 0.50, 0.05], [0.10, 0.20, 0.70], None),
+        ([3, 2, 1], [1, 1, 1], None),
+        ([3, 2, 2, 0], [5, 0, 5, 1], None),
+        ([3, 2, 1, 0], [0, 0, 0, 0], None),
+        ([0, 0], [0, 0], 1.0),
+        ([0, 0], [1, 2], 0.0),
+        ([5], [1], 1.0),
+    ],
+)
+def test_ndcg(reference: list[float], current: list[float], expected: float | None) -> None:
+    """The mean over all orders in which ties can be broken."""
+
+    def gain(order: Any) -> float:
+        return sum(reference[feature] / np.log2(place + 2) for place, feature in enumerate(order))
+
+    if expected is None:
+        orders = [
+            order
+            for order in itertools.permutations(range(len(current)))
+            if all(current[a] >= current[b] for a, b in itertools.pairwise(order))
+        ]
+        expected = np.mean([gain(o) for o in orders]) / gain(np.argsort(reference)[::-1])
+    assert ndcg(np.array(reference, float), np.array(current, float)) == pytest.approx(expected)
+
+
+def test_ranks_of_tied_features() -> None:
+    values = np.array([[1.0, -2.0, 2.0, 0.0, 0.0]])
+    found = compare_explanations(explanation(values), explanation(values))
+    assert found.reference_rank.tolist() == [3, 1, 1, 4, 4]
+
+
+def test_single_rows() -> None:
+    found = compare_explanations(explanation([[1.0, 2.0]]), explanation([[1.0, 5.0]]))
+    assert found.wasserstein.tolist() == [0, 3] and found.psi[0] == 0
+    assert np.isfinite(found.psi).all() and found.psi[1] > 1
+
+
+def test_the_frame_and_the_dict() -> None:
+    pytest.importorskip("pandas")
+    found = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
+    frame = found.to_frame()
+    assert frame.index.name == "feature" and sorted(frame.index) == sorted(found.feature_names)
+    assert frame["psi"].is_monotonic_decreasing
+    for i, name in enumerate(found.feature_names):
+        for column in frame:
+            assert frame.loc[name, column] == getattr(found, column)[i]
+    facts = json.loads(json.dumps(found.to_dict()))
+    assert facts["ndcg"] == found.ndcg and facts["n_current"] == 211
+    assert [record["psi"] for record in facts["features"]] == frame["psi"].tolist()
+    assert repr(found).startswith("ExplanationComparison of 300 and 211 rows\nnDCG of the rankings: ")
+    with pytest.raises(AttributeError):
+        found.ndcg = 1.0  # type: ignore[misc]
+
+
+def test_labels_of_classes_go_into_json() -> None:
+    values = RNG.normal(size=(20, 2, 2))
+    labelled = explanation(values, output_names=(np.int64(3), np.int64(4)))
+    facts = json.loads(json.dumps(compare_explanations(labelled, labelled).to_dict()))
+    assert {record["output"] for record in facts["features"]} == {3, 4}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model_output": "probability"},
+        {"index": "BV"},
+        {"feature_perturbation": "interventional"},
+    ],
+)
+def test_values_of_different_kinds(change: dict[str, str]) -> None:
+    (fact,) = change
+    with pytest.raises(ValueError, match=f"{fact}=.*values of different kinds cannot be compared"):
+        compare_explanations(explanation(REFERENCE), explanation(CURRENT, **change))
+
+
+def test_units() -> None:
+    """A unit without a name may be any; two with names must be the same."""
+    odds, unknown = explanation(REFERENCE, unit="log-odds"), explanation(CURRENT)
+    assert compare_explanations(odds, unknown).unit == compare_explanations(unknown, odds).unit == "log-odds"
+    with pytest.raises(
+        ValueError, match="the unit of reference is log-odds, but that of current probability"
+    ):
+        compare_explanations(odds, explanation(CURRENT, unit="probability"))
+
+
+def test_wrong_samples() -> None:
+    good = explanation(REFERENCE)
+    for bad, message in (
+        (explanation(CURRENT[:, :5]), "different features: only reference has 'f5'"),
+        (
+            explanation(CURRENT, feature_names=tuple("abcdef")),
+            "only current has 'a', 'b', 'c', 'd', 'e', ...",
+        ),
+        (explanation(CURRENT[:0]), "current has no rows"),
+        (explanation(CURRENT * np.nan), "current has no row with a value of 'f0'"),
+        (explanation(np.where(CURRENT == 0.123, np.inf, CURRENT)), "infinite values of 'f4'"),
+        (explanation(CURRENT, feature_names=("f0",) * 6), "current has several features 'f0'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            compare_explanations(good, bad)
+    for wrong in (REFERENCE, None, [], 3):
+        with pytest.raises(TypeError, match="current must be an Explanation, or the path of files"):
+            compare_explanations(good, wrong)
+    for n_bins, error in ((1, ValueError), (2.5, TypeError)):
+        with pytest.raises(error, match="n_bins"):
+            compare_explanations(good, good, n_bins=n_bins)
+
+
+def test_interactions_are_refused() -> None:
+    X = RNG.normal(size=(40, 3))
+    model = RandomForestRegressor(3, random_state=0).fit(X, X[:, 0] * X[:, 1])
+    with pytest.raises(TypeError, match="InteractionExplanation: values of features are compared"):
+        compare_explanations(explain(model, X), explain_interactions(model, X))
+
+
+def test_groups_of_columns_and_classes() -> None:
+    X = RNG.normal(size=(200, 4))
+    model = RandomForestClassifier(5, random_state=0).fit(X, (X[:, 0] + X[:, 1] > 0) + 0 + (X[:, 2] > 1))
+    whole = explain(model, X, groups={"place": [0, 1]})
+    found = compare_explanations(whole[:100], whole[100:])
+    assert isinstance(found, ExplanationComparison) and found.feature_names[0] == "place"
+    assert found.output_names == (0, 1, 2)
+    with pytest.raises(ValueError, match="different features: only reference has 'place'"):
+        compare_explanations(whole, explain(model, X))
