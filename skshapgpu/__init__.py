@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ._dependence.friedman import friedman_h
     from ._dependence.partial import partial_dependence
     from ._engine.costs import CallPlan, TreeGroup
+    from ._estimators.boruta import ShapBoruta
     from ._estimators.cross_validation import cross_val_explain
+    from ._estimators.elimination import ShapRFECV
     from ._estimators.importance import shap_importance
     from ._estimators.selector import ShapSelector
     from ._estimators.transformers import ShapInteractionTransformer, ShapTransformer
@@ -45,9 +47,11 @@ __all__ = [
     "InteractionExplanation",
     "ShapBarDisplay",
     "ShapBeeswarmDisplay",
+    "ShapBoruta",
     "ShapDependenceDisplay",
     "ShapInteractionDisplay",
     "ShapInteractionTransformer",
+    "ShapRFECV",
     "ShapSelector",
     "ShapTransformer",
     "ShapWaterfallDisplay",
@@ -78,9 +82,11 @@ _MODULES = {
     "InteractionExplanation": "_explanations.interactions",
     "ShapBarDisplay": "displays",
     "ShapBeeswarmDisplay": "displays",
+    "ShapBoruta": "_estimators.boruta",
     "ShapDependenceDisplay": "displays",
     "ShapInteractionDisplay": "displays",
     "ShapInteractionTransformer": "_estimators.transformers",
+    "ShapRFECV": "_estimators.elimination",
     "ShapSelector": "_estimators.selector",
     "ShapTransformer": "_estimators.transformers",
     "ShapWaterfallDisplay": "displays",
