@@ -20,6 +20,7 @@ import progress
 import progress_models
 import revisions
 import scaling
+import selection
 import top_pairs
 import triples
 import walk
@@ -107,6 +108,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     validation = commands.add_parser("cross-validation", help="what explaining adds to a cross-validation")
     cross_validation.add_arguments(validation)
     add_output(validation)
+    choice = commands.add_parser("selection", help="known relevant columns, found by us and by others")
+    selection.add_arguments(choice)
+    add_output(choice)
     engines = commands.add_parser("distributed", help="Dask, Spark and Ray, with one and two workers")
     distributed_engines.add_arguments(engines)
     add_output(engines)

@@ -183,13 +183,12 @@ class ShapBoruta(OutOfFoldSelector):
         self._check_options()
         resumed = self.warm_start and hasattr(self, "_rounds")
         rows = self._rows(X, y, params, reset=not resumed)
-        if resumed:
-            self._require_continuation(rows)
-            rows = replace(rows, splits=self._splits)
-        else:
+        if not resumed:
             self._rounds = ShadowRounds.before_the_first(rows.X.shape[1])
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._splits, self._n_rows = rows.splits, rows.X.shape[0]
+        self._require_continuation(rows)
+        rows = replace(rows, splits=self._splits)
         n_before = self._rounds.n_rounds
         with watched(self.progress, self.max_iter, n_before, title="selecting", unit="rounds") as tracker:
             while self._rounds.n_rounds < self.max_iter and not self._rounds.finished:

@@ -146,7 +146,9 @@ class _Change:
         if isinstance(given, slice):
             given = self._range(given, where)
         if isinstance(given, str) or np.ndim(given) != 1:
-            raise ValueError(f"{where}: columns must be given as a list, a slice or a function, not {given!r}")
+            raise ValueError(
+                f"{where}: columns must be given as a list, a slice or a function, not {given!r}"
+            )
         given = list(given)
         if given and all(isinstance(column, (bool, np.bool_)) for column in given):
             if len(given) != self._n_columns:
@@ -157,10 +159,10 @@ class _Change:
 
     def _range(self, given: slice, where: str) -> list[int]:
         """Return the positions of a slice; one of names includes its last name."""
-        ends = []
-        for end, offset in ((given.start, 0), (given.stop, 1)):
-            ends.append(self._position(end, where) + offset if isinstance(end, str) else end)
-        return list(range(self._n_columns)[slice(*ends, given.step)])
+        start, stop = given.start, given.stop
+        start = self._position(start, where) if isinstance(start, str) else start
+        stop = self._position(stop, where) + 1 if isinstance(stop, str) else stop
+        return list(range(self._n_columns)[start : stop : given.step])
 
     def _position(self, column: Any, where: str) -> int:
         if isinstance(column, str):

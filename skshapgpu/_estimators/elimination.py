@@ -201,8 +201,8 @@ class ShapRFECV(OutOfFoldSelector):
         bad = np.flatnonzero(~np.isfinite(found.scores))
         if len(bad):
             raise ValueError(
-                f"the score of split {bad[0]} is {found.scores[bad[0]]}: choose scoring= and cv= so that each "
-                "split has a score; stratified splits have all classes"
+                f"the score of split {bad[0]} is {found.scores[bad[0]]}: choose scoring= and cv= so that "
+                "each split has a score; stratified splits have all classes"
             )
         return found.mean, found.scores
 

@@ -63,7 +63,8 @@ class BaseShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
 
 
 def mapping_to(callee: str) -> MethodMapping:
-    """Return the mapping of ``fit`` to a method; a Pipeline of scikit-learn 1.6 asks for ``fit_transform``."""
+    """Return the mapping of ``fit`` to a method."""
+    # A Pipeline of scikit-learn 1.6 looks up the routing of fit_transform, which calls fit.
     return MethodMapping().add(caller="fit", callee=callee).add(caller="fit_transform", callee=callee)
 
 

@@ -49,7 +49,9 @@ def with_shadows(X: Any, columns: np.ndarray, sources: np.ndarray, rng: np.rando
         return _pandas(X, kept, sources, orders)
     if package == "polars":
         names = _names(X.columns, sources)
-        return kept.hstack([X[:, j][order].alias(name) for j, order, name in zip(sources.tolist(), orders, names)])
+        return kept.hstack(
+            [X[:, j][order].alias(name) for j, order, name in zip(sources.tolist(), orders, names)]
+        )
     if package == "pyarrow":
         for j, order, name in zip(sources.tolist(), orders, _names(X.column_names, sources)):
             kept = kept.append_column(name, X.column(j).take(order))

@@ -54,7 +54,9 @@ def assert_same(one: ShapBoruta, other: ShapBoruta) -> None:
 @parametrize_with_checks(
     [
         ShapBoruta(DecisionTreeRegressor(random_state=0), max_iter=1, cv=2, random_state=0),
-        ShapBoruta(DecisionTreeClassifier(random_state=0), max_iter=2, cv=2, undecided="keep", random_state=0),
+        ShapBoruta(
+            DecisionTreeClassifier(random_state=0), max_iter=2, cv=2, undecided="keep", random_state=0
+        ),
         ShapBoruta(IsolationForest(n_estimators=2, random_state=0), max_iter=1, cv=2, random_state=0),
     ]
 )
@@ -83,7 +85,9 @@ def test_rounds_from_the_definition() -> None:
             of_splits.append(np.abs(explainer.shap_values(wide[test])).mean(axis=0))
         importances = np.mean(of_splits, axis=0)
         threshold = importances[len(columns) :].max()
-        np.testing.assert_allclose(selector.importances_history_[number, columns], importances[: len(columns)])
+        np.testing.assert_allclose(
+            selector.importances_history_[number, columns], importances[: len(columns)]
+        )
         assert np.isnan(selector.importances_history_[number, decisions < 0]).all()
         np.testing.assert_allclose(selector.thresholds_[number], threshold)
         for place, column in enumerate(columns):
@@ -128,7 +132,9 @@ def test_warm_start_continues_to_the_bit() -> None:
     assert_same(resumed.fit(X, y), at_once)  # nothing is left to do
     with parallel_backend("threading"):
         assert_same(ShapBoruta(model, max_iter=7, n_jobs=2, **options).fit(X, y), at_once)
-    assert not np.array_equal(at_once.thresholds_, clone(at_once).set_params(random_state=4).fit(X, y).thresholds_)
+    assert not np.array_equal(
+        at_once.thresholds_, clone(at_once).set_params(random_state=4).fit(X, y).thresholds_
+    )
     with pytest.raises(ValueError, match="max_iter=6 must be at least 7"):
         resumed.set_params(max_iter=6).fit(X, y)
     with pytest.raises(ValueError, match="there were 120, now X has 100"):
@@ -141,7 +147,9 @@ def test_warm_start_continues_to_the_bit() -> None:
 def test_warm_start_with_splits_that_are_random() -> None:
     """The splits of the first call are used again."""
     X, y = planted()
-    selector = ShapBoruta(stump(), max_iter=1, cv=ShuffleSplit(2), alpha=1e-9, warm_start=True, random_state=0)
+    selector = ShapBoruta(
+        stump(), max_iter=1, cv=ShuffleSplit(2), alpha=1e-9, warm_start=True, random_state=0
+    )
     first = selector.fit(X, y)._splits
     assert selector.set_params(max_iter=2).fit(X, y)._splits is first
 
@@ -233,7 +241,9 @@ def test_shadows_of_other_tables(package: str) -> None:
         given = {name: column for name, column in zip(names, X.T)}
         table = module.DataFrame(given) if package == "polars" else module.table(given)
         made = with_shadows(table, np.array([5, 1]), np.arange(6), np.random.default_rng(0))
-        made = np.column_stack([np.asarray(made[name]) for name in (made.columns if package == "polars" else made.column_names)])
+        made = np.column_stack(
+            [np.asarray(made[name]) for name in (made.columns if package == "polars" else made.column_names)]
+        )
     expected = with_shadows(X, np.array([5, 1]), np.arange(6), np.random.default_rng(0))
     np.testing.assert_array_equal(made, expected)
     np.testing.assert_array_equal(expected[:, :2], X[:, [5, 1]])
@@ -327,7 +337,9 @@ def test_routing() -> None:
     assert not np.allclose(plain.thresholds_, without.thresholds_)
     with sklearn.config_context(enable_metadata_routing=True):
         model = stump().set_fit_request(sample_weight=True)
-        pipeline = make_pipeline(ShapBoruta(model, **options, undecided="keep"), stump().set_fit_request(sample_weight=False))
+        pipeline = make_pipeline(
+            ShapBoruta(model, **options, undecided="keep"), stump().set_fit_request(sample_weight=False)
+        )
         assert_same(ShapBoruta(model, **options).fit(X, y, **params), plain)
         np.testing.assert_array_equal(pipeline.fit(X, y, **params)[0].thresholds_, plain.thresholds_)
         with pytest.raises(UnsetMetadataPassedError):
@@ -377,6 +389,10 @@ def test_refused_before_any_fit(options: dict[str, Any], error: type[Exception],
 
 def test_models_without_shap_values() -> None:
     X, y = planted()
-    for model in (LogisticRegression(), make_pipeline(LogisticRegression()), ShapTransformer(LogisticRegression())):
+    for model in (
+        LogisticRegression(),
+        make_pipeline(LogisticRegression()),
+        ShapTransformer(LogisticRegression()),
+    ):
         with pytest.raises(UnsupportedModelError, match="LogisticRegression"):
             ShapBoruta(model).fit(X, y > 100)

@@ -85,7 +85,9 @@ def test_parameters_that_name_no_columns_stay() -> None:
     [
         HistGradientBoostingRegressor(monotonic_cst={"a": 1}),
         forest(monotonic_cst=[1, 0, 0]),
-        Pipeline([("encode", OneHotEncoder()), ("model", HistGradientBoostingRegressor(categorical_features=[0]))]),
+        Pipeline(
+            [("encode", OneHotEncoder()), ("model", HistGradientBoostingRegressor(categorical_features=[0]))]
+        ),
     ],
 )
 def test_parameters_of_single_columns(model: Any) -> None:

@@ -93,7 +93,9 @@ def test_planted_columns_and_ties() -> None:
     X = np.column_stack([X, X[:, 4]])
     seen: list[tuple[int, int]] = []
     selector = ShapRFECV(forest(10), cv=3, progress=lambda *done: seen.append(done)).fit(X, y)
-    assert selector.support_[1] and selector.support_[[4, 6]].any() and seen[0] == (1, 7) and seen[-1] == (7, 7)
+    assert (
+        selector.support_[1] and selector.support_[[4, 6]].any() and seen[0] == (1, 7) and seen[-1] == (7, 7)
+    )
     constant = np.column_stack([np.zeros((120, 3)), y])
     found = ShapRFECV(DecisionTreeRegressor(random_state=0), cv=3).fit(constant, y)
     assert found.support_.tolist() == [False, False, False, True]
@@ -113,7 +115,9 @@ def test_rule_of_one_standard_error() -> None:
 
 def test_frames_pipelines_and_searches() -> None:
     X, y = diabetes_frame()
-    rename = ColumnTransformer([("one", StandardScaler(), ["s5", "age", "bmi"]), ("two", "passthrough", ["bp"])])
+    rename = ColumnTransformer(
+        [("one", StandardScaler(), ["s5", "age", "bmi"]), ("two", "passthrough", ["bp"])]
+    )
     selector = ShapRFECV(make_pipeline(rename, forest()), cv=3, rule="one_std_err")
     frame = selector.set_output(transform="pandas").fit_transform(X, y)
     assert frame.index.equals(X.index) and set(frame.columns) <= {"s5", "age", "bmi", "bp"}
@@ -131,7 +135,9 @@ def test_categories_by_name_and_missing_values() -> None:
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     codes = rng.integers(4, size=300)
-    X = pd.DataFrame({"noise": rng.normal(size=300), "color": codes.astype(float), "size": rng.normal(size=300)})
+    X = pd.DataFrame(
+        {"noise": rng.normal(size=300), "color": codes.astype(float), "size": rng.normal(size=300)}
+    )
     X.loc[X["size"] > 1, "size"] = np.nan
     y = np.array([0, 5, -5, 2])[codes] + 3 * X["size"].isna().to_numpy()
     model = HistGradientBoostingRegressor(max_iter=10, categorical_features=["color"], random_state=0)
@@ -150,7 +156,9 @@ def test_categories_as_a_parameter_of_fit() -> None:
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     color = rng.choice(list("abcd"), size=200)
-    X = pd.DataFrame({"noise": rng.normal(size=200), "color": color, "more": rng.choice(list("xy"), size=200)})
+    X = pd.DataFrame(
+        {"noise": rng.normal(size=200), "color": color, "more": rng.choice(list("xy"), size=200)}
+    )
     y = pd.Series(color).map({"a": 0, "b": 5, "c": -5, "d": 2}).to_numpy()
     model = catboost.CatBoostRegressor(
         iterations=10, depth=2, one_hot_max_size=5, verbose=False, allow_writing_files=False, thread_count=1
