@@ -122,7 +122,7 @@ class ShapBoruta(OutOfFoldSelector):
     >>> model = RandomForestRegressor(20, max_depth=5, random_state=0)
     >>> selector = ShapBoruta(model, cv=3, max_iter=20, random_state=0).fit(X, y)
     >>> selector.get_feature_names_out()
-    array(['bmi', 'bp', 's5'], dtype=object)
+    array(['bmi', 'bp', 's3', 's5', 's6'], dtype=object)
     """
 
     def __init__(

@@ -91,7 +91,7 @@ class ShapRFECV(OutOfFoldSelector):
     >>> model = RandomForestRegressor(20, max_depth=5, random_state=0)
     >>> selector = ShapRFECV(model, rule="one_std_err").fit(X, y)
     >>> selector.get_feature_names_out()
-    array(['bmi', 's5'], dtype=object)
+    array(['bmi', 'bp', 's5'], dtype=object)
     """
 
     def __init__(
