@@ -23,7 +23,7 @@ from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.covers import with_covers_of
 from ._engine.features import Group, features_of, read_groups, require_groups, saved_groups
-from ._engine.links import link_of, read_times, require_model_output
+from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import CompiledModel, Options
 from ._engine.sharing import Sharing
@@ -178,10 +178,10 @@ class TreeExplainer:
 
     Parameters
     ----------
-    model : fitted model, str or path
-        Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, cuML, NGBoost, scikit-survival or
-        quantile-forest, or of a class with a registered adapter; or the path of a model file. For a
-        ``Pipeline``, the last step is explained, in terms of the columns that it receives; the other steps,
+    model : fitted model, str, path or bytes
+        Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, ONNX, cuML, NGBoost, scikit-survival or
+        quantile-forest, or of a class with a registered adapter; or the path or content of a model file. For
+        a ``Pipeline``, the last step is explained, in terms of the columns that it receives; the other steps,
         of which copies are kept, transform X. For a fitted search, its ``best_estimator_`` is explained, and
         for a ``FrozenEstimator`` the model inside; docs/models.md lists all classes of which the model
         inside is explained.
@@ -856,6 +856,7 @@ class TreeExplainer:
             "precision": self._compiled.options.precision,
             "device": run.device,
             "additivity_error": run.gap,
+            "unit": unit_of(self._adapted, self._model_output),
         }
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:

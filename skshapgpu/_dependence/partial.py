@@ -44,7 +44,7 @@ def partial_dependence(
 
     Parameters
     ----------
-    model : fitted model, str or path
+    model : fitted model, str, path or bytes
         As for :class:`TreeExplainer`. For a ``Pipeline``, features are the columns that the last step
         receives.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)

@@ -32,6 +32,14 @@ _LARGEST = 1e300
 #: Names in messages of the values of functions of time.
 _OVER_TIME = dict(zip(TIME_OUTPUTS, ("survival probability", "cumulative hazard")))
 
+#: Units of values, by ``model_output``.
+_UNITS = {
+    "probability": "probability",
+    "log_loss": "loss",
+    "response": "response",
+    **_OVER_TIME,
+}
+
 #: Largest magnitude of a label: twice a label is a factor in the core, and must be finite in float32.
 _LARGEST_LABEL = 1e30
 
@@ -224,6 +232,20 @@ def _needs_background(model_output: str) -> ValueError:
         f"model_output={model_output!r} is defined against background rows only: give data= for "
         "interventional values, or use model_output='raw'"
     )
+
+
+def unit_of(adapted: AdaptedModel, model_output: str) -> str:
+    """Return the unit of values of a model output, for readers; "margin" if it has no name."""
+    if model_output != "raw":
+        return _UNITS[model_output]
+    if adapted.link in ("logistic", "exp") and adapted.link_scale != 1:
+        return "margin"
+    return {
+        "identity": "probability",
+        "logistic": "log-odds",
+        "softmax": "softmax score",
+        "exp": "log of the prediction",
+    }.get(adapted.link or "", "margin")
 
 
 def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interventional: bool) -> Link | None:

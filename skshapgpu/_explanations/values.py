@@ -40,6 +40,7 @@ class LabelledValues:
     additivity_error: float | None = None
     feature_indices: np.ndarray | None = None
     group_columns: tuple[tuple[int, ...], ...] | None = None
+    unit: str = "margin"
 
     #: Heading of the ranked names in a notebook.
     _ranked_noun: ClassVar[str]
@@ -250,6 +251,9 @@ class Explanation(LabelledValues):
     model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}
         Quantity that the values explain: margins or, see :class:`TreeExplainer`, other outputs. Those of
         functions of time are named by their times.
+    unit : str
+        Unit of the values, with which displays label their axes: "log-odds", "probability", "softmax score",
+        "log of the prediction", or "margin" if none of these is known; otherwise the ``model_output``.
     origins : Origins or None
         For a pipeline with leading steps, the original X and the column of X that each feature was made
         from; used by :meth:`group`.

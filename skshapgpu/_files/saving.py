@@ -39,6 +39,7 @@ _ENCODERS = {
     "catboost combination": ("skshapgpu.adapters.catboost.ctr", "Combination"),
     "catboost ctrs": ("skshapgpu.adapters.catboost.ctr", "CtrColumns"),
     "treelite codes": ("skshapgpu.adapters.treelite", "Codes"),
+    "onnx ranks": ("skshapgpu.adapters.onnx.splits", "Ranks"),
 }
 
 

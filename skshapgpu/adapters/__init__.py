@@ -47,6 +47,7 @@ FAMILIES = {
     "ngboost": Family("ngboost", "ngboost"),
     "sksurv": Family("sksurv", "scikit-survival"),
     "quantile_forest": Family("quantile_forest", "quantile-forest"),
+    "onnx": Family("onnx.model", "onnx"),
 }
 _REGISTERED: dict[str, Callable[[Any], AdaptedModel]] = {}
 
@@ -73,7 +74,7 @@ def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
 
 
 def adapt(model: Any) -> AdaptedModel:
-    """Read a fitted model of any known family, or a model file given by its path.
+    """Read a fitted model of any known family, or a model file given by its path or content.
 
     An :class:`~skshapgpu.adapters.AdaptedModel` is returned unchanged.
 
@@ -86,9 +87,9 @@ def adapt(model: Any) -> AdaptedModel:
     TypeError
         ``model`` is a class instead of an instance.
     ValueError
-        ``model`` is a path, but not that of a model file; see ``files.adapt`` for its other errors.
+        ``model`` is a path or bytes, but not of a model file; see ``files.adapt`` for its other errors.
     """
-    if isinstance(model, (str, os.PathLike)):
+    if isinstance(model, (str, os.PathLike, bytes)):
         return importlib.import_module("skshapgpu.adapters.files").adapt(model)
     if isinstance(model, AdaptedModel):
         return model

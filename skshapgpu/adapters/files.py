@@ -1,4 +1,4 @@
-"""Adapter for model files of XGBoost, LightGBM, CatBoost and treelite, given by their path.
+"""Adapter for model files of XGBoost, LightGBM, CatBoost, treelite and ONNX: their paths, or their content.
 
 The content of a file, not its name, decides which library wrote it and how it is read:
 
@@ -10,6 +10,7 @@ LightGBM's model text               our own reader; LightGBM need not be install
 CatBoost's JSON without CTRs        our own reader; CatBoost need not be installed
 CatBoost's binary format (.cbm)     CatBoost in a process of its own, and our own reader
 a checkpoint of treelite 4          our own reader; treelite need not be installed
+a protobuf message of ONNX          our own reader; ONNX need not be installed
 ==================================  =====================================================
 """
 
@@ -67,12 +68,15 @@ _XGBOOST_FLOATS = frozenset(
     {"split_conditions", "sum_hessian", "base_weights", "leaf_weights", "loss_changes"}
 )
 
+#: First byte of the messages of ONNX, the tag of the version of its format.
+_ONNX_START = b"\x08"
+
 #: Major versions of treelite that a checkpoint can begin with.
 _TREELITE_MAJORS = (3, 4, 5)
 
 
-def adapt(path: str | os.PathLike[str]) -> AdaptedModel:
-    """Read a model file.
+def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
+    """Read a model file, given by its path or by its content.
 
     Raises
     ------
@@ -85,11 +89,16 @@ def adapt(path: str | os.PathLike[str]) -> AdaptedModel:
     OSError
         The file cannot be read.
     """
-    name = os.fsdecode(path)
-    content = _content(name)
+    if isinstance(model, bytes):
+        name, content = "the content", model
+        if not content:
+            raise ValueError("the content is empty; expected that of a model file")
+    else:
+        path = os.fsdecode(model)
+        name, content = f"{path!r}", _content(path)
     for start, advice in _NO_MODELS.items():
         if content.startswith(start):
-            raise ValueError(f"{name!r} {advice}")
+            raise ValueError(f"{name} {advice}")
     family, read = _kind(name, content)
     try:
         return read()
@@ -102,7 +111,7 @@ def adapt(path: str | os.PathLike[str]) -> AdaptedModel:
 
 
 def _damaged(name: str, family: str, why: object) -> ValueError:
-    return ValueError(f"{name!r} cannot be read as a model of {family}: {why}")
+    return ValueError(f"{name} cannot be read as a model of {family}: {why}")
 
 
 def _content(name: str) -> bytes:
@@ -137,11 +146,13 @@ def _kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedModel]]:
         return "LightGBM", lambda: _read_lightgbm(content)
     if content.startswith(b"CBM1"):
         return "CatBoost", lambda: _read_cbm(name, content)
+    if content.startswith(_ONNX_START):
+        return "ONNX", lambda: _read_onnx(content)
     if len(content) >= 12 and struct.unpack_from("<i", content)[0] in _TREELITE_MAJORS:
         return "treelite", lambda: _read_treelite(content)
     raise ValueError(
-        f"{name!r} holds no model of a known kind: expected JSON or UBJSON of XGBoost, the model text of "
-        "LightGBM, .cbm or JSON of CatBoost, or a checkpoint of treelite"
+        f"{name} holds no model of a known kind: expected JSON or UBJSON of XGBoost, the model text of "
+        "LightGBM, .cbm or JSON of CatBoost, a checkpoint of treelite, or ONNX"
     )
 
 
@@ -149,17 +160,17 @@ def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedMode
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name!r} begins like JSON, but is not valid: {error}") from error
+        raise ValueError(f"{name} begins like JSON, but is not valid: {error}") from error
     keys = document.keys() if isinstance(document, dict) else ()
     if "learner" in keys:
         return "XGBoost", lambda: _read_xgboost_json(document)
     if "features_info" in keys:
         return "CatBoost", lambda: _read_catboost_json(document)
     if "tree_info" in keys:
-        raise ValueError(f"{name!r} is a dump of LightGBM, not a model file: use Booster.save_model")
+        raise ValueError(f"{name} is a dump of LightGBM, not a model file: use Booster.save_model")
     if isinstance(document, list):
-        raise ValueError(f"{name!r} is a list, like a dump of XGBoost, not a model file: use save_model")
-    raise ValueError(f"{name!r} is JSON, but neither a model of XGBoost nor one of CatBoost")
+        raise ValueError(f"{name} is a list, like a dump of XGBoost, not a model file: use save_model")
+    raise ValueError(f"{name} is JSON, but neither a model of XGBoost nor one of CatBoost")
 
 
 def _read_ubjson(content: bytes) -> AdaptedModel:
@@ -223,12 +234,15 @@ def _read_cbm(name: str, content: bytes) -> AdaptedModel:
 
     if importlib.util.find_spec("catboost") is None:
         raise ImportError(
-            f"{name!r} is in CatBoost's binary format, which takes the package catboost to read: install it, "
+            f"{name} is in CatBoost's binary format, which takes the package catboost to read: install it, "
             "or save the model with format='json'"
         )
     with tempfile.TemporaryDirectory() as folder:
         export = os.path.join(folder, "model.json")
-        command = [sys.executable, "-P", "-c", _EXPORT_CATBOOST, os.path.abspath(name), export]
+        model = os.path.join(folder, "model.cbm")
+        with open(model, "wb") as file:
+            file.write(content)
+        command = [sys.executable, "-P", "-c", _EXPORT_CATBOOST, model, export]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
             run = subprocess.run(
@@ -261,3 +275,9 @@ def _read_treelite(content: bytes) -> AdaptedModel:
     from . import treelite
 
     return treelite.adapt_checkpoint(content)
+
+
+def _read_onnx(content: bytes) -> AdaptedModel:
+    from .onnx import model
+
+    return model.adapt_content(content)

@@ -19,8 +19,8 @@ examples:
   skshapgpu save model.ubj -o explainer.npz
   skshapgpu doctor
 
-MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json) or treelite, or a file
-written by TreeExplainer.save. scikit-learn has no safe file format; save its models in Python with
+MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), treelite or ONNX, or
+a file written by TreeExplainer.save. scikit-learn has no safe file format; save its models in Python with
 TreeExplainer(model).save("explainer.npz").
 
 exit codes: 0 success, 1 an error, 2 a wrong command line, 130 interrupted

@@ -26,6 +26,7 @@ from .base import (
     short,
     value_name,
     values_of,
+    with_unit,
 )
 
 
@@ -237,7 +238,7 @@ class ShapBarDisplay:
         importances = np.abs(values).mean(axis=0, dtype=np.float64)
         if names is not None and len(names) > len(PALETTE):
             importances, names = importances.sum(axis=1), None
-        label = f"mean |{value_name(explanation)}|"
+        label = with_unit(f"mean |{value_name(explanation)}|", explanation)
         if values.ndim == 3:
             label += ", summed over the outputs" if names is None else " of each output"
         display = cls(importances, explanation.feature_names, output_names=names, label=label)
@@ -262,7 +263,8 @@ class ShapBarDisplay:
             lengths.append(means.sum(axis=1) if several else means)
             name = label if cohorts.name is None else f"{cohorts.name} = {label}"
             names.append(f"{name} ({len(values)} rows)")
-        label = f"mean |{value_name(whole)}|" + (", summed over the outputs" if several else "")
+        label = with_unit(f"mean |{value_name(whole)}|", whole)
+        label += ", summed over the outputs" if several else ""
         importances = np.column_stack(lengths)
         return cls(importances, whole.feature_names, label=label, cohort_names=names)
 
@@ -342,7 +344,7 @@ class ShapBarDisplay:
         importances = importances[np.isfinite(importances).all(axis=1)]
         if not len(importances):
             raise ValueError("no split has importances: there is nothing to draw")
-        label = f"mean |{value_name(explanation)}|"
+        label = with_unit(f"mean |{value_name(explanation)}|", explanation)
         if explanation.values.ndim == 3:
             label += ", summed over the outputs"
         if len(importances) > 1:

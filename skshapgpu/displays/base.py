@@ -59,6 +59,11 @@ def value_name(explanation: Explanation) -> str:
     return _VALUE_NAMES[explanation.index]
 
 
+def with_unit(label: str, explanation: Explanation) -> str:
+    """Return a label of values with their unit, if it has a name."""
+    return label if explanation.unit == "margin" else f"{label} ({explanation.unit})"
+
+
 def require_count(option: str, value: Any) -> None:
     """Raise ``TypeError`` or ``ValueError``, naming the option, unless its value is an int >= 1."""
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -111,7 +116,7 @@ def labelled(explanation: Explanation, output: Any) -> str:
     """Return a label that names the values and, if there are several, the output."""
     position = output_position(explanation, output)
     of_output = "" if position is None else f" for {short(explanation.output_names[position])}"
-    return f"{value_name(explanation)}{of_output}"
+    return with_unit(f"{value_name(explanation)}{of_output}", explanation)
 
 
 def row_position(explanation: Explanation, row: Any) -> int:

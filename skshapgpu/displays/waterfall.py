@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, logit
 
 from .._common.digits import digits_for
 from .._explanations.values import Explanation
@@ -28,15 +29,8 @@ from .base import (
     values_of,
 )
 
-#: Names of the sum of base value and SHAP values, by ``model_output``.
-_OUTPUT_NAMES = {
-    "raw": "margin",
-    "probability": "probability",
-    "log_loss": "loss",
-    "response": "response",
-    "survival": "survival probability",
-    "cumulative_hazard": "cumulative hazard",
-}
+#: Part of the width of the axes that ticks of probabilities keep from each other.
+_TICK_DISTANCE = 0.1
 
 
 class ShapWaterfallDisplay:
@@ -58,6 +52,8 @@ class ShapWaterfallDisplay:
         Text to write after each feature name.
     label : str, default="margin"
         Label of the x-axis.
+    log_odds : bool, default=False
+        Whether the values are log-odds, whose probabilities an axis at the top shows.
 
     Attributes
     ----------
@@ -93,12 +89,14 @@ class ShapWaterfallDisplay:
         *,
         feature_values: Sequence[str] | None = None,
         label: str = "margin",
+        log_odds: bool = False,
     ) -> None:
         self.values = values
         self.base_value = base_value
         self.feature_names = feature_names
         self.feature_values = feature_values
         self.label = label
+        self.log_odds = log_odds
 
     def plot(self, *, ax: Any = None, max_features: int | None = 10) -> ShapWaterfallDisplay:
         """Draw the chart.
@@ -150,8 +148,10 @@ class ShapWaterfallDisplay:
         ax.set_ylim(len(steps) + 0.4, -1.4)
         margin = 0.05 * width or 0.5
         ax.set_xlim(min(after.min(), self.base_value) - margin, max(after.max(), self.base_value) + margin)
-        ax.set_xlabel(self.label)
+        ax.set_xlabel(self.label, parse_math=False)
         make_room(ax, self.texts_)
+        if self.log_odds:
+            _add_probabilities(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -213,7 +213,7 @@ class ShapWaterfallDisplay:
             base = base[row]
         position = output_position(explanation, output)
         base_value = float(base if position is None else base[position])
-        label = _OUTPUT_NAMES[explanation.model_output]
+        label = explanation.unit
         if position is not None:
             label += f" of {short(explanation.output_names[position])}"
         display = cls(
@@ -222,6 +222,7 @@ class ShapWaterfallDisplay:
             explanation.feature_names,
             feature_values=_as_text(explanation, row),
             label=label,
+            log_odds=explanation.unit == "log-odds",
         )
         return display.plot(ax=ax, max_features=max_features)
 
@@ -276,3 +277,32 @@ def _as_text(explanation: Explanation, row: int) -> list[str] | None:
         else:
             texts.append(numeral(value, 5, padded=False))
     return texts
+
+
+def _add_probabilities(ax: Any) -> None:
+    """Add an axis at the top with the probabilities of the log-odds at the bottom."""
+    low, high = ax.get_xlim()
+    ticks = probability_ticks(low, high)
+    top = ax.secondary_xaxis("top")
+    top.set_xticks(logit(ticks), [f"{tick:.10g}" for tick in ticks])
+    top.set_xlabel("probability")
+
+
+def probability_ticks(low: float, high: float) -> list[float]:
+    """Return round probabilities whose log-odds lie between two limits, apart from each other.
+
+    Probabilities with the fewest digits are chosen first.
+    """
+    chosen: list[float] = []
+    for digits in range(1, 7):
+        step = 10.0**-digits
+        ends = expit(low), expit(high)
+        numbers = np.arange(np.ceil(ends[0] / step), np.floor(ends[1] / step) + 1)
+        if len(numbers) > 200:  # of many, those near 0 and 1 are far apart
+            numbers = np.unique(np.r_[numbers[:100], numbers[-100:]])
+        ticks = np.round(numbers * step, digits)
+        for tick in ticks[np.argsort(np.abs(ticks - 0.5), kind="stable")].tolist():
+            distances = [abs(logit(tick) - logit(other)) for other in chosen]
+            if 0 < tick < 1 and min(distances, default=np.inf) >= _TICK_DISTANCE * (high - low):
+                chosen.append(tick)
+    return sorted(chosen)

@@ -28,10 +28,11 @@ from sklearn.ensemble import (
 
 from skshapgpu import Explanation, ShapDependenceDisplay, ShapWaterfallDisplay, explain, explain_interactions
 from skshapgpu.displays.base import MISSING, NEGATIVE, PALETTE, POSITIVE
+from skshapgpu.displays.waterfall import probability_ticks
 
 pytest.importorskip("matplotlib").use("Agg")
 
-from matplotlib import colors  # noqa: E402
+from matplotlib import colors, pyplot  # noqa: E402
 
 # Dependence
 
@@ -207,7 +208,36 @@ def test_waterfall_of_one_output(wine: Explanation) -> None:
     display = ShapWaterfallDisplay.from_explanation(wine, row=-1, output=2)
     end = display.bars_[0].get_x() + display.bars_[0].get_width()
     assert end == pytest.approx(wine.base_values[2] + wine.values[-1, :, 2].sum(), rel=1e-5)
-    assert display.ax_.get_xlabel() == "margin of 2"
+    assert display.ax_.get_xlabel() == "probability of 2"
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("place", ["new figure", "axes"])
+def test_waterfall_of_log_odds_has_probabilities(place: str) -> None:
+    model = HistGradientBoostingClassifier(max_iter=10).fit(CANCER.data, CANCER.target)
+    ax = None if place == "new figure" else pyplot.figure(figsize=(8, 6), layout="constrained").add_subplot()
+    display = ShapWaterfallDisplay.from_estimator(model, CANCER.data[:5], row=2, ax=ax)
+    assert display.ax_.get_xlabel() == "log-odds"
+    assert_readable(display.figure_)
+    (top,) = display.ax_.child_axes
+    assert top.get_xlabel() == "probability" and top.get_xlim() == display.ax_.get_xlim()
+    places, texts = top.get_xticks(), [float(text.get_text()) for text in top.get_xticklabels()]
+    np.testing.assert_allclose(1 / (1 + np.exp(-places)), texts, rtol=1e-12)
+    end = display.bars_[0].get_x() + display.bars_[0].get_width()
+    assert 1 / (1 + np.exp(-end)) == pytest.approx(model.predict_proba(CANCER.data[2:3])[0, 1], rel=1e-5)
+    explanation = explain(RandomForestClassifier(5).fit(CANCER.data, CANCER.target), CANCER.data[:5])
+    assert not ShapWaterfallDisplay.from_explanation(explanation).ax_.child_axes
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-1, 1), (-5, 5), (-0.1, 0.1), (2, 2.2), (-9, -7), (-20, 20), (6, 12)]
+)
+def test_ticks_of_probabilities(low: float, high: float) -> None:
+    ticks = probability_ticks(low, high)
+    places = np.log(ticks) - np.log1p(-np.array(ticks))
+    assert 5 <= len(ticks) <= 11 and low <= places[0] and places[-1] <= high
+    assert np.diff(places).min() >= 0.0999 * (high - low)
+    assert all(tick == float(f"{tick:.6f}") for tick in ticks)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

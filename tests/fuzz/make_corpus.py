@@ -1,6 +1,6 @@
 """A script that writes the readers' corpora: small models of each library, a few kilobytes each.
 
-Run it with the newest versions of the libraries when a reader supports something new.
+Run it with PYTHONPATH=tests and the newest versions of the libraries, when a reader supports something new.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import treelite
 import xgboost
 from harness import CORPUS
+from helpers import onnx_models
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from skshapgpu import TreeExplainer
@@ -115,6 +116,14 @@ def model_files() -> None:
     for name, options in (("dart", {"booster": "dart", "rate_drop": 0.5}), ("regression", {})):
         booster = xgboost.train({"max_depth": 2, "nthread": 1} | options, xgboost.DMatrix(X, Y), 2)
         write("model_file", f"xgboost_{name}", bytes(booster.save_raw("json")))
+    trees = onnx_models.random_trees(RNG, onnx_models.MODES[:-1], n_trees=2, depth=2, n_outputs=2)
+    labels = {"classlabels_strings": ["a", "b"], "post_transform": "LOGISTIC"}
+    write(
+        "model_file", "onnx_classes", onnx_models.classifier({**onnx_models.listed(trees, "class"), **labels})
+    )
+    trees = onnx_models.random_trees(RNG, ["LEQ", "MEMBER"], n_trees=2, depth=2)
+    attributes = {**onnx_models.indexed(trees), "n_targets": 1}
+    write("model_file", "onnx_sets", onnx_models.ensemble("TreeEnsemble", attributes))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Model files by their path: checkpoints of treelite, the JSON of XGBoost, and other files."""
+"""Model files by their path: checkpoints of treelite, ONNX, the JSON of XGBoost, and other files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,18 @@ INSTRUMENT = (
     "skshapgpu.adapters.files",
     "skshapgpu.adapters.treelite",
     "skshapgpu.adapters._treelite_checkpoint",
+    "skshapgpu.adapters.onnx.chains",
+    "skshapgpu.adapters.onnx.classes",
+    "skshapgpu.adapters.onnx.graph",
+    "skshapgpu.adapters.onnx.messages",
+    "skshapgpu.adapters.onnx.model",
+    "skshapgpu.adapters.onnx.splits",
+    "skshapgpu.adapters.onnx.tables",
     "skshapgpu.adapters.ensemble",
 )
 
 #: First bytes of content that is used unchanged.
-STARTS = (b"{", b"[", b"tree", b"\4\0\0\0")
+STARTS = (b"{", b"[", b"tree", b"\4\0\0\0", b"\x08")
 
 FOLDER = tempfile.TemporaryDirectory()
 PATH = Path(FOLDER.name) / "model"

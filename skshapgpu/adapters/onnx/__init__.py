@@ -1,0 +1,1 @@
+"""ONNX: models whose predictions come from one tree ensemble operator."""

@@ -1,0 +1,126 @@
+"""The outputs of a model: its targets or classes, and how two classes become one output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ...errors import UnsupportedModelError
+from .tables import LEAF, Table
+
+#: Links of classes that are outputs, by the transformation.
+_LINKS: dict[str, Literal["logistic", "softmax"]] = {"LOGISTIC": "logistic", "SOFTMAX": "softmax"}
+
+#: Error of sums of float32 numbers that should add up to one.
+_ONE = 1e-5
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A table whose weights are of the outputs that are explained, and what is said about these.
+
+    The attributes are those of ``AdaptedModel`` and ``Ensemble``; ``names`` are its ``output_names``.
+    """
+
+    table: Table
+    intercept: np.ndarray
+    names: tuple[Any, ...] | None = None
+    binary: Literal["margin", "probability"] | None = None
+    class_names: tuple[Any, ...] | None = None
+    link: Literal["identity", "logistic", "softmax"] | None = None
+    link_scale: float = 1.0
+
+
+def of_targets(table: Table, base: np.ndarray, n_targets: int) -> Scores:
+    """Return the scores of a regressor."""
+    if len(base) not in (0, n_targets):
+        raise ValueError(f"it has {len(base)} base values for {n_targets} targets")
+    return Scores(table, base if len(base) else np.zeros(n_targets))
+
+
+def of_classes(table: Table, base: np.ndarray, labels: tuple[Any, ...], transform: str) -> Scores:
+    """Return the scores of a classifier.
+
+    Raises
+    ------
+    ValueError
+        There are not as many base values as classes.
+    UnsupportedModelError
+        There are less than two classes, or weights or base values of two classes that runtimes interpret in
+        different ways.
+    """
+    if len(labels) < 2:
+        raise UnsupportedModelError("the ONNX model has less than two classes")
+    if len(labels) == 2:
+        return _of_two(table, base, labels, transform)
+    if len(base) not in (0, len(labels)):
+        raise ValueError(f"it has {len(base)} base values for {len(labels)} classes")
+    intercept = base if len(base) else np.zeros(len(labels))
+    scores = Scores(table, intercept, labels, link=_LINKS.get(transform))
+    is_probability = transform == "NONE" and _within(*_sums(table, intercept.sum()), 1.0, 1.0)
+    return replace(scores, link="identity") if is_probability else scores
+
+
+def _of_two(table: Table, base: np.ndarray, labels: tuple[Any, ...], transform: str) -> Scores:
+    """Return the scores of two classes, as onnxruntime computes them.
+
+    Weights of the first class only are those of the second, whose score is s: the first one's is 1 - s if no
+    weight is negative, else -s. The logistic transformation of -s and s is applied in both cases.
+    """
+    used = np.unique(table.weight_output)
+    if len(base) > len(used) % 2 or np.array_equal(used, [1]):
+        raise UnsupportedModelError(
+            "the ONNX model has two classes, with weights of the second one only or with base values that do "
+            "not fit the weights: what their scores are is not defined"
+        )
+    intercept = base if len(base) else np.zeros(1)
+    scores = Scores(table, intercept, class_names=labels, binary="margin")
+    if len(used) < 2:
+        if transform == "LOGISTIC":
+            return replace(scores, link="logistic")
+        if (table.weight >= 0).all():
+            is_probability = transform == "NONE" and _within(*_sums(table, intercept[0]), 0.0, 1.0)
+            return replace(scores, binary="probability", link="identity" if is_probability else None)
+        return scores
+    _require_second_class(table)
+    low, high = _sums(table, 0.0)
+    second = table.weight_output == 1
+    only = replace(
+        table,
+        weight_node=table.weight_node[second],
+        weight_output=np.zeros(int(second.sum()), np.int64),
+        weight=table.weight[second],
+    )
+    if transform == "NONE" and _within(low, high, 1.0, 1.0):
+        return replace(scores, table=only, binary="probability", link="identity")
+    sums = np.bincount(table.weight_node, table.weight, len(table.mode))
+    if not sums.any() and transform in ("NONE", "LOGISTIC", "SOFTMAX"):
+        scale = 2.0 if transform == "SOFTMAX" else 1.0
+        return replace(scores, table=only, link=None if transform == "NONE" else "logistic", link_scale=scale)
+    return Scores(table, np.zeros(2), labels, link=_LINKS.get(transform))
+
+
+def _require_second_class(table: Table) -> None:
+    """Raise unless each row has a weight of the second class, without which scores have another meaning."""
+    has_weight = table.mode != LEAF
+    has_weight[table.weight_node[table.weight_output == 1]] = True
+    if not np.logical_and.reduceat(has_weight, table.offsets[:-1]).any():
+        raise UnsupportedModelError(
+            "the ONNX model has two classes, and no tree whose leaves all have a weight of the second one: "
+            "how scores are computed depends on the row"
+        )
+
+
+def _sums(table: Table, intercept: float) -> tuple[float, float]:
+    """Return bounds of the sum of a row's scores of all outputs."""
+    of_leaves = np.bincount(table.weight_node, table.weight, len(table.mode))
+    leaf = table.mode == LEAF
+    low = np.minimum.reduceat(np.where(leaf, of_leaves, np.inf), table.offsets[:-1])
+    high = np.maximum.reduceat(np.where(leaf, of_leaves, -np.inf), table.offsets[:-1])
+    return float(low.sum() + intercept), float(high.sum() + intercept)
+
+
+def _within(low: float, high: float, least: float, most: float) -> bool:
+    return least - _ONE <= low and high <= most + _ONE

@@ -1,0 +1,380 @@
+"""Reader of the protobuf messages of ONNX models, written from the schema; ONNX need not be installed.
+
+A message is a sequence of fields, each with a number and a value. Lists of numbers, which may have millions
+of items, become arrays without a loop over their items. Every length is checked against the bytes that
+remain: for any input, the result is a :class:`Graph`, a ``ValueError`` or an ``UnsupportedModelError``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedModelError
+
+#: Numbers of tensor types.
+FLOAT, INT32, INT64, DOUBLE = 1, 6, 7, 11
+
+#: Dtypes of tensors by the number of their type, and the field that holds the items unless they are raw.
+_TENSORS = {
+    FLOAT: ("<f4", 4),
+    2: ("u1", 5),
+    3: ("i1", 5),
+    INT32: ("<i4", 5),
+    INT64: ("<i8", 7),
+    DOUBLE: ("<f8", 10),
+}
+
+_TYPE_NAMES = {
+    FLOAT: "float", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", INT32: "int32", INT64: "int64",
+    8: "string", 9: "bool", 10: "float16", DOUBLE: "double",
+}  # fmt: skip
+
+#: Fields of an attribute's value by the number of its type.
+_VALUES = {1: 2, 2: 3, 3: 4, 4: 5, 6: 7, 7: 8, 8: 9}
+
+#: Limits that no converted tree ensemble comes near.
+_MOST_OPERATORS = 10_000
+_MOST_ATTRIBUTES = 100
+
+_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A node of a graph: the kind of operator, such as "Cast", and names of its inputs and outputs."""
+
+    kind: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    raw_attributes: tuple[memoryview, ...] = field(repr=False)
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Values by name: numbers, bytes, lists of bytes, and arrays."""
+        found = dict(map(_attribute, self.raw_attributes))
+        if len(found) < len(self.raw_attributes):
+            raise ValueError(f"its operator {self.kind!r:.80} has two attributes of the same name")
+        return found
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of a graph: the number of its type, and its shape; None: unknown or no tensor."""
+
+    element: int | None
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Operators in their order, inputs by name, and names of outputs and constants."""
+
+    operators: list[Operator]
+    inputs: dict[str, Input]
+    outputs: list[str]
+    constants: set[str]
+
+
+def type_name(element: int | None) -> str:
+    """Return the name of a tensor type."""
+    return _TYPE_NAMES.get(element or 0, f"of type {element}")
+
+
+def loads(content: bytes) -> Graph:
+    """Decode a model.
+
+    Raises
+    ------
+    ValueError
+        The bytes are no messages, or not those of a model.
+    UnsupportedModelError
+        The model has too many operators or attributes, or functions of its own, which may replace operators
+        of the same names.
+    """
+    graph = None
+    for number, value in _fields(memoryview(content)):
+        if number == 7:
+            if graph is not None:
+                raise ValueError("it has two graphs")
+            graph = _message(value)
+        elif number == 25:
+            raise UnsupportedModelError("the ONNX model has functions of its own")
+    if graph is None:
+        raise ValueError("it has no graph")
+    operators: list[Operator] = []
+    inputs: dict[str, Input] = {}
+    outputs: list[str] = []
+    constants: set[str] = set()
+    for number, value in _fields(graph):
+        if number == 1:
+            operators.append(_operator(_message(value)))
+            if len(operators) > _MOST_OPERATORS:
+                raise UnsupportedModelError(f"the ONNX model has more than {_MOST_OPERATORS:,} operators")
+        elif number == 5:
+            constants.update(_text(name) for name in _values(_message(value), 8))
+        elif number == 11:
+            name, found = _input(_message(value))
+            inputs[name] = found
+        elif number == 12:
+            outputs += [_text(name) for name in _values(_message(value), 1)]
+    return Graph(
+        operators, {name: of for name, of in inputs.items() if name not in constants}, outputs, constants
+    )
+
+
+def _operator(message: memoryview) -> Operator:
+    found: dict[int, list[Any]] = {1: [], 2: [], 4: [""], 5: [], 7: [""]}
+    for number, value in _fields(message):
+        if number in found:
+            found[number].append(_message(value) if number == 5 else _text(value))
+    if len(found[5]) > _MOST_ATTRIBUTES:
+        raise UnsupportedModelError(
+            f"the ONNX model has an operator with more than {_MOST_ATTRIBUTES} attributes"
+        )
+    domain = found[7][-1]
+    return Operator(
+        found[4][-1],
+        "" if domain == "ai.onnx" else domain,
+        tuple(found[1]),
+        tuple(found[2]),
+        tuple(found[5]),
+    )
+
+
+def _input(message: memoryview) -> tuple[str, Input]:
+    name, element, shape = "", None, None
+    for number, value in _fields(message):
+        if number == 1:
+            name = _text(value)
+        elif number == 2:
+            for tensor in _values(_message(value), 1):
+                element, shape = _tensor_type(_message(tensor))
+    return name, Input(element, shape)
+
+
+def _tensor_type(message: memoryview) -> tuple[int | None, tuple[int | None, ...] | None]:
+    """Return the number of an element type, and a shape."""
+    element, shape = None, None
+    for number, value in _fields(message):
+        if number == 1 and isinstance(value, int):
+            element = value
+        elif number == 2:
+            shape = tuple(_dimension(_message(dim)) for dim in _values(_message(value), 1))
+    return element, shape
+
+
+def _dimension(message: memoryview) -> int | None:
+    return next((_signed(n) for n in _values(message, 1) if isinstance(n, int)), None)
+
+
+def _attribute(message: memoryview) -> tuple[str, Any]:
+    """Return the name and value of an attribute; the value is None if it is of a type that is not read."""
+    found: dict[int, Any] = {}
+    at = 0
+    while at < len(message):
+        tag, after = _varint(message, at)
+        number, wire = tag >> 3, tag & 7
+        if number in found:
+            raise ValueError("an attribute has a field twice, or a list whose items are not side by side")
+        if (number, wire) in _LISTS and after == at + 1:
+            found[number], at = _LISTS[number, wire](message, at)
+        else:
+            found[number], at = _value(message, after, wire)
+            if number in (7, 8):  # packed
+                found[number] = (_floats if number == 7 else _varints)(_message(found[number]))
+    name, kind = _text(found.get(1, memoryview(b""))), found.get(20)
+    if kind is None:  # written before the field existed
+        held = [number for number in _VALUES.values() if number in found]
+        kind = next((k for k, number in _VALUES.items() if held == [number]), 0)
+    number = _VALUES.get(kind, 0)
+    if number in (7, 8, 9):
+        empty = {7: np.empty(0, np.float32), 8: np.empty(0, np.int64), 9: []}
+        return name, found.get(number, empty[number])
+    if number not in found:
+        return name, None
+    return name, _SINGLE[number](found[number])
+
+
+def _tensor(message: memoryview) -> np.ndarray:
+    """Return the items of a tensor, in one dimension."""
+    dims: list[int] = []
+    element, items, raw = 0, {}, None
+    for number, value in _fields(message):
+        if number == 1:
+            dims += _varints(value).tolist() if isinstance(value, memoryview) else [_signed(value)]
+        elif number == 2 and isinstance(value, int):
+            element = value
+        elif number == 9:
+            raw = _message(value)
+        elif number == 13 or (number == 14 and value == 1):
+            raise UnsupportedModelError(
+                "the ONNX model keeps data in another file: save it with save_as_external_data=False"
+            )
+        else:
+            items[number] = value
+    if element not in _TENSORS:
+        raise ValueError(f"it has a tensor {type_name(element)}, which no tree ensemble uses")
+    dtype, number = _TENSORS[element]
+    if raw is None:
+        raw = _message(items.get(number, memoryview(b"")))
+        if number in (5, 7):
+            return _sized(_varints(raw).astype(dtype), dims)
+    if len(raw) % np.dtype(dtype).itemsize:
+        raise ValueError("it has a tensor that ends within an item")
+    return _sized(np.frombuffer(raw, dtype), dims)
+
+
+def _sized(items: np.ndarray, dims: list[int]) -> np.ndarray:
+    if dims != [len(items)]:
+        raise ValueError(f"it has a tensor of {len(items)} items and shape {dims!r:.80}")
+    return items
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Yield the number and value of each field: an integer without sign, or bytes."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        value, at = _value(message, at, tag & 7)
+        yield tag >> 3, value
+
+
+def _values(message: memoryview, number: int) -> Iterator[int | memoryview]:
+    return (value for n, value in _fields(message) if n == number)
+
+
+def _value(message: memoryview, at: int, wire: int) -> tuple[int | memoryview, int]:
+    """Return the value that begins at a byte, and the byte after it."""
+    if wire == _VARINT:
+        return _varint(message, at)
+    if wire == _LENGTH:
+        size, at = _varint(message, at)
+    elif wire in (_EIGHT_BYTES, _FOUR_BYTES):
+        size = 8 if wire == _EIGHT_BYTES else 4
+    else:
+        raise ValueError(f"a field has the unknown wire type {wire}")
+    if size > len(message) - at:
+        raise ValueError(f"it is truncated: a field needs {size} bytes, {len(message) - at} are left")
+    return message[at : at + size], at + size
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    if at < len(message) and message[at] < 128:  # most of them, without a slice
+        return message[at], at + 1
+    found = shift = 0
+    for byte in message[at : at + 10]:
+        found |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return found & 2**64 - 1, at + shift // 7
+    raise ValueError("it is truncated, or has a number of more than ten bytes")
+
+
+def _message(value: Any) -> memoryview:
+    if not isinstance(value, memoryview):
+        raise ValueError("it has a number where a message or text should be")
+    return value
+
+
+def _text(value: Any) -> str:
+    return str(_message(value), "utf-8")
+
+
+def _signed(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ValueError("it has bytes where a number should be")
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _float(value: Any) -> float:
+    if len(_message(value)) != 4:
+        raise ValueError("it has a float of other than four bytes")
+    return float(struct.unpack("<f", value)[0])
+
+
+def _floats(raw: memoryview) -> np.ndarray:
+    if len(raw) % 4:
+        raise ValueError("it has a list of floats that ends within a float")
+    return np.frombuffer(raw, "<f4")
+
+
+def _varints(raw: memoryview) -> np.ndarray:
+    octets = np.frombuffer(raw, np.uint8)
+    last = np.flatnonzero(octets < 128)
+    if not len(octets):
+        return np.empty(0, np.int64)
+    if not len(last) or last[-1] != len(octets) - 1:
+        raise ValueError("it has a list of integers that ends within an integer")
+    return _decoded(octets, np.concatenate([[0], last[:-1] + 1]), last)
+
+
+def _decoded(octets: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Decode varints from their first and last bytes."""
+    length = last - first + 1
+    most = int(length.max(initial=0))
+    if most > 10:
+        raise ValueError("it has an integer of more than ten bytes")
+    found = np.zeros(len(first), np.uint64)
+    for k in range(most):
+        longer = np.flatnonzero(length > k)
+        found[longer] |= (octets[first[longer] + k] & 127).astype(np.uint64) << np.uint64(7 * k)
+    return found.view(np.int64)
+
+
+def _separate_floats(message: memoryview, at: int) -> tuple[np.ndarray, int]:
+    """Return floats, each with a tag of its own, from a byte on, and the byte after them."""
+    octets = np.frombuffer(message[at:], np.uint8)
+    n = len(octets) // 5
+    other = np.flatnonzero(octets[: 5 * n : 5] != octets[0])
+    n = int(other[0]) if len(other) else n
+    if n == 0:
+        raise ValueError("it is truncated within a float")
+    return octets[: 5 * n].reshape(n, 5)[:, 1:].copy().view("<f4").ravel(), at + 5 * n
+
+
+def _separate_varints(message: memoryview, at: int) -> tuple[np.ndarray, int]:
+    """Return integers as :func:`_separate_floats` does."""
+    octets = np.frombuffer(message[at:], np.uint8)
+    ends = np.flatnonzero(octets < 128)
+    ends = ends[: len(ends) // 2 * 2]
+    tags, last = ends[::2], ends[1::2]
+    after = np.concatenate([[-1], last])[: len(tags)]
+    other = np.flatnonzero((octets[tags] != octets[0]) | (tags != after + 1))
+    n = int(other[0]) if len(other) else len(tags)
+    if n == 0:
+        raise ValueError("it is truncated within an integer")
+    return _decoded(octets, tags[:n] + 1, last[:n]), at + int(last[n - 1]) + 1
+
+
+def _separate_texts(message: memoryview, at: int) -> tuple[list[bytes], int]:
+    """Return texts as :func:`_separate_floats` does; equal ones share their memory."""
+    tag, found = message[at], []
+    known: dict[bytes, bytes] = {}
+    while at < len(message) and message[at] == tag:
+        value, at = _value(message, at + 1, _LENGTH)
+        text = bytes(_message(value))
+        found.append(known.setdefault(text, text))
+    return found, at
+
+
+#: Readers of lists whose items have tags of their own, by field number and wire type.
+_LISTS: dict[tuple[int, int], Callable[[memoryview, int], tuple[Any, int]]] = {
+    (7, _FOUR_BYTES): _separate_floats,
+    (8, _VARINT): _separate_varints,
+    (9, _LENGTH): _separate_texts,
+}
+
+#: Readers of single values by field number.
+_SINGLE: dict[int, Callable[[Any], Any]] = {
+    2: _float,
+    3: _signed,
+    4: lambda value: bytes(_message(value)),
+    5: lambda value: _tensor(_message(value)),
+}

@@ -1,0 +1,141 @@
+"""ONNX models with one ``TreeEnsembleRegressor``, ``-Classifier`` or ``TreeEnsemble``, and their files.
+
+The margin of an output is the score of the operator before its ``post_transform``: the sum of the trees, or
+their average if ``aggregate_function`` says so, plus ``base_values``. Comparisons are those of onnxruntime:
+X has the type that reaches the operator, integers are rounded to float32, and the difference between float32
+thresholds and others disappears as both are compared exactly. NaN takes the true branch if the node says so,
+or tests for inequality.
+
+A classifier of two classes whose leaves all have weights of the first class only, or weights of both that
+are opposite or add up to one, has one output, the score of the second class. Models have no covers, so they
+are explained against background data, or with covers counted from data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedModelError
+from ..schema import AdaptedModel, InputSchema
+from . import chains, classes, graph, messages, splits, tables
+from .tables import Table
+
+#: Aggregate functions and transformations, in the order of their numbers in ``TreeEnsemble``.
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read an ``onnx.ModelProto``.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model cannot be explained exactly.
+    ValueError
+        The model is damaged.
+    """
+    if type(model).__name__ != "ModelProto":
+        raise UnsupportedModelError(
+            f"cannot explain a {type(model).__qualname__} of ONNX: pass the onnx.ModelProto"
+        )
+    from .. import files
+
+    return files.adapt(model.SerializeToString())
+
+
+@np.errstate(invalid="ignore", over="ignore")  # numbers of a damaged file are checked afterwards
+def adapt_content(content: bytes) -> AdaptedModel:
+    """Read the content of a file; see :func:`adapt`."""
+    trees = graph.find(messages.loads(content))
+    attributes, kind = trees.operator.attributes, trees.operator.kind
+    base = tables.base_values(attributes)
+    transform = _named(attributes, "post_transform", _TRANSFORMS, "NONE")
+    if kind == "TreeEnsembleClassifier":
+        table, labels = chains.merged(tables.read_listed(attributes, "class")), _labels(attributes)
+        _check_weights(table, len(labels))
+        if len(labels) == 2 and len(attributes["class_ids"]) > len(table.weight):
+            raise UnsupportedModelError(
+                "the ONNX model has two classes and weights of inner nodes: what its scores are is not "
+                "defined"
+            )
+        scores = classes.of_classes(table, base, labels, transform)
+    else:
+        if kind == "TreeEnsemble":
+            table = tables.read_indexed(attributes)
+        else:
+            table = chains.merged(tables.read_listed(attributes, "target"))
+        n_targets = attributes.get("n_targets", 0)
+        if not isinstance(n_targets, int) or not 1 <= n_targets <= len(table.weight) + len(base):
+            raise ValueError(f"its n_targets is {n_targets!r:.80}, but it has {len(table.weight)} weights")
+        _check_weights(table, n_targets)
+        aggregate = _named(attributes, "aggregate_function", _AGGREGATES, "SUM")
+        if aggregate in ("MIN", "MAX"):
+            raise UnsupportedModelError(
+                f"the ONNX model takes the {aggregate} of its trees, which is not a sum over trees"
+            )
+        if aggregate == "AVERAGE":
+            table = replace(table, weight=table.weight / table.n_trees)
+        scores = classes.of_targets(table, base, n_targets)
+    x_dtype = _x_dtype(trees, scores.table)
+    ensemble, encoders = splits.ensemble(scores.table, scores.intercept, trees.n_features, x_dtype)
+    real = trees.given in (messages.FLOAT, messages.DOUBLE)
+    return AdaptedModel(
+        ensemble,
+        InputSchema(trees.n_features, allow_nan=real, allow_inf=real, encoders=encoders),
+        family="onnx",
+        output_names=scores.names,
+        binary=scores.binary,
+        class_names=scores.class_names,
+        link=scores.link if trees.scores_are_returned else None,
+        link_scale=scores.link_scale if trees.scores_are_returned else 1.0,
+        has_cover=False,
+    )
+
+
+def _check_weights(table: Table, n_outputs: int) -> None:
+    """Raise ``ValueError`` unless weights are finite and of existing outputs, one for each in a leaf."""
+    if not np.isfinite(table.weight).all():
+        raise ValueError("a leaf has a weight that is not finite")
+    if ((table.weight_output < 0) | (table.weight_output >= n_outputs)).any():
+        raise ValueError(f"a leaf has a weight for an output outside 0..{n_outputs - 1}")
+    keys = table.weight_node * n_outputs + table.weight_output
+    if len(np.unique(keys)) < len(keys):
+        raise ValueError("a leaf has two weights for the same output")
+
+
+def _x_dtype(trees: graph.Trees, table: Table) -> str:
+    """Return the dtype to which X is rounded on its way to a comparison."""
+    own = "float64" if trees.received == messages.DOUBLE else "float32"  # also of integers, in onnxruntime
+    others = {dtype.name for dtype in table.dtypes} - {own}
+    if others:
+        raise UnsupportedModelError(
+            f"the ONNX model compares X as {own} with tensors of {min(others)}, which runtimes reject"
+        )
+    return "float32" if trees.given == messages.FLOAT else own
+
+
+def _named(attributes: Mapping[str, Any], name: str, known: tuple[str, ...], default: str) -> str:
+    """Return the name of an option that is given by name or number."""
+    value = attributes.get(name, default.encode())
+    found = known[value] if value in range(len(known)) else value
+    found = found.decode(errors="replace") if isinstance(found, bytes) else found
+    if found not in known:
+        raise ValueError(f"its {name} is {value!r:.80}, none of {', '.join(known)}")
+    return str(found)
+
+
+def _labels(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the labels of the classes, strings or integers."""
+    texts = attributes.get("classlabels_strings")
+    if isinstance(texts, list) and texts:
+        found = tuple(text.decode() for text in texts)
+    else:
+        found = tuple(tables.integers(attributes, "classlabels_int64s").tolist())
+    if len(set(found)) < len(found):
+        raise ValueError("two of its classes have the same label")
+    return found

@@ -1,0 +1,199 @@
+"""The nodes of a table as an :class:`Ensemble`, and the encoders of columns that are compared by equality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedModelError
+from ..ensemble import Ensemble
+from ..schema import Column
+from .tables import EQ, GT, GTE, LEAF, LT, MEMBER, NEQ, Table
+
+#: Values of leaves for each node and weight of the file, beyond which a model is rejected.
+_MOST_VALUES = 128
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Encoder of a column that is compared by equality: its values' ranks among the numbers in the trees.
+
+    Value k has code 2 k + 1, and the numbers below it, down to the previous value, 2 k.
+
+    Attributes
+    ----------
+    values : ndarray of float64
+        Numbers that the trees compare with, ascending.
+    x_dtype : str
+        Dtype to which numbers are rounded first.
+    """
+
+    values: np.ndarray
+    x_dtype: str
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` if an explainer file holds something else."""
+        values = self.values
+        if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.ndim != 1:
+            raise ValueError("the numbers of a column are not an array of float64")
+        if not len(values) or np.isnan(values[0]) or not (np.diff(values) > 0).all():
+            raise ValueError("the numbers of a column are not ascending")
+        if self.x_dtype not in ("float32", "float64"):
+            raise ValueError(f"x_dtype must be 'float32' or 'float64', not {self.x_dtype!r:.80}")
+
+    def encode(self, column: Column) -> np.ndarray:
+        """Return float64 codes, NaN where missing; raise ``ValueError`` if the column has no numbers."""
+        try:
+            texts = column.values.tolist() if column.values.dtype.kind == "O" else ()
+            if column.codes is not None or any(isinstance(text, (str, bytes)) for text in texts):
+                raise TypeError
+            with np.errstate(over="ignore"):
+                numbers = np.array(column.values, self.x_dtype).astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"column {column.name!r} is categorical or text, but an ONNX model knows only numbers: pass "
+                "the codes that it was trained on"
+            ) from None
+        below = np.searchsorted(self.values, numbers)
+        equal = self.values[np.minimum(below, len(self.values) - 1)] == numbers
+        return np.where(np.isnan(numbers), np.nan, 2.0 * below + equal)
+
+    def code(self, values: np.ndarray) -> np.ndarray:
+        """Return the codes of some of ``values``."""
+        return 2 * np.searchsorted(self.values, values) + 1
+
+
+def ensemble(
+    table: Table, intercept: np.ndarray, n_features: int, x_dtype: str
+) -> tuple[Ensemble, dict[int, Ranks]]:
+    """Return the trees of a table, and the encoder of each column that is compared by equality.
+
+    Raises
+    ------
+    ValueError
+        The nodes are not trees, or test columns that do not exist.
+    UnsupportedModelError
+        The ensemble would be much larger than the file, or comparisons cannot be expressed by its rules.
+    """
+    mode, inner = table.mode, table.mode != LEAF
+    if (inner & ((table.feature < 0) | (table.feature >= n_features))).any():
+        raise ValueError(f"a node tests a column outside 0..{n_features - 1}")
+    threshold = np.where(inner, table.threshold, 0.0)
+    encoders, codes = _encoders(table, x_dtype)
+    coded = np.flatnonzero(inner & np.isin(table.feature, list(encoders)))
+    threshold[coded] = codes[coded]
+    by_equality = np.isin(mode, (EQ, NEQ, MEMBER))
+    threshold, strict = _thresholds(threshold, inner & ~by_equality, np.isin(mode, (LT, GTE)))
+    exchanged = np.isin(mode, (GT, GTE, NEQ))
+    starts = np.repeat(table.offsets[:-1], np.diff(table.offsets))
+    left, right = (
+        np.where(inner, np.where(exchanged, other, child) - starts, -1)
+        for child, other in ((table.true, table.false), (table.false, table.true))
+    )
+    value, tree_output = _values(table, len(intercept))
+    found = Ensemble(
+        n_features=n_features,
+        tree_offsets=table.offsets,
+        tree_output=tree_output,
+        left=left,
+        right=right,
+        feature=np.where(inner, table.feature, 0),
+        threshold=np.where(by_equality, 0.0, threshold),
+        missing_left=np.where(mode == NEQ, False, table.tracks_true ^ exchanged),
+        cover=np.zeros(len(mode)),
+        value=value,
+        intercept=intercept,
+        x_dtype=x_dtype,
+        strict=strict,
+        **_category_sets(table, by_equality, codes, encoders),
+    )
+    return found, encoders
+
+
+def _thresholds(threshold: np.ndarray, numeric: np.ndarray, is_below: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Return thresholds for one kind of comparison, and whether it is x < threshold.
+
+    ``is_below`` says at which nodes it is, one way or the other; elsewhere, it is x <= threshold.
+    """
+    below = numeric & is_below
+    if below.any() and not (numeric & ~is_below).any():
+        return threshold, True
+    if (threshold[below] == -np.inf).any():
+        raise UnsupportedModelError("the ONNX model mixes < minus infinity with <= or >")
+    threshold[below] = np.nextafter(threshold[below], -np.inf)
+    return threshold, False
+
+
+def _values(table: Table, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of all nodes, and the output of each tree, -1 if leaves have values of all."""
+    n_nodes, n_trees = len(table.mode), table.n_trees
+    tree = np.searchsorted(table.offsets, table.weight_node, side="right") - 1
+    pairs = np.unique(np.stack([tree, table.weight_output]), axis=1)
+    if n_outputs == 1 or len(np.unique(pairs[0])) == pairs.shape[1]:  # one output for each tree
+        tree_output = np.zeros(n_trees, np.int32)
+        tree_output[pairs[0]] = pairs[1]
+        value = np.zeros((n_nodes, 1))
+        value[table.weight_node, 0] = table.weight
+        return value, tree_output
+    if n_outputs > _MOST_VALUES * (1 + len(table.weight) / n_nodes):
+        raise UnsupportedModelError(
+            f"the ONNX model has {n_outputs:,} outputs, but each leaf has weights for few of them; values "
+            "for all would take too much memory"
+        )
+    value = np.zeros((n_nodes, n_outputs))
+    value[table.weight_node, table.weight_output] = table.weight
+    return value, np.full(n_trees, -1, np.int32)
+
+
+def _encoders(table: Table, x_dtype: str) -> tuple[dict[int, Ranks], np.ndarray]:
+    """Return encoders by column, and the code of each node's threshold; 0 where the column has none."""
+    codes = np.zeros(len(table.mode))
+    by_equality = np.isin(table.mode, (EQ, NEQ, MEMBER))
+    is_encoded = (table.mode != LEAF) & np.isin(table.feature, np.unique(table.feature[by_equality]))
+    nodes = np.flatnonzero(is_encoded & (table.mode != MEMBER))
+    members = list(table.members.values())
+    sizes = [len(values) for values in members]
+    feature = np.concatenate([table.feature[nodes], np.repeat(table.feature[list(table.members)], sizes)])
+    value = np.concatenate([table.threshold[nodes], *members])
+    encoders = {}
+    for column, at in _groups(feature.astype(np.int64)):
+        encoders[column] = ranks = Ranks(np.unique(value[at]), x_dtype)
+        own = at[at < len(nodes)]
+        codes[nodes[own]] = ranks.code(value[own])
+        if 2 * len(ranks.values) >= 2 ** np.finfo(x_dtype).nmant:
+            raise UnsupportedModelError(f"the ONNX model compares column {column} with too many numbers")
+    return encoders, codes
+
+
+def _groups(keys: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each key and the positions at which it stands."""
+    order = np.argsort(keys, kind="stable")
+    for at in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
+        if len(at):
+            yield int(keys[at[0]]), at
+
+
+def _category_sets(
+    table: Table, by_equality: np.ndarray, codes: np.ndarray, encoders: dict[int, Ranks]
+) -> dict[str, Any]:
+    """Return the category attributes of :class:`Ensemble`; the numbers equal to those listed go left."""
+    nodes = np.flatnonzero(by_equality)
+    if not len(nodes):
+        return {}
+    sets = [
+        np.unique(encoders[int(table.feature[node])].code(table.members[node]))
+        if node in table.members
+        else codes[node : node + 1]
+        for node in nodes.tolist()
+    ]
+    numbers = np.full(len(table.mode), -1)
+    numbers[nodes] = np.arange(len(nodes))
+    return {
+        "category_set": numbers,
+        "category_offsets": np.cumsum([0, *map(len, sets)]),
+        "category_values": np.concatenate(sets).astype(np.int64),
+        "category_listed_left": np.ones(len(nodes), bool),
+    }
