@@ -88,7 +88,7 @@ def test_steps_from_the_definition(step: Any, fewest: int, scoring: Any) -> None
 
 
 def test_planted_columns_and_ties() -> None:
-    """Of equally good numbers of columns, the fewest are kept; of equal columns, the first."""
+    """The fewest of equally good numbers of columns are kept, and the first of equal columns."""
     X, y = planted()
     X = np.column_stack([X, X[:, 4]])
     seen: list[tuple[int, int]] = []
