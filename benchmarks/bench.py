@@ -13,6 +13,7 @@
     python benchmarks/bench.py loading
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py drift
+    python benchmarks/bench.py selection
     python benchmarks/bench.py distributed
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
@@ -58,6 +59,7 @@ import progress_models
 import reports
 import revisions
 import scaling
+import selection
 import tables
 import threads
 import top_pairs
@@ -82,6 +84,7 @@ def main() -> None:
         "loading": run_loading,
         "cross-validation": run_cross_validation,
         "drift": run_drift,
+        "selection": run_selection,
         "distributed": run_distributed,
         "latency": run_latency,
         "packing": run_packing,
@@ -274,6 +277,20 @@ def run_drift(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> N
         result = drift.measure(case, arguments.seeds, arguments.rows)
         report["models"].append(result)
         drift.print_result(result)
+        reports.write(report, arguments)
+
+
+def run_selection(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.seeds, arguments.rows, arguments.rounds = 1, 200, 12
+    if min(arguments.seeds, arguments.rounds) < 1 or arguments.rows < 20:
+        refuse("--seeds and --rounds must be positive, --rows at least 20")
+    warnings.simplefilter("ignore")
+    report = reports.start_report("selection", arguments)
+    for name in selection.models():
+        result = selection.measure(name, arguments, report["left_out"])
+        report["models"].append(result)
+        selection.print_result(result)
         reports.write(report, arguments)
 
 

@@ -21,6 +21,7 @@ import progress
 import progress_models
 import revisions
 import scaling
+import selection
 import top_pairs
 import triples
 import walk
@@ -111,6 +112,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     changes = commands.add_parser("drift", help="planted changes that compare_explanations finds")
     drift.add_arguments(changes)
     add_output(changes)
+    choice = commands.add_parser("selection", help="known relevant columns, found by us and by others")
+    selection.add_arguments(choice)
+    add_output(choice)
     engines = commands.add_parser("distributed", help="Dask, Spark and Ray, with one and two workers")
     distributed_engines.add_arguments(engines)
     add_output(engines)

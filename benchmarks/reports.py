@@ -37,6 +37,8 @@ PACKAGES = (
     "dask",
     "pyspark",
     "ray",
+    "BorutaShap",
+    "probatus",
 )
 
 CPU_FLAGS = (

@@ -5,6 +5,7 @@ STORIES = (
     "plot_pipeline.py",
     "plot_cross_val_explain.py",
     "plot_selection.py",
+    "plot_boruta.py",
     "plot_categories_missing.py",
     "plot_multiclass.py",
     "plot_background.py",

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ._drift.comparing import compare_explanations
     from ._drift.comparison import ExplanationComparison
     from ._engine.costs import CallPlan, TreeGroup
+    from ._estimators.boruta import ShapBoruta
     from ._estimators.cross_validation import cross_val_explain
+    from ._estimators.elimination import ShapRFECV
     from ._estimators.importance import shap_importance
     from ._estimators.selector import ShapSelector
     from ._estimators.transformers import ShapInteractionTransformer, ShapTransformer
@@ -49,10 +51,12 @@ __all__ = [
     "InteractionExplanation",
     "ShapBarDisplay",
     "ShapBeeswarmDisplay",
+    "ShapBoruta",
     "ShapComparisonDisplay",
     "ShapDependenceDisplay",
     "ShapInteractionDisplay",
     "ShapInteractionTransformer",
+    "ShapRFECV",
     "ShapSelector",
     "ShapTransformer",
     "ShapWaterfallDisplay",
@@ -85,10 +89,12 @@ _MODULES = {
     "InteractionExplanation": "_explanations.interactions",
     "ShapBarDisplay": "displays",
     "ShapBeeswarmDisplay": "displays",
+    "ShapBoruta": "_estimators.boruta",
     "ShapComparisonDisplay": "displays",
     "ShapDependenceDisplay": "displays",
     "ShapInteractionDisplay": "displays",
     "ShapInteractionTransformer": "_estimators.transformers",
+    "ShapRFECV": "_estimators.elimination",
     "ShapSelector": "_estimators.selector",
     "ShapTransformer": "_estimators.transformers",
     "ShapWaterfallDisplay": "displays",

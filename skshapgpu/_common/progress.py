@@ -13,8 +13,6 @@ _LEAST_ROWS = 128
 #: Approximate minimum and maximum seconds between two reports: often enough for a bar to move.
 _SECONDS = (0.1, 0.4)
 
-_TITLE = "explaining"
-
 Report = Callable[[int, int | None], object]
 
 
@@ -66,20 +64,23 @@ def require_progress(progress: Any) -> None:
 
 
 @contextmanager
-def watched(progress: Any, n_rows: int | None, n_before: int = 0) -> Iterator[Progress | None]:
+def watched(
+    progress: Any, n_rows: int | None, n_before: int = 0, *, title: str = "explaining", unit: str = "rows"
+) -> Iterator[Progress | None]:
     """Yield the progress of a call, with a bar if one is requested; yield None if progress is off.
 
-    ``n_rows`` is None if unknown; ``n_before`` rows were done by an earlier call.
+    ``n_rows`` is None if unknown; ``n_before`` rows were done by an earlier call. ``title`` and ``unit`` are
+    shown by the bar, as the work may be counted in something other than rows.
     """
     if not progress or n_rows == 0:
         yield None
     elif progress is not True:
         yield Progress(n_rows, progress)
     elif _bar_library() == "tqdm":
-        with _tqdm_bar(n_rows, n_before) as report:
+        with _tqdm_bar(n_rows, n_before, title, unit) as report:
             yield Progress(n_rows, report)
     else:
-        with _rich_bar(n_rows, n_before) as report:
+        with _rich_bar(n_rows, n_before, title, unit) as report:
             yield Progress(n_rows, report)
 
 
@@ -94,15 +95,15 @@ def _bar_library() -> str:
 
 
 @contextmanager
-def _tqdm_bar(n_rows: int | None, n_before: int = 0) -> Iterator[Report]:
+def _tqdm_bar(n_rows: int | None, n_before: int, title: str, unit: str) -> Iterator[Report]:
     from tqdm.auto import tqdm
 
-    with tqdm(total=n_rows, initial=n_before, desc=_TITLE, unit=" rows", unit_scale=True) as bar:
+    with tqdm(total=n_rows, initial=n_before, desc=title, unit=f" {unit}", unit_scale=unit == "rows") as bar:
         yield lambda done, _: bar.update(done - bar.n)
 
 
 @contextmanager
-def _rich_bar(n_rows: int | None, n_before: int = 0) -> Iterator[Report]:
+def _rich_bar(n_rows: int | None, n_before: int, title: str, unit: str) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import TextColumn
@@ -110,10 +111,10 @@ def _rich_bar(n_rows: int | None, n_before: int = 0) -> Iterator[Report]:
     start = perf_counter()
     columns = [*Bar.get_default_columns(), TextColumn("{task.fields[speed]}")]
     with Bar(*columns, console=Console(stderr=True)) as bar:  # to stderr like tqdm's: stdout is for results
-        task = bar.add_task(_TITLE, total=n_rows, completed=n_before, speed="")
+        task = bar.add_task(title, total=n_rows, completed=n_before, speed="")
 
         def report(done: int, _: int | None) -> None:
             speed = (done - n_before) / max(perf_counter() - start, 1e-9)
-            bar.update(task, completed=done, speed=f"{speed:,.0f} rows/s")
+            bar.update(task, completed=done, speed=f"{speed:,.0f} {unit}/s")
 
         yield report

@@ -196,18 +196,7 @@ def explained_splits(
 
     require_n_jobs(n_jobs)
     asked = {"n_jobs": n_jobs} | (explain_params or {})
-    # Reject invalid options and models before any work is done.
-    options = explainer_options(estimator, asked)
-    if have_positions(options.get("groups")) and any(steps_before(layer) for layer in nest(estimator)):
-        raise ValueError(
-            "groups: after steps of a pipeline, positions of columns may differ between splits: give names, "
-            "or groups='input'"
-        )
-    with suppress(NotFittedError):
-        TreeExplainer(NoCopy(clone(estimator)), **options)
-    with suppress(NotFittedError):
-        *_, model = nest(clone(estimator))
-        adapt(model)
+    require_explainable(estimator, asked)
     kept: dict[int, Any] = {}
     if KeepingScorer.fits(estimator, scoring, others.get("params")):
         scoring = KeepingScorer(scoring)
@@ -231,6 +220,21 @@ def explained_splits(
         given_up = np.isclose(scores, error_score, rtol=0, atol=0, equal_nan=True).all(axis=0)
     failed = given_up & (results["score_time"] == 0)  # zero only if the fit failed
     return results, _explain(models, X, y, results["indices"]["test"], kept, given_up, failed, asked)
+
+
+def require_explainable(estimator: Any, asked: dict[str, Any]) -> None:
+    """Reject invalid options of the explainer, and unfitted models of unsupported classes."""
+    options = explainer_options(estimator, asked)
+    if have_positions(options.get("groups")) and any(steps_before(layer) for layer in nest(estimator)):
+        raise ValueError(
+            "groups: after steps of a pipeline, positions of columns may differ between splits: give names, "
+            "or groups='input'"
+        )
+    with suppress(NotFittedError):
+        TreeExplainer(NoCopy(clone(estimator)), **options)
+    with suppress(NotFittedError):
+        *_, model = nest(clone(estimator))
+        adapt(model)
 
 
 def _explain(

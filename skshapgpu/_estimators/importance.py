@@ -139,12 +139,15 @@ class Importances:
         Importances over all rows; None if there are splits.
     feature_names : tuple of str
     output_names : tuple or None
+    scores : ndarray of float64, shape (n_splits,), or None
+        Score of each split; None without splits.
     """
 
     importances: np.ndarray
     of_all: np.ndarray | None
     feature_names: tuple[str, ...]
     output_names: tuple[Any, ...] | None
+    scores: np.ndarray | None = None
 
     @property
     def mean(self) -> np.ndarray:
@@ -164,6 +167,11 @@ class Importances:
         return replace(self, importances=importances, of_all=of_all)
 
 
+def no_score(estimator: Any, X: Any, y: Any = None) -> float:
+    """Score a model by a constant, if ``cross_validate`` is called for its models alone."""
+    return 0.0
+
+
 def find_importances(
     estimator: Any,
     X: Any,
@@ -177,11 +185,14 @@ def find_importances(
     params: dict[str, Any] | None = None,
     explain_params: dict[str, Any] | None = None,
     by_input: bool = False,
+    weights: np.ndarray | None = None,
+    scoring: Any = no_score,
 ) -> Importances:
     """Compute importances for each output.
 
     The arguments are those of :func:`shap_importance`. ``by_input`` says whether the features are the
     columns of X, in their order, instead of those that the model sees after the steps of a pipeline.
+    ``weights`` of the rows, for the mean magnitude, and ``scoring`` of the models are used only with ``cv``.
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
     aggregate = _AGGREGATIONS[aggregation]
@@ -197,7 +208,7 @@ def find_importances(
         y,
         groups=groups,
         cv=cv,
-        scoring=_no_score,
+        scoring=scoring,
         n_jobs=n_jobs,
         params=params,
         return_estimator=False,
@@ -213,14 +224,14 @@ def find_importances(
         first = first or split
         names, values = _features(split.explanation, X, by_input)
         features = merged_names(features, names)
-        known = aggregate(values)
+        known = aggregate(values) if weights is None else _weighted_mean(values, weights[split.rows])
         block = np.full((len(names), len(split.output_names or (None,))), np.nan)
         block[:, split.outputs] = known
         of_splits[number] = names, block
     if first is None:
         raise ValueError("no split could be explained: the warnings say why")
     importances = aligned(of_splits, features, len(results["fit_time"])).transpose(1, 0, 2)
-    return Importances(importances, None, features, first.output_names)
+    return Importances(importances, None, features, first.output_names, results["test_score"])
 
 
 def _of_fitted(
@@ -263,5 +274,8 @@ def _features(explanation: Explanation, X: Any, by_input: bool) -> tuple[tuple[s
     return names, summed_by_column(values, origins.columns_in(names_of(X)), n_columns)
 
 
-def _no_score(estimator: Any, X: Any, y: Any = None) -> float:
-    return 0.0
+def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return weighted means of magnitudes (n_features, n_outputs); NaN if all weights are zero."""
+    if not weights.any():
+        return np.full(values.shape[1:], np.nan)
+    return np.average(np.abs(values), axis=0, weights=weights)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.feature_selection import SelectorMixin
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_scalar, get_tags, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.base import clone
+from sklearn.utils import check_scalar, indexable
+from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import n_rows_of
 from .importance import Importances, find_importances
+from .selecting import BaseShapSelector
 
 #: Number of parts of the rows for the spread of importances without cross-validation, as in
 #: ``shap_importance``.
@@ -28,7 +25,7 @@ _N_PARTS = 5
 _REFERENCES: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.mean, "median": np.median}
 
 
-class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
+class ShapSelector(BaseShapSelector):
     """Feature selector that keeps the columns with the largest effects on a tree model's predictions.
 
     It works like :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values,
@@ -161,39 +158,6 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         if self.max_features_ is not None:
             mask[np.argsort(-self.importances_, kind="stable")[self.max_features_ :]] = False
         return mask
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return where ``fit`` sends its parameters.
-
-        Returns
-        -------
-        MetadataRouter
-            Routes to the model's ``fit``, and with ``cv`` to the splitter.
-        """
-        # A Pipeline of scikit-learn 1.6 looks up the routing of fit_transform, which calls fit.
-        mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="fit_transform", callee="fit")
-        router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
-        if self.cv is not None:
-            mapping = MethodMapping()
-            mapping.add(caller="fit", callee="split").add(caller="fit_transform", callee="split")
-            router.add(splitter=check_cv(self.cv), method_mapping=mapping)
-        return router
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        assert tags.transformer_tags is not None
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        try:
-            of_model = deepcopy(get_tags(self.estimator))
-        except (AttributeError, TypeError):  # a native booster, frozen
-            return tags
-        tags.input_tags = of_model.input_tags
-        tags.target_tags = of_model.target_tags
-        tags.target_tags.multi_output = False
-        tags.non_deterministic = of_model.non_deterministic
-        if isinstance(self.estimator, FrozenEstimator):
-            tags.target_tags.required = False
-        return tags
 
 
 ONE_TO_ONE[ShapSelector] = selected

@@ -13,7 +13,9 @@ from sklearn.ensemble import RandomForestRegressor
 import skshapgpu
 from skshapgpu import (
     ShapBarDisplay,
+    ShapBoruta,
     ShapInteractionTransformer,
+    ShapRFECV,
     ShapSelector,
     ShapTransformer,
     TreeExplainer,
@@ -55,6 +57,8 @@ OF_FITS = {
     ),
     "shap_importance": lambda n_jobs: shap_importance(NeverFitted(), X, Y, cv=2, n_jobs=n_jobs),
     "ShapSelector": lambda n_jobs: ShapSelector(NeverFitted(), cv=2, n_jobs=n_jobs).fit(X, Y),
+    "ShapBoruta": lambda n_jobs: ShapBoruta(NeverFitted(), n_jobs=n_jobs).fit(X, Y),
+    "ShapRFECV": lambda n_jobs: ShapRFECV(NeverFitted(), n_jobs=n_jobs).fit(X, Y),
     "ShapTransformer": lambda n_jobs: ShapTransformer(NeverFitted(), n_jobs=n_jobs).fit(X, Y),
     "ShapInteractionTransformer": lambda n_jobs: ShapInteractionTransformer(NeverFitted(), n_jobs=n_jobs).fit(
         X, Y

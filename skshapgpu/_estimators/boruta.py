@@ -1,0 +1,262 @@
+"""Feature selection by shadows: columns whose importance on unseen rows exceeds that of permuted columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.utils import check_random_state, check_scalar
+
+from .._common.progress import require_progress, watched
+from .._rows.origins import ONE_TO_ONE, selected
+from .._rows.tables import table
+from ..errors import require_one_of
+from .selecting import OutOfFoldSelector, Rows
+from .shadow_rounds import CONFIRMED, REJECTED, UNDECIDED, ShadowRounds, p_values
+from .shadows import seeded, shadow_sources, with_shadows
+
+
+class ShapBoruta(OutOfFoldSelector):
+    """Feature selector that keeps the columns that are more important than shadows, after Boruta.
+
+    In each round, shadows are added to X: copies of its columns, each in a random order of its own, so that
+    they say nothing about y. The model is fitted on each split, and a column has a hit if the mean magnitude
+    of its SHAP values, over rows that the models were not trained on, exceeds that of the most important
+    shadow. A column that has significantly more hits than misses is confirmed, one that has fewer is
+    rejected and leaves. The rounds end when all columns are decided.
+
+    Unlike :class:`ShapSelector` and :class:`ShapRFECV`, which look for few columns that predict well, it
+    looks for all columns that matter, including those whose information other columns have as well.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
+        :class:`TreeExplainer`. The steps of a pipeline must make each of their columns from a single one.
+        If a ``ColumnTransformer`` is the first step, it treats shadows as the columns that they are made
+        from. A ``random_state`` that is None is set in each round, from the parameter below.
+    max_iter : int, default=100
+        Largest number of rounds.
+    alpha : float, default=0.05
+        Level of significance of the decisions.
+    percentile : float, default=100
+        Percentile of the importances of the shadows that a column must exceed for a hit. 100 is the largest;
+        a smaller one keeps more columns.
+    correction : {"bonferroni", "fdr_bh"} or None, default="bonferroni"
+        Correction of the p-values for the number of columns: by Bonferroni, or by Benjamini and Hochberg,
+        which decides earlier.
+    undecided : {"drop", "keep", "median"}, default="drop"
+        Whether columns that are not decided after ``max_iter`` rounds are selected. "median" selects those
+        whose median importance over the rounds exceeds the median of ``thresholds_``. A change takes effect
+        in the next ``fit``.
+    cv : int, cross-validation generator or iterable, default=None
+        Splits, which are the same in all rounds; None: 5 folds.
+    n_jobs : int or None, default=None
+        Number of concurrent fits, and of threads.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the order of the shadows. With an int, all results are the same for any ``n_jobs``, to the
+        bit, if those of the model are.
+    warm_start : bool, default=False
+        Whether ``fit`` adds rounds to those of the previous ``fit``, up to ``max_iter`` in total, also if
+        that was interrupted. The result is the same as that of all rounds in one call. X, y and all other
+        parameters must be the same; the splits are those of the first call.
+    progress : bool or callable, default=False
+        Whether to show a progress bar of the rounds, or a function to call after each of them with the
+        number of rounds that are done and ``max_iter``.
+    explain_params : dict or None, default=None
+        Options of :class:`TreeExplainer`. Background data (``data``) gets shadows of its own.
+
+    Attributes
+    ----------
+    support_ : ndarray of bool, shape (n_features,)
+        Selected columns.
+    confirmed_, undecided_, rejected_ : ndarray of bool, shape (n_features,)
+        The decision about each column.
+    n_features_ : int
+        Number of selected columns.
+    ranking_ : ndarray of int64, shape (n_features,)
+        1 for confirmed columns, 2 for undecided ones; rejected columns follow by mean importance.
+    p_values_ : ndarray of float64, shape (n_features,)
+        Corrected two-sided p-values of the exact binomial test of ``hits_`` against chance, 1/2.
+    hits_, n_trials_ : ndarray of int64, shape (n_features,)
+        In how many rounds, up to its decision, the column exceeded the shadows; and the number of these
+        rounds.
+    n_iter_ : int
+        Number of rounds.
+    importances_ : ndarray of float64, shape (n_features,)
+        Mean of the importances over the rounds in which the column took part.
+    importances_history_ : ndarray of float64, shape (n_rounds, n_features)
+        Importance of each column in each round; NaN after it was rejected.
+    thresholds_ : ndarray of float64, shape (n_rounds,)
+        Importance of the shadows, at ``percentile``, in each round.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        When X has string names.
+
+    See Also
+    --------
+    ShapSelector : Keep columns by a threshold or their number, with a single fit for each split.
+    ShapRFECV : Keep the columns with the best score.
+
+    Notes
+    -----
+    A round costs as many fits as there are splits, to up to twice the columns of X; there are at least five
+    shadows. The importance of a row counts by its ``sample_weight``, if ``fit`` is given any. A column is
+    tested in every round until it is decided, as in Boruta, and p-values are not corrected for that.
+
+    References
+    ----------
+    M. B. Kursa, W. R. Rudnicki: Feature Selection with the Boruta Package. Journal of Statistical Software
+    36 (11), 2010.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapBoruta
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(20, max_depth=5, random_state=0)
+    >>> selector = ShapBoruta(model, cv=3, max_iter=20, random_state=0).fit(X, y)
+    >>> selector.get_feature_names_out()
+    array(['bmi', 'bp', 's3', 's5', 's6'], dtype=object)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        max_iter: int = 100,
+        alpha: float = 0.05,
+        percentile: float = 100,
+        correction: str | None = "bonferroni",
+        undecided: str = "drop",
+        cv: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        progress: bool | Callable[[int, int], object] = False,
+        explain_params: dict[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.max_iter = max_iter
+        self.alpha = alpha
+        self.percentile = percentile
+        self.correction = correction
+        self.undecided = undecided
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.progress = progress
+        self.explain_params = explain_params
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Compare the columns with shadows, round by round.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,), default=None
+            Target of each row, in a form that the model's ``fit`` accepts.
+        **params
+            Parameters of the model's ``fit``, and ``groups`` for the splitter: routed if metadata routing
+            is enabled, otherwise passed on.
+
+        Returns
+        -------
+        ShapBoruta
+            The selector itself.
+
+        Raises
+        ------
+        UnsupportedModelError
+            The model cannot be explained exactly; raised before any fit if its class shows that.
+        ValueError
+            A parameter is invalid, or the model names columns in a way that leaves no place for shadows, or
+            a step before the model is not known to make each of its columns from a single one.
+        """
+        self._check_options()
+        resumed = self.warm_start and hasattr(self, "_rounds")
+        rows = self._rows(X, y, params, reset=not resumed)
+        if not resumed:
+            self._rounds = ShadowRounds.before_the_first(rows.X.shape[1])
+            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._splits, self._n_rows = rows.splits, rows.X.shape[0]
+        self._require_continuation(rows)
+        rows = replace(rows, splits=self._splits)
+        n_before = self._rounds.n_rounds
+        with watched(self.progress, self.max_iter, n_before, title="selecting", unit="rounds") as tracker:
+            while self._rounds.n_rounds < self.max_iter and not self._rounds.finished:
+                self._rounds = self._next_round(rows)
+                if tracker is not None:
+                    tracker.done(self._rounds.n_rounds)
+        self._conclude()
+        return self
+
+    def _check_options(self) -> None:
+        """Reject invalid parameters before any work starts."""
+        check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
+        check_scalar(self.alpha, "alpha", Real, min_val=0, max_val=1, include_boundaries="neither")
+        check_scalar(self.percentile, "percentile", Real, min_val=0, max_val=100, include_boundaries="right")
+        if self.correction is not None:
+            require_one_of("correction", self.correction, ("bonferroni", "fdr_bh"))
+        require_one_of("undecided", self.undecided, ("drop", "keep", "median"))
+        require_progress(self.progress)
+
+    def _require_continuation(self, rows: Rows) -> None:
+        """Reject rows and parameters that cannot continue the previous rounds."""
+        n_rounds, n_rows = self._rounds.n_rounds, rows.X.shape[0]
+        if n_rows != self._n_rows:
+            raise ValueError(
+                f"warm_start=True continues with the same rows: there were {self._n_rows}, now X has {n_rows}"
+            )
+        if self.max_iter < n_rounds:
+            raise ValueError(
+                f"max_iter={self.max_iter} must be at least {n_rounds}, the number of rounds so far, with "
+                "warm_start=True"
+            )
+
+    def _next_round(self, rows: Rows) -> ShadowRounds:
+        """Return the state after another round, whose random numbers depend on its number alone."""
+        rng = np.random.default_rng([self._seed, self._rounds.n_rounds])
+        columns = self._rounds.columns
+        copied = shadow_sources(columns)
+        options = dict(self.explain_params or {})
+        X = with_shadows(rows.X, columns, copied, rng)
+        model = seeded(self.estimator, rng)
+        if options.get("data") is not None:
+            options["data"] = with_shadows(table(options["data"]), columns, copied, rng)
+        sources = np.concatenate([columns, copied])
+        found = self._importances(model, X, sources, rows, explain_params=options).mean
+        importances, of_shadows = found[: len(columns)], found[len(columns) :]
+        return self._rounds.after(
+            importances,
+            float(np.percentile(of_shadows, self.percentile)),
+            alpha=self.alpha,
+            correction=self.correction,
+        )
+
+    def _conclude(self) -> None:
+        """Set the attributes of the result."""
+        rounds = self._rounds
+        self.confirmed_, self.undecided_, self.rejected_ = (
+            rounds.decisions == decision for decision in (CONFIRMED, UNDECIDED, REJECTED)
+        )
+        self.n_iter_ = rounds.n_rounds
+        self.hits_, self.n_trials_ = rounds.hits, rounds.trials
+        self.p_values_ = p_values(rounds.hits, rounds.trials, self.correction)
+        self.importances_history_, self.thresholds_ = rounds.importances, rounds.thresholds
+        self.importances_ = rounds.mean_importances()
+        self.ranking_ = np.where(self.confirmed_, 1, 2)
+        self.ranking_[self.rejected_] = 2 + rankdata(-self.importances_[self.rejected_], "min")
+        kept = {"drop": False, "keep": True, "median": rounds.above_in_the_median()}[self.undecided]
+        self.support_ = self.confirmed_ | (self.undecided_ & kept)
+        self.n_features_ = int(self.support_.sum())
+
+
+ONE_TO_ONE[ShapBoruta] = selected

@@ -1,0 +1,174 @@
+"""Models that name columns of X, for tables with some of these columns or with several copies of them.
+
+The columns that a ``ColumnTransformer`` or ``categorical_features`` names become those of the new table that
+come from them. Other parameters that have an entry for each column are rejected.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+
+from .._rows.pipelines import nest, steps_before
+from .._rows.tables import names_of
+
+#: Parameters of models that list categorical columns by name, position or mask.
+_CATEGORIES = frozenset({"cat_features", "categorical_feature", "categorical_features"})
+
+#: Values of these parameters that list no columns.
+_NO_LISTS = ("auto", "from_dtype")
+
+#: Parameters of models that have an entry for each column, or name columns in a form of their own.
+_PER_COLUMN = frozenset(
+    {
+        "embedding_features",
+        "feature_contri",
+        "feature_name",
+        "feature_types",
+        "feature_weights",
+        "first_feature_use_penalties",
+        "forcedsplits_filename",
+        "ignored_features",
+        "interaction_constraints",
+        "monotone_constraints",
+        "monotonic_cst",
+        "per_feature_ctr",
+        "per_float_feature_quantization",
+        "per_object_feature_penalties",
+        "text_features",
+    }
+)
+
+
+def changed_model(estimator: Any, X: Any, sources: np.ndarray) -> Any:
+    """Return a clone of a model for a table with other columns.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted model for X.
+    X : table
+    sources : ndarray of int
+        Position in X of each column of the new table, in the order of the new table.
+
+    Raises
+    ------
+    ValueError
+        The model names columns in a way that cannot be changed.
+    """
+    change = _Change(X, sources)
+    model = clone(estimator)
+    behind = False
+    for layer in nest(model):
+        if isinstance(layer, Pipeline):
+            for number, (_, step) in enumerate(layer.steps[:-1]):
+                change.step(step, first=number == 0 and not behind)
+        behind |= bool(steps_before(layer))
+    change.parameters(layer, behind=behind)
+    return model
+
+
+def changed_params(params: dict[str, Any], X: Any, sources: np.ndarray) -> dict[str, Any]:
+    """Return parameters of ``fit`` for a table with other columns, see :func:`changed_model`.
+
+    Raises
+    ------
+    ValueError
+        A parameter names columns in a way that cannot be changed.
+    """
+    changed = dict(params)
+    for name, value in params.items():
+        if name in _CATEGORIES and value is not None and not isinstance(value, str):
+            changed[name] = _Change(X, sources).columns(value, name)
+        elif name.rpartition("__")[2] in _CATEGORIES | _PER_COLUMN:
+            raise ValueError(
+                f"fit cannot pass on {name}, which names columns that change in a selection: leave it out, "
+                "and mark categories by the data type of their columns"
+            )
+    return changed
+
+
+class _Change:
+    """Change of the columns of X.
+
+    Parameters
+    ----------
+    X : table
+    sources : ndarray of int
+        See :func:`changed_model`.
+    """
+
+    def __init__(self, X: Any, sources: np.ndarray) -> None:
+        self._X, self._sources = X, sources
+        self._names = names_of(X)
+        self._n_columns = X.shape[1]
+
+    def step(self, step: Any, *, first: bool) -> None:
+        """Change a step of a pipeline in place; only the first step sees the columns of X."""
+        if first and isinstance(step, ColumnTransformer):
+            step.transformers = [
+                (name, transformer, self.columns(columns, f"ColumnTransformer, {name!r}"))
+                for name, transformer, columns in step.transformers
+            ]
+        elif first and isinstance(step, Pipeline):
+            for number, (_, inner) in enumerate(step.steps):
+                self.step(inner, first=number == 0)
+        elif hasattr(step, "get_params"):
+            inside = step.get_params(deep=True).values()
+            if any(isinstance(part, ColumnTransformer) for part in (step, *inside)):
+                raise ValueError(
+                    "a ColumnTransformer names columns that change in a selection: make it the first step of "
+                    "the pipeline, or put it before the selector"
+                )
+
+    def parameters(self, model: Any, *, behind: bool) -> None:
+        """Change the parameters of the innermost model in place."""
+        params = model.get_params(deep=False) if hasattr(model, "get_params") else {}
+        for name, value in params.items():
+            if value is None or (isinstance(value, str) and (not value or value in _NO_LISTS)):
+                continue
+            if name in _PER_COLUMN or (name in _CATEGORIES and (behind or isinstance(value, str))):
+                raise ValueError(
+                    f"{name} of {type(model).__name__} names columns that change in a selection: leave it out"
+                    + (", and mark categories by the data type of their columns" * (name in _CATEGORIES))
+                )
+            if name in _CATEGORIES:
+                model.set_params(**{name: self.columns(value, name)})
+
+    def columns(self, given: Any, where: str) -> list[int]:
+        """Return the positions of the new columns that come from the columns given for X."""
+        if callable(given):
+            given = given(self._X)
+        if isinstance(given, slice):
+            given = self._range(given, where)
+        if isinstance(given, str) or np.ndim(given) != 1:
+            raise ValueError(
+                f"{where}: columns must be given as a list, a slice or a function, not {given!r}"
+            )
+        given = list(given)
+        if given and all(isinstance(column, (bool, np.bool_)) for column in given):
+            if len(given) != self._n_columns:
+                raise ValueError(f"{where}: a mask of {len(given)} columns, but X has {self._n_columns}")
+            given = np.flatnonzero(given).tolist()
+        chosen = {self._position(column, where) for column in given}
+        return [place for place, source in enumerate(self._sources.tolist()) if source in chosen]
+
+    def _range(self, given: slice, where: str) -> list[int]:
+        """Return the positions of a slice; one of names includes its last name."""
+        start, stop = given.start, given.stop
+        start = self._position(start, where) if isinstance(start, str) else start
+        stop = self._position(stop, where) + 1 if isinstance(stop, str) else stop
+        return list(range(self._n_columns)[start : stop : given.step])
+
+    def _position(self, column: Any, where: str) -> int:
+        if isinstance(column, str):
+            if self._names is None or self._names.count(column) != 1:
+                raise ValueError(f"{where}: X has no single column {column!r}")
+            return self._names.index(column)
+        if not -self._n_columns <= column < self._n_columns:
+            raise ValueError(f"{where}: X has {self._n_columns} columns, but not column {column!r}")
+        return int(column) % self._n_columns

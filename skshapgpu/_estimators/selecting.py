@@ -1,0 +1,175 @@
+"""Base classes of the selectors: routing, tags, and the rows and models of selection on unseen rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.feature_selection import SelectorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv
+from sklearn.utils import Tags, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._rows.gpu_arrays import on_gpu
+from .._rows.tables import n_rows_of, table
+from ..errors import require_n_jobs
+from .changed_columns import changed_model, changed_params
+from .cross_validation import require_explainable
+from .importance import Importances, find_importances
+from .splits import checked_splits
+
+
+class BaseShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
+    """Base class of selectors around a model, with the parameters ``estimator`` and ``cv``."""
+
+    estimator: Any
+    cv: Any
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return where ``fit`` sends its parameters.
+
+        Returns
+        -------
+        MetadataRouter
+            Routes to the model's ``fit``, and to the splitter if ``cv`` is one.
+        """
+        router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping_to("fit"))
+        if hasattr(self.cv, "split"):  # numbers and lists of splits take no parameters
+            router.add(splitter=self.cv, method_mapping=mapping_to("split"))
+        return router
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        assert tags.transformer_tags is not None
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        try:
+            of_model = deepcopy(get_tags(self.estimator))
+        except (AttributeError, TypeError):  # a native booster, frozen
+            return tags
+        tags.input_tags = of_model.input_tags
+        tags.target_tags = of_model.target_tags
+        tags.target_tags.multi_output = False
+        tags.non_deterministic = of_model.non_deterministic
+        if isinstance(self.estimator, FrozenEstimator):
+            tags.target_tags.required = False
+        return tags
+
+
+def mapping_to(callee: str) -> MethodMapping:
+    """Return the mapping of ``fit`` to a method."""
+    # A Pipeline of scikit-learn 1.6 looks up the routing of fit_transform, which calls fit.
+    return MethodMapping().add(caller="fit", callee=callee).add(caller="fit_transform", callee=callee)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Training rows of a selection, and how models are fitted and tested on them.
+
+    Attributes
+    ----------
+    X : two-dimensional array, CSR matrix or data frame
+    y : array-like or None
+    splits : sequence of pairs of ndarray
+        Positions of the training rows and the test rows of each split.
+    params : dict
+        Parameters for ``cross_validate``.
+    weights : ndarray of float64, shape (n_rows,), or None
+        Weights of the rows in importances.
+    """
+
+    X: Any
+    y: Any
+    splits: Sequence[tuple[np.ndarray, np.ndarray]]
+    params: dict[str, Any]
+    weights: np.ndarray | None
+
+
+class OutOfFoldSelector(BaseShapSelector):
+    """Base class of selectors by SHAP values of rows that the models were not trained on."""
+
+    n_jobs: int | None
+    explain_params: dict[str, Any] | None
+
+    def _rows(self, X: Any, y: Any, params: dict[str, Any], *, reset: bool = True) -> Rows:
+        """Return the training rows after all checks that need no fit."""
+        require_n_jobs(self.n_jobs)
+        if on_gpu(X):
+            raise TypeError("X lies on a GPU, where cv= cannot split it: copy it to the host")
+        if isinstance(self.estimator, FrozenEstimator):
+            raise ValueError("the model is refitted to other columns, but it is frozen: give it unfrozen")
+        if (self.explain_params or {}).get("groups") not in (None, "input"):
+            raise ValueError("explain_params: groups would be groups of columns that change: leave them out")
+        X, y = indexable(X, y)
+        X = table(X)
+        validate_data(self, X, y, reset=reset, skip_check_array=True)
+        n_rows, n_columns = n_rows_of(X), X.shape[1]
+        for size, noun in ((n_rows, "sample"), (n_columns, "feature")):
+            if not size:
+                raise ValueError(
+                    f"Found array with 0 {noun}(s) (shape={X.shape}) while a minimum of 1 is required."
+                )
+        require_explainable(self.estimator, {"n_jobs": self.n_jobs} | (self.explain_params or {}))
+        changed_model(self.estimator, X, np.arange(n_columns))
+        changed_params(params, X, np.arange(n_columns))
+        params, of_fit, of_split = self._routed(params)
+        splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        splits = checked_splits(splitter.split(X, y, **of_split), n_rows)
+        return Rows(X, y, splits, params, _row_weights(of_fit, self.estimator, n_rows))
+
+    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return the parameters for ``cross_validate``, the model's ``fit`` and the splitter."""
+        if not get_config()["enable_metadata_routing"]:
+            of_split = {"groups": params["groups"]} if "groups" in params else {}
+            of_fit = {name: value for name, value in params.items() if name != "groups"}
+            return of_fit, of_fit, of_split
+        routed = process_routing(self, "fit", **params)
+        of_fit = routed["estimator"]["fit"]
+        of_split = routed["splitter"]["split"] if "splitter" in routed else {}
+        of_score = routed["scorer"]["score"] if "scorer" in routed else {}
+        kept = {name: value for name, value in params.items() if name in of_fit or name in of_score}
+        return kept, of_fit, of_split
+
+    def _importances(
+        self, model: Any, X: Any, sources: np.ndarray, rows: Rows, **options: Any
+    ) -> Importances:
+        """Return importances of the columns of X, which come from those of ``rows.X`` at ``sources``."""
+        found = find_importances(
+            changed_model(model, rows.X, sources),
+            X,
+            rows.y,
+            cv=rows.splits,
+            params=changed_params(rows.params, rows.X, sources) or None,
+            weights=rows.weights,
+            n_jobs=self.n_jobs,
+            by_input=True,
+            **options,
+        ).summed()
+        if np.isnan(found.importances).all(axis=1).any():
+            raise ValueError("a column has no importance: no test row that is explained has a weight above 0")
+        return found
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self, "support_")
+        return self.support_
+
+
+def _row_weights(of_fit: dict[str, Any], estimator: Any, n_rows: int) -> np.ndarray | None:
+    """Return the sample weights that the model, or the last step of a pipeline, is fitted with."""
+    last = f"{estimator.steps[-1][0]}__sample_weight" if hasattr(estimator, "steps") else ""
+    given = of_fit.get("sample_weight")
+    given = of_fit.get(last) if given is None else given
+    if given is None:
+        return None
+    weights = np.asarray(given, np.float64)
+    if weights.shape != (n_rows,):
+        raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows")
+    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise ValueError("sample_weight must be finite and not negative, and not 0 for all rows")
+    return weights

@@ -1,0 +1,96 @@
+"""Shadow columns: columns of X in an order of their own, so that they say nothing about y."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from .._rows.tables import package_of, select
+
+#: Least number of shadows, as in Boruta: the largest importance of fewer is too easily exceeded.
+_LEAST_SHADOWS = 5
+
+
+def shadow_sources(columns: np.ndarray) -> np.ndarray:
+    """Return the column that each shadow is made from: each once, or repeatedly if there are few."""
+    return np.resize(columns, max(len(columns), _LEAST_SHADOWS))
+
+
+def with_shadows(X: Any, columns: np.ndarray, sources: np.ndarray, rng: np.random.Generator) -> Any:
+    """Return columns of a table followed by shadows.
+
+    Parameters
+    ----------
+    X : two-dimensional array, CSR matrix or data frame
+    columns : ndarray of int
+        Positions of the columns to keep.
+    sources : ndarray of int
+        Positions of the columns that shadows are made from. A shadow has the data type of its column, and
+        its entries, missing ones included, in a random order.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array, CSR matrix or data frame
+        In the form of X.
+
+    Raises
+    ------
+    TypeError
+        A data frame has column names that are neither all text nor all whole numbers.
+    """
+    n_rows = X.shape[0]
+    orders = [rng.permutation(n_rows) for _ in sources]
+    kept, package = select(X, slice(None), columns), package_of(X)
+    if package == "pandas":
+        return _pandas(X, kept, sources, orders)
+    if package == "polars":
+        names = _names(X.columns, sources)
+        return kept.hstack(
+            [X[:, j][order].alias(name) for j, order, name in zip(sources.tolist(), orders, names)]
+        )
+    if package == "pyarrow":
+        for j, order, name in zip(sources.tolist(), orders, _names(X.column_names, sources)):
+            kept = kept.append_column(name, X.column(j).take(order))
+        return kept
+    if sp.issparse(X):
+        by_column = X.tocsc()
+        shadows = [by_column[:, [j]].tocsr()[order] for j, order in zip(sources, orders)]
+        return sp.hstack([kept, *shadows], format="csr")
+    return np.column_stack([kept, *(X[order, j] for j, order in zip(sources, orders))])
+
+
+def _pandas(X: Any, kept: Any, sources: np.ndarray, orders: list[np.ndarray]) -> Any:
+    import pandas as pd
+
+    names = _names(list(X.columns), sources)
+    shadows = {
+        name: pd.Series(X.iloc[:, j].array.take(order), index=X.index)
+        for name, j, order in zip(names, sources, orders)
+    }
+    return pd.concat([kept, pd.DataFrame(shadows, index=X.index)], axis=1)
+
+
+def _names(names: list[Any], sources: np.ndarray) -> list[Any]:
+    """Return new names for shadows, of the type of the names of X."""
+    if all(isinstance(name, str) for name in names):
+        taken, prefix = set(names), "shadow"
+        while any(name.startswith(f"{prefix}_") for name in taken):
+            prefix += "_"
+        return [f"{prefix}_{number}_{names[j]}" for number, j in enumerate(sources)]
+    if all(isinstance(name, (int, np.integer)) for name in names):
+        return [max(names) + 1 + number for number in range(len(sources))]
+    raise TypeError("the names of the columns of X must be all text or all whole numbers")
+
+
+def seeded(estimator: Any, rng: np.random.Generator) -> Any:
+    """Return a clone of a model with seeds for its parameters ``random_state`` that are None."""
+    model = clone(estimator)
+    params = model.get_params(deep=True)
+    unset = [
+        name for name in sorted(params) if name.rpartition("__")[2] == "random_state" and params[name] is None
+    ]
+    return model.set_params(**{name: int(rng.integers(2**31 - 1)) for name in unset})
