@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ._explanations.cohorts import Cohorts
     from ._explanations.interactions import InteractionExplanation
     from ._explanations.values import Explanation
+    from ._shap.patch import ShapPatch, patch_shap
     from .adapters import register_adapter
     from .batches import BatchesResult, explain_batches
     from .displays import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
         ShapInteractionDisplay,
         ShapWaterfallDisplay,
     )
-    from .errors import UnsupportedModelError
+    from .errors import ShapFallbackWarning, UnsupportedModelError
     from .explainer import TreeExplainer, explain, explain_interactions
 
 __all__ = [
@@ -46,8 +47,10 @@ __all__ = [
     "ShapBarDisplay",
     "ShapBeeswarmDisplay",
     "ShapDependenceDisplay",
+    "ShapFallbackWarning",
     "ShapInteractionDisplay",
     "ShapInteractionTransformer",
+    "ShapPatch",
     "ShapSelector",
     "ShapTransformer",
     "ShapWaterfallDisplay",
@@ -62,6 +65,7 @@ __all__ = [
     "explain_interactions",
     "friedman_h",
     "partial_dependence",
+    "patch_shap",
     "register_adapter",
     "shap_importance",
     "show_versions",
@@ -79,8 +83,10 @@ _MODULES = {
     "ShapBarDisplay": "displays",
     "ShapBeeswarmDisplay": "displays",
     "ShapDependenceDisplay": "displays",
+    "ShapFallbackWarning": "errors",
     "ShapInteractionDisplay": "displays",
     "ShapInteractionTransformer": "_estimators.transformers",
+    "ShapPatch": "_shap.patch",
     "ShapSelector": "_estimators.selector",
     "ShapTransformer": "_estimators.transformers",
     "ShapWaterfallDisplay": "displays",
@@ -94,6 +100,7 @@ _MODULES = {
     "explain_interactions": "explainer",
     "friedman_h": "_dependence.friedman",
     "partial_dependence": "_dependence.partial",
+    "patch_shap": "_shap.patch",
     "register_adapter": "adapters",
     "shap_importance": "_estimators.importance",
 }
