@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._explanations.cohorts import Cohorts
     from ._explanations.interactions import InteractionExplanation
     from ._explanations.values import Explanation
+    from ._shap.patch import ShapPatch, patch_shap
     from .adapters import register_adapter
     from .batches import BatchesResult, explain_batches
     from .displays import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         ShapInteractionDisplay,
         ShapWaterfallDisplay,
     )
-    from .errors import UnsupportedModelError
+    from .errors import ShapFallbackWarning, UnsupportedModelError
     from .explainer import TreeExplainer, explain, explain_interactions
 
 __all__ = [
@@ -54,8 +55,10 @@ __all__ = [
     "ShapBoruta",
     "ShapComparisonDisplay",
     "ShapDependenceDisplay",
+    "ShapFallbackWarning",
     "ShapInteractionDisplay",
     "ShapInteractionTransformer",
+    "ShapPatch",
     "ShapRFECV",
     "ShapSelector",
     "ShapTransformer",
@@ -72,6 +75,7 @@ __all__ = [
     "explain_interactions",
     "friedman_h",
     "partial_dependence",
+    "patch_shap",
     "register_adapter",
     "shap_importance",
     "show_versions",
@@ -92,8 +96,10 @@ _MODULES = {
     "ShapBoruta": "_estimators.boruta",
     "ShapComparisonDisplay": "displays",
     "ShapDependenceDisplay": "displays",
+    "ShapFallbackWarning": "errors",
     "ShapInteractionDisplay": "displays",
     "ShapInteractionTransformer": "_estimators.transformers",
+    "ShapPatch": "_shap.patch",
     "ShapRFECV": "_estimators.elimination",
     "ShapSelector": "_estimators.selector",
     "ShapTransformer": "_estimators.transformers",
@@ -109,6 +115,7 @@ _MODULES = {
     "explain_interactions": "explainer",
     "friedman_h": "_dependence.friedman",
     "partial_dependence": "_dependence.partial",
+    "patch_shap": "_shap.patch",
     "register_adapter": "adapters",
     "shap_importance": "_estimators.importance",
 }

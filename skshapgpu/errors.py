@@ -15,6 +15,10 @@ class UnsupportedModelError(NotImplementedError):
     """
 
 
+class ShapFallbackWarning(UserWarning):
+    """Under :func:`patch_shap`, shap computes a result itself; the message says why."""
+
+
 def require_one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise ``ValueError``, naming the option, unless its value is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:

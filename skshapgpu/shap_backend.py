@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from copy import deepcopy
 from typing import Any
 
-import numpy as np
 import shap
 
 from ._common.devices import DEVICE_VARIABLE, cuda_info
-from .adapters import adapt
-from .explainer import TreeExplainer
+from ._shap.stand_in import HasStandIn, StandIn
 
 
-class GPUTreeExplainer(shap.TreeExplainer):
+class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
     """A ``shap.TreeExplainer`` whose values are computed by :class:`skshapgpu.TreeExplainer`.
 
     Arguments, shapes, the sample that shap draws of large background data, and ``expected_value`` are those
@@ -54,24 +51,8 @@ class GPUTreeExplainer(shap.TreeExplainer):
 
     def __init__(self, model: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(model, *args, **kwargs)
-        if self.feature_perturbation == "tree_path_dependent" and self.data is not None:
-            raise NotImplementedError(
-                "GPUTreeExplainer takes the covers of path-dependent values from the model, not from data: "
-                "leave data out, or use shap.TreeExplainer or skshapgpu.TreeExplainer"
-            )
-        kind = self.model.model_output
-        doubled = kind == "probability_doubled"
-        self._ours: dict[bool, TreeExplainer] = {}
-        self._options = {
-            "model": adapt(model),  # data is copied, as an explainer may be compiled much later
-            "data": deepcopy(self.data),
-            "feature_perturbation": self.feature_perturbation,
-            "model_output": "probability" if doubled else kind,
-            "outputs": "all" if doubled or (self.model.num_outputs == 2 and kind != "log_loss") else "auto",
-            "precision": "double",
-            "n_jobs": -1,
-        }
-        self.expected_value = self._explainer(True).expected_value
+        self._stand_in = StandIn(self, model)
+        self.expected_value = self._stand_in.base_value
         info = cuda_info()
         if not info["available"] and not os.environ.get(DEVICE_VARIABLE):
             warnings.warn(
@@ -117,13 +98,7 @@ class GPUTreeExplainer(shap.TreeExplainer):
         TypeError
             X is a ``DMatrix`` or ``Pool``.
         """
-        if approximate:
-            raise NotImplementedError("GPUTreeExplainer is exact: approximate=True is for shap.TreeExplainer")
-        self._require_limit(tree_limit)
-        rows, single = _as_rows(X)
-        labels = y if self.model.model_output == "log_loss" else None
-        values = self._explainer(check_additivity).shap_values(rows, labels)
-        return values[0] if single else values
+        return self._stand_in.values(X, y, tree_limit, approximate, check_additivity)
 
     def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Any:
         """Compute exact SHAP interaction values, with background data, too.
@@ -146,37 +121,4 @@ class GPUTreeExplainer(shap.TreeExplainer):
         NotImplementedError
             ``tree_limit`` is not the number of trees that the model predicts with.
         """
-        self._require_limit(tree_limit)
-        rows, single = _as_rows(X)
-        values = self._explainer(True).shap_interaction_values(rows)
-        return values[0] if single else values
-
-    def _explainer(self, check_additivity: bool) -> TreeExplainer:
-        """Return the explainer without the check, compiled on first use because few calls need it."""
-        if check_additivity not in self._ours:
-            self._ours[check_additivity] = TreeExplainer(**self._options, check_additivity=check_additivity)
-        return self._ours[check_additivity]
-
-    def _require_limit(self, tree_limit: int | None) -> None:
-        n_trees = len(self.model.values)
-
-        def trees(limit: int | None) -> int:
-            return n_trees if limit is None or limit < 0 else min(limit, n_trees)
-
-        if tree_limit is None or trees(tree_limit) == trees(self.model.tree_limit):
-            return
-        raise NotImplementedError(
-            f"GPUTreeExplainer explains the trees that the model predicts with, not tree_limit={tree_limit}: "
-            "cut the model, or use shap.TreeExplainer"
-        )
-
-
-def _as_rows(X: Any) -> tuple[Any, bool]:
-    """Return X with an axis of rows, and whether it was a single row."""
-    if type(X).__name__ in ("DMatrix", "Pool"):
-        raise TypeError(
-            f"X is a {type(X).__name__}: GPUTreeExplainer takes the rows as an array or a data frame"
-        )
-    if getattr(X, "ndim", 2) == 1:
-        return np.asarray(X).reshape(1, -1), True
-    return X, False
+        return self._stand_in.interaction_values(X, y, tree_limit)

@@ -27,6 +27,7 @@ MAY_IMPORT = {
         "_engine",
         "_estimators",
         "_explanations",
+        "_shap",
         "_versions",
         "adapters",
         "batches",
@@ -53,6 +54,7 @@ MAY_IMPORT = {
     "_explanations": {"_common", "_rows"},
     "_files": {"_rows", "_versions", "adapters"},
     "_rows": {"_common", "_core", "adapters", "errors"},
+    "_shap": {"adapters", "errors", "explainer"},
     "_versions": {"_core", "adapters"},
     "adapters": {"_core", "errors"},
     "batches": {
@@ -83,7 +85,7 @@ MAY_IMPORT = {
     "errors": set(),
     "explainer": {"_common", "_engine", "_explanations", "_files", "_rows", "adapters", "errors"},
     "reference": {"adapters"},
-    "shap_backend": {"_common", "adapters", "explainer"},
+    "shap_backend": {"_common", "_shap"},
 }
 
 #: The folders of the core that each folder may include from.

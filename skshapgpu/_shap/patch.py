@@ -1,0 +1,280 @@
+"""Tree explainers of shap that compute with this package, for as long as a patch is active.
+
+The patch replaces functions in the classes of shap, not the classes: whoever imported, subclassed or made one
+beforehand is reached as well, ``isinstance`` and pickle see the classes of shap, and there is little to put
+back. shap still constructs explainers and explanations, and the functions that are replaced still compute
+what this package refuses.
+
+What explainers need to compute here is kept beside them, in ``_ENTRIES``, and not in their attributes, so
+they and their pickles are the same as without a patch.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import wraps
+from types import FrameType, TracebackType
+from typing import Any
+
+from sklearn.utils.fixes import parse_version
+
+from ..errors import ShapFallbackWarning
+from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library
+
+#: Earlier releases return lists of arrays for several outputs.
+_OLDEST = "0.45"
+
+
+class ShapPatch:
+    """Patch of shap that is active until :meth:`undo` is called, or until the end of a ``with`` block.
+
+    :func:`patch_shap` returns it.
+    """
+
+    def __init__(self) -> None:
+        _SWITCH.turn_on()
+        self._active = True
+
+    @property
+    def active(self) -> bool:
+        """Whether this patch is active; after :meth:`undo`, another one may still be."""
+        return self._active
+
+    def undo(self) -> None:
+        """End this patch; a second call does nothing.
+
+        When the last active patch ends, every function of shap that was replaced is back in its place.
+        """
+        with _SWITCH.lock:
+            if self._active:
+                self._active = False
+                _SWITCH.turn_off()
+
+    def __enter__(self) -> ShapPatch:
+        if not self._active:
+            raise RuntimeError("this patch has been undone: call patch_shap() again")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.undo()
+
+    def __repr__(self) -> str:
+        return f"<ShapPatch: {'active' if self._active else 'undone'}>"
+
+
+def patch_shap() -> ShapPatch:
+    """Let the tree explainers of shap compute with this package.
+
+    It covers ``shap.TreeExplainer`` by any of its names, ``shap.Explainer`` on tree models,
+    ``shap.GPUTreeExplainer``, and subclasses, also in code that imported them beforehand. Explainers have the
+    arguments, attributes and shapes of shap, and ``explainer(X)`` is a ``shap.Explanation``. Values are exact
+    and float64; docs/migration.md lists where they differ from shap's.
+
+    Whatever this package refuses, such as ``approximate=True``, shap computes itself, and a
+    :class:`ShapFallbackWarning` says why, once for an explainer and reason. That includes explainers that
+    were made before the patch, copied or unpickled, except path-dependent ones of XGBoost, LightGBM and
+    CatBoost, which know their model.
+
+    The patch is active from the call on, for all threads of the process, until :meth:`ShapPatch.undo`, or
+    until the end of a ``with`` block, also by an exception. If several patches are active, shap is as it was
+    when the last of them ends, in whatever order they end. Explainers that were made under a patch remain,
+    and are shap's own after it. Processes that are started afresh are not patched.
+
+    Returns
+    -------
+    ShapPatch
+        Context manager with a method ``undo``.
+
+    Raises
+    ------
+    ImportError
+        shap is not installed, or older than 0.45.
+
+    See Also
+    --------
+    Explanation.to_shap : Convert an explanation, for the plots of shap.
+
+    Examples
+    --------
+    >>> import skshapgpu
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> import shap  # doctest: +SKIP
+    >>> with skshapgpu.patch_shap():  # doctest: +SKIP
+    ...     values = shap.TreeExplainer(model).shap_values(X)
+    """
+    return ShapPatch()
+
+
+class _Switch:
+    """Counts active patches, and replaces functions of shap while there are any."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.n_active = 0
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+
+    def turn_on(self) -> None:
+        with self.lock:
+            if not self.n_active:
+                for owner, name, new in list(_replacements()):
+                    self._replaced.append((owner, name, vars(owner)[name], new))
+                    setattr(owner, name, new)
+            self.n_active += 1
+
+    def turn_off(self) -> None:
+        with self.lock:
+            self.n_active -= 1
+            if self.n_active:
+                return
+            while self._replaced:
+                owner, name, original, new = self._replaced.pop()
+                # Others may have wrapped the new function, which without a patch calls the original.
+                if vars(owner)[name] is new:
+                    setattr(owner, name, original)
+
+
+_SWITCH = _Switch()
+
+
+@dataclass
+class _Entry:
+    """An explainer's stand-in, if there is one, and the reasons for which shap computed instead."""
+
+    reference: weakref.ref[Any]
+    stand_in: StandIn | None = None
+    reasons: set[str] = field(default_factory=set)
+
+
+#: By the id of the explainer, because subclasses may define equality. An entry ends with its explainer.
+_ENTRIES: dict[int, _Entry] = {}
+
+
+def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """Yield the functions to replace, each as class or module, name and new function."""
+    try:
+        import shap
+    except ImportError as error:
+        raise ImportError("patch_shap() needs shap: pip install shap") from error
+    if parse_version(shap.__version__) < parse_version(_OLDEST):
+        raise ImportError(f"patch_shap() needs shap {_OLDEST} or newer, not {shap.__version__}")
+    explainers = shap.explainers
+    wrappers = {
+        "__init__": _constructor,
+        "shap_values": _method_for_values,
+        "shap_interaction_values": _method_for_interactions,
+    }
+    for owner in (shap.TreeExplainer, vars(explainers).get("GPUTreeExplainer")):
+        for name in wrappers.keys() & (set() if owner is None else vars(owner)):
+            yield owner, name, wrappers[name](vars(owner)[name])
+    if hasattr(explainers, "_load_tree_backend"):  # from 0.54 on, classes for GPUs are in other packages
+        yield explainers, "_load_tree_backend", _backend_loader(explainers._load_tree_backend)
+
+
+def _constructor(original: Any) -> Any:
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if _SWITCH.n_active and not isinstance(self, HasStandIn):
+            stand_in = _prepare(_new_entry(self), self, args[0] if args else kwargs["model"])
+            if stand_in is not None:
+                self.expected_value = stand_in.base_value_like(self.expected_value)
+
+    return __init__
+
+
+def _method_for_values(original: Any) -> Any:
+    return _method(original, StandIn.values)
+
+
+def _method_for_interactions(original: Any) -> Any:
+    return _method(original, StandIn.interaction_values)
+
+
+def _method(original: Any, compute: Any) -> Any:
+    """Return a method that computes with the explainer's stand-in, or else calls the original."""
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        stand_in = _stand_in_of(self) if _SWITCH.n_active else None
+        if stand_in is None:
+            return original(self, *args, **kwargs)
+        try:
+            values = compute(stand_in, *args, **kwargs)
+        except REFUSALS as error:
+            _warn(_ENTRIES[id(self)], str(error))
+            return original(self, *args, **kwargs)
+        interactions = compute is StandIn.interaction_values
+        self.expected_value = stand_in.base_value_after(self.expected_value, interactions)
+        return values
+
+    return method
+
+
+def _backend_loader(original: Any) -> Any:
+    @wraps(original)
+    def load(*args: Any, **kwargs: Any) -> Any:
+        if not _SWITCH.n_active:
+            return original(*args, **kwargs)
+        from shap import TreeExplainer
+
+        return TreeExplainer
+
+    return load
+
+
+def _stand_in_of(explainer: Any) -> StandIn | None:
+    """Return the stand-in; for an explainer that was not made under a patch, try to make one."""
+    entry = _ENTRIES.get(id(explainer))
+    if entry is not None:
+        if entry.stand_in is None or entry.stand_in.describes(explainer):
+            return entry.stand_in
+        _warn(entry, "attributes of the explainer have been replaced: make another explainer")
+        return None
+    entry = _new_entry(explainer)
+    if calls_library(explainer):  # whose values would be those of this model, in its present state
+        return _prepare(entry, explainer, explainer.model.original_model)
+    _warn(entry, "the explainer was made without patch_shap(), copied or unpickled: make it again")
+    return None
+
+
+def _new_entry(explainer: Any) -> _Entry:
+    key = id(explainer)
+    entry = _Entry(weakref.ref(explainer, lambda _: _ENTRIES.pop(key, None)))
+    _ENTRIES[key] = entry
+    return entry
+
+
+def _prepare(entry: _Entry, explainer: Any, model: Any) -> StandIn | None:
+    """Make the stand-in of an explainer, or warn that there is none."""
+    try:
+        entry.stand_in = StandIn(explainer, model)
+    except REFUSALS as error:
+        _warn(entry, str(error))
+    return entry.stand_in
+
+
+def _warn(entry: _Entry, reason: str) -> None:
+    if reason in entry.reasons:
+        return
+    entry.reasons.add(reason)
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _package(frame) in ("shap", "skshapgpu"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(f"shap computes this itself, as without patch_shap(): {reason}", ShapFallbackWarning, level)
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

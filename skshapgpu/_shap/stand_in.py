@@ -1,0 +1,210 @@
+"""Values of a ``shap.TreeExplainer``, in its shapes, computed by :class:`skshapgpu.TreeExplainer`.
+
+This module reads the attributes of an explainer of shap, and does not import shap.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from ..adapters import AdaptedModel, adapt
+from ..explainer import TreeExplainer
+
+#: Libraries with SHAP values of their own, which shap returns for path-dependent values.
+_WITH_OWN_VALUES = ("xgboost", "lightgbm", "catboost")
+
+#: Errors of this package for models, options and data that it does not explain.
+REFUSALS = (NotImplementedError, ValueError, TypeError)
+
+
+class HasStandIn:
+    """Mark classes of explainers that make their stand-in themselves."""
+
+
+class StandIn:
+    """Computes for one ``shap.TreeExplainer``, whose options and model it copies.
+
+    Parameters
+    ----------
+    explainer : shap.TreeExplainer
+        Explainer after its construction. No reference to it is kept.
+    model : fitted model
+        Model that the explainer was constructed with.
+
+    Raises
+    ------
+    NotImplementedError, ValueError, TypeError
+        This package does not explain the model, or not with the options of the explainer.
+    """
+
+    def __init__(self, explainer: Any, model: Any) -> None:
+        trees, kind = explainer.model, explainer.model.model_output
+        self._trees, self._data, self._perturbation = trees, explainer.data, explainer.feature_perturbation
+        self._kind, self._n_trees = kind, _n_trees(trees)
+        self._path_dependent = explainer.feature_perturbation == "tree_path_dependent"
+        self._by_library = calls_library(explainer)
+        self._type = trees.model_type
+        if self._path_dependent and explainer.data is not None:
+            _require_rows_everywhere(trees)
+        doubled = kind == "probability_doubled"
+        n_outputs = None if self._by_library else int(trees.num_outputs)
+        adapted = adapt(model)
+        if explainer.data is not None and _from_frame(explainer.masker):
+            _require_numbers(adapted)
+        self._ours: dict[bool, TreeExplainer] = {}
+        self._options = {
+            "model": adapted,  # copies, as an explainer may be compiled much later
+            "data": deepcopy(explainer.data),
+            "feature_perturbation": explainer.feature_perturbation,
+            "model_output": "probability" if doubled else kind,
+            "outputs": "all" if doubled or (n_outputs == 2 and kind != "log_loss") else "auto",
+            "precision": "double",
+            "n_jobs": -1,
+        }
+        self.base_value = self._explainer(True).expected_value
+        n_ours = 1 if kind == "log_loss" else np.size(self.base_value)
+        if n_outputs is not None and not doubled and n_ours != n_outputs:
+            raise NotImplementedError(
+                f"skshapgpu explains {n_ours} outputs of {type(model).__name__}, and shap {n_outputs}"
+            )
+        if self._path_dependent and not self._by_library:
+            self._require_base_value(explainer.expected_value)
+
+    def describes(self, explainer: Any) -> bool:
+        """Return whether the explainer still has the model, data and perturbation of its construction."""
+        return (
+            explainer.model is self._trees
+            and explainer.data is self._data
+            and explainer.feature_perturbation == self._perturbation
+        )
+
+    def values(
+        self,
+        X: Any,
+        y: Any = None,
+        tree_limit: int | None = None,
+        approximate: bool = False,
+        check_additivity: bool = True,
+        from_call: bool = False,
+    ) -> np.ndarray:
+        """Return SHAP values of shape ([n_rows,] n_features[, n_outputs]), in float64.
+
+        The arguments are those of shap; ``from_call`` has no effect.
+        """
+        if approximate:
+            raise NotImplementedError("skshapgpu is exact: approximate=True is for shap.TreeExplainer")
+        self._require_limit(tree_limit)
+        rows, single = _as_rows(X)
+        labels = y if self._kind == "log_loss" else None
+        values = self._explainer(check_additivity).shap_values(rows, labels)
+        return values[0] if single else values
+
+    def interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Any:
+        """Return SHAP interaction values of shape ([n_rows,] n_features, n_features[, n_outputs]).
+
+        Those of several outputs of CatBoost are a list of arrays, as in shap, which ignores ``y``, too.
+        """
+        self._require_limit(tree_limit)
+        rows, single = _as_rows(X)
+        values = self._explainer(True).shap_interaction_values(rows)
+        if values.ndim == 4 and self._type == "catboost" and self._path_dependent:
+            return list(np.moveaxis(values, -1, 0))
+        return values[0] if single else values
+
+    def base_value_like(self, given: Any) -> Any:
+        """Return the base value in the form of ``given``, an ``expected_value`` of shap or None."""
+        if self._kind == "log_loss":
+            return given  # shap's function of the label
+        if np.ndim(self.base_value) == 0:
+            return np.full(given.shape, self.base_value) if np.ndim(given) else np.float64(self.base_value)
+        return self.base_value.copy() if isinstance(given, np.ndarray) else list(self.base_value)
+
+    def base_value_after(self, given: Any, interactions: bool) -> Any:
+        """Return what ``given``, the ``expected_value`` of shap, becomes in a call."""
+        renewed = self._by_library
+        if interactions:
+            several = np.ndim(self.base_value) > 0 and self._type != "catboost"
+            renewed = several or (self._type == "xgboost" and self._path_dependent)
+        return self.base_value_like(None if renewed else given)
+
+    def _require_base_value(self, given: Any) -> None:
+        """Raise ``NotImplementedError`` unless both packages explain the same function of the model."""
+        if given is not None and not np.allclose(self.base_value, given, rtol=1e-3, atol=1e-6):
+            raise NotImplementedError(
+                f"the base value of skshapgpu is {self.base_value}, and that of shap {given}: they explain "
+                "different outputs of the model"
+            )
+
+    def _explainer(self, check_additivity: bool) -> TreeExplainer:
+        """Return the explainer without the check, compiled on first use because few calls need it."""
+        if check_additivity not in self._ours:
+            self._ours[check_additivity] = TreeExplainer(**self._options, check_additivity=check_additivity)
+        return self._ours[check_additivity]
+
+    def _require_limit(self, tree_limit: int | None) -> None:
+        def trees(limit: int | None) -> int | None:
+            if limit is None or limit < 0:
+                return self._n_trees
+            return limit if self._n_trees is None else min(limit, self._n_trees)
+
+        if tree_limit is None or trees(tree_limit) == trees(self._trees.tree_limit):
+            return
+        raise NotImplementedError(
+            f"skshapgpu explains the trees that the model predicts with, not tree_limit={tree_limit}: "
+            "cut the model, or use shap.TreeExplainer"
+        )
+
+
+def calls_library(explainer: Any) -> bool:
+    """Return whether shap leaves SHAP values of this explainer to the library of its model."""
+    return (
+        explainer.feature_perturbation == "tree_path_dependent"
+        and explainer.data is None
+        and explainer.model.model_type in _WITH_OWN_VALUES
+    )
+
+
+def _n_trees(trees: Any) -> int | None:
+    """Return the number of trees that shap has read, or None if it has read none."""
+    return len(trees.values) if hasattr(trees, "values") else None
+
+
+def _require_rows_everywhere(trees: Any) -> None:
+    """Raise ``NotImplementedError`` if a node, whose cover is the number of rows of data, has none."""
+    for tree in trees.trees or ():
+        if np.min(tree.node_sample_weight) < 0.5:  # shap may add 1e-6 to numbers of rows
+            raise NotImplementedError(
+                "no row of data reaches some node, to which shap and skshapgpu give different covers"
+            )
+
+
+def _from_frame(masker: Any) -> bool:
+    """Return whether the data of the masker were a data frame, of which it keeps the values alone."""
+    return getattr(masker, "feature_names", None) is not None
+
+
+def _require_numbers(model: AdaptedModel) -> None:
+    """Raise ``NotImplementedError`` if the model takes the categories of arrays for codes."""
+    if model.schema.has_encoders and model.family != "sklearn":
+        raise NotImplementedError(
+            "the model has categorical columns, and shap keeps only the plain values of a data frame: leave "
+            "data out, or use skshapgpu.TreeExplainer"
+        )
+
+
+def _as_rows(X: Any) -> tuple[Any, bool]:
+    """Return X with an axis of rows, for which values are float64, and whether it was a single row."""
+    if type(X).__name__ in ("DMatrix", "Pool"):
+        raise TypeError(f"X is a {type(X).__name__}: skshapgpu takes the rows as an array or a data frame")
+    if getattr(X, "ndim", 2) == 1:
+        return _in_double(np.asarray(X).reshape(1, -1)), True
+    return _in_double(X), False
+
+
+def _in_double(X: Any) -> Any:
+    """Convert float32, whose values would be float32 as well, but those of shap are not."""
+    dtypes = list(getattr(X, "dtypes", [getattr(X, "dtype", None)]))
+    return X.astype(np.float64) if all(dtype == np.float32 for dtype in dtypes) else X
