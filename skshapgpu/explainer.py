@@ -179,12 +179,12 @@ class TreeExplainer:
     Parameters
     ----------
     model : fitted model, str, path or bytes
-        Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, ONNX, cuML, NGBoost, scikit-survival or
-        quantile-forest, or of a class with a registered adapter; or the path or content of a model file. For
-        a ``Pipeline``, the last step is explained, in terms of the columns that it receives; the other steps,
-        of which copies are kept, transform X. For a fitted search, its ``best_estimator_`` is explained, and
-        for a ``FrozenEstimator`` the model inside; docs/models.md lists all classes of which the model
-        inside is explained.
+        Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, ONNX, Spark ML, cuML, NGBoost,
+        scikit-survival or quantile-forest, or of a class with a registered adapter; or the path or content of
+        a model file, or the path of a folder of Spark ML. For a ``Pipeline``, the last step is explained, in
+        terms of the columns that it receives; the other steps, of which copies are kept, transform X. For a
+        fitted search, its ``best_estimator_`` is explained, and for a ``FrozenEstimator`` the model inside;
+        docs/models.md lists all classes of which the model inside is explained.
     data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
         Background data, in any form that X may have on the host. For interventional values, an encoded copy
         is kept: a coalition's value is the mean margin over the background rows, with the coalition's

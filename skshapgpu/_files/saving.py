@@ -40,6 +40,7 @@ _ENCODERS = {
     "catboost ctrs": ("skshapgpu.adapters.catboost.ctr", "CtrColumns"),
     "treelite codes": ("skshapgpu.adapters.treelite", "Codes"),
     "onnx ranks": ("skshapgpu.adapters.onnx.splits", "Ranks"),
+    "spark categories": ("skshapgpu.adapters.spark_ml.nodes", "Categories"),
 }
 
 

@@ -48,6 +48,7 @@ FAMILIES = {
     "sksurv": Family("sksurv", "scikit-survival"),
     "quantile_forest": Family("quantile_forest", "quantile-forest"),
     "onnx": Family("onnx.model", "onnx"),
+    "pyspark": Family("spark_ml.model", "pyspark"),
 }
 _REGISTERED: dict[str, Callable[[Any], AdaptedModel]] = {}
 

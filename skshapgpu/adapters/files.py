@@ -1,4 +1,4 @@
-"""Adapter for model files of XGBoost, LightGBM, CatBoost, treelite and ONNX: their paths, or their content.
+"""Adapter for model files of XGBoost, LightGBM, CatBoost, treelite, ONNX and Spark: their paths, or content.
 
 The content of a file, not its name, decides which library wrote it and how it is read:
 
@@ -11,6 +11,7 @@ CatBoost's JSON without CTRs        our own reader; CatBoost need not be install
 CatBoost's binary format (.cbm)     CatBoost in a process of its own, and our own reader
 a checkpoint of treelite 4          our own reader; treelite need not be installed
 a protobuf message of ONNX          our own reader; ONNX need not be installed
+a folder that Spark ML wrote        PyArrow and our own reader; Spark need not be installed
 ==================================  =====================================================
 """
 
@@ -31,6 +32,7 @@ import numpy as np
 
 from ..errors import UnsupportedModelError
 from .schema import AdaptedModel
+from .spark_ml import folder as spark_folder
 
 #: First bytes of files that are not accepted as model files, and advice on what to do with them instead.
 _NO_MODELS = {
@@ -76,7 +78,7 @@ _TREELITE_MAJORS = (3, 4, 5)
 
 
 def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
-    """Read a model file, given by its path or by its content.
+    """Read a model file, given by its path or by its content, or a model's folder, given by its path.
 
     Raises
     ------
@@ -95,11 +97,18 @@ def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
             raise ValueError("the content is empty; expected that of a model file")
     else:
         path = os.fsdecode(model)
-        name, content = f"{path!r}", _content(path)
+        name = f"{path!r}"
+        if spark_folder.is_saved(path):
+            return _read(name, "Spark ML", lambda: _read_spark(path))
+        content = content_of(path)
     for start, advice in _NO_MODELS.items():
         if content.startswith(start):
             raise ValueError(f"{name} {advice}")
-    family, read = _kind(name, content)
+    return _read(name, *_kind(name, content))
+
+
+def _read(name: str, family: str, read: Callable[[], AdaptedModel]) -> AdaptedModel:
+    """Call a reader; raise ``ValueError`` if the file is damaged."""
     try:
         return read()
     except (ImportError, UnsupportedModelError):
@@ -114,7 +123,7 @@ def _damaged(name: str, family: str, why: object) -> ValueError:
     return ValueError(f"{name} cannot be read as a model of {family}: {why}")
 
 
-def _content(name: str) -> bytes:
+def content_of(name: str) -> bytes:
     """Return the content of a regular file; reading others, such as a pipe, might never end."""
     try:
         found = os.stat(name)
@@ -281,3 +290,9 @@ def _read_onnx(content: bytes) -> AdaptedModel:
     from .onnx import model
 
     return model.adapt_content(content)
+
+
+def _read_spark(path: str) -> AdaptedModel:
+    from .spark_ml import model
+
+    return model.adapt_folder(path)

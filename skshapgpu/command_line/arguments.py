@@ -20,9 +20,9 @@ examples:
   skshapgpu compare reference.parquet current.parquet --fail-below 0.9
   skshapgpu doctor
 
-MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), treelite or ONNX, or
-a file written by TreeExplainer.save. scikit-learn has no safe file format; save its models in Python with
-TreeExplainer(model).save("explainer.npz").
+MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), treelite or ONNX, a
+folder in which Spark ML saved a tree model, or a file written by TreeExplainer.save. scikit-learn has no safe
+file format; save its models in Python with TreeExplainer(model).save("explainer.npz").
 
 exit codes: 0 success, 1 an error, 2 a wrong command line, 3 a comparison that fails, 130 interrupted
 """

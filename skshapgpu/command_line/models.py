@@ -9,6 +9,7 @@ from typing import Any
 
 from .._engine.algorithms import TIME_OUTPUTS
 from ..adapters import adapt
+from ..adapters.spark_ml import folder as spark_folder
 from ..explainer import TreeExplainer
 from .rows import columns_for, csv_options, read_rows, require_file
 
@@ -76,6 +77,8 @@ def is_explainer(path: str) -> bool:
     """
     require_file(path, "MODEL")
     if os.path.isdir(path):
+        if spark_folder.is_saved(path):
+            return False
         raise ValueError(f"MODEL: {path!r} is a folder; expected a model file")
     if not os.path.isfile(path):
         raise ValueError(f"MODEL: {path!r} is not a regular file; expected a model file")

@@ -80,11 +80,11 @@ def assert_margin(ensemble: Ensemble, X: np.ndarray, expected: np.ndarray, rtol:
     assert error.max() <= rtol, f"row {worst[0]}, output {worst[1]}: relative error {error.max():.3g}"
 
 
-def refused_when_damaged(path: Path, n_rounds: int) -> int:
+def refused_when_damaged(path: Path, n_rounds: int, model: Path | None = None) -> int:
     """Damage a model file in three ways, n_rounds times each; return how often it is rejected.
 
     The file is truncated, or a byte or a number is changed. Reading it must succeed or raise a documented
-    error. The file is restored afterwards.
+    error. The file is restored afterwards. It belongs to the folder ``model``, if one is given.
     """
     content = path.read_bytes()
     rng = np.random.default_rng(0)
@@ -100,7 +100,7 @@ def refused_when_damaged(path: Path, n_rounds: int) -> int:
         }
         path.write_bytes(changed[kind])
         try:
-            adapt(path)
+            adapt(model or path)
         except (ValueError, UnsupportedModelError):
             refused += 1
     path.write_bytes(content)

@@ -1,0 +1,172 @@
+"""Tree models of ``pyspark.ml``, in memory or in the folders in which Spark saves them.
+
+Regressors have the margin that they predict: the value of a tree, the mean of a forest, or the weighted sum
+of gradient-boosted trees. The margin of a tree or a forest that classifies is the probability of each class,
+of two classes that of the second one: the mean over the trees of the shares of the classes in a leaf.
+Gradient-boosted trees that classify have the weighted sum m of their trees, from which Spark computes the
+probability 1 / (1 + exp(-2 m)) of the second class. ``thresholds`` changes labels only.
+
+X are the columns of the vectors in ``featuresCol``, compared as ``nodes.py`` says. Covers are weights of
+training rows, and numbers of rows where Spark 3.0 or later has trained the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from ...errors import UnsupportedModelError
+from ..schema import AdaptedModel, InputSchema
+from . import folder, session
+from .nodes import Nodes, ensemble
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Kind of a model: "tree", "forest" or "boosting", and whether it classifies."""
+
+    form: str
+    classifies: bool
+
+
+#: Kinds by the names of classes, the same in Python and Java.
+_KINDS = {
+    f"{prefix}{task}Model": _Kind(form, task == "Classification")
+    for prefix, form in (("DecisionTree", "tree"), ("RandomForest", "forest"), ("GBT", "boosting"))
+    for task in ("Regression", "Classification")
+}
+
+#: Advice for models that contain others, in memory and in folders.
+_INSIDE = {
+    "PipelineModel": (
+        "pass its last stage, model.stages[-1], and X as the stages before it assemble it",
+        "pass the folder of its last stage in 'stages', and X as the stages before it assemble it",
+    ),
+    "CrossValidatorModel": ("pass its bestModel", "pass the folder 'bestModel' in it"),
+    "TrainValidationSplitModel": ("pass its bestModel", "pass the folder 'bestModel' in it"),
+}
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a fitted model of ``pyspark.ml`` from the Java process of its session.
+
+    Raises
+    ------
+    UnsupportedModelError
+        It is not a tree model, it cannot be read through its session, or it cannot be explained exactly.
+    NotFittedError
+        It is an estimator.
+    """
+    cls = type(model)
+    name = cls.__name__
+    fitted = name.replace("Classifier", "ClassificationModel").replace("Regressor", "RegressionModel")
+    if fitted in _KINDS and fitted != name:
+        raise NotFittedError(f"this {name} is not fitted: pass the model that its fit returns")
+    if not cls.__module__.startswith("pyspark.ml.") or name not in _KINDS:
+        raise _refusal(name, 0)
+    kind = _KINDS[name]
+    nodes, weights = session.read(model, kind.form != "tree")
+    loss = model.getLossType() if name == "GBTRegressionModel" else None
+    n_classes = model.numClasses if kind.classifies else 0
+    return _adapted(kind, nodes, weights, model.numFeatures, n_classes, loss)
+
+
+def adapt_folder(path: str) -> AdaptedModel:
+    """Read the folder that ``model.save`` or ``model.write().save`` wrote.
+
+    Raises
+    ------
+    ValueError, LookupError, TypeError
+        The folder is damaged.
+    UnsupportedModelError
+        It holds another kind of model, or one that cannot be explained exactly.
+    ImportError
+        PyArrow is not installed.
+    OSError
+        A file cannot be read.
+    """
+    metadata = folder.metadata(path)
+    name = str(metadata["class"]).rpartition(".")[2]
+    if name not in _KINDS:
+        raise _refusal(name, 1)
+    kind = _KINDS[name]
+    nodes = folder.nodes(path, kind.form != "tree")
+    weights = folder.tree_weights(path) if kind.form == "boosting" else None
+    if metadata.get("numTrees", nodes.n_trees) != nodes.n_trees:
+        raise ValueError(f"it has {nodes.n_trees} trees instead of {metadata['numTrees']!r:.80}")
+    n_classes = folder.integer(metadata, "numClasses") if kind.classifies and kind.form != "boosting" else 2
+    loss = (metadata.get("defaultParamMap", {}) | metadata["paramMap"]).get("lossType")
+    return _adapted(kind, nodes, weights, folder.integer(metadata, "numFeatures"), n_classes, loss)
+
+
+def _refusal(name: str, place: int) -> UnsupportedModelError:
+    advice = _INSIDE[name][place] if name in _INSIDE else "it is not a tree model of pyspark.ml"
+    return UnsupportedModelError(f"cannot explain a {name:.80} of Spark: {advice}")
+
+
+@np.errstate(invalid="ignore", over="ignore")  # numbers of a damaged file are checked afterwards
+def _adapted(
+    kind: _Kind, nodes: Nodes, weights: np.ndarray | None, n_features: int, n_classes: int, loss: Any
+) -> AdaptedModel:
+    if kind.form == "boosting":
+        if weights is None or len(weights) != nodes.n_trees:
+            raise ValueError("its trees and their weights are not equally many")
+        value = nodes.prediction * weights[nodes.tree]
+        cover = _first(nodes)
+    elif kind.classifies:
+        value, cover = _shares(nodes, n_classes)
+        value /= nodes.n_trees
+    else:
+        value = nodes.prediction / nodes.n_trees
+        cover = _first(nodes)
+    trees, encoders = ensemble(nodes, value, cover, n_features)
+    count = nodes.count
+    adapted = AdaptedModel(
+        trees,
+        InputSchema(n_features, encoders=encoders),
+        family="pyspark",
+        squared_error=not kind.classifies and (kind.form != "boosting" or str(loss).lower() == "squared"),
+        cover_kind="weight",
+        other_covers={} if count is None else {"count": partial(np.asarray, count, np.float64)},
+    )
+    if not kind.classifies:
+        return adapted
+    if kind.form == "boosting":
+        return replace(adapted, binary="margin", class_names=(0, 1), link="logistic", link_scale=2.0)
+    if n_classes == 2:
+        return replace(adapted, binary="probability", class_names=(0, 1), link="identity")
+    return replace(adapted, output_names=tuple(range(n_classes)), link="identity")
+
+
+def _first(nodes: Nodes) -> np.ndarray:
+    """Return the weight of the training rows at each node of trees for regression."""
+    if (nodes.stats.length < 1).any():
+        raise ValueError("a node has no weight of its training rows")
+    return nodes.stats.values[nodes.stats.start]
+
+
+def _shares(nodes: Nodes, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return each class's share of the weight of the training rows at each node, and this weight.
+
+    Of two classes, the share is that of the second one.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The rows in a leaf have no weight.
+    """
+    if n_classes < 2 or (nodes.stats.length != n_classes).any():
+        raise ValueError(f"it has {n_classes} classes, but a node has weights of another number of classes")
+    stats = nodes.stats.values[nodes.stats.start[:, None] + np.arange(n_classes)]
+    total = stats.sum(axis=1)
+    if (total[nodes.left < 0] <= 0).any():
+        raise UnsupportedModelError(
+            "cannot explain a classifier of Spark with a leaf whose training rows have the weight 0, so that "
+            "it has no probabilities"
+        )
+    shares = stats / np.where(total > 0, total, 1.0)[:, None]
+    return shares[:, 1:] if n_classes == 2 else shares, total

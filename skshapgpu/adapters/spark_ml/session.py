@@ -1,0 +1,90 @@
+"""The nodes of a model in the memory of Spark's driver.
+
+The class that Spark uses to save trees turns each into a list of nodes, and Jackson, a library that Spark
+contains, makes JSON of it: one text for each tree instead of calls for each node, without a job of Spark and
+without files.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedModelError
+from .nodes import Lists, Nodes
+
+
+def read(model: Any, has_trees: bool) -> tuple[Nodes, np.ndarray | None]:
+    """Return the nodes of a fitted tree model, and the weights of its trees if it ``has_trees``.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model is on a server of Spark Connect, or its session does not return the nodes.
+    """
+    from py4j.java_gateway import JavaObject
+    from py4j.protocol import Py4JError
+
+    advice = "save it with model.write().save(path), and pass the path of the folder"
+    name, held = type(model).__name__, model._java_obj
+    if not isinstance(held, JavaObject):
+        raise UnsupportedModelError(f"cannot read a {name} on a server of Spark Connect: {advice}")
+    try:
+        trees = list(held.trees()) if has_trees else [held]
+        weights = np.array(list(held.treeWeights()), np.float64) if has_trees else None
+        texts = _texts([tree.rootNode() for tree in trees])
+    except (Py4JError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise UnsupportedModelError(
+            f"cannot read a {name} from its session ({reason:.200}): {advice}"
+        ) from error
+    return _nodes([json.loads(text) for text in texts]), weights
+
+
+def _texts(roots: list[Any]) -> list[str]:
+    """Return the nodes of each tree as JSON."""
+    from pyspark import SparkContext
+
+    jvm = SparkContext._jvm
+    assert jvm is not None  # a model exists
+    builder = getattr(jvm.org.apache.spark.ml.tree, "DecisionTreeModelReadWrite$NodeData$")
+    build = getattr(builder, "MODULE$").build
+    jackson = jvm.com.fasterxml.jackson
+    mapper = jackson.databind.ObjectMapper()
+    mapper.registerModule(jackson.module.scala.DefaultScalaModule())
+    visibility = getattr(jackson.annotation, "JsonAutoDetect$Visibility")
+    accessor = jackson.annotation.PropertyAccessor
+    mapper.setVisibility(accessor.ALL, visibility.NONE)  # a getter would raise at leaves
+    mapper.setVisibility(accessor.FIELD, visibility.ANY)
+    return [mapper.writeValueAsString(build(root, 0)._1()) for root in roots]
+
+
+def _nodes(trees: list[list[dict[str, Any]]]) -> Nodes:
+    """Return the nodes in the records of each tree."""
+    records = [record for tree in trees for record in tree]
+    splits = [record["split"] for record in records]
+
+    def integers(name: str, found: list[dict[str, Any]] = records) -> np.ndarray:
+        return np.array([each[name] for each in found], np.int64)
+
+    return Nodes.sorted(
+        np.repeat(np.arange(len(trees)), [len(tree) for tree in trees]),
+        integers("id"),
+        _lists([split["leftCategoriesOrThreshold"] for split in splits]),
+        _lists([record["impurityStats"] for record in records]),
+        {
+            "left": integers("leftChild"),
+            "right": integers("rightChild"),
+            "feature": integers("featureIndex", splits),
+            "n_categories": integers("numCategories", splits),
+            "prediction": np.array([record["prediction"] for record in records], np.float64),
+            "count": integers("rawCount"),
+        },
+    )
+
+
+def _lists(lists: list[list[Any]]) -> Lists:
+    length = np.array([len(each) for each in lists], np.int64)
+    return Lists.of(length, np.array([value for each in lists for value in each], np.float64))
