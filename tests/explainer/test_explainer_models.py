@@ -157,7 +157,8 @@ def test_models_in_models(kind: str) -> None:
             "LinearRegression",
         ),
         (RandomForestRegressor, TypeError, "pass an instance"),
-        (b"model", UnsupportedModelError, "builtins.bytes"),
+        (b"model", ValueError, "the content holds no model of a known kind"),
+        (bytearray(b"model"), UnsupportedModelError, "builtins.bytearray"),
     ],
 )
 def test_models_that_are_refused(model: Any, error: type[Exception], message: str) -> None:

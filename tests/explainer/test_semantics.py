@@ -41,7 +41,7 @@ def test_each_row_of_the_table_names_a_test() -> None:
     assert len(rows) > 60
     assert not [row for row in rows if "`test_" not in row[-1]]
     families = {family for row in rows if len(row) == 4 for family in row[1].split(", ")}
-    assert {"scikit-learn", "XGBoost", "LightGBM", "CatBoost", "all"} == families
+    assert {"scikit-learn", "XGBoost", "LightGBM", "CatBoost", "ONNX", "Spark ML", "all"} == families
 
 
 # Constraints

@@ -39,7 +39,7 @@ from sklearn.preprocessing import (
     TargetEncoder,
 )
 
-from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, explain
+from skshapgpu import ShapBoruta, ShapRFECV, ShapSelector, ShapTransformer, TreeExplainer, explain
 from skshapgpu._rows.origins import ONE_TO_ONE, _of_scikit_learn, origins_of
 from skshapgpu._rows.pipelines import AsArray
 
@@ -168,6 +168,8 @@ CASES: list[tuple[Any, Any]] = [
     (SelectFromModel(forest(5), max_features=2, threshold=-np.inf), NUMBERS),
     (SelectFromModel(ShapTransformer(forest(5))), NUMBERS),
     (ShapSelector(forest(5), max_features=3), NUMBERS),
+    (ShapBoruta(forest(5), max_iter=3, undecided="keep", cv=2, random_state=0), NUMBERS),
+    (ShapRFECV(forest(5), min_features_to_select=3, cv=2), NUMBERS),
     (FrozenEstimator(OneHotEncoder().fit(TEXTS)), TEXTS),
 ]
 

@@ -43,7 +43,7 @@ def main() -> None:
     print(f"transformer in a pipeline: accuracy {score:.2f}")
 
     with tempfile.TemporaryDirectory() as folder:
-        # With "auto", batches may be too small for the GPU that explains all rows, and the last digits differ.
+        # With "auto", the GPU may explain all rows but the CPU the batches, and the last digits differ.
         device = "cuda" if cuda_info()["available"] else "cpu"
         explainer = TreeExplainer(forest.fit(X, y), device=device)
         explainer.save(Path(folder, "explainer.npz"))
