@@ -21,11 +21,11 @@ REFUSALS = (NotImplementedError, ValueError, TypeError)
 
 
 class HasStandIn:
-    """Mark classes of explainers that make their stand-in themselves."""
+    """Marker of classes of explainers that make their stand-in themselves."""
 
 
 class StandIn:
-    """Computes for one ``shap.TreeExplainer``, whose options and model it copies.
+    """Replacement of the computations of one ``shap.TreeExplainer``, whose options and model it copies.
 
     Parameters
     ----------
