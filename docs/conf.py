@@ -33,7 +33,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", "ColumnEncoder|Ensemble"),  # as autosummary finds them in annotations
     # No inventories of other projects are loaded, so that the site builds without a network.
-    ("py:.*", r"(sklearn|numpy|pandas|matplotlib|shap)\..*"),
+    ("py:.*", r"(sklearn|scipy|numpy|pandas|matplotlib|shap)\..*"),
     # numpydoc takes what Mapping's own docstrings return for types.
     ("py:class", r"(D\[k\] if|an object providing a view|a set-like object) .*"),
 ]
@@ -52,7 +52,7 @@ numpydoc_validation_checks = {
 }
 numpydoc_validation_exclude = {
     # These classes are protocols, or dataclasses that document their parameters as attributes.
-    r"^skshapgpu\.(BatchesResult|CallPlan|Explanation|InteractionExplanation|TreeGroup)$",
+    r"^skshapgpu\.(BatchesResult|CallPlan|Explanation|ExplanationComparison|InteractionExplanation|TreeGroup)$",
     r"^skshapgpu\.adapters\.(AdaptedModel|Column|ColumnEncoder|DerivedColumns|Ensemble|InputSchema|Tree)$",
     r"^skshapgpu\.Cohorts(\.(get|items|keys|values))?$",  # a Mapping, with the methods of that class
     r"\.set_callbacks$",  # scikit-learn's own

@@ -31,7 +31,7 @@ _OLDEST = "0.45"
 
 
 class ShapPatch:
-    """Patch of shap that is active until :meth:`undo` is called, or until the end of a ``with`` block.
+    """Patch of shap that is active until ``undo`` is called, or until the end of a ``with`` block.
 
     :func:`patch_shap` returns it.
     """
@@ -42,7 +42,7 @@ class ShapPatch:
 
     @property
     def active(self) -> bool:
-        """Whether this patch is active; after :meth:`undo`, another one may still be."""
+        """Whether this patch is active; after :meth:`ShapPatch.undo`, another one may still be."""
         return self._active
 
     def undo(self) -> None:

@@ -148,6 +148,7 @@ class ShapComparisonDisplay:
         Parameters
         ----------
         comparison : ExplanationComparison
+            Comparison of two samples of SHAP values.
         max_features, ax, colors
             See :meth:`plot`.
 
