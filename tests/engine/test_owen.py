@@ -53,7 +53,7 @@ def sums(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_random_trees(precision: str) -> None:
     n_apart = 0
-    for seed in range(250):
+    for seed in range(300):
         ensemble, rows, groups = drawn(seed)
         tolerance = TOLERANCES[precision] * leaf_scale(ensemble)[:, np.newaxis]
         options: dict[str, Any] = {"groups": named(groups), "precision": precision, "device": "cpu"}
