@@ -16,8 +16,8 @@ struct Label {
   int32_t left, right;
   uint32_t slot, word;
   bool flip;
-  bool repeated;  // or new, but apart: the kernels know only the nodes of the outer integral
-  bool apart;     // for Owen values: a feature of the group whose features are apart
+  bool repeated;         // or new, but apart: the kernels know only the nodes of the outer integral
+  bool apart;            // for Owen values: a feature of the group whose features are apart
   double share;          // cover fraction of the left child
   double zero_fraction;  // of the path above, if repeated
   double others;         // with Gauss-Radau: the product of the zero fractions of the other features above
@@ -97,7 +97,7 @@ class WalkWriter {
   const int32_t width_;
   int32_t tree_ = 0;
   bool radau_ = false, fused_vectors_ = false;  // of the chunk
-  std::vector<double> t_, apart_;  // nodes, and for features that are apart
+  std::vector<double> t_, apart_;               // nodes, and for features that are apart
   // With Gauss-Radau: the weight of t = 0, and the expected values of finished subtrees whose parents are
   // not.
   double end_weight_ = 0;

@@ -157,9 +157,8 @@ Plan compile_owen(const py::dict& ensemble, const std::string& precision, const 
   const Precision of = precision_named(precision);
   require_threads(n_threads);
   const std::vector<int32_t> list = groups_of(ensemble, groups);
-  return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_owen_plan(view, of, list.data(), n_threads);
-  });
+  return with_view(
+      ensemble, [&](const EnsembleView& view) { return make_owen_plan(view, of, list.data(), n_threads); });
 }
 
 Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,

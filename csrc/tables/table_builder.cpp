@@ -151,7 +151,8 @@ class Writer {
   int n_nodes(uint32_t d) const { return quadrature_nodes(plan_.index, static_cast<int>(d)); }
 
   // Return the factors of the sums of a leaf with n features; see leaf_table in simd/table_kernels-inl.h. For
-  // Owen values, n_apart further features come first, whose group is apart: then the integral is a double one.
+  // Owen values, n_apart further features come first, whose group is apart: then the integral is a double
+  // one.
   const std::vector<double>& factors(uint32_t n_apart, uint32_t n) {
     std::vector<double>& out = factors_[{n_apart, n}];
     if (!out.empty()) return out;

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from helpers.ensemble_model import EnsembleModel
 from helpers.ensembles import leaf_scale, random_ensemble, random_rows
+from helpers.plans import attributes_of
 from numpy.testing import assert_allclose
 
-from skshapgpu import TreeExplainer, explain, reference
+from skshapgpu import TreeExplainer, _core, explain, reference
 from skshapgpu.adapters.ensemble import Ensemble
 
 #: Of the largest leaf.
@@ -106,6 +107,36 @@ def test_tables_and_walks_agree(algorithm: str) -> None:
         assert_allclose(
             many.values[:, [0, 2, 4]].sum(axis=1), explainer.explain(X).values[:, 0], rtol=0, atol=1e-10
         )
+
+
+def test_leaves_without_tables_go_through_patterns() -> None:
+    n_patterns = 0
+    for seed in range(100):
+        ensemble, rows, groups = drawn(seed + 2000)
+        with np.errstate(over="ignore"):
+            rows = rows.astype(ensemble.x_dtype)
+        background, weights = rows[4:], np.full(len(rows) - 4, 1 / (len(rows) - 4))
+        plan = _core.background_plan(
+            attributes_of(ensemble), "double", background, weights, 0, groups=groups.tolist()
+        )
+        n_patterns += plan.info()["n_patterns"]
+        found = np.empty((4, ensemble.n_outputs, ensemble.n_features), rows.dtype)
+        plan.explain(rows[:4], found, None, 1)
+        expected = reference.interventional_owen(ensemble, rows[:4], background, groups)
+        tolerance = 1e-10 if rows.dtype == np.float64 else 2e-7  # values are float32, as rows are
+        assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+    assert n_patterns > 1000
+
+
+def test_plans_refuse_wrong_groups_and_need_a_layout() -> None:
+    ensemble, rows, _ = drawn(0)
+    for groups in ([0], [-1] * ensemble.n_features, [99] * ensemble.n_features):
+        with pytest.raises(ValueError, match="groups must have a number"):
+            _core.owen_plan(attributes_of(ensemble), "double", groups)
+    plan = _core.owen_plan(attributes_of(ensemble), "double", [0] * ensemble.n_features)
+    values = np.empty((9, ensemble.n_outputs, ensemble.n_features))
+    with pytest.raises(ValueError, match="make one of it by interval_plan"):
+        plan.explain(rows.astype(np.float64), values, None, 1)
 
 
 def test_other_groups() -> None:
