@@ -179,7 +179,7 @@ def interventional_owen(
     ndarray of float64, shape (n_rows, n_outputs, n_players)
         Those of a group add up to the Shapley value of the group as one player.
     """
-    X, used, subsets, known = _players(ensemble, X)
+    X, used, _, known = _players(ensemble, X)
     trees, background, shares = _against(ensemble, background, weights)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
     of_used = np.asarray(groups)[used]

@@ -25,8 +25,8 @@ from ..errors import require_n_jobs, require_one_of
 from . import algorithms, costs
 from .algorithms import AUTO, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
-from .link_costs import costs_of_link
 from .features import TwoLevelGame
+from .link_costs import costs_of_link
 from .links import Link
 from .pair_costs import PairTables
 from .sharing import PairSharing, Sharing

@@ -1,4 +1,4 @@
-"""Owen values of columns within groups: of every family, by the definition and by shap, and their refusals."""
+"""Owen values of columns within groups: of every family, by the definition and by shap, and refusals."""
 
 from __future__ import annotations
 
