@@ -82,9 +82,9 @@ def sum_error(case: models.Case, groups: dict[str, list[int]], data: Any, common
     """Compute the largest difference of a group's Owen values, added up, from its Shapley value."""
     explainer = TreeExplainer(case.model, data, groups=groups, **common)
     rows = case.X[:2000]
-    names = {name: list(columns) for name, columns in groups.items()}
-    sums = explainer.explain(rows, index="OV").group(names).values
-    return peers.relative_error(sums, explainer.explain(rows).values)
+    found = explainer.explain(rows, index="OV")
+    names = {group: [found.feature_names[i] for i in columns] for group, columns in groups.items()}
+    return peers.relative_error(found.group(names).values, explainer.explain(rows).values)
 
 
 def in_turn(
