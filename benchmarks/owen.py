@@ -53,6 +53,7 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
         **peers.describe(case, ensemble),
         "rows": len(case.X),
         "groups": {name: len(columns) for name, columns in groups.items()},
+        "accuracy": {},
         "settings": {},
     }
     for name, (options, n_background) in SETTINGS.items():
@@ -70,8 +71,8 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
         error = sum_error(case, groups, data, common)
         if not error <= TOLERANCE:
             raise AssertionError(f"not timed: sums of groups are beyond tolerance: {error}")
+        result["accuracy"][name] = error
         result["settings"][name] = {
-            "error": error,
             "new": in_turn(shap_values, owen_values, arguments.repeats, new=True),
             "later": in_turn(shap_values, owen_values, arguments.repeats, new=False),
         }
