@@ -233,10 +233,11 @@ class CompiledModel:
 
     def n_features_of(self, kind: Kind) -> int:
         """Return the number of features of results of a kind."""
-        sharing = self.sharing_of(kind)
-        if sharing is not None:
-            return sharing.n_features
-        return self._ensemble_of(kind).n_players
+        if kind != OWEN_VALUES:
+            return self.n_features
+        assert self._two_levels is not None
+        game = self._two_levels.game
+        return game.ensemble.n_players - len(game.shared)
 
     def sharing_of(self, kind: Kind) -> Sharing | None:
         """Return how features share the values of players in results of a kind; None: they do not."""
