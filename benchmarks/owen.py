@@ -20,6 +20,7 @@ DEFAULT_MODELS = (
     "adult-med-0.1",
     "covtype-med-0.1",
     "rf-adult-8",
+    "rf-adult-16",
     "lightgbm-adult",
     "catboost-adult",
 )
@@ -37,6 +38,9 @@ SETTINGS: dict[str, tuple[dict[str, Any], int]] = {
     "walked": ({"algorithm": "quadrature"}, 0),
     "background": ({}, 100),
 }
+
+#: Against background data, the leaves of larger models mostly have no tables: both take minutes.
+MOST_LEAVES_AGAINST_BACKGROUND = 50_000
 
 #: Largest difference of the sums of a group from its Shapley value, relative to the largest value.
 TOLERANCE = 1e-5
@@ -57,6 +61,8 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
         "settings": {},
     }
     for name, (options, n_background) in SETTINGS.items():
+        if n_background and ensemble.n_leaves > MOST_LEAVES_AGAINST_BACKGROUND:
+            continue
         data = case.X[:n_background] if n_background else None
         common: dict[str, Any] = {"device": "cpu", **options}
 
