@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/quadrature.h"
+
 namespace skshap {
 
 void set_groups(Plan& plan, const int32_t* groups) {
@@ -30,7 +32,7 @@ OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const s
       features_of_group_(most_of_group_.size(), 0) {
   for (int32_t tree = 0; tree < from_.n_trees; ++tree) {
     if (tree == coded.n_first) n_first_ = first_copies_.back();
-    add_copies(tree);
+    add_copies(tree, tree >= coded.n_first);
     first_copies_.push_back(static_cast<int32_t>(tree_output_.size()));
   }
   if (coded.n_first >= from_.n_trees) n_first_ = first_copies_.back();
@@ -79,41 +81,108 @@ void OwenTrees::find_groups(int32_t tree) {
   }
 }
 
-void OwenTrees::add_copies(int32_t tree) {
+void OwenTrees::add_copies(int32_t tree, bool is_unit) {
   find_groups(tree);
   bool first = true;
   const bool any_alone = std::any_of(groups_of_tree_.begin(), groups_of_tree_.end(),
                                      [&](int32_t group) { return most_of_group_[group] == 1; });
   if (any_alone || groups_of_tree_.empty()) {
-    copy(tree, kNone, true);
+    copy(tree, kNone, kAllLeaves);
     first = false;
   }
   for (const int32_t group : groups_of_tree_) {
     if (most_of_group_[group] == 1) continue;
-    copy(tree, group, first);
+    if (first)
+      copy(tree, group, kAllLeaves);
+    else
+      copy_by_nodes(tree, group, is_unit);
     first = false;
   }
 }
 
-// Copy a tree, with the features of one group apart unless this is kNone. If the copy adds no margins, a
-// subtree without a feature of this group on its paths adds nothing and becomes a leaf.
-void OwenTrees::copy(int32_t tree, int32_t apart, bool adds_margin) {
+// Copy a tree for a group once, or once for each number of nodes that its leaves need for the group's own
+// integral, whichever takes less time. A unit is copied once.
+void OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit) {
+  find_leaves(tree, group);
+  const uint64_t any = sets_of_node_.front() & ~kWithoutGroup;
+  uint64_t set = any;
+  const auto next = [&] { return set & ~(set - 1); };
+  size_t apart = 0;
+  for (; set && !is_unit; set &= set - 1) apart += cost(tree, next());
+  if (is_unit || apart >= cost(tree, any)) return copy(tree, group, any);
+  for (set = any; set; set &= set - 1) copy(tree, group, next());
+}
+
+// Find the set of each leaf of a tree, by the number of nodes that it needs for the integral of a group; the
+// sets below each node; and the most other groups on the path of a leaf of each set.
+void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
+  struct Item {
+    int64_t node;
+    bool leave;
+  };
+  const int64_t root = from_.tree_offsets[tree];
+  sets_of_node_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - root), 0);
+  most_others_.assign(kMaxSets, 0);
+  int32_t n_groups = 0;
+  std::vector<Item> stack{{root, false}};
+  while (!stack.empty()) {
+    const auto [node, leave] = stack.back();
+    stack.pop_back();
+    const int32_t own = features_of_group_[apart];
+    if (from_.is_leaf(node)) {
+      const int32_t set = std::min(quadrature_nodes(Index::kShapley, own), kMaxSets - 1);
+      sets_of_node_[node - root] = uint64_t{1} << set;
+      most_others_[set] = std::max(most_others_[set], n_groups - (own > 0));
+      continue;
+    }
+    const int32_t feature = from_.feature[node], group = groups_[feature];
+    if (leave) {
+      if (--splits_[feature] == 0 && --features_of_group_[group] == 0) --n_groups;
+      sets_of_node_[node - root] =
+          sets_of_node_[from_.left[node]] | sets_of_node_[from_.right[node]];
+      continue;
+    }
+    if (splits_[feature]++ == 0 && features_of_group_[group]++ == 0) ++n_groups;
+    stack.push_back({node, true});
+    stack.push_back({root + from_.right[node], false});
+    stack.push_back({root + from_.left[node], false});
+  }
+}
+
+// Return the work of walking a copy with the leaves of some sets: its leaves times its nodes.
+size_t OwenTrees::cost(int32_t tree, uint64_t sets) const {
+  const int64_t root = from_.tree_offsets[tree];
+  size_t n_leaves = 0;
+  std::vector<int64_t> stack{root};
+  while (!stack.empty()) {
+    const int64_t node = stack.back();
+    stack.pop_back();
+    if (from_.is_leaf(node) || !(sets_of_node_[node - root] & sets)) {
+      ++n_leaves;
+      continue;
+    }
+    stack.push_back(root + from_.right[node]);
+    stack.push_back(root + from_.left[node]);
+  }
+  int32_t most_others = 0, most_apart = 0;
+  for (int32_t set = 1; set < kMaxSets; ++set) {
+    if (!(sets >> set & 1)) continue;
+    most_others = std::max(most_others, most_others_[set]);
+    most_apart = set;
+  }
+  return n_leaves * static_cast<size_t>(most_apart * quadrature_nodes(Index::kShapley, most_others + 1));
+}
+
+// Copy a tree, with the features of one group apart unless this is kNone. A subtree without leaves of these
+// sets becomes a leaf of value 0. Only a copy of all leaves adds to margins.
+void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
   struct Item {
     int64_t node;
     int32_t number;
-    bool below;  // whether a node above tests a feature of the group
   };
-  const int64_t root = from_.tree_offsets[tree], n_nodes = from_.tree_offsets[tree + 1] - root;
+  const int64_t root = from_.tree_offsets[tree];
   const size_t width = static_cast<size_t>(from_.value_width);
   const int64_t first = tree_offsets_.back();
-  if (!adds_margin) {
-    has_group_.assign(static_cast<size_t>(n_nodes), 0);
-    for (int64_t i = n_nodes - 1; i >= 0; --i) {  // children come after their parent
-      if (from_.is_leaf(root + i)) continue;
-      has_group_[i] = groups_[from_.feature[root + i]] == apart || has_group_[from_.left[root + i]] ||
-                      has_group_[from_.right[root + i]];
-    }
-  }
   const auto add = [&](int64_t node, bool is_left_out) {
     for (auto* list : {&left_, &right_}) list->push_back(-1);
     feature_.push_back(from_.feature[node]);
@@ -125,7 +194,7 @@ void OwenTrees::copy(int32_t tree, int32_t apart, bool adds_margin) {
       value_.push_back(is_left_out || !from_.is_leaf(node) ? 0 : from_.value[node * width + o]);
     return static_cast<int32_t>(static_cast<int64_t>(left_.size()) - first - 1);
   };
-  std::vector<Item> stack{{root, add(root, false), false}};
+  std::vector<Item> stack{{root, add(root, false)}};
   while (!stack.empty()) {
     const Item item = stack.back();
     stack.pop_back();
@@ -135,18 +204,17 @@ void OwenTrees::copy(int32_t tree, int32_t apart, bool adds_margin) {
     player_[first + item.number] =
         is_apart || is_alone ? feature : static_cast<int32_t>(groups_.size()) + group;
     is_apart_[first + item.number] = is_apart;
-    const bool below = item.below || is_apart;
     for (const bool right : {false, true}) {
       const int64_t child = root + (right ? from_.right : from_.left)[item.node];
-      const bool is_left_out = !adds_margin && !below && !has_group_[child - root];
+      const bool is_left_out = sets != kAllLeaves && !(sets_of_node_[child - root] & sets);
       const int32_t number = add(child, is_left_out);
       (right ? right_ : left_)[first + item.number] = number;
-      if (!is_left_out) stack.push_back({child, number, below});
+      if (!is_left_out) stack.push_back({child, number});
     }
   }
   tree_offsets_.push_back(static_cast<int64_t>(left_.size()));
   tree_output_.push_back(from_.tree_output[tree]);
-  adds_margin_.push_back(adds_margin);
+  adds_margin_.push_back(sets == kAllLeaves);
   apart_.push_back(apart);
 }
 

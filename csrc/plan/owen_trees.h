@@ -3,7 +3,8 @@
 // The Owen value of a feature is an integral over two variables: the probability s that each of the other
 // features of its group is known, and the probability t that each other group is known, as a whole. So a tree
 // is walked once for each group that has several features on one of its paths: the features of this group are
-// players, which are known with probability s, and each other group is one player. Further features of a path
+// players, which are known with probability s, and each other group is one player. If that takes less time, its
+// leaves are divided by the number of quadrature nodes for s that they need, and a walk sees some of them only. Further features of a path
 // are the only ones of their groups there, and get the value of the group, from one walk in which the groups
 // are players. See docs/mathematics.md.
 #pragma once
@@ -38,10 +39,16 @@ class OwenTrees {
 
  private:
   static constexpr int32_t kNone = -1;
+  // Sets of leaves are bits: that of a leaf is the number of nodes for the features of a group on its path.
+  static constexpr int32_t kMaxSets = 64;
+  static constexpr uint64_t kAllLeaves = ~uint64_t{0}, kWithoutGroup = 1;
 
   void find_groups(int32_t tree);
-  void add_copies(int32_t tree);
-  void copy(int32_t tree, int32_t apart, bool adds_margin);
+  void find_leaves(int32_t tree, int32_t apart);
+  size_t cost(int32_t tree, uint64_t sets) const;
+  void add_copies(int32_t tree, bool is_unit);
+  void copy_by_nodes(int32_t tree, int32_t group, bool is_unit);
+  void copy(int32_t tree, int32_t apart, uint64_t sets);
 
   const EnsembleView& from_;
   const DecideNode* const from_tests_;
@@ -53,7 +60,8 @@ class OwenTrees {
   // Of the tree that is copied: by group, the most of its features on a path; the groups, in their order.
   std::vector<int32_t> most_of_group_, groups_of_tree_;
   std::vector<int32_t> splits_, features_of_group_;  // of a path, by feature and by group
-  std::vector<char> has_group_;                      // by node: whether it or a node below tests a group
+  std::vector<uint64_t> sets_of_node_;               // by node: the sets of leaves below it
+  std::vector<int32_t> most_others_;                 // by set: the most other groups on the path of a leaf
   std::vector<int32_t> first_copies_{0}, apart_;
   std::vector<int64_t> tree_offsets_{0};
   std::vector<int32_t> tree_output_, left_, right_, feature_, player_;
