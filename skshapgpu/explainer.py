@@ -650,7 +650,7 @@ class TreeExplainer:
         rows = self._read(X, kind, _VALUE_NAMES[index])
         labels = self._read_labels(y, rows)
         values, run = self._execute(rows, kind, shap_values, labels, progress)
-        features = self._columns_in_groups if kind == OWEN_VALUES else self._features
+        features = self._features_of(index)
         origins = features.origins(self._reader.origins_of(X))
         facts = self._facts(rows, run, origins, features)
         if labels is not None:
@@ -893,9 +893,17 @@ class TreeExplainer:
         """Return distinct names of the columns that the model receives; ``input_features`` are those of X."""
         return self._reader.names_seen(input_features)
 
-    def _names_explained(self, input_features: Any = None) -> tuple[str, ...]:
-        """Return those of the names of :meth:`_names_seen` that are features of the results."""
-        return self._features.names(self._names_seen(input_features))
+    def _names_explained(self, input_features: Any = None, index: str = "SV") -> tuple[str, ...]:
+        """Return those of the names of :meth:`_names_seen` that are features of the results of an index."""
+        return self._features_of(index).names(self._names_seen(input_features))
+
+    def _features_of(self, index: str) -> Features:
+        """Return the features of the results of an index."""
+        return self._columns_in_groups if _VALUE_KINDS.get(index) == OWEN_VALUES else self._features
+
+    def _require_values(self, index: str) -> None:
+        """Reject values of single features that are not computed with the options."""
+        self._compiled.require(_VALUE_KINDS[index], _VALUE_NAMES[index], False)
 
     def _gpus(self, kind: Kind, n_rows: int) -> tuple[int, ...]:
         """Return the GPUs of a call with rows from the host; empty for the CPU."""

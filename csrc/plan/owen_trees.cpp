@@ -138,8 +138,7 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
     const int32_t feature = from_.feature[node], group = groups_[feature];
     if (leave) {
       if (--splits_[feature] == 0 && --features_of_group_[group] == 0) --n_groups;
-      sets_of_node_[node - root] =
-          sets_of_node_[from_.left[node]] | sets_of_node_[from_.right[node]];
+      sets_of_node_[node - root] = sets_of_node_[from_.left[node]] | sets_of_node_[from_.right[node]];
       continue;
     }
     if (splits_[feature]++ == 0 && features_of_group_[group]++ == 0) ++n_groups;

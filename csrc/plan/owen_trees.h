@@ -3,10 +3,11 @@
 // The Owen value of a feature is an integral over two variables: the probability s that each of the other
 // features of its group is known, and the probability t that each other group is known, as a whole. So a tree
 // is walked once for each group that has several features on one of its paths: the features of this group are
-// players, which are known with probability s, and each other group is one player. If that takes less time, its
-// leaves are divided by the number of quadrature nodes for s that they need, and a walk sees some of them only. Further features of a path
-// are the only ones of their groups there, and get the value of the group, from one walk in which the groups
-// are players. See docs/mathematics.md.
+// players, which are known with probability s, and each other group is one player. If that takes less time,
+// the leaves are divided by the number of nodes that they need for s, and each walk has some of them only.
+//
+// Further features of a path are the only ones of their groups there, and get the value of the group, from
+// one walk in which the groups are players. See docs/mathematics.md.
 #pragma once
 
 #include <vector>

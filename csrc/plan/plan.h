@@ -52,8 +52,8 @@ struct Chunk {
   size_t tree_begin, tree_end;
   size_t quadrature;  // t_k, then w_k, in the constants
   size_t max_inner;
-  std::vector<int32_t>
-      slots;  // slot -> position in Plan::features, or their number: values that nobody needs
+  // slot -> position in Plan::features, or their number: values that nobody needs
+  std::vector<int32_t> slots;
   std::vector<int32_t> pairs;  // slot of a pair -> position in Plan::pairs
   std::vector<int32_t> triples;
 };

@@ -171,8 +171,9 @@ MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n
 void MeasuredTrees::require_limits(int32_t tree) const {
   const TreeShape& shape = shapes_[tree];
   if (shape.n_nodes > kMaxNodes && shape.n_apart)
-    throw std::invalid_argument("a path has " + std::to_string(shape.n_features) +
-                                " different features and groups, too many for Owen values");
+    throw std::invalid_argument(
+        "a path has " + std::to_string(shape.n_features) +
+        " different features and groups, too many for Owen values: use smaller groups, or index='SV'");
   if (shape.n_nodes > kMaxNodes)
     throw std::invalid_argument("tree " + std::to_string(tree) + " has a path of " +
                                 std::to_string(shape.n_features) + " different features, more than " +

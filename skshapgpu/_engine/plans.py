@@ -505,9 +505,10 @@ class CompiledModel:
         if limit is None or kind == SHAP_VALUES:
             return room
         # Besides the tables of SHAP values, there may be tables of Banzhaf values, or, with background data,
-        # Owen values, and counts of patterns for Banzhaf values and for three kinds of interactions.
+        # counts of patterns for Banzhaf values and for three kinds of interactions, and, with groups, tables
+        # of Owen values.
         left = max(0, room - self._table_bytes[SHAP_VALUES, NO_INTERVALS])
-        return left if self.background is None else left // 5
+        return left if self.background is None else left // (4 if self._two_levels is None else 5)
 
     @property
     def table_bytes(self) -> int:

@@ -139,6 +139,21 @@ def test_plans_refuse_wrong_groups_and_need_a_layout() -> None:
         plan.explain(rows.astype(np.float64), values, None, 1)
 
 
+def test_paths_that_need_too_many_nodes_are_refused() -> None:
+    from sklearn.tree import DecisionTreeRegressor
+
+    X = np.eye(130)
+    model = DecisionTreeRegressor().fit(X, 2.0 ** np.arange(130))
+    assert model.get_depth() == 129
+    with pytest.raises(ValueError, match="129 different features and groups, too many for Owen values: use"):
+        explain(model, X, groups={"half": list(range(0, 130, 2))}, index="OV")
+    few = {"few": [0, 1, 128, 129]}
+    values = explain(model, X[-5:], groups=few, index="OV", precision="double")
+    of_groups = explain(model, X[-5:], groups=few, precision="double")
+    sums = values.values[:, [0, 1, 128, 129]].sum(axis=1)
+    assert_allclose(sums, of_groups.values[:, of_groups.feature_names.index("few")], rtol=1e-9)
+
+
 def test_other_groups() -> None:
     """The reference computes Owen values of trees whose players are groups already."""
     ensemble, rows, groups = drawn(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +32,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, explain, reference
 from skshapgpu.adapters import adapt
+from skshapgpu.batches import BatchExplainer, explain_batches
 from skshapgpu.displays import ShapWaterfallDisplay
 
 pd = pytest.importorskip("pandas")
@@ -247,6 +249,41 @@ def test_files_pickles_threads_and_displays(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     display = ShapWaterfallDisplay.from_explanation(expected, row=0)
     np.testing.assert_array_equal(display.values, expected.values[0])
+
+
+def test_batches() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    model = model_of("sklearn")
+    batch = arrow.RecordBatch.from_pandas(X.assign(id=range(len(X))), preserve_index=False)
+    options: dict[str, Any] = {"keep": ["id"], "index": "OV", "groups": GROUPS}
+    expected = explain(model, X, groups=GROUPS, index="OV")
+    found = BatchExplainer(model, **options)(batch)
+    assert found.column_names == ["id", *COLUMNS]
+    np.testing.assert_array_equal(np.column_stack(found.columns[1:]), expected.values)
+    about = json.loads(found.schema.metadata[b"skshapgpu"])
+    assert about["index"] == "OV" and about["feature_names"] == COLUMNS
+    strongest = BatchExplainer(model, top=1, **options)(batch)
+    assert strongest.column_names == ["id", "feature_1", "owen_1"]
+    places = np.abs(expected.values).argmax(axis=1)
+    assert strongest["feature_1"].to_pylist() == [COLUMNS[place] for place in places]
+    np.testing.assert_array_equal(strongest["owen_1"], expected.values[np.arange(len(X)), places])
+    signed = BatchExplainer(model, top=1, by_sign=True, **options)(batch)
+    assert "for_owen_1" in signed.column_names and "against_value_1" in signed.column_names
+    for row, name, value in zip(range(len(X)), *(signed[n].to_pylist() for n in ("for_1", "for_value_1"))):
+        assert name is None or float(value) == X[name][row]
+    with pytest.raises(ValueError, match="pass groups="):
+        BatchExplainer(model, index="OV")
+
+
+def test_files_in_batches(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    model, path = model_of("sklearn"), tmp_path / "X.parquet"
+    X.to_parquet(path)
+    explain_batches(model, path, tmp_path / "values.parquet", groups=GROUPS, index="OV", batch_size=64)
+    found = pd.read_parquet(tmp_path / "values.parquet")
+    pd.testing.assert_frame_equal(
+        found, explain(model, X, groups=GROUPS, index="OV").to_frame(), check_dtype=False, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
