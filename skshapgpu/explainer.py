@@ -31,15 +31,6 @@ from ._engine.features import (
     saved_groups,
     two_levels,
 )
-from ._engine.features import (
-    Features,
-    Group,
-    features_of,
-    read_groups,
-    require_groups,
-    saved_groups,
-    two_levels,
-)
 from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import CompiledModel, Options
