@@ -34,6 +34,7 @@ from skshapgpu import TreeExplainer, explain, reference
 from skshapgpu.adapters import adapt
 from skshapgpu.batches import BatchExplainer, explain_batches
 from skshapgpu.displays import ShapWaterfallDisplay
+from skshapgpu.distributed._work import Work
 
 pd = pytest.importorskip("pandas")
 
@@ -273,6 +274,13 @@ def test_batches() -> None:
         assert name is None or float(value) == X[name][row]
     with pytest.raises(ValueError, match="pass groups="):
         BatchExplainer(model, index="OV")
+
+
+def test_chunks_of_arrays() -> None:
+    work = Work(model_of("sklearn"), None, "OV", {"groups": GROUPS})
+    assert work.shape() == work.values(X[:3]).shape[1:] == (7,)
+    with pytest.raises(ValueError, match="pass groups="):
+        Work(model_of("sklearn"), None, "OV", {})
 
 
 def test_files_in_batches(tmp_path: Path) -> None:
