@@ -330,12 +330,12 @@ def test_arrays_are_mapped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("existing", [False, True])
 def test_an_interrupt_within_a_member(
-    existing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    existing: bool, forest: RandomForestRegressor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interrupt itself is raised, not an error of the archive that it leaves open."""
-    path, arrays = tmp_path / "file", {"a": np.arange(5.0)}
+    path, explainer = tmp_path / "file", explainer_of(forest)
     if existing:
-        storage.write(path, {"kind": "before"}, arrays)
+        explainer.save(path)
     before = path.read_bytes() if existing else None
 
     def interrupted(member: Any) -> None:
@@ -344,7 +344,7 @@ def test_an_interrupt_within_a_member(
     with monkeypatch.context() as patched:
         patched.setattr("zipfile._ZipWriteFile.close", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            storage.write(path, {"kind": "after"}, arrays)
+            explainer.save(path)
     gc.collect()
     assert os.listdir(tmp_path) == (["file"] if existing else [])
     assert not existing or path.read_bytes() == before
