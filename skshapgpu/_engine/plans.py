@@ -255,15 +255,16 @@ class CompiledModel:
 
     def on_gpu(self, index: int) -> CompiledModel:
         """Return this model, with the same plans, for calls on one of its GPUs."""
-        options = replace(self.options, devices=Devices(indices=(index,)))
-        view = object.__new__(CompiledModel)
-        view.__dict__ = vars(self) | {"options": options}
-        return view
+        return self._view(options=replace(self.options, devices=Devices(indices=(index,))))
 
     def checking(self, additivity: bool) -> CompiledModel:
         """Return this model, with the same plans, for calls that check additivity or do not."""
+        return self._view(checked_kinds=self._kinds_checked(additivity))
+
+    def _view(self, **changes: Any) -> CompiledModel:
+        """Return this model, with the same plans and caches, but other attributes."""
         view = object.__new__(CompiledModel)
-        view.__dict__ = vars(self) | {"checked_kinds": self._kinds_checked(additivity)}
+        view.__dict__ = vars(self) | changes
         return view
 
     def _kinds_checked(self, additivity: bool) -> set[Kind]:

@@ -12,6 +12,22 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="LabelledValues")
 
 
+def places_of(index: Any, label: Any) -> np.ndarray:
+    """Return the positions of the rows with a label in a pandas index.
+
+    Raises
+    ------
+    KeyError
+        There are none.
+    """
+    from pandas.errors import InvalidIndexError
+
+    try:
+        return np.atleast_1d(np.arange(len(index))[index.get_loc(label)])
+    except (LookupError, TypeError, InvalidIndexError) as error:
+        raise KeyError(f"row {label!r} is not among the labels of the rows that were explained") from error
+
+
 class ByLabel(Generic[T]):
     """Select rows of an explanation by their labels: ``explanation.loc[labels]``.
 
@@ -44,6 +60,5 @@ class ByLabel(Generic[T]):
         if isinstance(labels, slice):
             raise TypeError("labels must be a label or a list of labels, not a slice")
         asked = [labels] if isinstance(labels, tuple) or np.ndim(labels) == 0 else list(labels)
-        places = [np.arange(len(index))[index.get_loc(label)] for label in asked]
-        found = np.concatenate([np.atleast_1d(place) for place in places]) if places else np.empty(0, int)
-        return self._explanation[found]
+        found = [places_of(index, label) for label in asked]
+        return self._explanation[np.concatenate(found) if found else np.empty(0, int)]

@@ -149,16 +149,21 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
 
 
 def _write(file: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        content = {
-            name: {"dtype": array.dtype.str, "shape": array.shape, "crc32": zlib.crc32(_bytes(array).data)}
-            for name, array in arrays.items()
-        }
+    content = {
+        name: {"dtype": array.dtype.str, "shape": array.shape, "crc32": zlib.crc32(_bytes(array).data)}
+        for name, array in arrays.items()
+    }
+    archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+    try:
         with archive.open(_member(file, _HEADER), "w", force_zip64=True) as member:
             member.write(json.dumps({"arrays": content, **header}).encode())
         for name, array in arrays.items():
             with archive.open(_member(file, f"{name}.npy"), "w", force_zip64=True) as member:
                 npy.write_array(member, array, allow_pickle=False)
+        archive.close()
+    except BaseException:
+        archive.fp = None  # closing it after an interrupt within a member would raise another error
+        raise
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

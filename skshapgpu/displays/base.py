@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._common.digits import number
+from .._explanations.labels import places_of
 from .._explanations.values import Explanation, positions
 from .._rows.gpu_arrays import to_host
 from ..explainer import as_explainer
@@ -130,12 +131,7 @@ def row_position(explanation: Explanation, row: Any) -> int:
         raise TypeError(f"row must be a position or a label, not {row!r}")
     if explanation.row_labels is None:
         raise TypeError(f"row must be a position, not {row!r}: only rows of a pandas data frame have labels")
-    from pandas.errors import InvalidIndexError
-
-    try:
-        found = np.atleast_1d(np.arange(n_rows)[explanation.row_labels.get_loc(row)])
-    except (LookupError, TypeError, InvalidIndexError) as error:
-        raise KeyError(f"row {row!r} is not among the labels of the rows that were explained") from error
+    found = places_of(explanation.row_labels, row)
     if len(found) > 1:
         raise ValueError(f"{len(found)} rows have the label {row!r}: choose one by its position")
     return int(found[0])

@@ -1,4 +1,4 @@
-"""Where and how long patches of shap apply, what they leave behind, and what goes to shap with a warning."""
+"""Extent of patches of shap: their beginning and end, other threads and processes, and fallbacks to shap."""
 
 from __future__ import annotations
 

@@ -269,6 +269,8 @@ def test_rows_by_labels(explanation: Explanation) -> None:
     assert explanation.loc[[]].shape == (0, 3)
     with pytest.raises(KeyError, match="row 99"):
         explanation.loc[["row 1", "row 99"]]
+    with pytest.raises(KeyError, match="not among the labels"):
+        explanation.loc[[["row 1"]]]  # no label, as it cannot be hashed
     with pytest.raises(TypeError, match="slice"):
         explanation.loc["row 1":"row 2"]  # type: ignore[misc]
     pairs = explain_interactions(forest().fit(FRAME, Y), FRAME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -325,3 +326,25 @@ def test_arrays_are_mapped(tmp_path: Path) -> None:
     (tmp_path / "damaged").write_bytes(data)
     with pytest.raises(ValueError, match="'tables' does not match its checksum"):
         storage.read(tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_an_interrupt_within_a_member(
+    existing: bool, forest: RandomForestRegressor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interrupt itself is raised, not an error of the archive that it leaves open."""
+    path, explainer = tmp_path / "file", explainer_of(forest)
+    if existing:
+        explainer.save(path)
+    before = path.read_bytes() if existing else None
+
+    def interrupted(member: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("zipfile._ZipWriteFile.close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            explainer.save(path)
+    gc.collect()
+    assert os.listdir(tmp_path) == (["file"] if existing else [])
+    assert not existing or path.read_bytes() == before
