@@ -10,6 +10,7 @@
     python benchmarks/bench.py top-pairs
     python benchmarks/bench.py triples
     python benchmarks/bench.py partial-dependence
+    python benchmarks/bench.py owen
     python benchmarks/bench.py loading
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py drift
@@ -52,6 +53,7 @@ import interactions
 import loading
 import models
 import options
+import owen
 import partial_dependence
 import peers
 import progress
@@ -81,6 +83,7 @@ def main() -> None:
         "top-pairs": run_top_pairs,
         "triples": run_triples,
         "partial-dependence": run_partial_dependence,
+        "owen": run_owen,
         "loading": run_loading,
         "cross-validation": run_cross_validation,
         "drift": run_drift,
@@ -239,6 +242,19 @@ def run_partial_dependence(arguments: argparse.Namespace, refuse: Callable[[str]
             continue
         report["models"].append(result)
         partial_dependence.print_model(result)
+        reports.write(report, arguments)
+
+
+def run_owen(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.repeats < 1:
+        refuse("--repeats must be positive")
+    report = reports.start_report("owen", arguments)
+    report["tolerance"] = owen.TOLERANCE
+    for case in cases(arguments, owen.DEFAULT_MODELS, report, refuse):
+        case.X = models.take_rows(case.X, 300 if arguments.quick else models.SAMPLE_ROWS)
+        result = owen.measure(case, peers.ensemble_of(case.model), arguments)
+        report["models"].append(result)
+        owen.print_model(result)
         reports.write(report, arguments)
 
 

@@ -15,6 +15,7 @@ import drift
 import gpu
 import loading
 import models
+import owen
 import partial_dependence
 import peers
 import progress
@@ -103,6 +104,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     )
     partial_dependence.add_arguments(dependence)
     add_output(dependence)
+    of_groups = commands.add_parser("owen", help="Owen values against SHAP values of the same model")
+    add_common(of_groups)
+    owen.add_arguments(of_groups)
     stored = commands.add_parser("loading", help="from a file with large tables to a first row")
     loading.add_arguments(stored)
     add_output(stored)

@@ -11,6 +11,7 @@ STORIES = (
     "plot_background.py",
     "plot_survival.py",
     "plot_cohorts.py",
+    "plot_owen_values.py",
     "plot_interactions.py",
     "plot_partial_dependence.py",
     "plot_drift.py",

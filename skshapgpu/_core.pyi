@@ -169,13 +169,21 @@ def background_plan(
     table_bytes: int,
     n_threads: int = 1,
     stored: dict[str, np.ndarray] | None = None,
+    groups: list[int] | None = None,
 ) -> Plan:
     """Compile a plan of order 1 for SHAP values against background data (interventional).
 
     ``background`` is like X of :meth:`Plan.explain`, with at least one row; ``weights`` are float64, one for
     each row, and add up to 1. Tables take at most ``table_bytes``; the time for a leaf without a table grows
     with the number of different background rows. ``stored`` is as for :class:`Plan`; background and weights
-    are then not read. ValueError is raised for a path with more than 64 different features.
+    are then not read. ValueError is raised for a path with more than 64 different features. With ``groups``,
+    the number of the group of each player, from 0 on, the values are Owen values.
+    """
+
+def owen_plan(ensemble: dict[str, Any], precision: str, groups: list[int], n_threads: int = 1) -> Plan:
+    """Compile a plan of order 1 for path-dependent Owen values; ``groups`` as for :func:`background_plan`.
+
+    It explains no rows, but :func:`interval_plan` makes a plan of it that does, from any layout of it.
     """
 
 def add_leaf_weights(

@@ -18,11 +18,19 @@ import numpy as np
 from sklearn.utils import check_scalar
 
 from ._common.progress import require_progress
-from ._engine.algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
+from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Kind
 from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.covers import with_covers_of
-from ._engine.features import Group, features_of, read_groups, require_groups, saved_groups
+from ._engine.features import (
+    Features,
+    Group,
+    features_of,
+    read_groups,
+    require_groups,
+    saved_groups,
+    two_levels,
+)
 from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import CompiledModel, Options
@@ -45,7 +53,8 @@ from .errors import UnsupportedModelError, require_one_of, require_options
 T = TypeVar("T")
 
 #: Kinds of the values of single features, by the names of their indices.
-_VALUE_KINDS = {"SV": SHAP_VALUES, "BV": BANZHAF_VALUES}
+_VALUE_KINDS = {"SV": SHAP_VALUES, "BV": BANZHAF_VALUES, "OV": OWEN_VALUES}
+_VALUE_NAMES = {"SV": "SHAP values", "BV": "Banzhaf values", "OV": "Owen values"}
 
 _ALL_PAIRS = Request.parse("all")
 
@@ -394,8 +403,11 @@ class TreeExplainer:
         game, self._features = features_of(adapted, groups, columns, by_input)
         n_features = game.ensemble.n_players - len(game.shared)
         sharing = Sharing(n_features, game.shared) if game.shared else None
+        of_columns = None
+        if groups is not None and link is None:
+            of_columns, self._columns_in_groups = two_levels(adapted, groups, columns)
         self._compiled = CompiledModel(
-            game.ensemble, compute, widen, self._output_names, background, link, tables, sharing
+            game.ensemble, compute, widen, self._output_names, background, link, tables, sharing, of_columns
         )
         self._compiled.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
@@ -592,11 +604,13 @@ class TreeExplainer:
         y : array-like of shape (n_rows,), default=None
             Label of each row, for ``model_output="log_loss"``: a class of the model, or a number for a
             regressor.
-        index : {"SV", "BV"}, default="SV"
+        index : {"SV", "BV", "OV"}, default="SV"
             "SV" computes SHAP values, that is, Shapley values. "BV" computes Banzhaf values, in which every
             coalition of the other features has the same weight (Hammer & Holzman, Approximations of
             pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up to the
-            margin, so additivity is not checked.
+            margin, so additivity is not checked. "OV" computes Owen values, for an explainer with ``groups``
+            (Owen, Values of games with a priori unions, 1977, doi:10.1007/978-3-642-45494-3_7): one for each
+            column, which add up to the Shapley value of its group. They are computed on the CPU.
         progress : bool or callable, default=False
             True draws a progress bar with tqdm or rich. A function is called periodically with the number of
             finished rows and the total number of rows; an exception that it raises ends the call. Neither
@@ -624,11 +638,12 @@ class TreeExplainer:
         if progress is not False:
             require_progress(progress)
         kind = _VALUE_KINDS[index]
-        rows = self._read(X, kind, "Banzhaf values")
+        rows = self._read(X, kind, _VALUE_NAMES[index])
         labels = self._read_labels(y, rows)
         values, run = self._execute(rows, kind, shap_values, labels, progress)
-        origins = self._origins_of(X)
-        facts = self._facts(rows, run, origins)
+        features = self._features_of(index)
+        origins = features.origins(self._reader.origins_of(X))
+        facts = self._facts(rows, run, origins, features)
         if labels is not None:
             facts["base_values"] = self._compiled.base_value(labels)[:, 0]
         return Explanation(
@@ -840,17 +855,23 @@ class TreeExplainer:
         assert self._compiled.link is not None
         return self._compiled.link.read_labels(y, rows.n_rows)
 
-    def _names_of(self, rows: Rows) -> tuple[str, ...]:
-        return self._features.names(rows.names or self._reader.default_names)
+    def _names_of(self, rows: Rows, features: Features | None = None) -> tuple[str, ...]:
+        return (features or self._features).names(rows.names or self._reader.default_names)
 
-    def _facts(self, rows: Rows, run: Run, origins: Origins | None) -> dict[str, Any]:
-        """Return the attributes that explanations of all kinds have in addition to their values."""
+    def _facts(
+        self, rows: Rows, run: Run, origins: Origins | None, features: Features | None = None
+    ) -> dict[str, Any]:
+        """Return the attributes that explanations of all kinds have in addition to their values.
+
+        ``features`` are those of the results, if they are others than :attr:`_features`.
+        """
+        features = features or self._features
         return {
             "base_values": self.expected_value,
-            "data": self._features.data(rows.data, origins, rows.n_rows),
-            "feature_names": self._names_of(rows),
-            "feature_indices": self.feature_indices,
-            "group_columns": self.group_columns,
+            "data": features.data(rows.data, origins, rows.n_rows),
+            "feature_names": self._names_of(rows, features),
+            "feature_indices": None if features.columns is None else features.columns.copy(),
+            "group_columns": features.group_columns,
             "output_names": self._output_names,
             "row_labels": rows.row_labels,
             "precision": self._compiled.options.precision,
@@ -863,9 +884,17 @@ class TreeExplainer:
         """Return distinct names of the columns that the model receives; ``input_features`` are those of X."""
         return self._reader.names_seen(input_features)
 
-    def _names_explained(self, input_features: Any = None) -> tuple[str, ...]:
-        """Return those of the names of :meth:`_names_seen` that are features of the results."""
-        return self._features.names(self._names_seen(input_features))
+    def _names_explained(self, input_features: Any = None, index: str = "SV") -> tuple[str, ...]:
+        """Return those of the names of :meth:`_names_seen` that are features of the results of an index."""
+        return self._features_of(index).names(self._names_seen(input_features))
+
+    def _features_of(self, index: str) -> Features:
+        """Return the features of the results of an index."""
+        return self._columns_in_groups if _VALUE_KINDS.get(index) == OWEN_VALUES else self._features
+
+    def _require_values(self, index: str) -> None:
+        """Reject values of single features that are not computed with the options."""
+        self._compiled.require(_VALUE_KINDS[index], _VALUE_NAMES[index], False)
 
     def _gpus(self, kind: Kind, n_rows: int) -> tuple[int, ...]:
         """Return the GPUs of a call with rows from the host; empty for the CPU."""

@@ -18,6 +18,14 @@ Other indices weight the same differences in another way: the Shapley-Taylor ind
 the Banzhaf interaction index of k features with 1 / 2^(u - k). The Shapley interaction index of k
 features has the weights |S|! (u - |S| - k)! / (u - k + 1)!.
 
+The Owen value of a feature i in a group G with n features, if there are m groups, is (Owen, 1977,
+doi:10.1007/978-3-642-45494-3_7)
+
+    sum over sets R of other groups, sum over T subset of G without i of
+    |R|! (m - |R| - 1)! / m! * |T|! (n - |T| - 1)! / n! * (v(Q with T with i) - v(Q with T)),
+
+where Q has all features of the groups in R.
+
 Features that form one player of the ensemble are known or unknown together and get a single value; everything
 said about features here applies to players.
 
@@ -41,9 +49,11 @@ from .adapters.ensemble import Ensemble
 __all__ = [
     "interventional_banzhaf",
     "interventional_interactions",
+    "interventional_owen",
     "interventional_shap",
     "path_dependent_banzhaf",
     "path_dependent_interactions",
+    "path_dependent_owen",
     "path_dependent_shap",
     "path_dependent_triples",
     "rescaled_shap",
@@ -146,6 +156,38 @@ def interventional_banzhaf(
         Unlike Shapley values, they do not add up to the margin.
     """
     return _interventional_values("BII", ensemble, X, background, weights)
+
+
+def interventional_owen(
+    ensemble: Ensemble,
+    X: npt.ArrayLike,
+    background: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    weights: npt.ArrayLike | None = None,
+) -> np.ndarray:
+    """Compute interventional Owen values of encoded rows, straight from the definition.
+
+    Parameters
+    ----------
+    ensemble, X, background, weights
+        As for :func:`interventional_shap`, which lists the errors, too.
+    groups : array-like of int, shape (n_players,)
+        Group of each player.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_rows, n_outputs, n_players)
+        Those of a group add up to the Shapley value of the group as one player.
+    """
+    X, used, _, known = _players(ensemble, X)
+    trees, background, shares = _against(ensemble, background, weights)
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
+    of_used = np.asarray(groups)[used]
+    for x, of_row in zip(X, values):
+        coalition_values = _interventional_coalition_values(trees, x, background, shares, known)
+        for i, f in enumerate(used):
+            of_row[:, f] = _owen_value(coalition_values, of_used, i)
+    return values
 
 
 def interventional_interactions(
@@ -258,6 +300,30 @@ def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
     for rows, coalition_values in _coalition_values_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
             values[rows, :, f] = _weighted_difference("BII", coalition_values, subsets[~known[f]], (i,))
+    return values
+
+
+def path_dependent_owen(ensemble: Ensemble, X: npt.ArrayLike, groups: npt.ArrayLike) -> np.ndarray:
+    """Compute path-dependent Owen values of encoded rows, straight from the definition.
+
+    Parameters
+    ----------
+    ensemble, X
+        As for :func:`path_dependent_shap`, which lists the errors, too.
+    groups : array-like of int, shape (n_players,)
+        Group of each player.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_rows, n_outputs, n_players)
+        Those of a group add up to the Shapley value of the group as one player.
+    """
+    X, used, _, known = _players(ensemble, X)
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
+    of_used = np.asarray(groups)[used]
+    for rows, coalition_values in _coalition_values_by_rows(ensemble, X, known):
+        for i, f in enumerate(used):
+            values[rows, :, f] = _owen_value(coalition_values, of_used, i)
     return values
 
 
@@ -440,6 +506,32 @@ def _weighted_difference(
     else:  # the members enter together, as one player
         weights = _shapley_weights(without, n_players - len(members) + 1)
     return _difference(coalition_values, without, members) @ weights
+
+
+def _owen_value(coalition_values: np.ndarray, groups: np.ndarray, i: int) -> np.ndarray:
+    """Return the Owen value of player i, from v(S) of all subsets and the group of each player."""
+    own = [1 << j for j in np.flatnonzero(groups == groups[i]).tolist() if j != i]
+    others = [
+        sum(1 << j for j in np.flatnonzero(groups == group).tolist()) for group in np.unique(groups).tolist()
+    ]
+    others.remove(sum(own) + (1 << i))
+    of_groups, of_players = _subsets_of(others), _subsets_of(own)
+    value = np.zeros(coalition_values.shape[:-1])
+    for known_groups, weight in of_groups:
+        for known_players, share in of_players:
+            known = np.array([known_groups | known_players])
+            value += weight * share * _difference(coalition_values, known, (i,))[..., 0]
+    return value
+
+
+def _subsets_of(players: list[int]) -> list[tuple[int, float]]:
+    """Return all subsets of some players, given as bits, and their weights for one player more."""
+    n = len(players)
+    return [
+        (sum(chosen), factorial(size) * factorial(n - size) / factorial(n + 1))
+        for size in range(n + 1)
+        for chosen in combinations(players, size)
+    ]
 
 
 def _fill_matrices(

@@ -6,6 +6,7 @@
 
 #include "background/background_counts.h"
 #include "base/threads.h"
+#include "plan/owen_trees.h"
 #include "rows/coding.h"
 #include "tables/lookup.h"
 #include "tables/stored_tables.h"
@@ -145,8 +146,9 @@ TableLimits affordable(const Plan& plan, size_t table_bytes) {
 
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                           const double* weights, size_t table_bytes, int64_t n_threads,
-                          const StoredTables* stored) {
+                          const StoredTables* stored, const int32_t* groups) {
   Plan plan = make_plan(ensemble, precision, 1, Index::kShapley, false, n_threads);
+  if (groups) set_groups(plan, groups);
   const TableLimits limits =
       stored ? TableLimits{std::min(stored->leaf_bits, kMaxTableBits)} : affordable(plan, table_bytes);
   plan.tables.against_background = true;

@@ -28,6 +28,11 @@ struct EnsembleView {
   const uint8_t* category_listed_left;
   // Per node, or null: the next node in the same place of the tree (see plan/merged_trees.h), or -1.
   const int32_t* next = nullptr;
+  // For Owen values (see plan/owen_trees.h), or null. Per node: the player, whatever its feature's is, and
+  // whether that is a feature of the group whose features are apart. Per tree: whether it adds to margins.
+  const int32_t* node_player = nullptr;
+  const uint8_t* is_apart = nullptr;
+  const uint8_t* adds_margin = nullptr;
 
   bool is_leaf(int64_t node) const { return left[node] < 0; }
   // Return the first node after this one in the same place of a tree with this root, or -1.
@@ -35,7 +40,12 @@ struct EnsembleView {
     return next && next[node] >= 0 ? root + next[node] : -1;
   }
   bool is_categorical(int64_t node) const { return category_set && category_set[node] >= 0; }
-  int32_t player_of(int64_t node) const { return player ? player[feature[node]] : feature[node]; }
+  int32_t player_of(int64_t node) const {
+    if (node_player) return node_player[node];
+    return player ? player[feature[node]] : feature[node];
+  }
+  bool apart(int64_t node) const { return is_apart && is_apart[node]; }
+  bool has_margin(int32_t tree) const { return !adds_margin || adds_margin[tree]; }
 };
 
 enum class Precision { kSingle, kDouble };

@@ -69,7 +69,8 @@ class ChunkWalk {
       if (!tree.walked) continue;
       decide_block(plan_, kernels_, plan_.decide.data() + tree.decide, tree.n_inner, codes, block,
                    words_.data());
-      if (needs_margins_) margins_.add(tree, n_outputs, words_.data(), n_rows, sums.margin, kBlockRows);
+      if (needs_margins_ && tree.adds_margin)
+        margins_.add(tree, n_outputs, words_.data(), n_rows, sums.margin, kBlockRows);
       if (tree_worker_) {
         tree_worker_->add_tree(chunk, tree, words_.data(), n_rows, sums.values);
         continue;

@@ -220,7 +220,7 @@ class Layout {
   // Merge the trees that are walked, if that pays; return the part of the leaves of each tree that is left.
   std::vector<double> merge() {
     std::vector<double> part_left(plan_.trees.size(), 1.0);
-    if (plan_.tables.against_background) return part_left;
+    if (plan_.tables.against_background || !plan_.groups.empty()) return part_left;
     std::vector<size_t> walked;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree)
       if (!out_.units.has(tree) && may_be_merged(tree)) walked.push_back(tree);

@@ -1,7 +1,9 @@
 #include "intervals/walked_units.h"
 
 #include <algorithm>
+#include <numeric>
 
+#include "plan/owen_trees.h"
 #include "rows/margin.h"
 #include "rows/value_walk.h"
 #include "simd/kernels.h"
@@ -12,12 +14,15 @@ namespace {
 template <class T>
 class Walker : public UnitValues<T> {
  public:
-  Walker(const IntervalLayout& layout, const Plan& plan, const std::vector<size_t>& tree_of_unit)
-      : layout_(layout), plan_(plan), tree_of_unit_(tree_of_unit), margins_(plan, kernels()) {
+  Walker(const IntervalLayout& layout, const Plan& plan,
+         const std::vector<std::vector<UnitCopy>>& trees_of_unit)
+      : layout_(layout), plan_(plan), trees_of_unit_(trees_of_unit), margins_(plan, kernels()) {
     size_t phi = 0, stack = 0;
-    for (const Chunk& chunk : plan.chunks) {
-      phi = std::max(phi, n_used_outputs(plan, chunk) * chunk.slots.size() * kBlockRows);
-      stack = std::max(stack, walk_stack(plan, chunk));
+    for (const Chunk& chunk : plan.chunks) stack = std::max(stack, walk_stack(plan, chunk));
+    for (const std::vector<UnitCopy>& copies : trees_of_unit) {
+      size_t of_unit = 0;
+      for (const UnitCopy& copy : copies) of_unit += n_sums(chunk_of(plan, copy.tree));
+      phi = std::max(phi, of_unit);
     }
     phi_.resize(phi);
     stack_.resize(stack);
@@ -27,33 +32,59 @@ class Walker : public UnitValues<T> {
 
   void write(size_t unit, const CodeTile& codes, const EntryNumbers& numbers, T* sums,
              double* margins) override {
-    const size_t tree = tree_of_unit_[unit], n_entries = layout_.units.units[unit].n_entries;
-    const TreeProgram& program = plan_.trees[tree];
-    const Chunk& chunk = chunk_of(plan_, tree);
-    find_columns(chunk, numbers);
+    const std::vector<UnitCopy>& copies = trees_of_unit_[unit];
+    const size_t n_entries = layout_.units.units[unit].n_entries;
+    find_columns(copies, numbers);
     for (size_t first = 0; first < n_entries; first += kBlockRows) {
       const size_t n_rows = std::min<size_t>(kBlockRows, n_entries - first);
-      decide_block(plan_, kernels(), plan_.decide.data() + program.decide, program.n_inner, codes,
-                   static_cast<int>(first / kBlockRows), words_.data());
-      std::fill_n(phi_.data(), numbers.n_outputs * chunk.slots.size() * kBlockRows, T(0));
-      walk_values(plan_, chunk, program, words_.data(), static_cast<int>(n_rows), phi_.data(), stack_.data());
+      T* phi = phi_.data();
+      for (const UnitCopy& copy : copies) {
+        const TreeProgram& program = plan_.trees[copy.tree];
+        const Chunk& chunk = chunk_of(plan_, copy.tree);
+        decide_block(plan_, kernels(), plan_.decide.data() + program.decide, program.n_inner, codes,
+                     static_cast<int>(first / kBlockRows), words_.data());
+        std::fill_n(phi, n_sums(chunk), T(0));
+        walk_values(plan_, chunk, program, words_.data(), static_cast<int>(n_rows), phi, stack_.data());
+        phi += n_sums(chunk);
+        if (program.adds_margin)
+          write_margins(program, n_rows, numbers.n_outputs, margins + first * numbers.n_outputs);
+      }
       interleave(
           InterleaveArgs<T>{columns_.data(), numbers.row_size, n_rows, sums + first * numbers.row_size});
-      write_margins(program, n_rows, numbers.n_outputs, margins + first * numbers.n_outputs);
     }
   }
 
  private:
-  // Find the sums of the walk that belong to each number of an entry.
-  void find_columns(const Chunk& chunk, const EntryNumbers& numbers) {
+  // Return the number of sums of the walk of a tree of a chunk.
+  size_t n_sums(const Chunk& chunk) const {
+    return n_used_outputs(plan_, chunk) * chunk.slots.size() * kBlockRows;
+  }
+
+  // Find the sums of the walks that belong to each number of an entry.
+  void find_columns(const std::vector<UnitCopy>& copies, const EntryNumbers& numbers) {
     columns_.assign(numbers.row_size, zeros_.data());
-    for (size_t slot = 0; slot < chunk.slots.size(); ++slot) {
-      const int32_t position = numbers.position[chunk.slots[slot]];
-      if (position < 0) continue;  // of other units of the chunk
-      for (size_t o = 0; o < numbers.n_outputs; ++o)
-        columns_[o * numbers.n_features + position] =
-            phi_.data() + (o * chunk.slots.size() + slot) * kBlockRows;
+    const T* phi = phi_.data();
+    for (const UnitCopy& copy : copies) {
+      const Chunk& chunk = chunk_of(plan_, copy.tree);
+      for (size_t slot = 0; slot < chunk.slots.size(); ++slot) {
+        if (!has_value(copies, copy, chunk.slots[slot])) continue;
+        const int32_t position = numbers.position[chunk.slots[slot]];
+        if (position < 0) continue;  // of other units of the chunk
+        for (size_t o = 0; o < numbers.n_outputs; ++o)
+          columns_[o * numbers.n_features + position] = phi + (o * chunk.slots.size() + slot) * kBlockRows;
+      }
+      phi += n_sums(chunk);
     }
+  }
+
+  // Return whether the value of a feature is from this copy, as it is from one of them.
+  bool has_value(const std::vector<UnitCopy>& copies, const UnitCopy& copy, int32_t feature) const {
+    if (static_cast<size_t>(feature) >= plan_.features.size()) return false;
+    if (copies.size() == 1) return true;
+    const int32_t group = plan_.groups[feature];
+    if (copy.apart != kNoGroup) return copy.apart == group;
+    return std::none_of(copies.begin(), copies.end(),
+                        [&](const UnitCopy& other) { return other.apart == group; });
   }
 
   void write_margins(const TreeProgram& program, size_t n_rows, size_t n_outputs, double* margins) {
@@ -67,7 +98,7 @@ class Walker : public UnitValues<T> {
 
   const IntervalLayout& layout_;
   const Plan& plan_;
-  const std::vector<size_t>& tree_of_unit_;
+  const std::vector<std::vector<UnitCopy>>& trees_of_unit_;
   Margins margins_;
   Aligned<uint64_t> words_;
   Aligned<T> phi_, stack_, zeros_;
@@ -78,21 +109,35 @@ class Walker : public UnitValues<T> {
 }  // namespace
 
 WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads)
-    : layout_(layout) {
+    : layout_(layout), trees_of_unit_(layout.units.units.size()) {
   const UnitTrees trees(plan, layout);
-  n_walked_ = trees.n_walked();
-  out_ = make_plan(trees.view(), trees.tests(), n_threads);
+  std::vector<int32_t> unit_of(trees.view().n_trees), apart(unit_of.size(), kNoGroup);  // by tree of a view
+  std::iota(unit_of.begin(), unit_of.end(), -trees.n_walked());
+  if (plan.groups.empty()) {
+    n_walked_ = trees.n_walked();
+    out_ = make_plan(trees.view(), trees.tests(), n_threads);
+  } else {
+    const OwenTrees copies(trees.view(), trees.tests(), plan.groups);
+    n_walked_ = copies.tests().n_first;
+    out_ = make_plan(copies.view(), copies.tests(), n_threads);
+    apart = copies.apart();
+    unit_of.resize(apart.size());
+    for (int32_t tree = 0; tree < trees.view().n_trees; ++tree)
+      std::fill(unit_of.begin() + copies.first_copies()[tree],
+                unit_of.begin() + copies.first_copies()[tree + 1], tree - trees.n_walked());
+  }
+  out_.groups = plan.groups;
   out_.n_leaves = plan.n_leaves;
   out_.base_value = plan.base_value;
   out_.leaf_magnitude = plan.leaf_magnitude;
-  tree_of_unit_.resize(layout.units.units.size());
   for (size_t i = 0; i < out_.trees.size(); ++i)
-    if (out_.trees[i].source >= n_walked_) tree_of_unit_[out_.trees[i].source - n_walked_] = i;
+    if (const int32_t source = out_.trees[i].source; unit_of[source] >= 0)
+      trees_of_unit_[unit_of[source]].push_back({i, apart[source]});
 }
 
 template <class T>
 std::unique_ptr<UnitValues<T>> WalkedUnits::make() const {
-  return std::make_unique<Walker<T>>(layout_, out_, tree_of_unit_);
+  return std::make_unique<Walker<T>>(layout_, out_, trees_of_unit_);
 }
 
 void WalkedUnits::drop_units() {

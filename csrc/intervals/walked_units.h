@@ -8,6 +8,14 @@
 
 namespace skshap {
 
+// A tree of the plan that is a unit, or for Owen values one of its copies: with the features of a group apart
+// (see plan/owen_trees.h), unless that is kNoGroup.
+constexpr int32_t kNoGroup = -1;
+struct UnitCopy {
+  size_t tree;
+  int32_t apart;
+};
+
 class WalkedUnits {
  public:
   // Compile the units of a layout of `plan`.
@@ -26,7 +34,7 @@ class WalkedUnits {
   const IntervalLayout& layout_;
   int32_t n_walked_ = 0;
   Plan out_;
-  std::vector<size_t> tree_of_unit_;
+  std::vector<std::vector<UnitCopy>> trees_of_unit_;
 };
 
 }  // namespace skshap

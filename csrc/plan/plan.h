@@ -38,6 +38,7 @@ struct TreeProgram {
   int32_t source;  // the tree of the ensemble
   bool merged;     // see plan/merged_trees.h; only path-dependent values are computed from such trees
   size_t n_leaves;
+  bool adds_margin = true;  // false if the same tree, for Owen values, is listed in another form, too
 };
 
 // Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
@@ -51,7 +52,8 @@ struct Chunk {
   size_t tree_begin, tree_end;
   size_t quadrature;  // t_k, then w_k, in the constants
   size_t max_inner;
-  std::vector<int32_t> slots;  // slot -> position in Plan::features
+  // slot -> position in Plan::features, or their number: values that nobody needs
+  std::vector<int32_t> slots;
   std::vector<int32_t> pairs;  // slot of a pair -> position in Plan::pairs
   std::vector<int32_t> triples;
 };
@@ -80,6 +82,8 @@ struct Plan {
   bool wide_codes;                                // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
   std::vector<int32_t> features;       // used features, ascending
+  std::vector<int32_t> groups;         // for Owen values: the group of each, from 0 on; else empty
+  bool needs_layout = false;           // it has no walks; intervals/builder.h makes a plan of it that does
   std::vector<FeaturePair> pairs;      // ascending; from order 2
   std::vector<FeatureTriple> triples;  // ascending; of order 3
   std::vector<TreeProgram> trees;
@@ -156,12 +160,14 @@ Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_
 // Compile a plan for values against background data: `rows` and their weights, which add up to 1. Tables take
 // at most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.
 //
+// With `groups`, the group of each player, values are Owen values.
+//
 // With `stored`, the contents of the tables are taken from there, whatever their size, and nothing is filled;
 // see tables/stored_tables.h, which also says what is thrown.
 struct StoredTables;
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                           const double* weights, size_t table_bytes, int64_t n_threads,
-                          const StoredTables* stored = nullptr);
+                          const StoredTables* stored = nullptr, const int32_t* groups = nullptr);
 
 // Error thrown if tables that all trees must have need more bytes than they may take.
 struct TableMemoryError : std::runtime_error {

@@ -72,6 +72,22 @@ void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<do
   weights.assign(n_nodes, 1.0 / n_nodes);
 }
 
+void product_quadrature(int n_outer, int n_inner, std::vector<double>& t, std::vector<double>& s,
+                        std::vector<double>& weights) {
+  std::vector<double> outer, inner, of_outer, of_inner;
+  gauss_legendre(n_outer, outer, of_outer);
+  gauss_legendre(n_inner, inner, of_inner);
+  t.clear();
+  s.clear();
+  weights.clear();
+  for (int i = 0; i < n_outer; ++i)
+    for (int j = 0; j < n_inner; ++j) {
+      t.push_back(outer[i]);
+      s.push_back(inner[j]);
+      weights.push_back(of_outer[i] * of_inner[j]);
+    }
+}
+
 int radau_nodes(Index index, int n_features) {
   return index == Index::kBanzhaf ? 1 : std::max(1, n_features / 2);
 }

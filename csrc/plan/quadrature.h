@@ -28,6 +28,11 @@ int radau_nodes(Index index, int n_features);
 // Compute n_nodes nodes other than t = 0 and their weights; return the weight of t = 0.
 double radau_quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights);
 
+// Compute the nodes and weights of a double integral of Shapley values: n_outer times n_inner nodes of
+// Gauss-Legendre quadrature, with the outer variable in t and the inner one in s.
+void product_quadrature(int n_outer, int n_inner, std::vector<double>& t, std::vector<double>& s,
+                        std::vector<double>& weights);
+
 // Return the weight of the mixed derivative by two features at t.
 inline double pair_weight(Index index, double t) { return index == Index::kTaylor ? 2 * (1 - t) : 1; }
 

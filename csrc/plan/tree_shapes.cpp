@@ -42,7 +42,7 @@ class MeasuredTrees::Measurer {
   TreeShape measure(int32_t tree, Center* centers) {
     const int64_t root = e_.tree_offsets[tree];
     TreeShape shape;
-    int distinct = 0, most_distinct = 0;
+    int distinct = 0, most_distinct = 0, apart = 0, most_apart = 0, most_others = 0;
     leaves_.clear();
     stack_.clear();
     const auto push_place = [&](int64_t first, double share, int depth) {
@@ -56,27 +56,39 @@ class MeasuredTrees::Measurer {
       const Item item = stack_.back();
       stack_.pop_back();
       if (item.leave) {
-        if (--depth_[e_.player_of(item.node)] == 0) --distinct;
+        if (--depth_[e_.player_of(item.node)] == 0) {
+          --distinct;
+          apart -= e_.apart(item.node);
+        }
         continue;
       }
       if (e_.is_leaf(item.node)) {
         shape.height = std::max(shape.height, item.depth);
         most_distinct = std::max(most_distinct, distinct);
+        most_apart = std::max(most_apart, apart);
+        most_others = std::max(most_others, distinct - apart);
         leaves_.push_back({item.node, item.share});
         continue;
       }
       const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
       const double r = left_share(e_.cover[left], e_.cover[right]);
-      if (depth_[e_.player_of(item.node)]++ == 0) ++distinct;
+      if (depth_[e_.player_of(item.node)]++ == 0) {
+        ++distinct;
+        apart += e_.apart(item.node);
+      }
       stack_.push_back({item.node, 0, 0, true});
       push_place(right, item.share * (1 - r), item.depth + 1);
       push_place(left, item.share * r, item.depth + 1);
     }
     shape.n_leaves = static_cast<int64_t>(leaves_.size());
     shape.n_features = most_distinct;
-    const int n_radau = radau_nodes(index_, most_distinct);
+    int n_radau = radau_nodes(index_, most_distinct), n_legendre = quadrature_nodes(index_, most_distinct);
+    if (most_apart > 0) {
+      shape.n_apart = quadrature_nodes(index_, most_apart);
+      n_radau = n_legendre = shape.n_apart * quadrature_nodes(index_, most_others + 1);
+    }
     shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !interactions_;
-    shape.n_nodes = shape.radau ? n_radau : quadrature_nodes(index_, most_distinct);
+    shape.n_nodes = shape.radau ? n_radau : n_legendre;
     for (int32_t o = 0; o < e_.value_width; ++o) {
       const Sums sums = sum(o, 0);
       // A row reaches several leaves of a merged tree: an offset of each leaf would not be one of their sum.
@@ -158,6 +170,10 @@ MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n
 
 void MeasuredTrees::require_limits(int32_t tree) const {
   const TreeShape& shape = shapes_[tree];
+  if (shape.n_nodes > kMaxNodes && shape.n_apart)
+    throw std::invalid_argument(
+        "a path has " + std::to_string(shape.n_features) +
+        " different features and groups, too many for Owen values: use smaller groups, or index='SV'");
   if (shape.n_nodes > kMaxNodes)
     throw std::invalid_argument("tree " + std::to_string(tree) + " has a path of " +
                                 std::to_string(shape.n_features) + " different features, more than " +
@@ -177,7 +193,7 @@ double MeasuredTrees::accept(int32_t tree, int32_t o, const Center& center) {
   const double constant = plan_.constant[output] + center.center;
   const bool moved = std::isfinite(center.centered_largest) && std::isfinite(constant);
   if (moved) {
-    plan_.constant[output] = constant;
+    if (e_.has_margin(tree)) plan_.constant[output] = constant;
     centers_[static_cast<size_t>(tree) * e_.value_width + o] = center.center;
   }
   const double largest = moved ? center.centered_largest : center.largest;

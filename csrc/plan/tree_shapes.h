@@ -11,6 +11,7 @@ namespace skshap {
 struct TreeShape {
   int n_features = 0;  // most different ones on a path
   int n_nodes = 0;     // K
+  int n_apart = 0;     // for Owen values, if the features of a group are apart: nodes of its own integral
   bool radau = false;  // see Chunk
   int height = 0;
   int64_t n_leaves = 0;

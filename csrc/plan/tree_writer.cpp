@@ -42,7 +42,7 @@ void TreeWriter::begin_chunk(int32_t first_tree) {
   // The kernels for any K have no fused subtrees.
   fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !plan_.interactions();
   radau_ = chunk.radau;
-  writer_.begin_chunk(chunk);
+  writer_.begin_chunk(chunk, shape.n_apart);
 }
 
 uint32_t TreeWriter::slot(int32_t feature) {
@@ -87,7 +87,7 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   edges_to_leaves_.clear();
   plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_, first_leaf_,
                          shape.height, shape.n_features, true, tree, merged_,
-                         static_cast<size_t>(shape.n_leaves)});
+                         static_cast<size_t>(shape.n_leaves), e_.has_margin(tree)});
   Chunk& chunk = plan_.chunks.back();
   chunk.tree_end = plan_.trees.size();
   chunk.height = std::max(chunk.height, shape.height);
@@ -193,7 +193,8 @@ Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
   const int32_t f = e_.player_of(node);
   const PathStep* const previous = path_.find(f);
   n.slot = slot(f);
-  n.repeated = previous != nullptr;
+  n.apart = e_.apart(node);
+  n.repeated = previous != nullptr || n.apart;
   n.zero_fraction = previous ? previous->share : 1.0;
   n.others = 1;
   if (radau_)

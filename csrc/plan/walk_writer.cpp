@@ -15,12 +15,16 @@ WalkWriter::WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measur
       width_(ensemble.value_width),
       numbers_(plan) {}
 
-void WalkWriter::begin_chunk(const Chunk& chunk) {
+void WalkWriter::begin_chunk(const Chunk& chunk, int n_apart) {
   radau_ = chunk.radau;
   fused_vectors_ = chunk.output < 0 && chunk.n_nodes <= kMaxFixedValueNodes && !interactions_;
   numbers_.begin_chunk();
   std::vector<double> weights;
-  if (radau_)
+  if (n_apart) {
+    // Gauss-Radau quadrature of both variables would have nodes at which only one of them is 0.
+    end_weight_ = 0;
+    product_quadrature(chunk.n_nodes / n_apart, n_apart, t_, apart_, weights);
+  } else if (radau_)
     end_weight_ = radau_quadrature(plan_.index, chunk.n_nodes, t_, weights);
   else
     quadrature(plan_.index, chunk.n_nodes, t_, weights);
@@ -158,15 +162,15 @@ double WalkWriter::factor(const Label& n, double t, bool left) const {
   return (z * n.share * (1 - t) + (left ? t : 0)) / a;
 }
 void WalkWriter::gain_stream(const Label& n) {
-  for (const double t : t_) push(repeated_gain(n.zero_fraction, t));
+  for (const double t : nodes(n)) push(repeated_gain(n.zero_fraction, t));
 }
 void WalkWriter::factor_stream(const Label& n) {
   if (radau_) {
-    for (const double t : t_) push(-repeated_share(n.zero_fraction, t));
+    for (const double t : nodes(n)) push(-repeated_share(n.zero_fraction, t));
     return;
   }
-  for (const double t : t_) push(factor(n, t, false));
-  for (const double t : t_) push(factor(n, t, true));
+  for (const double t : nodes(n)) push(factor(n, t, false));
+  for (const double t : nodes(n)) push(factor(n, t, true));
 }
 
 void WalkWriter::split_stream(const Label& n) {

@@ -15,7 +15,9 @@ namespace skshap {
 struct Label {
   int32_t left, right;
   uint32_t slot, word;
-  bool flip, repeated;
+  bool flip;
+  bool repeated;         // or new, but apart: the kernels know only the nodes of the outer integral
+  bool apart;            // for Owen values: a feature of the group whose features are apart
   double share;          // cover fraction of the left child
   double zero_fraction;  // of the path above, if repeated
   double others;         // with Gauss-Radau: the product of the zero fractions of the other features above
@@ -25,8 +27,9 @@ class WalkWriter {
  public:
   WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan);
 
-  // Begin a chunk of trees: write its quadrature nodes and their weights.
-  void begin_chunk(const Chunk& chunk);
+  // Begin a chunk of trees: write its quadrature nodes and their weights. With n_apart nodes for the group
+  // whose features are apart, they are those of a double integral.
+  void begin_chunk(const Chunk& chunk, int n_apart);
   void begin_tree(int32_t tree) {
     tree_ = tree;
     expected_.clear();
@@ -69,6 +72,7 @@ class WalkWriter {
   double leaf(int64_t node, int32_t o) const { return measured_.scaled_leaf(tree_, node, o); }
   double difference(const Label& n, int32_t o) const { return leaf(n.left, o) - leaf(n.right, o); }
   void push_leaf(int64_t node);
+  const std::vector<double>& nodes(const Label& n) const { return n.apart ? apart_ : t_; }
   double factor(const Label& n, double t, bool left) const;
   void gain_stream(const Label& n);
   void factor_stream(const Label& n);
@@ -93,7 +97,7 @@ class WalkWriter {
   const int32_t width_;
   int32_t tree_ = 0;
   bool radau_ = false, fused_vectors_ = false;  // of the chunk
-  std::vector<double> t_;
+  std::vector<double> t_, apart_;               // nodes, and for features that are apart
   // With Gauss-Radau: the weight of t = 0, and the expected values of finished subtrees whose parents are
   // not.
   double end_weight_ = 0;

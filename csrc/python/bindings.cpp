@@ -16,6 +16,7 @@
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
 #include "plan/columns.h"
+#include "plan/owen_trees.h"
 #include "python/ensemble_view.h"
 #include "python/table_bindings.h"
 #include "simd/kernels.h"
@@ -135,16 +136,43 @@ Rows background_rows(const py::dict& ensemble, const py::array& background, cons
   return rows_of(background);
 }
 
+// Return the group of each player, or null.
+std::vector<int32_t> groups_of(const py::dict& ensemble, const py::object& groups) {
+  if (groups.is_none()) return {};
+  const auto list = groups.cast<std::vector<int32_t>>();
+  const auto player = attribute<int32_t>(ensemble, "player", -1);
+  const auto* const end = player.data() + player.size();
+  const py::ssize_t n_players =
+      player.size() ? 1 + *std::max_element(player.data(), end) : ensemble["n_features"].cast<py::ssize_t>();
+  const bool valid = std::all_of(list.begin(), list.end(), [&](int32_t group) {
+    return group >= 0 && static_cast<size_t>(group) < list.size();
+  });
+  if (static_cast<py::ssize_t>(list.size()) != n_players || !valid)
+    throw py::value_error("groups must have a number, below that of the players, for each player");
+  return list;
+}
+
+Plan compile_owen(const py::dict& ensemble, const std::string& precision, const py::object& groups,
+                  int n_threads) {
+  const Precision of = precision_named(precision);
+  require_threads(n_threads);
+  const std::vector<int32_t> list = groups_of(ensemble, groups);
+  return with_view(
+      ensemble, [&](const EnsembleView& view) { return make_owen_plan(view, of, list.data(), n_threads); });
+}
+
 Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
-                        const py::array& weights, size_t table_bytes, int n_threads,
-                        const py::object& stored) {
+                        const py::array& weights, size_t table_bytes, int n_threads, const py::object& stored,
+                        const py::object& groups) {
   const Precision of = precision_named(precision);
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
+  const std::vector<int32_t> list = groups_of(ensemble, groups);
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_plan(view, of, rows, p, table_bytes, n_threads, contents.get());
+    return make_background_plan(view, of, rows, p, table_bytes, n_threads, contents.get(),
+                                list.empty() ? nullptr : list.data());
   });
 }
 
@@ -452,7 +480,9 @@ PYBIND11_MODULE(_core, module) {
              py::arg("n_threads") = 1);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
              py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1,
-             py::arg("stored") = py::none());
+             py::arg("stored") = py::none(), py::arg("groups") = py::none());
+  module.def("owen_plan", &compile_owen, py::arg("ensemble"), py::arg("precision"), py::arg("groups"),
+             py::arg("n_threads") = 1);
   py::class_<RescaledPlan>(module, "RescaledPlan")
       .def(py::init(&compile_rescaled), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
            py::arg("weights"), py::arg("link"), py::arg("scale"))

@@ -102,7 +102,7 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, Ti
   for (size_t first = 0; first < n_blocks_; first += kPartBlocks)
     lookup(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
   if (margin && tree.n_levels) add_level_margin(tree, n_outputs, first_output, *margin);
-  for (size_t i = tree.leaves; i < tree.leaves_end; ++i) add_pattern_leaf(tables.leaves[i], batch.row_size);
+  for (size_t i = tree.leaves; i < tree.leaves_end; ++i) add_pattern_leaf(tables.leaves[i], batch);
 }
 
 template <class T>
@@ -137,8 +137,27 @@ void TableRunner<T>::add_level_margin(const TableTree& tree, size_t n_outputs, s
 }
 
 template <class T>
-void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, size_t row_size) {
+void TableRunner<T>::find_groups(const PatternLeaf& leaf, const TableBatch& batch) {
   const Tables& tables = plan_.tables;
+  std::vector<int32_t> found;
+  groups_.clear();
+  for (uint32_t i = 0; i < leaf.n_bits; ++i) {
+    const uint32_t place = tables.places[batch.places + tables.targets[leaf.targets + i]];
+    const int32_t group = plan_.groups[place % plan_.features.size()];
+    const size_t number = static_cast<size_t>(std::find(found.begin(), found.end(), group) - found.begin());
+    if (number == found.size()) {
+      found.push_back(group);
+      groups_.push_back(0);
+    }
+    groups_[number] |= uint64_t{1} << i;
+  }
+}
+
+template <class T>
+void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, const TableBatch& batch) {
+  const Tables& tables = plan_.tables;
+  const size_t row_size = batch.row_size;
+  if (!plan_.groups.empty()) find_groups(leaf, batch);
   const double* const values = plan_.leaf_values.data() + leaf.leaf;
   const uint32_t n_numbers = leaf_numbers(plan_.order, leaf.n_bits);
   for (size_t row = 0; row < n_rows_; ++row) {
@@ -146,8 +165,12 @@ void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, size_t row_size) 
     uint64_t x = 0;
     for (uint32_t i = 0; i < leaf.n_bits; ++i)
       x |= (bit_rows(words, tables.bits[leaf.bits + i]) >> row % kBlockRows & 1) << i;
-    vectors_->write(leaf.n_bits, x, tables.patterns.data() + leaf.patterns,
-                    tables.weights.data() + leaf.patterns, leaf.n_patterns, 1.0, numbers_.data());
+    const uint64_t* const patterns = tables.patterns.data() + leaf.patterns;
+    const double* const weights = tables.weights.data() + leaf.patterns;
+    if (plan_.groups.empty())
+      vectors_->write(leaf.n_bits, x, patterns, weights, leaf.n_patterns, 1.0, numbers_.data());
+    else
+      vectors_->write_owen(leaf.n_bits, x, groups_, patterns, weights, leaf.n_patterns, numbers_.data());
     T* const phi = phi_.data() + row * row_size;
     for (uint32_t i = 0; i < n_numbers; ++i) {
       const double number = i < leaf.n_bits ? numbers_[i] : 2 * numbers_[i];  // tables have twice a pair

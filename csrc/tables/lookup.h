@@ -30,7 +30,8 @@ class TableRunner {
   void run_tree(const TableTree& tree, const TableBatch& batch, TileSums* margin, Margins& margins);
   void lookup(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks);
   void add_level_margin(const TableTree& tree, size_t n_outputs, size_t first_output, TileSums& margin) const;
-  void add_pattern_leaf(const PatternLeaf& leaf, size_t row_size);
+  void add_pattern_leaf(const PatternLeaf& leaf, const TableBatch& batch);
+  void find_groups(const PatternLeaf& leaf, const TableBatch& batch);
 
   const Plan& plan_;
   const Kernels& kernels_;
@@ -41,6 +42,7 @@ class TableRunner {
   Aligned<T> phi_;                         // [row][row_size]
   std::optional<PatternVectors> vectors_;  // if there are leaves without a table
   std::vector<double> numbers_;
+  std::vector<uint64_t> groups_;  // of a leaf, for Owen values: their features as bits
 };
 
 // Decide a tree with tables for all blocks of a tile; `words` has room for the decisions.

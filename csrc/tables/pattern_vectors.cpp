@@ -1,5 +1,7 @@
 #include "tables/pattern_vectors.h"
 
+#include <algorithm>
+
 namespace skshap {
 
 template <class T>
@@ -42,6 +44,36 @@ void PatternVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, con
                                             : pair_off;
       out[number] = static_cast<T>(of_pair * value);
     }
+}
+
+// A group is known as a whole outside of itself: there it is satisfied if all of its features are.
+void PatternVectors::write_owen(uint32_t n, uint64_t x, const std::vector<uint64_t>& groups,
+                                const uint64_t* patterns, const double* weights, size_t n_patterns,
+                                double* out) const {
+  const uint64_t all = ~uint64_t{0} >> (64 - n);
+  std::fill_n(out, n, 0.0);
+  for (size_t i = 0; i < n_patterns; ++i) {
+    const uint64_t b = patterns[i];
+    if ((x | b) != all) continue;
+    // Groups that only the row or only the background row satisfies, and those that neither does.
+    uint32_t n_only_x = 0, n_only_b = 0, n_neither = 0;
+    for (const uint64_t group : groups) {
+      const bool of_x = (x & group) == group, of_b = (b & group) == group;
+      n_only_x += of_x && !of_b;
+      n_only_b += of_b && !of_x;
+      n_neither += !of_x && !of_b;
+    }
+    for (const uint64_t group : groups) {
+      const bool of_x = (x & group) == group, of_b = (b & group) == group;
+      if ((of_x && of_b) || n_neither > static_cast<uint32_t>(!of_x && !of_b)) continue;
+      const double w = weights[i] * moments_.value(n_only_x - (of_x && !of_b), n_only_b - (of_b && !of_x));
+      const uint64_t only_x = group & ~b, only_b = group & ~x;
+      const uint32_t p = __builtin_popcountll(only_x), q = __builtin_popcountll(only_b);
+      const double on = p ? w * moments_.value(p - 1, q) : 0, off = q ? w * moments_.value(p, q - 1) : 0;
+      for (uint64_t rest = only_x; rest; rest &= rest - 1) out[__builtin_ctzll(rest)] += on;
+      for (uint64_t rest = only_b; rest; rest &= rest - 1) out[__builtin_ctzll(rest)] -= off;
+    }
+  }
 }
 
 template void PatternVectors::write(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double,

@@ -34,6 +34,10 @@ class PatternVectors {
   void write(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights, size_t n_patterns,
              double value, T* out);
 
+  // Write the Owen values of x, given the features of each group as bits.
+  void write_owen(uint32_t n, uint64_t x, const std::vector<uint64_t>& groups, const uint64_t* patterns,
+                  const double* weights, size_t n_patterns, double* out) const;
+
   // Return the bytes allocated for paths of at most `longest` features.
   static size_t bytes(int order, uint32_t longest) {
     return 8 * (2 * PatternMoments::kSize * PatternMoments::kSize + leaf_numbers(order, longest));

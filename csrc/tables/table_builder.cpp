@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "base/aligned.h"
@@ -84,34 +86,112 @@ class Writer {
     for (size_t o = 0; o < width_; ++o) scaled_[o] = values[o] / plan_.leaf_scale;
     grow(sums_, 4 * size);
     grow(leaf_, size * d * width_ + kTablePadding);
-    kernels().leaf_table({weights_.data(), static_cast<int>(d), n_nodes(d), factors(d).data(), scaled_.data(),
-                          width_, sums_.data(), leaf_.data()});
+    if (plan_.groups.empty())
+      write_leaf_table(weights_.data(), d, n_nodes(d), factors(0, d), leaf_);
+    else
+      make_owen_table(path, d);
+  }
+
+  void write_leaf_table(const double* weights, uint32_t d, int n_nodes, const std::vector<double>& factors,
+                        Aligned<double>& out) {
+    kernels().leaf_table({weights, static_cast<int>(d), n_nodes, factors.data(), scaled_.data(), width_,
+                          sums_.data(), out.data()});
+  }
+
+  // Fill the table of a leaf with Owen values: those of the features that are alone in their groups are from
+  // the game whose players are the groups, those of the others from the games in which their group is apart.
+  void make_owen_table(const PathStep* path, uint32_t d) {
+    std::vector<int32_t> found;
+    std::vector<uint32_t> members, alone;
+    for (uint32_t i = 0; i < d; ++i) {
+      const int32_t group = plan_.groups[path[i].feature];
+      const size_t number = static_cast<size_t>(std::find(found.begin(), found.end(), group) - found.begin());
+      if (number == found.size()) {
+        found.push_back(group);
+        members.push_back(0);
+      }
+      members[number] |= 1u << i;
+    }
+    for (const uint32_t group : members)
+      if (!(group & (group - 1))) alone.push_back(group);
+    players_ = alone;
+    for (const uint32_t group : members)
+      if (group & (group - 1)) players_.push_back(group);
+    if (!alone.empty()) write_game(d, 0, alone.size());
+    for (const uint32_t group : members) {
+      if (!(group & (group - 1))) continue;
+      players_.clear();
+      for (uint32_t rest = group; rest; rest &= rest - 1) players_.push_back(rest & ~(rest - 1));
+      const size_t n_apart = players_.size();
+      for (const uint32_t other : members)
+        if (other != group) players_.push_back(other);
+      write_game(d, static_cast<uint32_t>(n_apart), n_apart);
+    }
+  }
+
+  // Write the values of the first n_wanted players, which are single features; the first n_apart are apart.
+  void write_game(uint32_t d, uint32_t n_apart, size_t n_wanted) {
+    const size_t size = size_t{1} << d;
+    const uint32_t n_players = static_cast<uint32_t>(players_.size());
+    merged_.assign(size, 0);
+    for (uint32_t i = 0; i < n_players; ++i)
+      for (uint32_t x = 0; x < size; ++x) merged_[x] |= ((x & players_[i]) == players_[i]) << i;
+    game_weights_.assign(size_t{1} << n_players, 0.0);
+    for (size_t x = 0; x < size; ++x) game_weights_[merged_[x]] += weights_[x];
+    grow(game_, (n_players * width_ << n_players) + kTablePadding);
+    const int n_outer = n_nodes(n_players - n_apart + (n_apart > 0));
+    write_leaf_table(game_weights_.data(), n_players, n_apart ? n_outer * n_nodes(n_apart) : n_outer,
+                     factors(n_apart, n_players - n_apart), game_);
+    for (size_t x = 0; x < size; ++x)
+      for (size_t i = 0; i < n_wanted; ++i)
+        std::copy_n(game_.data() + (merged_[x] * n_players + i) * width_, width_,
+                    leaf_.data() + (x * d + __builtin_ctz(players_[i])) * width_);
   }
 
   int n_nodes(uint32_t d) const { return quadrature_nodes(plan_.index, static_cast<int>(d)); }
 
-  // Return the factors of the sums of a leaf with d features; see leaf_table in simd/table_kernels-inl.h.
-  const std::vector<double>& factors(uint32_t d) {
-    std::vector<double>& out = factors_[d];
+  // Return the factors of the sums of a leaf with n features; see leaf_table in simd/table_kernels-inl.h. For
+  // Owen values, n_apart further features come first, whose group is apart: then the integral is a double
+  // one.
+  const std::vector<double>& factors(uint32_t n_apart, uint32_t n) {
+    std::vector<double>& out = factors_[{n_apart, n}];
     if (!out.empty()) return out;
-    const size_t size = size_t{1} << d;
-    std::vector<double> t, weights, powers(d + 1, 1.0), others(d + 1, 1.0);
-    quadrature(plan_.index, n_nodes(d), t, weights);
+    const size_t size = size_t{1} << (n_apart + n), mask = (size_t{1} << n_apart) - 1;
+    std::vector<double> t, s, weights;
+    if (n_apart)
+      product_quadrature(n_nodes(n + 1), n_nodes(n_apart), t, s, weights);
+    else
+      quadrature(plan_.index, n_nodes(n), t, weights);
     out.resize(4 * size * t.size());
     for (size_t k = 0; k < t.size(); ++k) {
-      for (uint32_t i = 1; i <= d; ++i) {
-        powers[i] = powers[i - 1] * t[k];
-        others[i] = others[i - 1] * (1 - t[k]);
-      }
+      const std::vector<double> on = powers(t[k], n), off = powers(1 - t[k], n);
+      const std::vector<double> on_apart = powers(n_apart ? s[k] : 0, n_apart),
+                                off_apart = powers(n_apart ? 1 - s[k] : 0, n_apart);
       double* const of = out.data() + 4 * size * k;
       for (size_t x = 0; x < size; ++x) {
-        const uint32_t p = __builtin_popcountll(x), q = d - p;
-        of[x] = powers[p];
-        of[size + x] = weights[k] / t[k] * others[q];
-        of[2 * size + x] = q ? weights[k] / t[k] * others[q - 1] : 0;
-        of[3 * size + x] = q ? weights[k] * others[q - 1] : 0;
+        const uint32_t p = __builtin_popcountll(x & ~mask), q = n - p;
+        if (!n_apart) {
+          of[x] = on[p];
+          of[size + x] = weights[k] / t[k] * off[q];
+          of[2 * size + x] = q ? weights[k] / t[k] * off[q - 1] : 0;
+          of[3 * size + x] = q ? weights[k] * off[q - 1] : 0;
+          continue;
+        }
+        const uint32_t p_apart = __builtin_popcountll(x & mask), q_apart = n_apart - p_apart;
+        const double weight = weights[k] * off[q], less = q_apart ? off_apart[q_apart - 1] : 0;
+        of[x] = on[p] * on_apart[p_apart];
+        of[size + x] = weight / s[k] * off_apart[q_apart];
+        of[2 * size + x] = weight / s[k] * less;
+        of[3 * size + x] = weight * less;
       }
     }
+    return out;
+  }
+
+  // Return the powers of x up to the n-th.
+  static std::vector<double> powers(double x, uint32_t n) {
+    std::vector<double> out(n + 1, 1.0);
+    for (uint32_t i = 1; i <= n; ++i) out[i] = out[i - 1] * x;
     return out;
   }
 
@@ -124,9 +204,14 @@ class Writer {
   size_t width_ = 1;
   std::vector<uint32_t> position_;  // by feature: its position in the batch
   std::vector<uint32_t> bits_, targets_;
-  std::vector<double> weights_, scaled_, factors_[kMaxTableBits + 1];
+  std::vector<double> weights_, scaled_;
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<double>> factors_;  // by numbers of features
   Aligned<uint16_t> index_;
   Aligned<double> sum_, sums_, leaf_;
+  // For Owen values: players of a game, as sets of features; its pattern by that of the features; its table.
+  std::vector<uint32_t> players_, merged_;
+  std::vector<double> game_weights_;
+  Aligned<double> game_;
 };
 
 }  // namespace

@@ -15,7 +15,9 @@ class Groups {
   void add_trees() {
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
       for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
-        TableCost& cost = group(plan_.trees[i], !plan_.trees[i].walked);
+        const bool is_copy = !plan_.groups.empty() && !plan_.tables.against_background;
+        const int n_nodes = is_copy ? plan_.chunks[c].n_nodes : nodes_of(plan_.trees[i]);
+        TableCost& cost = group(n_nodes, !plan_.trees[i].walked);
         cost.n_trees += 1;
         cost.n_leaves += plan_.trees[i].n_leaves;
         if (plan_.trees[i].walked) cost.n_walked += plan_.trees[i].n_leaves;
@@ -59,8 +61,9 @@ class Groups {
   }
 
  private:
-  TableCost& group(const TreeProgram& tree, bool tables) {
-    const int n_nodes = quadrature_nodes(plan_.index, tree.n_features);
+  int nodes_of(const TreeProgram& tree) const { return quadrature_nodes(plan_.index, tree.n_features); }
+  TableCost& group(const TreeProgram& tree, bool tables) { return group(nodes_of(tree), tables); }
+  TableCost& group(int n_nodes, bool tables) {
     return found_.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
   }
 

@@ -27,7 +27,7 @@ class Kind(NamedTuple):
         return self.index != "BII"
 
 
-SHAP_VALUES, BANZHAF_VALUES = Kind(), Kind(1, "BII")
+SHAP_VALUES, BANZHAF_VALUES, OWEN_VALUES = Kind(), Kind(1, "BII"), Kind(1, "OV")
 
 _PAIRS = (Kind(2, "SII"), Kind(2, "STII"), Kind(2, "BII"))
 _TRIPLES = (Kind(3, "SII"), Kind(3, "BII"))
@@ -116,6 +116,8 @@ class Algorithm:
 _QUADRATURE = (
     Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS, *_TRIPLES), ("cpu", "cuda")),
     Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda"), interventional=True),
+    Results((OWEN_VALUES,), ("cpu",)),
+    Results((OWEN_VALUES,), ("cpu",), interventional=True),
     Results(
         (SHAP_VALUES,),
         ("cpu", "cuda"),

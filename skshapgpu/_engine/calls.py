@@ -120,7 +120,8 @@ class Run(ABC):
         self, compiled: CompiledModel, kind: Kind, rows: Rows, intervals: Intervals = NO_INTERVALS
     ) -> None:
         self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
-        self.n_features, self.n_outputs = compiled.n_features, compiled.n_outputs
+        self.n_features, self.n_outputs = compiled.n_features_of(kind), compiled.n_outputs
+        self._sharing = compiled.sharing_of(kind)
         self.n_computed_outputs = compiled.n_computed_outputs
         self._kind, self._intervals = kind, intervals
         self._compiled = compiled
@@ -236,7 +237,7 @@ class HostRun(Run):
         super().__init__(compiled, kind, rows, execution.intervals)
         self.device = devices.label(execution.indices)
         self._labels, self._execution = labels, execution
-        is_direct = not (execution.indices or compiled.widen or compiled.sharing)
+        is_direct = not (execution.indices or compiled.widen or self._sharing)
         self.memory_threads = 0 if execution.indices else execution.n_threads
         self.skips_unused = is_direct and compiled.info["n_features_used"] < self.n_features
 
@@ -276,7 +277,7 @@ class HostRun(Run):
         work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
         if self._checked and self._compiled.link is not None:
             work_row += _CHECK_BYTES * self.n_outputs
-        sharing = self._compiled.sharing
+        sharing = self._sharing
         if sharing is not None:
             n_shared = sharing.n_players
             if self._kind.order > 1:
@@ -296,10 +297,10 @@ class HostRun(Run):
     def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
         stop, packed = start + len(values), not self._gpus
         block = self._rows.chunk(start, stop, packed=packed, n_threads=self.memory_threads)
-        if self._compiled.sharing is None:
+        if self._sharing is None:
             self._explain(block, start, values, parts, zeroed)
         else:
-            self._share(self._compiled.sharing, block, start, values, parts)
+            self._share(self._sharing, block, start, values, parts)
 
     def _share(
         self,

@@ -43,6 +43,24 @@ class Game(NamedTuple):
     shared: tuple[tuple[int, ...], ...]
 
 
+class TwoLevelGame(NamedTuple):
+    """The game of Owen values: features are players, which are known or unknown together outside their group.
+
+    Attributes
+    ----------
+    game : Game
+        Its first players are single columns.
+    groups : ndarray of int32
+        Number of the group of each player, from 0 on.
+    shares : tuple of tuple of float
+        For each player after the columns: the shares of the columns that share its value.
+    """
+
+    game: Game
+    groups: np.ndarray
+    shares: tuple[tuple[float, ...], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """The features of the results.
@@ -248,6 +266,36 @@ def features_of(
     if groups is None:
         return game, Features(None, used)
     return game, Features(tuple(groups[i] for i in used), None, by_input)
+
+
+def two_levels(
+    adapted: AdaptedModel, groups: tuple[Group, ...], columns: str
+) -> tuple[TwoLevelGame, Features]:
+    """Return the game of the columns within groups, and its features; see :func:`features_of`.
+
+    A player that columns of several groups share, as CTRs of CatBoost are, belongs to a further group, with
+    the other players of the same groups: that is a player of the game of the groups. As its value is shared
+    evenly among these groups there, each of them gets the same part of the values of the players in it.
+    """
+    game, features = features_of(adapted, None, columns)
+    n_columns = adapted.schema.n_features
+    group_of = np.empty(n_columns, np.int32)
+    for number, (_, members) in enumerate(groups):
+        group_of[list(members)] = number
+    of_features = group_of if features.columns is None else group_of[features.columns]
+    several: dict[tuple[int, ...], int] = {}
+    of_shared, shares = [], []
+    for members in game.shared:
+        of_members = of_features[list(members)]
+        found, counts = np.unique(of_members, return_counts=True)
+        across = len(found) > 1
+        key = tuple(found.tolist())
+        of_shared.append(len(groups) + several.setdefault(key, len(several)) if across else key[0])
+        n_members = dict(zip(key, counts.tolist()))
+        shares.append(tuple(1 / (len(key) * n_members[group]) for group in of_members.tolist()))
+    numbers = np.concatenate([of_features, np.array(of_shared, np.int32)])
+    _, numbers = np.unique(numbers, return_inverse=True)
+    return TwoLevelGame(game, numbers.astype(np.int32), tuple(shares)), features
 
 
 def _players(ensemble: Ensemble) -> np.ndarray:

@@ -23,8 +23,9 @@ from .._rows.background import Background
 from ..adapters.ensemble import Ensemble
 from ..errors import require_n_jobs, require_one_of
 from . import algorithms, costs
-from .algorithms import AUTO, SHAP_VALUES, Algorithm, Kind, Results
+from .algorithms import AUTO, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
+from .features import TwoLevelGame
 from .link_costs import costs_of_link
 from .links import Link
 from .pair_costs import PairTables
@@ -162,11 +163,13 @@ class CompiledModel:
         Result of :meth:`contents` for the same ensemble, options and background; tables are not filled again.
     sharing : Sharing or None
         How columns of X share the values of players; None: each column is a player.
+    two_levels : TwoLevelGame or None
+        The columns within the groups that are the players, for Owen values; None without groups.
 
     Attributes
     ----------
     n_features, n_outputs : int
-        Numbers of features and outputs of the results.
+        Numbers of features and outputs of the results, other than Owen values.
     n_computed_outputs : int
         Number of outputs that the core computes, without the output that ``widen`` adds.
     checked_kinds : set of Kind
@@ -183,8 +186,10 @@ class CompiledModel:
         link: Link | None = None,
         tables: dict[str, np.ndarray] | None = None,
         sharing: Sharing | None = None,
+        two_levels: TwoLevelGame | None = None,
     ) -> None:
         self.ensemble = ensemble
+        self._two_levels = two_levels
         self.options = options
         self.widen = widen
         self.output_names = output_names
@@ -224,6 +229,29 @@ class CompiledModel:
         self.info: dict[str, Any] = plan.info()
         self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
         self._alone: dict[Kind, int] = {}
+        self._of_columns: Any = None  # for Owen values: the plan whose trees are laid out
+
+    def n_features_of(self, kind: Kind) -> int:
+        """Return the number of features of results of a kind."""
+        if kind != OWEN_VALUES:
+            return self.n_features
+        assert self._two_levels is not None
+        game = self._two_levels.game
+        return game.ensemble.n_players - len(game.shared)
+
+    def sharing_of(self, kind: Kind) -> Sharing | None:
+        """Return how features share the values of players in results of a kind; None: they do not."""
+        if kind != OWEN_VALUES:
+            return self.sharing
+        assert self._two_levels is not None
+        (ensemble, shared), _, shares = self._two_levels
+        return Sharing(ensemble.n_players - len(shared), shared, shares) if shared else None
+
+    def _ensemble_of(self, kind: Kind) -> Ensemble:
+        if kind != OWEN_VALUES:
+            return self.ensemble
+        assert self._two_levels is not None
+        return self._two_levels.game.ensemble
 
     def on_gpu(self, index: int) -> CompiledModel:
         """Return this model, with the same plans, for calls on one of its GPUs."""
@@ -260,6 +288,7 @@ class CompiledModel:
             "_pair_tables",
             "_groups",
             "_alone",
+            "_of_columns",
             "_layouts",
             "_core_layouts",
             "_table_bytes",
@@ -334,26 +363,57 @@ class CompiledModel:
         self._table_bytes[kind, intervals] = info["table_bytes"] - info["borrowed_bytes"]
         return plan
 
-    def _attributes(self) -> dict[str, Any]:
-        return {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
+    def _attributes(self, kind: Kind = SHAP_VALUES) -> dict[str, Any]:
+        ensemble = self._ensemble_of(kind)
+        return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
 
     def _interval_plan(self, kind: Kind, intervals: Intervals) -> Any:
         from .. import _core
 
-        plan, layout = self._plans[kind, NO_INTERVALS], self._core_layouts.pop((kind, intervals), None)
+        plan, layout = self._laid_out(kind), self._core_layouts.pop((kind, intervals), None)
         if layout is None:
-            layout = self._lay_out(plan, intervals)
+            layout = self._lay_out(kind, plan, intervals)
         return _core.interval_plan(plan, layout, effective_n_jobs(self.options.n_jobs))
+
+    def _laid_out(self, kind: Kind) -> Any:
+        """Return the plan whose trees tables by intervals explain."""
+        if self._of_columns is not None and kind == OWEN_VALUES:
+            return self._of_columns
+        return self._plans[kind, NO_INTERVALS]
+
+    def _owen_plan(self) -> Any:
+        """Return the plan for path-dependent Owen values without tables."""
+        from .. import _core
+
+        assert self._two_levels is not None
+        n_threads = effective_n_jobs(self.options.n_jobs)
+        attributes, groups = self._attributes(OWEN_VALUES), self._two_levels.groups
+        self._of_columns = _core.owen_plan(attributes, self.options.precision, groups.tolist(), n_threads)
+        without = Intervals(costs.MERGED_ONLY)
+        return _core.interval_plan(
+            self._of_columns, self._lay_out(SHAP_VALUES, self._of_columns, without), n_threads
+        )
 
     def _core_plan(self, kind: Kind, stored: dict[str, np.ndarray] | None = None) -> Any:
         from .. import _core
 
-        attributes = self._attributes()
+        attributes = self._attributes(kind)
         precision, background = self.options.precision, self.background
         n_threads = effective_n_jobs(self.options.n_jobs)
         algorithm, table_bytes = self.options.algorithm, self._table_room(kind)
         if background is not None and AUTO.find(kind, interventional=True) is not None:
             rows, weights, link = background.rows, background.weights, self.link
+            if kind == OWEN_VALUES:
+                assert self._two_levels is not None
+                return _core.background_plan(
+                    attributes,
+                    precision,
+                    rows,
+                    weights,
+                    table_bytes,
+                    n_threads,
+                    groups=self._two_levels.groups.tolist(),
+                )
             if kind != SHAP_VALUES:
                 order, index = kind
                 return _core.BackgroundPairsPlan(
@@ -364,6 +424,8 @@ class CompiledModel:
             if link is not None:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
+        if kind == OWEN_VALUES:
+            return self._owen_plan()
         tables = "level_uniform" if algorithm.tables == "worthwhile" and kind.order == 1 else "none"
         # For a kind that the algorithm does not compute, only the list of occurring sets is needed.
         method = "walk" if algorithm.find(kind) is None else algorithm.method
@@ -420,7 +482,8 @@ class CompiledModel:
 
     def _is_tiled(self, kind: Kind) -> bool:
         """Return whether the CPU makes tables for tiles of rows, but a GPU has those of all rows."""
-        return self.background is not None and self.link is None and kind != SHAP_VALUES
+        tiled = kind not in (SHAP_VALUES, OWEN_VALUES)
+        return self.background is not None and self.link is None and tiled
 
     def pair_tables(self, kind: Kind) -> PairTables | None:
         """Return the costs of the tables with which GPUs compute interventional results of a kind.
@@ -443,9 +506,10 @@ class CompiledModel:
         if limit is None or kind == SHAP_VALUES:
             return room
         # Besides the tables of SHAP values, there may be tables of Banzhaf values, or, with background data,
-        # counts of patterns for Banzhaf values and for three kinds of interactions.
+        # counts of patterns for Banzhaf values and for three kinds of interactions, and, with groups, tables
+        # of Owen values.
         left = max(0, room - self._table_bytes[SHAP_VALUES, NO_INTERVALS])
-        return left if self.background is None else left // 4
+        return left if self.background is None else left // (4 if self._two_levels is None else 5)
 
     @property
     def table_bytes(self) -> int:
@@ -505,6 +569,11 @@ class CompiledModel:
         if not possible and self.link is not None:
             raise ValueError(f"{what} are those of the margin: use model_output='raw'")
         self._require_pairs(kind)
+        if kind == OWEN_VALUES and self._two_levels is None:
+            raise ValueError(
+                "Owen values divide the values of groups among their columns, but there are no groups: pass "
+                "groups=, or compute SHAP values, index='SV'"
+            )
         if not possible:
             raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
         if found is None:
@@ -611,14 +680,16 @@ class CompiledModel:
         if layout is not None:
             groups, intervals = layout.groups, Intervals(layout.most_entries)
             building = layout.build_seconds / n_threads
-            seconds = building + layout.call_seconds(n_rows, n_threads, work, precision)
+            seconds = building + layout.call_seconds(n_rows, n_threads, self._layout_work(kind), precision)
             table_bytes += layout.table_bytes
-        seconds += costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
+        seconds += costs.cpu_row_seconds(n_rows, self.n_features_of(kind), self.n_outputs, n_threads)
         seconds += costs.cpu_pattern_seconds(n_rows, self._n_patterns(kind), n_threads)
         return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
 
     def _n_patterns(self, kind: Kind) -> int:
         """Return the number of patterns of background data, at leaves without a table."""
+        if kind == OWEN_VALUES and self.background is not None:
+            return int(self.plan(kind).info()["n_patterns"])
         return int(self.info["n_patterns"]) if kind == SHAP_VALUES else 0
 
     def _rows_alone(self, kind: Kind) -> int:
@@ -650,7 +721,7 @@ class CompiledModel:
         seconds = costs.cpu_seconds(self._groups_of(kind), n_rows, 1, work, precision)
         if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
             return None
-        sizes = (Intervals(most_entries), Intervals(costs.MERGED_ONLY))
+        sizes, work = (Intervals(most_entries), Intervals(costs.MERGED_ONLY)), self._layout_work(kind)
         return self._best_layout(
             kind, sizes, lambda each: each.seconds(n_rows, expected_rows, work, precision), seconds
         )
@@ -680,7 +751,9 @@ class CompiledModel:
     def _may_have_tables(self, kind: Kind) -> bool:
         """Return whether there are tables by intervals for results of this kind with these options."""
         options = self.options
-        possible = kind.order == 1 if self.background is None else kind == SHAP_VALUES and self.link is None
+        possible = kind.order == 1
+        if self.background is not None:
+            possible = kind in (SHAP_VALUES, OWEN_VALUES) and self.link is None
         return possible and options.algorithm.tables == "worthwhile" and options.memory_limit is None
 
     def _worthwhile_gpu_layout(self, kind: Kind, n_rows: int) -> TableLayout | None:
@@ -712,10 +785,11 @@ class CompiledModel:
         """Return the layout of tables by intervals; lay them out at the first time."""
         key = kind, intervals
         if key not in self._layouts:
-            plan = self.plan(kind)  # which takes the lock, too
+            self.plan(kind)  # which takes the lock, too
             with self._lock:
                 if key not in self._layouts:
-                    layout = self._core_layouts[key] = self._lay_out(plan, intervals)
+                    plan = self._laid_out(kind)
+                    layout = self._core_layouts[key] = self._lay_out(kind, plan, intervals)
                     info = layout.info()
                     groups = costs.groups_of(info.pop("groups"))
                     self._layouts[key] = TableLayout(intervals.most_entries, groups, **info)
@@ -726,11 +800,13 @@ class CompiledModel:
         room = memory.table_bytes(None, self.options.expected_rows is not None)
         return room - int(self.info["table_bytes"])
 
-    def _lay_out(self, plan: Any, intervals: Intervals) -> Any:
+    def _lay_out(self, kind: Kind, plan: Any, intervals: Intervals) -> Any:
         from .. import _core
 
         (most_entries, on_gpu), precision = intervals, self.options.precision
         prices = costs.gpu_table_prices(precision) if on_gpu else costs.table_prices(precision)
+        walk = self._layout_work(kind) / self._work(kind)
+        prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
         n_rows = costs.GPU_TABLE_ROWS if on_gpu else costs.typical_rows(most_entries)
         return _core.IntervalLayout(plan, most_entries, n_rows, prices, self._interval_room(), on_gpu)
 
@@ -738,6 +814,20 @@ class CompiledModel:
         """Return the work at each leaf, relative to SHAP values of one output."""
         n_leaf_outputs = self.ensemble.value.shape[1]
         return _INTERACTION_WORK[kind.order] * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
+
+    def _layout_work(self, kind: Kind) -> float:
+        """Return the work at each leaf of the trees that are laid out, relative to SHAP values.
+
+        For Owen values, a tree is walked several times, with more quadrature nodes.
+        """
+        if kind != OWEN_VALUES or self.background is not None:
+            return self._work(kind)
+        precision, rows = self.options.precision, costs.LEAST_TABLE_ROWS
+        walked, of_columns = (
+            costs.cpu_seconds(groups, rows, 1, precision=precision) - costs.cpu_seconds((), rows, 1)
+            for groups in (self._groups_of(kind), costs.groups_of(self._of_columns.info()["groups"]))
+        )
+        return self._work(kind) * max(1.0, walked / of_columns if of_columns else 1.0)
 
     def _groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         if kind not in self._groups:

@@ -31,15 +31,25 @@ class Sharing:
         Number of columns of X, which are the first players.
     shared : sequence of sequences of int
         Columns of each further player.
+    shares : sequence of sequences of float or None
+        Share of each of these columns. None: equal shares. Only values of players are shared unequally.
     """
 
-    def __init__(self, n_features: int, shared: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        shared: Sequence[Sequence[int]],
+        shares: Sequence[Sequence[float]] | None = None,
+    ) -> None:
         self.n_features, self.n_players = n_features, n_features + len(shared)
         sizes = np.array([1] * n_features + [len(columns) for columns in shared])
         self.columns = np.array([*range(n_features), *(c for columns in shared for c in columns)], np.int64)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
         self.parts = 1 / sizes
-        by_player = (np.repeat(self.parts, sizes), self.columns, self.starts)
+        parts = np.repeat(self.parts, sizes)
+        if shares is not None:
+            parts[n_features:] = [share for of_player in shares for share in of_player]
+        by_player = (parts, self.columns, self.starts)
         self._shares = sp.csr_matrix(by_player, (self.n_players, n_features)).T.tocsr()
 
     def share(self, of_players: np.ndarray, out: np.ndarray) -> None:

@@ -244,8 +244,9 @@ class Explanation(LabelledValues):
         groups of columns.
     group_columns : tuple of tuple of int, or None
         For an explainer with ``groups``: columns of the rows explained that form each feature, by position.
-    index : {"SV", "BV"}
-        "SV": Shapley values, that is, SHAP values; "BV": Banzhaf values, which do not add up to the margin.
+    index : {"SV", "BV", "OV"}
+        "SV": Shapley values, that is, SHAP values; "BV": Banzhaf values, which do not add up to the margin;
+        "OV": Owen values, which add up to the Shapley values of groups of features.
     feature_perturbation : {"tree_path_dependent", "interventional"}
         How features outside a coalition are treated: by the covers of the trees, or by background rows.
     model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}
@@ -436,7 +437,7 @@ class Explanation(LabelledValues):
         return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
 
     def _title(self) -> str:
-        return "SHAP values" if self.index == "SV" else "Banzhaf values"
+        return {"SV": "SHAP values", "BV": "Banzhaf values", "OV": "Owen values"}[self.index]
 
     def strongest(self, n: int = 10) -> list[tuple[str, float]]:
         """Return the features with the largest mean magnitude over the rows.

@@ -290,7 +290,7 @@ class _Run:
         else:
             self._schema = explainer._schema_of([], None, source.single and not explainer.explainer._steps)
         self._names = names
-        self.feature_names = explainer.explainer._names_explained(names)
+        self.feature_names = explainer._names_explained(names)
         self._row: tuple[int, ...] = ()
         if isinstance(sink, NpySink):
             if explainer.keep or explainer._arguments()["top"]:

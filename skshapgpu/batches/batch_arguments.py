@@ -9,7 +9,7 @@ from .._engine.pairs import Request
 from ..errors import require_one_of
 from ..explainer import TreeExplainer, as_explainer
 
-_VALUE_INDICES = ("SV", "BV")
+_VALUE_INDICES = ("SV", "BV", "OV")
 
 #: First bytes of files that TreeExplainer.save wrote; no model file begins with them.
 _EXPLAINER_FILE = b"PK\x03\x04"

@@ -41,6 +41,9 @@ METADATA_KEY = b"skshapgpu"
 
 _DTYPES = ("auto", "float32", "float64")
 
+#: Names of columns of values, by index.
+_VALUE_COLUMNS = {"SV": "shap", "BV": "banzhaf", "OV": "owen"}
+
 
 class BatchExplainer:
     """Callable that turns an Arrow record batch of rows into a record batch of their contributions.
@@ -78,7 +81,7 @@ class BatchExplainer:
         pairs that occur on a path of the model, as others are zero; a list has names or positions of the
         columns that the model receives.
     index : str or None, default=None
-        "SV" or "BV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
+        "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
         :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
     prefix : str, default=""
         Beginning of the names of the columns of values. Without a prefix, the names are those of
@@ -146,6 +149,8 @@ class BatchExplainer:
             )
         self._by_sign = by_sign
         self._explainer = explainer_of(model, options)
+        if self._request is None:
+            self._explainer._require_values(self._index)
         self._of_texts = bool(self._explainer._steps) and _takes_texts(self._explainer._steps[0])
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
 
@@ -306,7 +311,7 @@ class BatchExplainer:
         elif self._top is not None:
             fields = []
             noun, value = ("feature", "shap") if self._request is None else ("pair", "interaction")
-            value = "banzhaf" if self._index == "BV" else value
+            value = _VALUE_COLUMNS.get(self._index, value)
             for rank in range(1, min(self._top, self._n_ranked(names)) + 1):
                 for what, kind in ((noun, arrow.string()), (value, value_type)):
                     column = [f"{self._prefix}{what}_{rank}"]
@@ -327,7 +332,7 @@ class BatchExplainer:
 
     def _fields_by_sign(self, n_kept: int, value_type: Any) -> list[Any]:
         arrow = require_arrow()
-        value = "banzhaf" if self._index == "BV" else "shap"
+        value = _VALUE_COLUMNS[self._index]
         return [
             arrow.field(name, kind)
             for sign, _ in SIGNS
@@ -340,9 +345,13 @@ class BatchExplainer:
             for name in column_names([f"{self._prefix}{what}_{rank}"], self._explainer.output_names)
         ]
 
+    def _names_explained(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names of the features of the results."""
+        return self._explainer._names_explained(names, self._index)
+
     def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the names of the features, or pairs, for which each output has a value."""
-        seen = self._explainer._names_explained(names)
+        seen = self._names_explained(names)
         return seen if self._request is None else set_names(seen, self._pairs(seen))
 
     def _n_ranked(self, names: Sequence[str] | None) -> int:
@@ -376,7 +385,7 @@ class BatchExplainer:
         return {
             "base_values": base if isinstance(base, float) else base.tolist(),
             "output_names": explainer.output_names and _plain(explainer.output_names),
-            "feature_names": list(explainer._names_explained(names)),
+            "feature_names": list(self._names_explained(names)),
             "index": index,
             "model_output": explainer.model_output,
             "feature_perturbation": explainer.feature_perturbation,
@@ -467,7 +476,7 @@ class BatchExplainer:
             return side_by_side(self._explanation(X).values)
         pairs: Any = "occurring"
         if self._request.form == "listed":
-            pairs = self._pairs(self._explainer._names_explained(names))
+            pairs = self._pairs(self._names_explained(names))
         found = self._explainer.explain_interactions(
             self._as_taken(X), interactions=pairs, index=self._index
         ).values

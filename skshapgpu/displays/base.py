@@ -44,7 +44,7 @@ _BESIDE = 0.6
 _GAP = 4.0
 
 #: Names of the values of an explanation, by ``index``.
-VALUE_NAMES = {"SV": "SHAP value", "BV": "Banzhaf value"}
+VALUE_NAMES = {"SV": "SHAP value", "BV": "Banzhaf value", "OV": "Owen value"}
 
 
 def pyplot() -> Any:

@@ -202,7 +202,7 @@ class ShapWaterfallDisplay:
         """
         require_explanation(explanation)
         require_max_features(max_features)
-        if explanation.index != "SV":
+        if explanation.index == "BV":
             raise ValueError("a waterfall adds values up to the prediction: Banzhaf values do not add up")
         row = row_position(explanation, row)
         values = values_of(explanation, output)[row]

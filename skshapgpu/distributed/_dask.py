@@ -54,7 +54,7 @@ def explain_dask(
         "all" is for arrays only; for a data frame, the result has a column for each pair that occurs on a
         path or that is listed. A number is rejected, because the strongest pairs depend on all rows.
     index : str or None, default=None
-        "SV" or "BV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
+        "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
         :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
     prefix : str, default=""
         Prefix of the names of the columns of values in a data frame.

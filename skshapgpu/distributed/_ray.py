@@ -59,7 +59,7 @@ def explain_ray(
         Which interactions to compute instead of SHAP values: those of all pairs that occur on a path of the
         model (others are zero), or of the listed pairs.
     index : str or None, default=None
-        "SV" or "BV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
+        "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
         :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
     prefix : str, default=""
         Prefix of the names of the columns of values.

@@ -36,6 +36,8 @@ class Work:
         self._interactions = interactions
         with elsewhere():
             self.explainer = explainer_of(model, options)
+        if self._request is None:
+            self.explainer._require_values(self._index)
 
     def values(self, X: Any) -> Any:
         """Return the values of X, with the dtype that :meth:`dtype` returns, or else the float dtype of X."""
@@ -66,7 +68,7 @@ class Work:
         explainer, outputs = self.explainer, self.explainer.output_names
         n, k = explainer._n_explained, () if outputs is None else (len(outputs),)
         if self._request is None:
-            return (n, *k)
+            return (len(explainer._names_explained(index=self._index)), *k)
         if self._request.form == "all":
             return (n, n, *k)
         if self._request.form == "listed":

@@ -24,6 +24,7 @@ from skshapgpu._engine.algorithms import (
     DEVICES,
     MODEL_OUTPUTS,
     NAMES,
+    OWEN_VALUES,
     SHAP_VALUES,
     TIME_OUTPUTS,
     Algorithm,
@@ -41,6 +42,8 @@ ROOT = Path(__file__).parents[2]
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
 ORDERS, INDICES = (1, 2, 3), ("SII", "STII", "BII")
+#: Names of the indices of values.
+VALUES = {"SII": "SV", "BII": "BV", "OV": "OV"}
 
 #: All options, including those that no algorithm supports. SHAP and Banzhaf values have no third index.
 KINDS = [Kind(order, index) for order in ORDERS for index in INDICES if (order, index) != (1, "STII")]
@@ -76,6 +79,10 @@ def at_times(adapted: AdaptedModel, model_output: str, times: np.ndarray) -> Ada
     return by_link(adapted, times, np.log(times), "exp")
 
 
+def groups_for(found: Results) -> dict[str, list[int]] | None:
+    return {"a": [0, 2, 5], "b": [1, 4]} if OWEN_VALUES in found.kinds else None
+
+
 def explainer_of(
     algorithm: Algorithm, device: str, interventional: bool, model_output: str, **options: Any
 ) -> TreeExplainer:
@@ -94,7 +101,7 @@ def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
     """Compute results of this kind; triples are in the order of ``occurring_interactions``."""
     if kind.order == 1:
         labels = LABELS if explainer.model_output == "log_loss" else None
-        return explainer.explain(X, labels, index={"SII": "SV", "BII": "BV"}[kind.index]).values
+        return explainer.explain(X, labels, index=VALUES[kind.index]).values
     pairs = "all" if kind.order == 2 else "occurring"
     return explainer.explain_interactions(X, interactions=pairs, index=kind.index, order=kind.order).values
 
@@ -122,6 +129,10 @@ def expected(kind: Kind, interventional: bool, model_output: str) -> np.ndarray:
         return reference.interventional_interactions(*given, index=kind.index)[:, 0]
     if kind.order == 2:
         return reference.path_dependent_interactions(*given, kind.index)[:, 0]
+    if kind == OWEN_VALUES and interventional:
+        return reference.interventional_owen(*given, [0, 1, 0, 2, 1, 0])[:, 0]
+    if kind == OWEN_VALUES:
+        return reference.path_dependent_owen(*given, [0, 1, 0, 2, 1, 0])[:, 0]
     if kind == BANZHAF_VALUES:
         of = reference.interventional_banzhaf if interventional else reference.path_dependent_banzhaf
         return of(*given)[:, 0]
@@ -176,7 +187,8 @@ def test_all_that_the_table_has_is_exact(
 ) -> None:
     if device == "cuda":
         request.getfixturevalue("gpu")
-    explainer = explainer_of(algorithm, device, found.interventional, model_output, precision=precision)
+    options = {"precision": precision, "groups": groups_for(found)}
+    explainer = explainer_of(algorithm, device, found.interventional, model_output, **options)
     allowed = TOLERANCE[precision] * leaf_scale(adapt(model()).ensemble)[0]
     for kind in found.kinds:
         values, truth = compute(explainer, kind, X), expected(kind, found.interventional, model_output)
@@ -309,7 +321,9 @@ def test_auto_takes_a_gpu_only_for_what_the_table_says(monkeypatch: pytest.Monke
                 continue
             for model_output in found.model_outputs:
                 with devices.elsewhere():
-                    explainer = explainer_of(algorithm, "auto", found.interventional, model_output)
+                    explainer = explainer_of(
+                        algorithm, "auto", found.interventional, model_output, groups=groups_for(found)
+                    )
                 for kind in found.kinds:
                     chosen = explainer._compiled.plan_execution(kind, 100).indices
                     assert chosen == ((0,) if "cuda" in found.devices else ()), (algorithm.name, kind)
@@ -334,7 +348,7 @@ def test_auto_computes_all_that_any_algorithm_does() -> None:
 
 
 def test_indices() -> None:
-    assert [indices_of(order) for order in ORDERS] == [("SII", "BII"), INDICES, ("SII", "BII")]
+    assert [indices_of(order) for order in ORDERS] == [("SII", "BII", "OV"), INDICES, ("SII", "BII")]
 
 
 # Documentation
@@ -363,6 +377,10 @@ TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
     "interventional Banzhaf values, and interactions of pairs": [
         (BANZHAF_VALUES, True, "raw"),
         *((Kind(2, index), True, "raw") for index in INDICES),
+    ],
+    "[Owen values](which_shap.md#owen-values) of columns within groups, with and without background data": [
+        (OWEN_VALUES, False, "raw"),
+        (OWEN_VALUES, True, "raw"),
     ],
     "SHAP interaction values of pairs: all, occurring, strongest, listed": [(Kind(2, "SII"), False, "raw")],
     "Shapley-Taylor and Banzhaf interactions of pairs": [

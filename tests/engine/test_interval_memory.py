@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestRegressor
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
 from skshapgpu._engine import costs
-from skshapgpu._engine.algorithms import SHAP_VALUES
+from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 from skshapgpu._engine.plans import CompiledModel, Intervals
 
 X, Y = load_diabetes(return_X_y=True)
@@ -86,12 +86,12 @@ def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -
     found, laid_out, lay_out = list[np.ndarray](), list[Intervals](), CompiledModel._lay_out
     other = Thread(target=lambda: found.append(explainer.shap_values(rows)))
 
-    def lay_out_slowly(model: CompiledModel, plan: Any, intervals: Intervals) -> Any:
+    def lay_out_slowly(model: CompiledModel, kind: Kind, plan: Any, intervals: Intervals) -> Any:
         laid_out.append(intervals)
         if len(laid_out) == 1:
             other.start()
             other.join(0.5)  # the time for a whole call, but it has to wait for this one
-        return lay_out(model, plan, intervals)
+        return lay_out(model, kind, plan, intervals)
 
     monkeypatch.setattr(CompiledModel, "_lay_out", lay_out_slowly)
     found.append(explainer.shap_values(rows))

@@ -249,7 +249,7 @@ def test_explain_of_one_call(regressor: Any) -> None:
     assert explain_interactions(regressor, DIABETES[:9]).shape == (9, 10, 10)
     with pytest.raises(TypeError, match="unexpected keyword argument 'interactions'"):
         explain(regressor, DIABETES, interactions=3)
-    with pytest.raises(ValueError, match="index must be one of 'SV', 'BV', not 'SII'"):
+    with pytest.raises(ValueError, match="index must be one of 'SV', 'BV', 'OV', not 'SII'"):
         explain(regressor, DIABETES, index="SII")
     with pytest.raises(ValueError, match="index must be one of 'SII', 'STII', 'BII', not 'SV'"):
         explain_interactions(regressor, DIABETES, index="SV")
@@ -258,7 +258,7 @@ def test_explain_of_one_call(regressor: Any) -> None:
 def test_arguments_are_checked_before_the_model() -> None:
     with pytest.raises(ValueError, match="interactions must be"):
         explain_interactions(None, DIABETES, interactions="some")
-    with pytest.raises(ValueError, match="index must be one of 'SV', 'BV', not 'BII'"):
+    with pytest.raises(ValueError, match="index must be one of 'SV', 'BV', 'OV', not 'BII'"):
         explain(None, DIABETES, index="BII")
 
 

@@ -1,0 +1,220 @@
+#include "plan/owen_trees.h"
+
+#include <algorithm>
+
+#include "plan/quadrature.h"
+
+namespace skshap {
+
+void set_groups(Plan& plan, const int32_t* groups) {
+  plan.groups.clear();
+  for (const int32_t feature : plan.features) plan.groups.push_back(groups[feature]);
+}
+
+Plan make_owen_plan(const EnsembleView& ensemble, Precision precision, const int32_t* groups,
+                    int64_t n_threads) {
+  Plan plan = make_plan(ensemble, precision, 1, Index::kShapley, false, n_threads);
+  set_groups(plan, groups);
+  plan.needs_layout = true;
+  return plan;
+}
+
+OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups)
+    : from_(trees),
+      from_tests_(coded.tests),
+      plan_(coded.plan),
+      groups_(groups),
+      n_players_(static_cast<int32_t>(groups.size()) +
+                 (groups.empty() ? 0 : 1 + *std::max_element(groups.begin(), groups.end()))),
+      view_(trees),
+      most_of_group_(static_cast<size_t>(n_players_) - groups.size(), 0),
+      splits_(groups.size(), 0),
+      features_of_group_(most_of_group_.size(), 0) {
+  for (int32_t tree = 0; tree < from_.n_trees; ++tree) {
+    if (tree == coded.n_first) n_first_ = first_copies_.back();
+    add_copies(tree, tree >= coded.n_first);
+    first_copies_.push_back(static_cast<int32_t>(tree_output_.size()));
+  }
+  if (coded.n_first >= from_.n_trees) n_first_ = first_copies_.back();
+  view_.n_players = n_players_;
+  view_.n_trees = static_cast<int32_t>(tree_output_.size());
+  view_.tree_offsets = tree_offsets_.data();
+  view_.tree_output = tree_output_.data();
+  view_.left = left_.data();
+  view_.right = right_.data();
+  view_.feature = feature_.data();
+  view_.cover = cover_.data();
+  view_.value = value_.data();
+  view_.next = nullptr;
+  view_.node_player = player_.data();
+  view_.is_apart = is_apart_.data();
+  view_.adds_margin = adds_margin_.data();
+}
+
+// Find the groups of a tree, and how many features of each occur on one path.
+void OwenTrees::find_groups(int32_t tree) {
+  struct Item {
+    int64_t node;
+    bool leave;
+  };
+  const int64_t root = from_.tree_offsets[tree];
+  for (const int32_t group : groups_of_tree_) most_of_group_[group] = 0;
+  groups_of_tree_.clear();
+  std::vector<Item> stack{{root, false}};
+  while (!stack.empty()) {
+    const auto [node, leave] = stack.back();
+    stack.pop_back();
+    if (from_.is_leaf(node)) continue;
+    const int32_t feature = from_.feature[node], group = groups_[feature];
+    if (leave) {
+      if (--splits_[feature] == 0) --features_of_group_[group];
+      continue;
+    }
+    if (splits_[feature]++ == 0) {
+      int32_t& most = most_of_group_[group];
+      if (most == 0) groups_of_tree_.push_back(group);
+      most = std::max(most, ++features_of_group_[group]);
+    }
+    stack.push_back({node, true});
+    stack.push_back({root + from_.right[node], false});
+    stack.push_back({root + from_.left[node], false});
+  }
+}
+
+void OwenTrees::add_copies(int32_t tree, bool is_unit) {
+  find_groups(tree);
+  bool first = true;
+  const bool any_alone = std::any_of(groups_of_tree_.begin(), groups_of_tree_.end(),
+                                     [&](int32_t group) { return most_of_group_[group] == 1; });
+  if (any_alone || groups_of_tree_.empty()) {
+    copy(tree, kNone, kAllLeaves);
+    first = false;
+  }
+  for (const int32_t group : groups_of_tree_) {
+    if (most_of_group_[group] == 1) continue;
+    if (first)
+      copy(tree, group, kAllLeaves);
+    else
+      copy_by_nodes(tree, group, is_unit);
+    first = false;
+  }
+}
+
+// Copy a tree for a group once, or once for each number of nodes that its leaves need for the group's own
+// integral, whichever takes less time. A unit is copied once.
+void OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit) {
+  find_leaves(tree, group);
+  const uint64_t any = sets_of_node_.front() & ~kWithoutGroup;
+  uint64_t set = any;
+  const auto next = [&] { return set & ~(set - 1); };
+  size_t apart = 0;
+  for (; set && !is_unit; set &= set - 1) apart += cost(tree, next());
+  if (is_unit || apart >= cost(tree, any)) return copy(tree, group, any);
+  for (set = any; set; set &= set - 1) copy(tree, group, next());
+}
+
+// Find the set of each leaf of a tree, by the number of nodes that it needs for the integral of a group; the
+// sets below each node; and the most other groups on the path of a leaf of each set.
+void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
+  struct Item {
+    int64_t node;
+    bool leave;
+  };
+  const int64_t root = from_.tree_offsets[tree];
+  sets_of_node_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - root), 0);
+  most_others_.assign(kMaxSets, 0);
+  int32_t n_groups = 0;
+  std::vector<Item> stack{{root, false}};
+  while (!stack.empty()) {
+    const auto [node, leave] = stack.back();
+    stack.pop_back();
+    const int32_t own = features_of_group_[apart];
+    if (from_.is_leaf(node)) {
+      const int32_t set = std::min(quadrature_nodes(Index::kShapley, own), kMaxSets - 1);
+      sets_of_node_[node - root] = uint64_t{1} << set;
+      most_others_[set] = std::max(most_others_[set], n_groups - (own > 0));
+      continue;
+    }
+    const int32_t feature = from_.feature[node], group = groups_[feature];
+    if (leave) {
+      if (--splits_[feature] == 0 && --features_of_group_[group] == 0) --n_groups;
+      sets_of_node_[node - root] = sets_of_node_[from_.left[node]] | sets_of_node_[from_.right[node]];
+      continue;
+    }
+    if (splits_[feature]++ == 0 && features_of_group_[group]++ == 0) ++n_groups;
+    stack.push_back({node, true});
+    stack.push_back({root + from_.right[node], false});
+    stack.push_back({root + from_.left[node], false});
+  }
+}
+
+// Return the work of walking a copy with the leaves of some sets: its leaves times its nodes.
+size_t OwenTrees::cost(int32_t tree, uint64_t sets) const {
+  const int64_t root = from_.tree_offsets[tree];
+  size_t n_leaves = 0;
+  std::vector<int64_t> stack{root};
+  while (!stack.empty()) {
+    const int64_t node = stack.back();
+    stack.pop_back();
+    if (from_.is_leaf(node) || !(sets_of_node_[node - root] & sets)) {
+      ++n_leaves;
+      continue;
+    }
+    stack.push_back(root + from_.right[node]);
+    stack.push_back(root + from_.left[node]);
+  }
+  int32_t most_others = 0, most_apart = 0;
+  for (int32_t set = 1; set < kMaxSets; ++set) {
+    if (!(sets >> set & 1)) continue;
+    most_others = std::max(most_others, most_others_[set]);
+    most_apart = set;
+  }
+  return n_leaves * static_cast<size_t>(most_apart * quadrature_nodes(Index::kShapley, most_others + 1));
+}
+
+// Copy a tree, with the features of one group apart unless this is kNone. A subtree without leaves of these
+// sets becomes a leaf of value 0. Only a copy of all leaves adds to margins.
+void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
+  struct Item {
+    int64_t node;
+    int32_t number;
+  };
+  const int64_t root = from_.tree_offsets[tree];
+  const size_t width = static_cast<size_t>(from_.value_width);
+  const int64_t first = tree_offsets_.back();
+  const auto add = [&](int64_t node, bool is_left_out) {
+    for (auto* list : {&left_, &right_}) list->push_back(-1);
+    feature_.push_back(from_.feature[node]);
+    player_.push_back(0);
+    is_apart_.push_back(0);
+    cover_.push_back(from_.cover[node]);
+    tests_.push_back(from_tests_[node]);
+    for (size_t o = 0; o < width; ++o)
+      value_.push_back(is_left_out || !from_.is_leaf(node) ? 0 : from_.value[node * width + o]);
+    return static_cast<int32_t>(static_cast<int64_t>(left_.size()) - first - 1);
+  };
+  std::vector<Item> stack{{root, add(root, false)}};
+  while (!stack.empty()) {
+    const Item item = stack.back();
+    stack.pop_back();
+    if (from_.is_leaf(item.node)) continue;
+    const int32_t feature = from_.feature[item.node], group = groups_[feature];
+    const bool is_apart = group == apart, is_alone = apart == kNone && most_of_group_[group] == 1;
+    player_[first + item.number] =
+        is_apart || is_alone ? feature : static_cast<int32_t>(groups_.size()) + group;
+    is_apart_[first + item.number] = is_apart;
+    for (const bool right : {false, true}) {
+      const int64_t child = root + (right ? from_.right : from_.left)[item.node];
+      const bool is_left_out = sets != kAllLeaves && !(sets_of_node_[child - root] & sets);
+      const int32_t number = add(child, is_left_out);
+      (right ? right_ : left_)[first + item.number] = number;
+      if (!is_left_out) stack.push_back({child, number});
+    }
+  }
+  tree_offsets_.push_back(static_cast<int64_t>(left_.size()));
+  tree_output_.push_back(from_.tree_output[tree]);
+  adds_margin_.push_back(sets == kAllLeaves);
+  apart_.push_back(apart);
+}
+
+}  // namespace skshap

@@ -1,0 +1,74 @@
+// The trees whose walks add up to the Owen values of an ensemble.
+//
+// The Owen value of a feature is an integral over two variables: the probability s that each of the other
+// features of its group is known, and the probability t that each other group is known, as a whole. So a tree
+// is walked once for each group that has several features on one of its paths: the features of this group are
+// players, which are known with probability s, and each other group is one player. If that takes less time,
+// the leaves are divided by the number of nodes that they need for s, and each walk has some of them only.
+//
+// Further features of a path are the only ones of their groups there, and get the value of the group, from
+// one walk in which the groups are players. See docs/mathematics.md.
+#pragma once
+
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+// Give a plan the groups of its features, from those of the ensemble's players.
+void set_groups(Plan& plan, const int32_t* groups);
+
+// Compile an ensemble for Owen values: a plan without walks, from whose trees intervals/builder.h makes one
+// that explains rows.
+Plan make_owen_plan(const EnsembleView& ensemble, Precision precision, const int32_t* groups,
+                    int64_t n_threads);
+
+class OwenTrees {
+ public:
+  // Copy the trees of an ensemble of coded tests, whose players are its features. `groups` has the group of
+  // each feature. All copies of a tree follow each other, in the order of the trees.
+  OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups);
+
+  // The players are the features, then the groups.
+  const EnsembleView& view() const { return view_; }
+  CodedTests tests() const { return {plan_, tests_.data(), n_first_}; }
+  // Return the first copy of each tree and, at the end, the number of copies.
+  const std::vector<int32_t>& first_copies() const { return first_copies_; }
+  // Return the group whose features are apart in each copy, or -1.
+  const std::vector<int32_t>& apart() const { return apart_; }
+
+ private:
+  static constexpr int32_t kNone = -1;
+  // Sets of leaves are bits: that of a leaf is the number of nodes for the features of a group on its path.
+  static constexpr int32_t kMaxSets = 64;
+  static constexpr uint64_t kAllLeaves = ~uint64_t{0}, kWithoutGroup = 1;
+
+  void find_groups(int32_t tree);
+  void find_leaves(int32_t tree, int32_t apart);
+  size_t cost(int32_t tree, uint64_t sets) const;
+  void add_copies(int32_t tree, bool is_unit);
+  void copy_by_nodes(int32_t tree, int32_t group, bool is_unit);
+  void copy(int32_t tree, int32_t apart, uint64_t sets);
+
+  const EnsembleView& from_;
+  const DecideNode* const from_tests_;
+  const Plan& plan_;
+  const std::vector<int32_t>& groups_;
+  const int32_t n_players_;
+  int32_t n_first_ = 0;
+  EnsembleView view_;
+  // Of the tree that is copied: by group, the most of its features on a path; the groups, in their order.
+  std::vector<int32_t> most_of_group_, groups_of_tree_;
+  std::vector<int32_t> splits_, features_of_group_;  // of a path, by feature and by group
+  std::vector<uint64_t> sets_of_node_;               // by node: the sets of leaves below it
+  std::vector<int32_t> most_others_;                 // by set: the most other groups on the path of a leaf
+  std::vector<int32_t> first_copies_{0}, apart_;
+  std::vector<int64_t> tree_offsets_{0};
+  std::vector<int32_t> tree_output_, left_, right_, feature_, player_;
+  std::vector<uint8_t> is_apart_, adds_margin_;
+  std::vector<double> cover_, value_;
+  std::vector<DecideNode> tests_;
+};
+
+}  // namespace skshap
