@@ -15,6 +15,8 @@ from numpy.testing import assert_allclose
 from skshapgpu import TreeExplainer, _core, explain, reference
 from skshapgpu.adapters.ensemble import Ensemble
 
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 #: Of the largest leaf.
 TOLERANCES = {"double": 1e-10, "single": 5e-6}
 
@@ -57,7 +59,7 @@ def test_random_trees(precision: str) -> None:
     for seed in range(300):
         ensemble, rows, groups = drawn(seed)
         tolerance = TOLERANCES[precision] * leaf_scale(ensemble)[:, np.newaxis]
-        options: dict[str, Any] = {"groups": named(groups), "precision": precision, "device": "cpu"}
+        options: dict[str, Any] = {"groups": named(groups), "precision": precision}
         explainer = TreeExplainer(EnsembleModel(ensemble), **options)
         found = by_output(explainer.explain(rows, index="OV").values)
         expected = reference.path_dependent_owen(ensemble, rows, groups)
@@ -98,9 +100,7 @@ def test_tables_and_walks_agree(algorithm: str) -> None:
     model = GradientBoostingRegressor(n_estimators=40, max_depth=6, random_state=0).fit(X, y)
     groups = {"a": [0, 4, 2], "b": [1, 5]}
     for data in (None, X[:50]):
-        explainer = TreeExplainer(
-            model, data, groups=groups, precision="double", algorithm=algorithm, device="cpu"
-        )
+        explainer = TreeExplainer(model, data, groups=groups, precision="double", algorithm=algorithm)
         many, few = explainer.explain(X, index="OV"), explainer.explain(X[:200], index="OV")
         assert_allclose(many.values[:200], few.values, rtol=0, atol=1e-11)
         assert many.additivity_error is not None and many.additivity_error < 1e-10

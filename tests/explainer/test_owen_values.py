@@ -37,6 +37,7 @@ from skshapgpu.displays import ShapWaterfallDisplay
 from skshapgpu.distributed._work import Work
 
 pd = pytest.importorskip("pandas")
+pytestmark = pytest.mark.usefixtures("on_cpu")
 
 COLUMNS = ["day", "north", "rain", "west", "week", "wind", "hour"]
 GROUPS = {"place": ["west", "north"], "time": ["hour", "day", "week"]}
@@ -173,9 +174,7 @@ def test_many_rows_have_tables(data: Any) -> None:
     """The explainer builds tables for many rows, and their values are those of walks or of few rows."""
     model = forest(30, 6).fit(X, Y)
     many = pd.concat([X] * 10, ignore_index=True)
-    explainer = TreeExplainer(
-        model, data, groups=GROUPS, precision="double", device="cpu", expected_rows=10**6
-    )
+    explainer = TreeExplainer(model, data, groups=GROUPS, precision="double", expected_rows=10**6)
     found = explainer.explain(many, index="OV")
     assert any(
         kind.index == "OV" and intervals.most_entries for kind, intervals in explainer._compiled._plans
@@ -238,14 +237,14 @@ def test_ctrs_are_shared_by_groups_first() -> None:
 
 
 def test_files_pickles_threads_and_displays(tmp_path: Path) -> None:
-    explainer = TreeExplainer(model_of("sklearn"), groups=GROUPS, device="cpu")
+    explainer = TreeExplainer(model_of("sklearn"), groups=GROUPS)
     expected = explainer.explain(X, index="OV")
     explainer.save(tmp_path / "explainer.npz")
     for other in (TreeExplainer.load(tmp_path / "explainer.npz"), pickle.loads(pickle.dumps(explainer))):
         np.testing.assert_array_equal(other.explain(X, index="OV").values, expected.values)
-    threads = TreeExplainer(model_of("sklearn"), groups=GROUPS, device="cpu", n_jobs=2)
+    threads = TreeExplainer(model_of("sklearn"), groups=GROUPS, n_jobs=2)
     np.testing.assert_array_equal(threads.explain(X, index="OV").values, expected.values)
-    limited = TreeExplainer(model_of("sklearn"), groups=GROUPS, device="cpu", memory_limit="20 MB")
+    limited = TreeExplainer(model_of("sklearn"), groups=GROUPS, memory_limit="20 MB")
     np.testing.assert_array_equal(limited.explain(X, index="OV").values, expected.values)
     pytest.importorskip("matplotlib")
     display = ShapWaterfallDisplay.from_explanation(expected, row=0)
@@ -314,7 +313,7 @@ def test_refusals(options: dict[str, Any], message: str) -> None:
 
 
 def test_gpus_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    explainer = TreeExplainer(model_of("sklearn"), groups=GROUPS, device="cpu")
+    explainer = TreeExplainer(model_of("sklearn"), groups=GROUPS)
     compiled = explainer._compiled
     devices = replace(compiled.options.devices, indices=(0,), auto=False)
     compiled.options = replace(compiled.options, devices=devices)
