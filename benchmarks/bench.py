@@ -11,6 +11,7 @@
     python benchmarks/bench.py triples
     python benchmarks/bench.py partial-dependence
     python benchmarks/bench.py owen
+    python benchmarks/bench.py covers
     python benchmarks/bench.py loading
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py drift
@@ -45,6 +46,7 @@ from typing import Any
 
 import background
 import background_pairs
+import covers
 import cross_validation
 import distributed_engines
 import drift
@@ -84,6 +86,7 @@ def main() -> None:
         "triples": run_triples,
         "partial-dependence": run_partial_dependence,
         "owen": run_owen,
+        "covers": run_covers,
         "loading": run_loading,
         "cross-validation": run_cross_validation,
         "drift": run_drift,
@@ -255,6 +258,21 @@ def run_owen(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> No
         result = owen.measure(case, peers.ensemble_of(case.model), arguments)
         report["models"].append(result)
         owen.print_model(result)
+        reports.write(report, arguments)
+
+
+def run_covers(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rows, arguments.repeats = 1_000, 1
+    if min(arguments.rows, arguments.repeats) < 1:
+        refuse("--rows and --repeats must be positive")
+    report = reports.start_report("covers", arguments)
+    report["tolerance"] = covers.TOLERANCE
+    for case in cases(arguments, covers.DEFAULT_MODELS, report, refuse):
+        case.X = models.take_rows(case.X, arguments.rows)
+        result = covers.measure(case, peers.ensemble_of(case.model), arguments)
+        report["models"].append(result)
+        covers.print_model(result)
         reports.write(report, arguments)
 
 

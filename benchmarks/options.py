@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import background_pairs
+import covers
 import cross_validation
 import distributed_engines
 import drift
@@ -107,6 +108,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     of_groups = commands.add_parser("owen", help="Owen values against SHAP values of the same model")
     add_common(of_groups)
     owen.add_arguments(of_groups)
+    counted = commands.add_parser("covers", help="covers counted from data against predict")
+    add_common(counted)
+    covers.add_arguments(counted)
     stored = commands.add_parser("loading", help="from a file with large tables to a first row")
     loading.add_arguments(stored)
     add_output(stored)

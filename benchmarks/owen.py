@@ -1,4 +1,4 @@
-"""Owen values on one thread against SHAP values of the same model, in turn."""
+"""Owen values and values of groups on one thread against SHAP values of the same model, in turn."""
 
 from __future__ import annotations
 
@@ -70,6 +70,10 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
             explainer = TreeExplainer(case.model, data, **common)
             return lambda: explainer.explain(case.X)
 
+        def group_values(data: Any = data, common: dict[str, Any] = common) -> Callable[[], Any]:
+            explainer = TreeExplainer(case.model, data, groups=groups, **common)
+            return lambda: explainer.explain(case.X)
+
         def owen_values(data: Any = data, common: dict[str, Any] = common) -> Callable[[], Any]:
             explainer = TreeExplainer(case.model, data, groups=groups, **common)
             return lambda: explainer.explain(case.X, index="OV")
@@ -78,9 +82,10 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
         if not error <= TOLERANCE:
             raise AssertionError(f"not timed: sums of groups are beyond tolerance: {error}")
         result["accuracy"][name] = error
+        makers = {"shap_values": shap_values, "group_values": group_values, "owen_values": owen_values}
         result["settings"][name] = {
-            "new": in_turn(shap_values, owen_values, arguments.repeats, new=True),
-            "later": in_turn(shap_values, owen_values, arguments.repeats, new=False),
+            "new": in_turn(makers, arguments.repeats, new=True),
+            "later": in_turn(makers, arguments.repeats, new=False),
         }
     return result
 
@@ -94,15 +99,9 @@ def sum_error(case: models.Case, groups: dict[str, list[int]], data: Any, common
     return peers.relative_error(found.group(names).values, explainer.explain(rows).values)
 
 
-def in_turn(
-    shap_values: Callable[[], Callable[[], Any]],
-    owen_values: Callable[[], Callable[[], Any]],
-    repeats: int,
-    new: bool,
-) -> dict[str, Any]:
-    """Time both in turn: with a new explainer each time, or calls of explainers that have their tables."""
-    seconds: dict[str, list[float]] = {"shap_values": [], "owen_values": []}
-    makers = {"shap_values": shap_values, "owen_values": owen_values}
+def in_turn(makers: dict[str, Callable[[], Callable[[], Any]]], repeats: int, new: bool) -> dict[str, Any]:
+    """Time all in turn: with a new explainer each time, or calls of explainers that have their tables."""
+    seconds: dict[str, list[float]] = {name: [] for name in makers}
     calls = {} if new else {name: make() for name, make in makers.items()}
     for call in calls.values():
         call()
@@ -112,10 +111,14 @@ def in_turn(
             call = make() if new else calls[name]
             call()
             seconds[name].append(time.perf_counter() - start)
-    ratios = np.divide(seconds["owen_values"], seconds["shap_values"]).tolist()
+
+    def over_shap(name: str) -> float:
+        return statistics.median(np.divide(seconds[name], seconds["shap_values"]).tolist())
+
     return {
         **{name: statistics.median(measured) for name, measured in seconds.items()},
-        "owen_over_shap": statistics.median(ratios),
+        "groups_over_shap": over_shap("group_values"),
+        "owen_over_shap": over_shap("owen_values"),
     }
 
 
@@ -125,7 +128,7 @@ def print_model(result: dict[str, Any]) -> None:
         for kind in ("later", "new"):
             found = setting[kind]
             print(
-                f"{name:16}{kind:7}SHAP values {found['shap_values']:.4f} s, Owen values "
-                f"{found['owen_values']:.4f} s: {found['owen_over_shap']:.2f} times",
+                f"{name:16}{kind:7}SHAP values {found['shap_values']:.4f} s, values of groups "
+                f"{found['groups_over_shap']:.2f} and Owen values {found['owen_over_shap']:.2f} times",
                 flush=True,
             )

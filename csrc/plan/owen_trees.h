@@ -58,7 +58,7 @@ class OwenTrees {
   const int32_t n_players_;
   int32_t n_first_ = 0;
   EnsembleView view_;
-  // Of the tree that is copied: by group, the most of its features on a path; the groups, in their order.
+  // For the tree that is copied: the most features of each group on a path; the groups, in their order.
   std::vector<int32_t> most_of_group_, groups_of_tree_;
   std::vector<int32_t> splits_, features_of_group_;  // of a path, by feature and by group
   std::vector<uint64_t> sets_of_node_;               // by node: the sets of leaves below it

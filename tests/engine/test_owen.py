@@ -17,7 +17,7 @@ from skshapgpu.adapters.ensemble import Ensemble
 
 pytestmark = pytest.mark.usefixtures("on_cpu")
 
-#: Of the largest leaf.
+#: Largest errors, relative to the largest leaf.
 TOLERANCES = {"double": 1e-10, "single": 5e-6}
 
 
