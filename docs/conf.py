@@ -33,7 +33,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", "ColumnEncoder|Ensemble"),  # as autosummary finds them in annotations
     # No inventories of other projects are loaded, so that the site builds without a network.
-    ("py:.*", r"(sklearn|scipy|numpy|pandas|matplotlib|shap)\..*"),
+    ("py:.*", r"(sklearn|scipy|numpy|pandas|matplotlib|shap|mlflow)\..*"),
     # numpydoc takes what Mapping's own docstrings return for types.
     ("py:class", r"(D\[k\] if|an object providing a view|a set-like object) .*"),
 ]

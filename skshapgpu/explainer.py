@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from time import perf_counter
@@ -902,8 +903,29 @@ class TreeExplainer:
 
     def _on_gpu(self, index: int) -> TreeExplainer:
         """Return this explainer for calls on one of its GPUs; the values are the same."""
+        return self._view(_compiled=self._compiled.on_gpu(index))
+
+    def _without_steps(self) -> TreeExplainer:
+        """Return the explainer of a pipeline's last step, which takes X as the other steps transform it."""
+        return self._view(_reader=Reader([], self._adapted))
+
+    def _behind(self, steps: Sequence[Any], grouped_by_input: bool) -> TreeExplainer:
+        """Return this explainer for rows that fitted steps transform first: undo :meth:`_without_steps`.
+
+        Parameters
+        ----------
+        steps : sequence of transformers
+            Leading steps of a pipeline.
+        grouped_by_input : bool
+            Whether the groups of features are those of ``groups="input"``.
+        """
+        features = replace(self._features, by_input=grouped_by_input)
+        return self._view(_reader=Reader(steps, self._adapted), _features=features)
+
+    def _view(self, **attributes: Any) -> TreeExplainer:
+        """Return this explainer with other values of some attributes; the compiled model is shared."""
         view = object.__new__(TreeExplainer)
-        view.__dict__ = vars(self) | {"_compiled": self._compiled.on_gpu(index)}
+        view.__dict__ = vars(self) | attributes
         return view
 
     @property
@@ -940,7 +962,7 @@ class TreeExplainer:
         if self._reader.steps:
             raise ValueError(
                 "the explainer applies the leading steps of a Pipeline, which a file cannot keep: save an "
-                "explainer of the last step instead, and transform X yourself"
+                "explainer of the last step instead, and transform X yourself; or skshapgpu.mlflow saves both"
             )
         options = {
             "algorithm": self._compiled.options.algorithm.name,

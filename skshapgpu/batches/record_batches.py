@@ -151,7 +151,7 @@ class BatchExplainer:
         self._explainer = explainer_of(model, options)
         if self._request is None:
             self._explainer._require_values(self._index)
-        self._of_texts = bool(self._explainer._steps) and _takes_texts(self._explainer._steps[0])
+        self._of_texts = takes_texts(self._explainer)
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
 
     @property
@@ -209,7 +209,7 @@ class BatchExplainer:
             the training data, or the model uses category codes, which may differ between batches.
         """
         names = self._features
-        known, n_expected, blank = self._expected()
+        known, n_expected, blank = expected_columns(self._explainer)
         if names is None and known is not None:
             there = {name.replace(" ", "_") if blank else name: name for name in schema.names}
             if all(name in there for name in known):
@@ -240,23 +240,12 @@ class BatchExplainer:
     @property
     def _takes_all_columns(self) -> bool:
         """Whether all columns that are not kept are features, because nothing names the features."""
-        return self._features is None and self._expected()[0] is None
+        return self._features is None and expected_columns(self._explainer)[0] is None
 
     @property
     def _takes_numbers(self) -> bool:
         """Whether the model takes only numbers."""
         return not self._explainer._steps and not self._explainer._schema.has_encoders
-
-    def _expected(self) -> tuple[Sequence[str] | None, int | None, bool]:
-        """Return the expected column names and their number, if known, and whether "_" replaces blanks."""
-        explainer = self._explainer
-        if not explainer._steps:
-            return explainer.feature_names, explainer.n_features, explainer._schema.blank_as_underscore
-        if self._of_texts:
-            return None, 1, False
-        names = getattr(explainer._steps[0], "feature_names_in_", None)
-        names = None if names is None else tuple(map(str, names))
-        return names, getattr(explainer._steps[0], "n_features_in_", None), False
 
     def output_schema(self, schema: Any) -> Any:
         """Return the schema of the output; base values are in its metadata.
@@ -604,10 +593,24 @@ def _plain(names: Any) -> Any:
     return name if isinstance(name, (int, float, bool, str)) else str(name)
 
 
-def _takes_texts(step: Any) -> bool:
-    """Return whether a transformer takes strings in one dimension, like CountVectorizer, not a table."""
+def expected_columns(explainer: TreeExplainer) -> tuple[Sequence[str] | None, int | None, bool]:
+    """Return the names and the number of the columns of X, if known, and whether "_" replaces blanks."""
+    if not explainer._steps:
+        return explainer.feature_names, explainer.n_features, explainer._schema.blank_as_underscore
+    first = explainer._steps[0]
+    if takes_texts(explainer):
+        return None, 1, False
+    names = getattr(first, "feature_names_in_", None)
+    names = None if names is None else tuple(map(str, names))
+    return names, getattr(first, "n_features_in_", None), False
+
+
+def takes_texts(explainer: TreeExplainer) -> bool:
+    """Return whether X is strings in one dimension, as CountVectorizer takes them, not a table."""
+    if not explainer._steps:
+        return False
     try:
-        tags = get_tags(step).input_tags
+        tags = get_tags(explainer._steps[0]).input_tags
     except Exception:  # a transformer outside scikit-learn may raise anything; it takes tables
         return False
     return tags.string and not tags.two_d_array

@@ -22,6 +22,7 @@ PUBLIC = (
     "skshapgpu.adapters",
     "skshapgpu.batches",
     "skshapgpu.distributed",
+    "skshapgpu.mlflow",
     "skshapgpu.reference",
 )
 
@@ -136,7 +137,8 @@ def test_the_reference_lists_every_public_name() -> None:
 
 
 def test_pages_import_from_public_modules() -> None:
-    private = re.compile(r"\bskshapgpu\.(\w+)(?:\.| import )[A-Z]")
+    # Names in quotes are the types that files of skops hold, not imports.
+    private = re.compile(r"(?<!\")\bskshapgpu\.(\w+)(?:\.| import )[A-Z]")
     places = {place.partition(".")[2] for place in PUBLIC}
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")]
     assert len(pages) > 20

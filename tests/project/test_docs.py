@@ -29,7 +29,8 @@ FILE = re.compile(
 IMPORT = re.compile(r"^(?:>>> )?(?:from|import) (skshapgpu[\w.]*)", re.MULTILINE)
 
 #: Modules whose names are public; ``test_api.py`` lists what they hold.
-PUBLIC = {"skshapgpu"} | {f"skshapgpu.{name}" for name in ("adapters", "batches", "distributed", "reference")}
+SUBMODULES = ("adapters", "batches", "distributed", "mlflow", "reference")
+PUBLIC = {"skshapgpu"} | {f"skshapgpu.{name}" for name in SUBMODULES}
 
 
 def page_id(path: Path) -> str:
@@ -64,13 +65,18 @@ def test_code_of_docstrings(name: str, somewhere: None) -> None:
     assert not result.failed
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if PYTHON.search(path.read_text())], ids=page_id)
+def with_code() -> list[Path]:
+    """Return the pages whose blocks run in order; test_recipes.py runs those of recipes.md one by one."""
+    return [path for path in PAGES if path.stem != "recipes" and PYTHON.search(path.read_text())]
+
+
+@pytest.mark.parametrize("path", with_code(), ids=page_id)
 def test_code_of_pages(path: Path, somewhere: None) -> None:
     text = path.read_text()
     setup = SETUP.search(text)
     blocks = [setup[1]] if setup else []
     blocks += PYTHON.findall(text)
-    for library in ("xgboost", "lightgbm", "catboost", "shap", "pyarrow", "dask"):
+    for library in ("xgboost", "lightgbm", "catboost", "shap", "pyarrow", "dask", "mlflow"):
         if re.search(rf"\b(from|import) {library}\b", "".join(blocks)):
             pytest.importorskip(library)
     namespace = {"__name__": "__main__"}

@@ -84,6 +84,7 @@ MAY_IMPORT = {
     "distributed": {"_common", "batches"},
     "errors": set(),
     "explainer": {"_common", "_engine", "_explanations", "_files", "_rows", "adapters", "errors"},
+    "mlflow": {"_explanations", "_files", "_rows", "_versions", "batches", "explainer"},
     "reference": {"adapters"},
     "shap_backend": {"_common", "_shap"},
 }
@@ -141,6 +142,8 @@ OPTIONAL = {
     "dask",
     "pyspark",
     "ray",
+    "mlflow",
+    "skops",
     "skshapgpu._core",
     "skshapgpu._cuda",
 }

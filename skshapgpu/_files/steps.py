@@ -1,0 +1,122 @@
+"""Files of the leading steps of a pipeline, which skops writes and reads: no pickle is loaded.
+
+A file names the types of the objects that it holds. skops creates those that it trusts itself, such as
+the transformers of scikit-learn, and others only if the caller lists them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import zipfile
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+#: Types of this package that steps may have.
+_OWN = ("skshapgpu._rows.pipelines.AsArray",)
+
+#: Packages that every installation of this package has in suitable versions.
+_ALWAYS_THERE = {"numpy", "scipy", "joblib", "skshapgpu"}
+
+
+def dump(steps: Sequence[Any], grouped_by_input: bool, trusted: Collection[str]) -> bytes:
+    """Return the content of a file of fitted steps.
+
+    Parameters
+    ----------
+    steps : sequence of transformers
+    grouped_by_input : bool
+        Whether features are groups of the columns that the steps make from a column of X.
+    trusted : collection of str
+        Types, besides those that skops trusts itself, that :func:`load` will be told to create.
+
+    Raises
+    ------
+    ImportError
+        skops is not installed.
+    ValueError
+        Steps hold types that are not trusted, or that no other process can import, or skops cannot save them.
+    """
+    skops = _skops()
+    names = ", ".join(type(step).__name__ for step in steps)
+    try:
+        content = skops.dumps({"steps": list(steps), "grouped_by_input": grouped_by_input})
+    except Exception as error:  # of skops or of a step, of many kinds
+        raise ValueError(f"skops cannot save the leading steps of the pipeline ({names}): {error}") from error
+    if at_home := [name for name in _untrusted(content) if name.startswith("__main__.")]:
+        raise ValueError(
+            f"the leading steps of the pipeline hold {', '.join(at_home)}, which only this process knows: "
+            "define it in a module that can be imported"
+        )
+    load(content, trusted)
+    return content
+
+
+def load(content: bytes, trusted: Collection[str]) -> tuple[list[Any], bool]:
+    """Return the first two arguments of :func:`dump`.
+
+    Parameters
+    ----------
+    content : bytes
+    trusted : collection of str
+        Full names of types, besides those that skops trusts itself, that may be created.
+
+    Raises
+    ------
+    ImportError
+        skops, or a package that defines a type, is not installed.
+    ValueError
+        The file holds other types, or is damaged.
+    """
+    skops = _skops()
+    try:
+        unknown = sorted(set(_untrusted(content)) - set(trusted))
+        found = None if unknown else skops.loads(content, trusted=[*trusted, *_OWN])
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # of damaged content, or of a type's own code
+        raise ValueError(f"skops cannot load the leading steps of the pipeline: {error}") from error
+    if unknown:
+        raise ValueError(
+            f"the leading steps of the pipeline hold types that skops does not trust: {', '.join(unknown)}. "
+            f"If you trust them, pass skops_trusted_types={[*trusted, *unknown]}"
+        )
+    if not isinstance(found, dict) or set(found) != {"steps", "grouped_by_input"}:
+        raise ValueError("the file holds no steps of a pipeline")
+    steps = found["steps"]
+    if not isinstance(steps, list) or not all(hasattr(step, "transform") for step in steps):
+        raise ValueError("the file holds steps that transform nothing")
+    return steps, bool(found["grouped_by_input"])
+
+
+def packages(content: bytes) -> list[str]:
+    """Return the names of the packages, as Python imports them, that define the types in a file.
+
+    Those that this package requires are left out, except scikit-learn, on whose version its objects depend.
+    """
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        found = {name.partition(".")[0] for name in _modules(json.loads(archive.read("schema.json")))}
+    return sorted(found - set(sys.stdlib_module_names) - _ALWAYS_THERE)
+
+
+def _modules(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(module := node.get("__module__"), str):
+            yield module
+        node = list(node.values())
+    if isinstance(node, list):
+        for child in node:
+            yield from _modules(child)
+
+
+def _untrusted(content: bytes) -> list[str]:
+    return [name for name in _skops().get_untrusted_types(data=content) if name not in _OWN]
+
+
+def _skops() -> Any:
+    try:
+        import skops.io
+    except ImportError as error:
+        raise ImportError("the leading steps of a pipeline are saved by skops: pip install skops") from error
+    return skops.io

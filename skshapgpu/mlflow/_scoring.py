@@ -1,0 +1,195 @@
+"""The ``python_function``: rows as MLflow passes them to ``predict``, and the data frame that it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._explanations.values import column_names
+from .._rows.arrow import require_arrow
+from ..batches import BatchExplainer
+from ..batches.record_batches import expected_columns
+from ..explainer import TreeExplainer
+
+
+class Scorer:
+    """Explainer with the interface that MLflow expects of a model.
+
+    Parameters
+    ----------
+    explainer : TreeExplainer
+    categorical : sequence of str
+        Columns that become categories of pandas, which MLflow does not pass.
+
+    Raises
+    ------
+    ImportError
+        pyarrow is not installed.
+    ValueError
+        The explainer needs labels.
+    """
+
+    def __init__(self, explainer: TreeExplainer, categorical: Sequence[str] = ()) -> None:
+        BatchExplainer(explainer)  # rejects explainers that need labels
+        self._explainer, self._categorical = explainer, categorical
+
+    def get_raw_model(self) -> TreeExplainer:
+        """Return the explainer; ``PyFuncModel.get_raw_model`` calls this method."""
+        return self._explainer
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
+        """Explain rows.
+
+        Parameters
+        ----------
+        model_input : data frame, array or nested list of shape (n_rows, n_features)
+            Rows to explain.
+        params : dict, default=None
+            See :func:`.save_model`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Values, with the row labels of the input.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The input has a type, shape or value that the explainer does not accept, or ``top`` is negative.
+        """
+        params = params or {}
+        top, base_values = params.get("top", 0), bool(params.get("base_values", False))
+        explain = BatchExplainer(self._explainer, top=top or None, by_sign=bool(params.get("by_sign", False)))
+        frame = self.frame(model_input)
+        rows = require_arrow().RecordBatch.from_pandas(frame, preserve_index=False)
+        found = explain(rows).to_pandas()
+        found.index = frame.index
+        if base_values:
+            self._add_base_values(found)
+        return found
+
+    def frame(self, model_input: Any) -> Any:
+        """Return rows as a pandas frame; columns of an array get the names of the columns of X, if known."""
+        import pandas as pd
+
+        if isinstance(model_input, pd.DataFrame):
+            there = [name for name in self._categorical if name in model_input]
+            return model_input.astype(dict.fromkeys(there, "category"))
+        if not isinstance(model_input, np.ndarray | list):
+            kind = type(model_input).__qualname__
+            raise TypeError(f"the rows to explain must be a data frame of pandas or an array, not a {kind}")
+        array = np.asarray(model_input)
+        if array.ndim != 2:
+            raise ValueError(f"the rows to explain must have 2 dimensions, not {array.ndim}")
+        names, _, _ = expected_columns(self._explainer)
+        if names is None or len(names) != array.shape[1]:
+            names = [f"x{i}" for i in range(array.shape[1])]
+        return pd.DataFrame(array, columns=list(names))
+
+    def input_columns(self, frame: Any) -> list[str]:
+        """Return the names of the columns of a frame that the explainer takes, in its order."""
+        return list(BatchExplainer(self._explainer).input_names(require_arrow().Schema.from_pandas(frame)))
+
+    def _add_base_values(self, found: Any) -> None:
+        names = column_names(["base_value"], self._explainer.output_names)
+        for name, value in zip(names, np.atleast_1d(self._explainer.expected_value), strict=True):
+            if name in found:
+                raise ValueError(f"base_values would add a column {name!r}, which a feature has already")
+            found[name] = value
+
+
+def without_categories(example: Any) -> tuple[Any, list[str]]:
+    """Return an input example with plain values instead of categories, and the names of their columns.
+
+    MLflow has no type for categories, and rejects them as strings.
+    """
+    import pandas as pd
+
+    if isinstance(example, tuple):  # rows and params
+        rows, categorical = without_categories(example[0])
+        return (rows, *example[1:]), categorical
+    if not isinstance(example, pd.DataFrame):
+        return example, []
+    categorical = [name for name, kind in example.dtypes.items() if kind == "category"]
+    example = example.copy()
+    for name in categorical:
+        example[name] = example[name].astype(object).infer_objects()
+    return example, [str(name) for name in categorical]
+
+
+def signature_of(explainer: TreeExplainer, given: Any, example: Any, categorical: Sequence[str]) -> Any:
+    """Return the signature of an MLflow model: the given one completed, or else that of an example.
+
+    Parameters
+    ----------
+    explainer : TreeExplainer
+    given : mlflow.models.ModelSignature or None
+    example : data frame, array or None
+    categorical : sequence of str
+        As for :class:`Scorer`.
+
+    Returns
+    -------
+    mlflow.models.ModelSignature
+        Without inputs, if the types of the columns are not known.
+
+    Raises
+    ------
+    ImportError, TypeError, ValueError
+        As for :class:`Scorer` and :meth:`Scorer.predict`, of the example.
+    """
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+
+    scorer = Scorer(explainer, categorical)
+    inputs = None if given is None else given.inputs
+    names = column_names(explainer._names_explained(), explainer.output_names)
+    outputs = Schema([ColSpec(DataType.double, name) for name in names])
+    if example is not None:
+        inferred, outputs = _schemas_of(scorer, example)
+        inputs = inputs or inferred
+    elif inputs is None:
+        inputs = _input_schema(explainer)
+    params = ParamSchema(
+        [
+            ParamSpec("top", DataType.long, 0),
+            ParamSpec("by_sign", DataType.boolean, False),
+            ParamSpec("base_values", DataType.boolean, False),
+        ]
+    )
+    if given is not None:
+        outputs, params = given.outputs or outputs, given.params or params
+    return ModelSignature(inputs, outputs, params)
+
+
+def _schemas_of(scorer: Scorer, example: Any) -> tuple[Any, Any]:
+    """Return the schemas of an example and of its SHAP values."""
+    import pandas as pd
+    from mlflow.models import infer_signature
+    from mlflow.types import ColSpec, Schema
+
+    rows = example[0] if isinstance(example, tuple) else example  # the other item is params
+    found = scorer.predict(rows)
+    if isinstance(rows, pd.DataFrame):
+        rows = rows[scorer.input_columns(rows)]
+    inferred = infer_signature(rows, found)
+    inputs = inferred.inputs
+    if not inputs.is_tensor_spec():  # MLflow takes columns for optional of which the example lacks a value
+        inputs = Schema([ColSpec(column.type, column.name) for column in inputs])
+    return inputs, inferred.outputs
+
+
+def _input_schema(explainer: TreeExplainer) -> Any:
+    """Return the schema of X of a model without an example; None if columns may be other than numbers."""
+    from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+
+    names, schema = explainer.feature_names, explainer._schema
+    if explainer._steps or schema.encoders:
+        return None
+    if names is None:
+        return Schema([TensorSpec(np.dtype(np.float64), (-1, schema.n_features))])
+    if schema.frame_encoder is not None and schema.n_categorical != 0:
+        return None
+    return Schema([ColSpec(DataType.double, name) for name in names])
