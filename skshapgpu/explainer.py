@@ -725,7 +725,7 @@ class TreeExplainer:
         if progress is not False:
             require_progress(progress)
         found, run, rows = self._interactions(X, Request.parse(interactions, index, order), progress)
-        feature_values = found.feature_values
+        feature_values, origins = found.feature_values, self._origins_of(X)
         return InteractionExplanation(
             values=_shaped(found.values),
             index=index,
@@ -733,8 +733,9 @@ class TreeExplainer:
             strength=found.strength,
             feature_values=None if feature_values is None else _shaped(feature_values),
             feature_perturbation=self.feature_perturbation,
+            origins=origins,
             seconds=perf_counter() - start,
-            **self._facts(rows, run, self._origins_of(X) if self._features.by_input else None),
+            **self._facts(rows, run, origins),
         )
 
     def shap_values(
