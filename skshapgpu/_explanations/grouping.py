@@ -182,6 +182,6 @@ def require_whole_sums(
         lacking = int(np.flatnonzero(counts < expected)[0])
         first, second = (grouping.names[group] for group in of_groups[lacking])
         raise ValueError(
-            f"the interaction of {first!r} and {second!r} is a sum over {expected[lacking]} pairs of features, "
-            f"of which the explanation has {counts[lacking]}: {_ALL_PAIRS}"
+            f"the interaction of {first!r} and {second!r} is a sum over {expected[lacking]} pairs of "
+            f"features, of which the explanation has {counts[lacking]}: {_ALL_PAIRS}"
         )

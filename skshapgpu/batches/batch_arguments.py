@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from .._engine.pairs import Request
+from .._explanations.grouping import Grouping, grouping_of
 from ..errors import require_one_of
 from ..explainer import TreeExplainer, as_explainer
 
@@ -46,6 +47,20 @@ def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
             if file.read(4) == _EXPLAINER_FILE:
                 return TreeExplainer.load(model, **options)
     return as_explainer(model, options)
+
+
+def groups_of_inputs(explainer: TreeExplainer, index: str = "SV") -> Grouping | None:
+    """Return the columns of X from which features were made; None if the features are columns of X.
+
+    Raises
+    ------
+    ValueError
+        The columns are not known.
+    """
+    origins = explainer._features_of(index).origins(explainer._reader.origins)
+    if origins is not None:
+        origins.require("Give the explainer groups= as a mapping of names to lists of columns instead")
+    return grouping_of("input", (), origins, 0)
 
 
 def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> tuple[Request | None, str]:

@@ -374,8 +374,8 @@ def _of_splits(explanation: Explanation, cv_results: Mapping[str, Any], n_splits
     fold = cv_results.get("fold")
     if fold is None or np.ndim(fold) != 1:
         raise ValueError(
-            "rows were tested more than once, so that only the means of their values are known: for the columns "
-            "of X, call cross_val_explain with explain_params={'groups': 'input'} instead of using group="
+            "rows were tested more than once, so that only the means of their values are known: for the "
+            "columns of X, call cross_val_explain with explain_params={'groups': 'input'} in place of group="
         )
     found = np.full((n_splits, len(explanation.feature_names)), np.nan)
     for split in np.unique(fold[fold >= 0]).tolist():

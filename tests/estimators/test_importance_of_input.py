@@ -1,4 +1,4 @@
-"""Importances of the columns of X, of which the steps of a pipeline make dummies that differ between splits."""
+"""Importances of the columns of X, of which a pipeline makes dummies that differ between splits."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def test_importance_of_a_fitted_model() -> None:
 def test_bars_of_rows_tested_more_than_once_are_refused() -> None:
     cv = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
     results = cross_val_explain(REGRESSOR, X, Y, cv=cv)
-    with pytest.raises(ValueError, match="tested more than once.*explain_params={'groups': 'input'}"):
+    with pytest.raises(ValueError, match="tested more than once") as refused:
         ShapBarDisplay.from_cv_results(results, group="input")
+    assert "explain_params={'groups': 'input'}" in str(refused.value)
     players = cross_val_explain(REGRESSOR, X, Y, cv=cv, explain_params={"groups": "input"})
     assert sorted(players["explanation"].feature_names) == sorted(X)
