@@ -470,7 +470,7 @@ class _Run:
         from .. import _core
 
         explainer = self._explainer.explainer
-        device = explainer.plan(self.batch_rows).device
+        on_gpus = self._explainer._gpus(self.batch_rows)
         return {
             "model": fingerprint(explainer),
             "options": self._explainer._arguments() | {"features": self._names and list(self._names)},
@@ -478,7 +478,7 @@ class _Run:
             "columns": columns_written(self._schema),
             "sink": self._sink.kind,
             "batch_rows": self.batch_rows,
-            "device": f"cpu, {_core.instruction_set()}" if device == "cpu" else "cuda",
+            "device": "cuda" if on_gpus else f"cpu, {_core.instruction_set()}",
             "skshapgpu": __version__,
         }
 
