@@ -24,7 +24,7 @@ from .._rows import gpu_arrays
 from .._rows.gpu_arrays import GpuArray
 from .._rows.inputs import HostRows
 from .._rows.rows import Rows
-from .algorithms import SHAP_VALUES, Kind
+from .algorithms import Kind
 from .costs import BLOCK_ROWS
 from .plans import NO_INTERVALS, CompiledModel, ExecutionPlan, Intervals
 from .sharing import Sharing
