@@ -30,6 +30,17 @@ KINDS: dict[str, dict[str, Any]] = {
     "triples": {"interactions": "occurring", "order": 3},
     "Banzhaf triples": {"interactions": "occurring", "order": 3, "index": "BII"},
 }
+_PAIRS = {kind: request for kind, request in KINDS.items() if "triples" not in kind}
+_OWEN = {"Owen values": {"index": "OV"}}
+_GROUPS = {"groups": {"a": [0, 1, 2], "b": [3, 4, 5, 6]}}
+
+#: Options of the explainer, and the kinds of values that are measured with them.
+CASES: list[tuple[dict[str, Any], dict[str, dict[str, Any]]]] = [
+    ({}, KINDS),
+    ({"background": True}, _PAIRS),
+    (_GROUPS, _OWEN),
+    (_GROUPS | {"background": True}, _OWEN),
+]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,11 +72,10 @@ def models() -> dict[str, tuple[Any, np.ndarray]]:
 def measure(name: str, model: Any, X: np.ndarray, rows: list[int], repeats: int) -> dict[str, Any]:
     """Compare the estimates with the fastest of several calls on one thread."""
     measured = []
-    for background in (None, X[4000:4100]):
-        explainer = TreeExplainer(model, background, device="cpu", n_jobs=1)
-        for kind, request in KINDS.items():
-            if background is not None and "triples" in kind:
-                continue
+    for options, kinds in CASES:
+        background = X[4000:4100] if options.get("background") else None
+        explainer = TreeExplainer(model, background, groups=options.get("groups"), device="cpu", n_jobs=1)
+        for kind, request in kinds.items():
             for n_rows in rows:
                 call = call_of(explainer, X[:n_rows], request)
                 call()

@@ -166,7 +166,7 @@ class CallPlan:
     seconds : float or None
         Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
         ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
-        model was measured, and of 2 or 3 on other machines. None if nothing was measured from which the time
+        model was measured (of 4 for Owen values), and of 2 or 3 on other machines. None if nothing was measured from which the time
         could be estimated; then ``no_seconds_reason`` says what.
     result : str
         What the call computes, such as "SHAP values".
