@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from .._rows.origins import Origins
 from ..errors import require_one_of
 
-#: What the grouped pairs of an explanation without all pairs need.
+#: Advice for explanations without all pairs.
 _ALL_PAIRS = "use interactions='occurring' or 'all'"
 
 
