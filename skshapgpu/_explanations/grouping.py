@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._rows.origins import Origins
-from ..errors import require_one_of
 
 #: Advice for explanations without all pairs.
 _ALL_PAIRS = "use interactions='occurring' or 'all'"
@@ -82,8 +81,8 @@ def grouping_of(
 
 def require_group(group: Any) -> None:
     """Check the option ``group`` of functions that offer only the columns of X as groups."""
-    if group is not None:
-        require_one_of("group", group, ("input",))
+    if group is not None and group != "input":
+        raise ValueError(f"group must be 'input' or None, not {group!r}")
 
 
 def _targets(mapping: Mapping[str, Sequence[str]], feature_names: Sequence[str]) -> list[str]:

@@ -13,14 +13,13 @@ import numpy as np
 
 from .._common.digits import number
 from ..batches import explain_batches
-from ..batches.batch_arguments import groups_of_inputs
+from ..batches.batch_arguments import groups_of_inputs, rows_for
 from ..batches.csv_files import CsvOptions
 from ..batches.sources import open_source
 from ..explainer import TreeExplainer
 from .answers import Answer, base_values_text
 from .models import open_explainer
 from .rows import columns_for, csv_options, meant, read_rows, require_file
-from .skops_files import rows_for
 
 #: Number of rows sampled to find the strongest pairs; more are not needed to rank pairs by their means.
 _RANKING_ROWS = 10_000

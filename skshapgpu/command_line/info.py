@@ -10,10 +10,10 @@ import numpy as np
 
 from .._common.digits import number
 from .._files import saving
-from .._rows.pipelines import unwrap
 from ..adapters import adapt
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
+from ..batches.batch_arguments import steps_of
 from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer
 from .answers import Answer, aligned, base_values_text, bytes_text, some
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> Answer:
         facts |= _of_explainer(TreeExplainer.load(path, n_jobs=-1))
         return Answer(facts, _text(facts))
     model = open_model(path, args)
-    steps, last = ([], model) if isinstance(model, str) else unwrap(model)
+    steps, last = ([], model) if isinstance(model, str) else steps_of(model)
     adapted = adapt(last)
     facts |= {"kind": "model", "steps": [type(step).__name__ for step in steps]} | _of_model(adapted)
     try:

@@ -7,12 +7,12 @@ import os
 from typing import Any
 
 from .._engine.algorithms import TIME_OUTPUTS
-from .._rows.pipelines import unwrap
 from ..adapters import adapt
 from ..adapters.spark_ml import folder as spark_folder
+from ..batches.batch_arguments import rows_for, steps_of
 from ..explainer import TreeExplainer
 from .rows import columns_for, csv_options, read_rows, require_file
-from .skops_files import is_skops, load_skops, rows_for
+from .skops_files import is_skops, load_skops
 
 _SAVE = (
     "if you trust it, load it in Python with what wrote it, and save it for this command: "
@@ -159,7 +159,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
     model = open_model(path, args)
     if args.background is None:
         return TreeExplainer(model, **options)
-    steps, last = ([], model) if isinstance(model, str) else unwrap(model)
+    steps, last = ([], model) if isinstance(model, str) else steps_of(model)
     adapted = adapt(last)
     schema = adapted.schema
     expected: Any = getattr(steps[0], "feature_names_in_", None) if steps else schema.feature_names

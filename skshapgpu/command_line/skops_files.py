@@ -6,8 +6,6 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-from .._rows.arrow import to_pandas
-
 
 def is_skops(path: str) -> bool:
     """Return whether a ZIP archive is a file of skops."""
@@ -53,18 +51,3 @@ def load_skops(path: str, trusted: Sequence[str]) -> Any:
         raise
     except Exception as error:  # of whatever the file makes skops and the types do
         raise ValueError(f"MODEL: {path!r} cannot be loaded: {error}") from error
-
-
-def rows_for(steps: Sequence[Any], rows: Any) -> Any:
-    """Return rows of a file as the leading steps of a pipeline take them.
-
-    Parameters
-    ----------
-    steps : sequence of fitted transformers
-        If there are none, the rows are returned as they are.
-    rows : ndarray or pyarrow.Table
-    """
-    if not steps or not hasattr(rows, "to_batches"):
-        return rows
-    frame = to_pandas(rows)
-    return frame if hasattr(steps[0], "feature_names_in_") else frame.to_numpy()

@@ -101,5 +101,5 @@ def test_models_without_steps_and_refusals() -> None:
     mixing = make_pipeline(PCA(2), RandomForestRegressor(3, random_state=0)).fit(numbers, TARGET)
     with pytest.raises(ValueError, match=r"PCA is not known to make .* groups= as a mapping"):
         BatchExplainer(mixing, group="input")
-    with pytest.raises(ValueError, match="group must be one of 'input'"):
+    with pytest.raises(ValueError, match="group must be 'input' or None"):
         BatchExplainer(model, group="inputs")

@@ -77,7 +77,7 @@ def test_importance_of_a_fitted_model() -> None:
     assert found.importances.shape == (3, 5)
     for name, importance in zip(found.feature_names, found.importances_mean):
         assert importance == pytest.approx(by_hand(fitted, X)[name], rel=1e-5)
-    with pytest.raises(ValueError, match="group must be one of 'input'"):
+    with pytest.raises(ValueError, match="group must be 'input' or None"):
         shap_importance(fitted, X, group="inputs")
 
 
