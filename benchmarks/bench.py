@@ -13,6 +13,8 @@
     python benchmarks/bench.py owen
     python benchmarks/bench.py covers
     python benchmarks/bench.py loading
+    python benchmarks/bench.py single-row
+    python benchmarks/bench.py plans
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py drift
     python benchmarks/bench.py selection
@@ -58,12 +60,14 @@ import options
 import owen
 import partial_dependence
 import peers
+import plans
 import progress
 import progress_models
 import reports
 import revisions
 import scaling
 import selection
+import single_row
 import tables
 import threads
 import top_pairs
@@ -88,6 +92,8 @@ def main() -> None:
         "owen": run_owen,
         "covers": run_covers,
         "loading": run_loading,
+        "single-row": run_single_row,
+        "plans": run_plans,
         "cross-validation": run_cross_validation,
         "drift": run_drift,
         "selection": run_selection,
@@ -286,6 +292,31 @@ def run_loading(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
     report["models"].append(result)
     loading.print_result(result)
     reports.write(report, arguments)
+
+
+def run_single_row(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    arguments.rows = 50 if arguments.quick else arguments.rows
+    if min(arguments.rows, arguments.trees) < 1:
+        refuse("all numbers must be positive")
+    report = reports.start_report("single-row", arguments)
+    for family, form in single_row.cases():
+        result = single_row.measure(family, form, arguments.rows, arguments.trees)
+        report["models"].append(result)
+        single_row.print_result(result)
+        reports.write(report, arguments)
+
+
+def run_plans(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rows, arguments.repeats = [100], 1
+    if min(*arguments.rows, arguments.repeats) < 1:
+        refuse("all numbers must be positive")
+    report = reports.start_report("plans", arguments)
+    for name, (model, X) in plans.models().items():
+        result = plans.measure(name, model, X, arguments.rows, arguments.repeats)
+        report["models"].append(result)
+        plans.print_result(result)
+        reports.write(report, arguments)
 
 
 def run_cross_validation(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:

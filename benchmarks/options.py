@@ -19,11 +19,13 @@ import models
 import owen
 import partial_dependence
 import peers
+import plans
 import progress
 import progress_models
 import revisions
 import scaling
 import selection
+import single_row
 import top_pairs
 import triples
 import walk
@@ -114,6 +116,12 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     stored = commands.add_parser("loading", help="from a file with large tables to a first row")
     loading.add_arguments(stored)
     add_output(stored)
+    single = commands.add_parser("single-row", help="a call for one row, by the form of X")
+    single_row.add_arguments(single)
+    add_output(single)
+    estimates = commands.add_parser("plans", help="estimates of plan beside measured times")
+    plans.add_arguments(estimates)
+    add_output(estimates)
     validation = commands.add_parser("cross-validation", help="what explaining adds to a cross-validation")
     cross_validation.add_arguments(validation)
     add_output(validation)

@@ -20,7 +20,8 @@ from sklearn.utils import check_scalar
 
 from ._common.progress import require_progress
 from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Kind
-from ._engine.calls import Run, call_plan, execute, shap_values
+from ._engine.call_plans import call_plan
+from ._engine.calls import Run, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.covers import with_covers_of
 from ._engine.features import (
@@ -533,8 +534,16 @@ class TreeExplainer:
         """
         return dict(self._compiled.info)
 
-    def plan(self, n_rows: int, *, dtype: str = "float64") -> CallPlan:
-        """Plan a call of :meth:`explain` for a number of rows from the host, and estimate its time.
+    def plan(
+        self,
+        n_rows: int,
+        *,
+        dtype: str = "float64",
+        interactions: Any = None,
+        index: str | None = None,
+        order: int = 2,
+    ) -> CallPlan:
+        """Plan a call for a number of rows from the host, and estimate its time and memory.
 
         Parameters
         ----------
@@ -542,6 +551,13 @@ class TreeExplainer:
             Number of rows.
         dtype : {"float64", "float32"}, default="float64"
             Type of the values: float32 for float32 X.
+        interactions : None, {"all", "occurring"}, int or list, default=None
+            None plans a call of :meth:`explain`; anything else one of :meth:`explain_interactions` with this
+            argument.
+        index : str or None, default=None
+            Index of that call; None means "SV", or for interactions "SII".
+        order : {2, 3}, default=2
+            Order of the interactions.
 
         Returns
         -------
@@ -554,7 +570,7 @@ class TreeExplainer:
         Raises
         ------
         ValueError, TypeError
-            ``n_rows`` or ``dtype`` is invalid.
+            An argument is invalid, or requests what the requested device does not compute.
 
         Examples
         --------
@@ -568,10 +584,26 @@ class TreeExplainer:
         {'quadrature'}
         >>> {group.algorithm for group in explainer.plan(1_000_000).groups}
         {'tables'}
+        >>> explainer.plan(1000, interactions="all").result_bytes
+        800000
         """
         check_scalar(n_rows, "n_rows", Integral, min_val=0)
         require_one_of("dtype", dtype, ("float64", "float32"))
-        return call_plan(self._compiled, self._reader.count(int(n_rows), dtype))
+        kind, request = self._requested(interactions, index, order)
+        return call_plan(self._compiled, self._reader.count(int(n_rows), dtype), kind, request)
+
+    def _requested(self, interactions: Any, index: str | None, order: int) -> tuple[Kind, Request | None]:
+        """Return the kind of results and, for interactions, which; raise the errors of calls for them."""
+        if interactions is None:
+            index = "SV" if index is None else index
+            require_one_of("index", index, tuple(_VALUE_KINDS))
+            self._require_values(index)
+            return _VALUE_KINDS[index], None
+        request = Request.parse(interactions, "SII" if index is None else index, order)
+        self._compiled.require(request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.result}", False)
+        if request.form == "listed":
+            request.positions(self._names_explained())
+        return request.kind, request
 
     def occurring_interactions(self, order: int = 2) -> np.ndarray:
         """Return the pairs of features that occur together on a path; no other pairs interact.
@@ -726,7 +758,7 @@ class TreeExplainer:
         if progress is not False:
             require_progress(progress)
         found, run, rows = self._interactions(X, Request.parse(interactions, index, order), progress)
-        feature_values = found.feature_values
+        feature_values, origins = found.feature_values, self._origins_of(X)
         return InteractionExplanation(
             values=_shaped(found.values),
             index=index,
@@ -734,8 +766,9 @@ class TreeExplainer:
             strength=found.strength,
             feature_values=None if feature_values is None else _shaped(feature_values),
             feature_perturbation=self.feature_perturbation,
+            origins=origins,
             seconds=perf_counter() - start,
-            **self._facts(rows, run, self._origins_of(X) if self._features.by_input else None),
+            **self._facts(rows, run, origins),
         )
 
     def shap_values(

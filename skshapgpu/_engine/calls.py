@@ -24,8 +24,8 @@ from .._rows import gpu_arrays
 from .._rows.gpu_arrays import GpuArray
 from .._rows.inputs import HostRows
 from .._rows.rows import Rows
-from .algorithms import SHAP_VALUES, Kind
-from .costs import BLOCK_ROWS, CallPlan
+from .algorithms import Kind
+from .costs import BLOCK_ROWS
 from .plans import NO_INTERVALS, CompiledModel, ExecutionPlan, Intervals
 from .sharing import Sharing
 
@@ -521,7 +521,7 @@ def shap_values(run: Run, out: Any = None) -> Any:
 
     They are in ``out``, if it is given.
     """
-    result_row, work_row, what, advice = _rows_and_texts(run)
+    result_row, work_row, what, advice = value_row_bytes(run)
     run.is_given = out is not None
     size = run.chunk_rows(0 if run.is_given else result_row, work_row, what, advice)
     values, is_zero = (out, False) if run.is_given else run.new(run.n_rows, run.n_outputs, run.n_features)
@@ -531,36 +531,12 @@ def shap_values(run: Run, out: Any = None) -> Any:
     return values if run.is_given else run.to_native(values)
 
 
-def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
+def value_row_bytes(run: Run) -> tuple[int, int, str, str]:
     """Return a row's bytes of SHAP values and of buffers, and the texts for :class:`memory.Need`."""
     row = run.n_features * run.dtype.itemsize
     widened = row if run.n_outputs > run.n_computed_outputs else 0
     what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
     return run.n_outputs * row, widened, what, "or explain fewer rows"
-
-
-def call_plan(compiled: CompiledModel, X: HostRows) -> CallPlan:
-    """Plan a call for SHAP values; only the number of rows is used, and the rows are not read."""
-    execution, options = compiled.plan_execution(SHAP_VALUES, X.n_rows), compiled.options
-    run = HostRun(compiled, SHAP_VALUES, X, execution, None)
-    need, refusal = run.need(*_rows_and_texts(run)), None
-    try:
-        size = need.rows_at_once(options.memory_limit, memory.machine_bytes())
-    except MemoryError as error:
-        size, refusal = 1, str(error)
-    estimated = compiled.is_estimated(SHAP_VALUES)
-    return CallPlan(
-        n_rows=X.n_rows,
-        device=run.device,
-        groups=execution.groups if estimated else (),
-        table_bytes=sum(group.table_bytes for group in execution.groups),
-        result_bytes=need.result,
-        peak_bytes=need.peak(size),
-        cpu_reason=None if execution.indices else compiled.cpu_reason(SHAP_VALUES),
-        refusal=refusal,
-        build_seconds=execution.building,
-        seconds=execution.seconds if estimated else None,
-    )
 
 
 def chunk_of(array: Any, start: int, size: int) -> Any:

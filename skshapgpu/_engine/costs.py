@@ -150,7 +150,7 @@ class CallPlan:
     table_bytes : int
         Size of all tables.
     result_bytes : int
-        Size of the SHAP values.
+        Size of the values or interactions.
     peak_bytes : int
         Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers, but
         not X and the compiled model, which exist before. If X is not an array of float32 or float64, it is
@@ -166,7 +166,13 @@ class CallPlan:
     seconds : float or None
         Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
         ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
-        model was measured, and of 2 or 3 on other machines. None if the model does not cover the algorithm.
+        model was measured (of 3 or 4 for Owen values, and with background data), and of 2 or 3 more on other
+        machines. None if nothing was measured from which the time could be estimated; then
+        ``no_seconds_reason`` says what.
+    result : str
+        What the call computes, such as "SHAP values".
+    no_seconds_reason : str or None
+        Why ``seconds`` is None.
     """
 
     n_rows: int
@@ -179,13 +185,17 @@ class CallPlan:
     refusal: str | None
     build_seconds: float
     seconds: float | None
+    result: str = "SHAP values"
+    no_seconds_reason: str | None = None
 
     def __str__(self) -> str:
         seconds = "" if self.seconds is None else f", about {number(self.seconds, 2)} s"
         lines = [
-            f"{self.n_rows:,} rows on {self.device}{seconds}; {shown(self.result_bytes)} of values, at most "
-            f"{shown(self.peak_bytes)} of memory in all"
+            f"{self.n_rows:,} rows on {self.device}{seconds}; {shown(self.result_bytes)} of {self.result}, "
+            f"at most {shown(self.peak_bytes)} of memory in all"
         ]
+        if self.no_seconds_reason is not None:
+            lines.append(f"time not estimated: {self.no_seconds_reason}")
         if self.cpu_reason is not None:
             lines.append(f"not on a GPU: {self.cpu_reason}")
         if self.refusal is not None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 #: Seconds on one thread of a CPU with AVX-512 for each number that a row adds up, for each result that is
-#: written, and for each number of a table: those that a GPU gets, and those that the CPU makes for a tile.
-_CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_NUMBER = 3e-10, 5e-9, 8e-9, 4e-9
+#: written, and for each number of a table: those that a GPU gets, and those that the CPU makes for a tile. A
+#: tile of fewer rows than _FULL_ROWS needs only a part of the numbers.
+_CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_NUMBER, _FULL_ROWS = 3e-10, 5e-9, 8e-9, 4e-9, 1000
+
+#: Seconds for each tile and table, for values and for interactions.
+_TILE_TABLE = {1: 2e-6, 2: 4e-6}
 
 #: Seconds on one thread of a CPU, and on a GPU, for each pattern of background data with which a row is
 #: compared at leaves without a table: estimates.
@@ -40,13 +44,17 @@ class PairTables(NamedTuple):
     n_tests: int
     table_bytes: int
 
-    def cpu_seconds(self, n_rows: int, n_results: int, n_threads: int, element_bytes: int) -> float:
+    def cpu_seconds(
+        self, n_rows: int, n_results: int, n_threads: int, element_bytes: int, order: int
+    ) -> float:
         """Return the seconds of a call on the CPU, which makes tables for each tile of rows.
 
         ``n_results`` is the number of results of a row.
         """
         n_tiles = max(-(-n_rows // _TILE_ROWS), min(n_threads, -(-n_rows // _SMALL_TILE_ROWS)))
-        of_tiles = n_tiles * self.table_bytes / element_bytes * _TILE_NUMBER
+        part = min(1.0, n_rows / max(n_tiles, 1) / _FULL_ROWS)
+        of_tile = self.table_bytes / element_bytes * _TILE_NUMBER * part + self.n_lookups * _TILE_TABLE[order]
+        of_tiles = n_tiles * of_tile
         of_row = self.n_numbers * _CPU_NUMBER + self.n_tests * _CPU_TEST + n_results * _CPU_RESULT
         return (of_tiles + n_rows * of_row) / n_threads
 

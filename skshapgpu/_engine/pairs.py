@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -183,18 +183,9 @@ def compute_interactions(
 
 
 def _all(run: Run, request: Request, out: Any) -> Interactions:
-    n_features, item = run.n_features, run.dtype.itemsize
-    matrix = n_features**2 * item
-    memory = _ResultMemory(
-        run,
-        f"{INDEX_NAMES[request.kind.index]} ({n_features} x {n_features} features, {run.n_outputs} outputs)",
-        "or ask for fewer pairs: interactions='occurring', a number or a list of them",
-    )
-    work = run.n_outputs * n_features * item
-    if run.n_outputs > run.n_computed_outputs:
-        work += n_features * item + matrix
+    n_features, memory = run.n_features, _ResultMemory(run, request, 0)
     run.is_given = out is not None
-    size = memory.chunk_rows(0 if run.is_given else run.n_outputs * matrix, work)
+    size = memory.chunk_rows()
     matrices = out if run.is_given else memory.allocate(run.n_outputs, n_features, n_features)
     for start in range(0, run.n_rows, size):
         part = chunk_of(matrices, start, size)
@@ -204,10 +195,8 @@ def _all(run: Run, request: Request, out: Any) -> Interactions:
 
 def _occurring(run: Run, request: Request) -> Interactions:
     sets = run.sets(request.result)
-    row = (len(sets) + run.n_features) * run.dtype.itemsize
-    memory = _ResultMemory(run, *_texts(run, request, len(sets)))
-    work = 2 * run.n_outputs * row  # copies with one output; magnitudes on a GPU
-    size = memory.chunk_rows(run.n_outputs * row, work)
+    memory = _ResultMemory(run, request, len(sets))
+    size = memory.chunk_rows()
     values = memory.allocate(run.n_outputs, len(sets))
     feature_values = memory.allocate(run.n_outputs, run.n_features)
     total = np.zeros(len(sets))
@@ -265,11 +254,8 @@ def _chunk_reader(
 
     The function takes the first row of a batch and computes all sets, in a buffer that its next call reuses.
     """
-    item = run.dtype.itemsize
-    memory = _ResultMemory(run, *_texts(run, request, n_kept))
-    # The buffers, and either the magnitudes, or the part of a batch that is kept and a copy of it.
-    work = run.n_features + n_sets + max(n_sets, 2 * n_kept)
-    size = memory.chunk_rows(run.n_outputs * n_kept * item, run.n_computed_outputs * work * item)
+    memory = _ResultMemory(run, request, n_sets, n_kept)
+    size = memory.chunk_rows()
     n_buffered = min(size, run.n_rows)
     singles = run.empty(n_buffered, run.n_computed_outputs, run.n_features)
     buffer = run.empty(n_buffered, run.n_computed_outputs, n_sets)
@@ -282,15 +268,50 @@ def _chunk_reader(
     return size, memory, read
 
 
+class RowBytes(NamedTuple):
+    """Bytes of each row of the result and of the buffers, and the texts for :class:`memory.Need`."""
+
+    result: int
+    work: int
+    what: str
+    advice: str
+
+
+def row_bytes(run: Run, request: Request, n_sets: int, n_kept: int) -> RowBytes:
+    """Return the bytes of a row, given the numbers of sets that occur and that are kept."""
+    n_features, item, name = run.n_features, run.dtype.itemsize, INDEX_NAMES[request.kind.index]
+    outputs = f"{run.n_outputs} outputs"
+    if request.form == "all":
+        matrix = n_features**2 * item
+        work = run.n_outputs * n_features * item
+        if run.n_outputs > run.n_computed_outputs:
+            work += n_features * item + matrix
+        what = f"{name} ({n_features} x {n_features} features, {outputs})"
+        advice = "or ask for fewer pairs: interactions='occurring', a number or a list of them"
+        return RowBytes(run.n_outputs * matrix, work, what, advice)
+    what = f"{name} ({n_kept} {request.result}, {outputs})"
+    advice = f"or ask for fewer {request.result}: pairs as a number or a list"
+    if request.form == "occurring":
+        row = run.n_outputs * (n_sets + n_features) * item
+        return RowBytes(row, 2 * row, what, advice)  # copies with one output; magnitudes on a GPU
+    # The buffers, and either the magnitudes, or the part of a batch that is kept and a copy of it.
+    work = run.n_computed_outputs * (n_features + n_sets + max(n_sets, 2 * n_kept)) * item
+    return RowBytes(run.n_outputs * n_kept * item, work, what, advice)
+
+
 class _ResultMemory:
     """Memory for a result; the error message is the same wherever it turns out not to suffice."""
 
-    def __init__(self, run: Run, what: str, advice: str) -> None:
-        self._run, self._what, self._advice = run, what, advice
+    def __init__(self, run: Run, request: Request, n_sets: int, n_kept: int | None = None) -> None:
+        self._run = run
+        self._row = row_bytes(run, request, n_sets, n_sets if n_kept is None else n_kept)
+        self._what, self._advice = self._row.what, self._row.advice
 
-    def chunk_rows(self, result_row: int, work_row: int) -> int:
+    def chunk_rows(self) -> int:
+        """Return the number of rows of a batch."""
+        result = 0 if self._run.is_given else self._row.result
         advice = f"explain fewer rows, {self._advice}"
-        return self._run.chunk_rows(result_row, work_row, self._what, advice)
+        return self._run.chunk_rows(result, self._row.work, self._what, advice)
 
     def allocate(self, *shape: int) -> Any:
         """Return a new array with an element of this shape for each row."""
@@ -302,11 +323,6 @@ class _ResultMemory:
                 f"{self._run.n_rows} rows need {n_bytes:,} bytes for their {self._what}, more than "
                 f"there are; explain fewer rows, {self._advice}"
             ) from error
-
-
-def _texts(run: Run, request: Request, n_sets: int) -> tuple[str, str]:
-    what = f"{INDEX_NAMES[request.kind.index]} ({n_sets} {request.result}, {run.n_outputs} outputs)"
-    return what, f"or ask for fewer {request.result}: pairs as a number or a list"
 
 
 def _mean(total: np.ndarray, run: Run) -> np.ndarray:

@@ -26,6 +26,7 @@ from . import algorithms, costs
 from .algorithms import AUTO, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
 from .features import TwoLevelGame
+from .interaction_costs import interaction_seconds
 from .link_costs import costs_of_link
 from .links import Link
 from .pair_costs import PairTables
@@ -469,7 +470,7 @@ class CompiledModel:
             return False
         if self.link is not None:
             return self._link_costs() is not None
-        return not self._is_tiled(kind) or self.pair_tables(kind) is not None
+        return not self.is_tiled(kind) or self.pair_tables(kind) is not None
 
     def _link_costs(self) -> dict[str, int] | None:
         """Return the costs of the tables with which GPUs compute values of the link.
@@ -480,7 +481,7 @@ class CompiledModel:
             self._link_tables = (self.plan(SHAP_VALUES).table_costs(self._gpu_table_room()),)
         return self._link_tables[0]
 
-    def _is_tiled(self, kind: Kind) -> bool:
+    def is_tiled(self, kind: Kind) -> bool:
         """Return whether the CPU makes tables for tiles of rows, but a GPU has those of all rows."""
         tiled = kind not in (SHAP_VALUES, OWEN_VALUES)
         return self.background is not None and self.link is None and tiled
@@ -539,7 +540,7 @@ class CompiledModel:
         """Return how a GPU explains trees without tables in a call of so many rows, as ``_cuda`` names it."""
         if self.options.algorithm.gpu_method != "walk":
             return self.options.algorithm.gpu_method
-        if self.link is not None or self._is_tiled(kind) or intervals != NO_INTERVALS:
+        if self.link is not None or self.is_tiled(kind) or intervals != NO_INTERVALS:
             return "chunks"
         method = costs.cuda_method(self._groups_of(kind), n_rows)
         return "small_chunks" if method == "leaves" and kind.order > 1 else method
@@ -547,7 +548,7 @@ class CompiledModel:
     def _compile_on(self, kind: Kind, plan: Any, index: int, method: str) -> Any:
         """Return a plan on a GPU: a ``_cuda.CudaPlan``, or with a link a ``_cuda.CudaRescaledPlan``."""
         room, n_threads = self._gpu_table_room(), effective_n_jobs(self.options.n_jobs)
-        if self._is_tiled(kind):
+        if self.is_tiled(kind):
             return devices.compile_tables_on(plan.with_tables(room, n_threads), index)
         if self.link is None:
             return devices.compile_on(plan, index, method)
@@ -591,7 +592,7 @@ class CompiledModel:
                 f"SHAP values of a {self.link.noun} whose tables do not fit into memory or memory_limit, or "
                 "are impossible, because the margins of the background rows are too far apart,"
             )
-        elif self._is_tiled(kind):
+        elif self.is_tiled(kind):
             what = f"interventional {what} of a model whose tables do not fit into memory or memory_limit"
         if on_gpu:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
@@ -604,7 +605,7 @@ class CompiledModel:
             return on_cpu
         if self.link is not None:
             return self._plan_link(on_cpu, n_rows)
-        if self._is_tiled(kind):
+        if self.is_tiled(kind):
             return self._plan_pairs(kind, on_cpu, n_rows)
         groups, work, precision = self._groups_of(kind), self._work(kind), self.options.precision
         walking = costs.cuda_seconds(groups, n_rows, work, precision)
@@ -657,9 +658,8 @@ class CompiledModel:
         tables = self.pair_tables(kind)
         assert tables is not None
         element = 4 if self.options.precision == "single" else 8
-        n_threads = on_cpu.n_threads
-        n_results = self.n_outputs * (self.n_features + len(self.plan(kind).pairs))
-        cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element)
+        n_threads, n_results = on_cpu.n_threads, self._n_results(kind)
+        cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order)
         building = tables.build_seconds(n_threads, element)
         part = n_rows / max(n_rows, self.options.expected_rows or 0)
         cuda = tables.cuda_seconds(n_rows, n_results)
@@ -667,6 +667,35 @@ class CompiledModel:
         if not indices:
             return on_cpu
         return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
+
+    def _n_results(self, kind: Kind) -> int:
+        """Return the number of results of a row that the core computes."""
+        sets = () if kind.order == 1 else getattr(self.plan(kind), ("pairs", "triples")[kind.order - 2])
+        return self.n_outputs * (self.n_features + len(sets))
+
+    def estimate(self, kind: Kind, n_rows: int, execution: ExecutionPlan) -> tuple[float | None, str | None]:
+        """Return the estimated seconds of a call; or None, and the reason why there is no estimate."""
+        if not self.is_estimated(kind):
+            what = "this model output" if self.link is not None else "this algorithm"
+            return None, f"the times of {what} are not modelled"
+        if kind.order == 1 and not self.is_tiled(kind):
+            return execution.seconds, None
+        if execution.indices:
+            return None, "the times of these results on GPUs were not measured"
+        n_threads, precision = execution.n_threads, self.options.precision
+        reading = costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
+        if self.is_tiled(kind):
+            tables = self.pair_tables(kind)
+            if tables is None:
+                return None, "the tables of the background data are too large"
+            element = 4 if precision == "single" else 8
+            n_results = self._n_results(kind)
+            return reading + tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order), None
+        groups, of_values = self._groups_of(kind), self._groups_of(SHAP_VALUES)
+        output_work, n_results = self._work(SHAP_VALUES), self._n_results(kind)
+        return reading + interaction_seconds(
+            kind, groups, of_values, n_rows, n_results, n_threads, output_work, precision
+        ), None
 
     def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""

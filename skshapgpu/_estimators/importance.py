@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_scalar, indexable
 from sklearn.utils.validation import _num_features
 
+from .._explanations.grouping import require_group
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import summed_by_column
@@ -41,6 +43,7 @@ def shap_importance(
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
     explain_params: dict[str, Any] | None = None,
+    group: str | None = None,
 ) -> Bunch:
     """Measure how much each feature moves the predictions of a tree model.
 
@@ -76,6 +79,11 @@ def shap_importance(
         Parameters of the model's ``fit``, only with ``cv``; see :func:`cross_val_explain`.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`.
+    group : {"input"} or None, default=None
+        "input": features are the columns of X from which the leading steps of a pipeline made those that the
+        model sees, and their values are sums, as of :meth:`Explanation.group`. It has nothing to do with
+        ``groups``. The option ``groups="input"`` in ``explain_params`` instead computes the Shapley values of
+        these columns, each of them known or unknown as a whole.
 
     Returns
     -------
@@ -89,7 +97,7 @@ def shap_importance(
         importances : ndarray of float64, shape (n_features, n_parts) or (n_features, n_splits)
             Importances over the rows of each part, or the test rows of each split.
         feature_names : tuple of str
-            For a ``Pipeline``, names of the columns that its last step sees.
+            For a ``Pipeline``, names of the columns that its last step sees, or with ``group`` of those of X.
         output_names : tuple or None
             None if there is one output.
 
@@ -116,6 +124,7 @@ def shap_importance(
         n_jobs=n_jobs,
         params=params,
         explain_params=explain_params,
+        group=group,
     )
     if not per_output or found.output_names is None:
         found = found.summed()
@@ -184,6 +193,7 @@ def find_importances(
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
     explain_params: dict[str, Any] | None = None,
+    group: str | None = None,
     by_input: bool = False,
     weights: np.ndarray | None = None,
     scoring: Any = no_score,
@@ -191,16 +201,19 @@ def find_importances(
     """Compute importances for each output.
 
     The arguments are those of :func:`shap_importance`. ``by_input`` says whether the features are the
-    columns of X, in their order, instead of those that the model sees after the steps of a pipeline.
+    columns of X, all of them in their order, instead of those that the model sees after the steps of a
+    pipeline; with ``group``, they are the columns from which these were made.
     ``weights`` of the rows, for the mean magnitude, and ``scoring`` of the models are used only with ``cv``.
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
+    require_group(group)
     aggregate = _AGGREGATIONS[aggregation]
     if cv is None:
         if groups is not None or params is not None:
             raise ValueError("groups and params are for fits with cv: without it the model is fitted already")
         options = {"n_jobs": n_jobs} | (explain_params or {})
-        return _of_fitted(estimator, X, y, aggregate, n_parts, options, by_input)
+        features_of = partial(_features, X=X, group=group, by_input=by_input)
+        return _of_fitted(estimator, X, y, aggregate, n_parts, options, features_of)
     X, y = indexable(X, y)
     results, splits = explained_splits(
         estimator,
@@ -222,7 +235,7 @@ def find_importances(
         if split.explanation is None:
             continue
         first = first or split
-        names, values = _features(split.explanation, X, by_input)
+        names, values = _features(split.explanation, X, group, by_input)
         features = merged_names(features, names)
         known = aggregate(values) if weights is None else _weighted_mean(values, weights[split.rows])
         block = np.full((len(names), len(split.output_names or (None,))), np.nan)
@@ -241,14 +254,14 @@ def _of_fitted(
     aggregate: Callable[[np.ndarray], np.ndarray],
     n_parts: int,
     asked: dict[str, Any],
-    by_input: bool,
+    features_of: Callable[[Explanation], tuple[tuple[str, ...], np.ndarray]],
 ) -> Importances:
     check_scalar(n_parts, "n_parts", Integral, min_val=1)
     explainer = TreeExplainer(model, **explainer_options(model, asked))
     explanation = explainer.explain(X, y if explainer.model_output == "log_loss" else None)
     if len(explanation) < n_parts:
         raise ValueError(f"X has {len(explanation)} rows, fewer than n_parts={n_parts}")
-    names, values = _features(explanation, X, by_input)
+    names, values = features_of(explanation)
     return Importances(
         np.stack([aggregate(values[part::n_parts]) for part in range(n_parts)], axis=1),
         aggregate(values),
@@ -257,8 +270,12 @@ def _of_fitted(
     )
 
 
-def _features(explanation: Explanation, X: Any, by_input: bool) -> tuple[tuple[str, ...], np.ndarray]:
+def _features(
+    explanation: Explanation, X: Any, group: str | None, by_input: bool
+) -> tuple[tuple[str, ...], np.ndarray]:
     """Return names of the features, and values (n_rows, n_features, n_outputs)."""
+    if group is not None:
+        explanation = explanation.group(group)
     values = to_host(explanation.values)
     if explanation.output_names is None:
         values = values[..., np.newaxis]

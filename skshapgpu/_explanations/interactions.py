@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,7 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._rows.gpu_arrays import to_host
+from .._rows.origins import Origins
 from .._rows.tables import select
+from .grouping import group_pairs, grouping_of, require_whole_sums, summed_blocks, summed_pairs
 from .values import LabelledValues, column_names, positions, ranking
 
 #: Interaction indices, and the names of their values.
@@ -61,6 +63,8 @@ class InteractionExplanation(LabelledValues):
         selected since. Available if the caller did not choose the pairs.
     feature_values : array of shape (n_rows, n_features[, n_outputs]) or None
         SHAP values (Banzhaf values with "BII") of the same rows; available if all pairs that occur are.
+    origins : Origins or None
+        See :class:`Explanation`; used by :meth:`group`.
     """
 
     index: str = "SII"
@@ -68,6 +72,7 @@ class InteractionExplanation(LabelledValues):
     strength: np.ndarray | None = None
     feature_values: Any = None
     feature_perturbation: str = "tree_path_dependent"
+    origins: Origins | None = None
 
     _ranked_noun: ClassVar[str] = "features"
 
@@ -123,8 +128,76 @@ class InteractionExplanation(LabelledValues):
             self,
             data=None if self.data is None else select(self.data, rows, columns),
             row_labels=None if self.row_labels is None else self.row_labels[rows],
+            origins=None if self.origins is None else self.origins.select(rows, columns),
             **changes,
             **self._select_outputs(parts[2], {"values": values, **arrays}),
+        )
+
+    def group(self, mapping: Mapping[str, Sequence[str]] | str) -> InteractionExplanation:
+        """Add up the interactions of features that belong together, such as one-hot columns.
+
+        The interaction of two groups is the sum over all pairs of a feature of the one and a feature of the
+        other. Pairs within a group are part of its main effect, besides the main effects of its features. So
+        everything still adds up: the rows of a matrix to the sums of SHAP values that
+        :meth:`Explanation.group` returns, and a row and its base value to its margin. As there, a sum is in
+        general not the interaction index of the groups, which an explainer with ``groups`` computes: there, a
+        group is known or unknown as a whole. With index "BII", which does not add up, pairs within a group
+        are left out, and the diagonal has sums of Banzhaf values.
+
+        Parameters
+        ----------
+        mapping : mapping of str to sequence of str, or "input"
+            As for :meth:`Explanation.group`. "input" groups the features by the columns of X from which the
+            leading steps of a pipeline made them.
+
+        Returns
+        -------
+        InteractionExplanation
+            Explanation of the groups, dense if this one is, otherwise with the pairs of groups that have
+            pairs of features, in ascending order. ``strength`` is None; ``data`` is None, or with "input" has
+            the columns of X.
+
+        Raises
+        ------
+        ValueError
+            The mapping is invalid, or the columns of X are not known, as for :meth:`Explanation.group`; the
+            explanation is of triples; or a sum would be incomplete, because the pairs were chosen: explain
+            with ``interactions="occurring"`` or "all" then.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import OneHotEncoder
+        >>> from skshapgpu import explain_interactions
+        >>> X = pd.DataFrame({"color": ["red", "green", "blue"] * 9, "size": ["S", "L", "L"] * 9})
+        >>> model = make_pipeline(OneHotEncoder(), RandomForestRegressor(5)).fit(X, range(27))
+        >>> explain_interactions(model, X).group("input").interaction_names
+        ('color x size',)
+        """
+        if self.order != 2:
+            raise ValueError("interactions of triples cannot be grouped: explain pairs, order=2")
+        grouping = grouping_of(mapping, self.feature_names, self.origins, len(self))
+        if grouping is None:
+            return self
+        values = to_host(self.values)
+        if self.interactions is None:
+            blocks = summed_blocks(values, grouping, self.index != "BII")
+            return replace(self, values=blocks, **grouping.facts())
+        pairs, place = group_pairs(self.interactions, grouping.of_features())
+        if self.feature_values is None:
+            require_whole_sums(self.interactions, pairs, place, grouping, self.feature_names)
+        of_features = None
+        if self.feature_values is not None:
+            of_features = grouping.summed(to_host(self.feature_values))
+        return replace(
+            self,
+            values=summed_pairs(values, place, len(pairs)),
+            interactions=pairs,
+            strength=None,
+            feature_values=of_features,
+            **grouping.facts(),
         )
 
     def strongest(self, n: int = 10) -> list[tuple[str, float]]:

@@ -63,6 +63,16 @@ def of_sign(values: np.ndarray, factor: int, n: int) -> np.ndarray:
     return np.where(np.take_along_axis(those, places, axis=1) > 0, places, -1)
 
 
+def by_feature(features: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield each feature with the rows and ranks that have it, given its positions (n_rows, n); -1: none."""
+    flat = features.ravel()
+    order = np.argsort(flat, kind="stable")
+    found, starts = np.unique(flat[order], return_index=True)
+    for feature, places in zip(found.tolist(), np.split(order, starts[1:])):
+        if feature >= 0:
+            yield feature, *np.divmod(places, features.shape[1])
+
+
 def feature_values(data: Any, features: np.ndarray) -> list[list[Any]]:
     """Return for each row the values of some features.
 
@@ -79,8 +89,7 @@ def feature_values(data: Any, features: np.ndarray) -> list[list[Any]]:
         Numbers, texts of categories, and None where there is no feature or its value is missing.
     """
     found = np.full(features.shape, None, object)
-    for feature in [] if data is None else np.unique(features[features >= 0]).tolist():
-        rows, ranks = np.nonzero(features == feature)
+    for feature, rows, ranks in () if data is None else by_feature(features):
         column = read_column(data, feature, rows)
         for row, rank, number in zip(rows.tolist(), ranks.tolist(), column.numbers.tolist()):
             if number == number:

@@ -17,6 +17,7 @@ from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import select, to_array
 from .cohorts import Cohorts, cohorts_of
+from .grouping import grouping_of
 from .labels import ByLabel
 from .reasons import records
 
@@ -340,53 +341,10 @@ class Explanation(LabelledValues):
         >>> explanation.group("input").feature_names
         ('color', 'size')
         """
-        if isinstance(mapping, str):
-            if mapping != "input":
-                raise ValueError(
-                    f"mapping must be 'input' or map names to lists of features, not {mapping!r}"
-                )
-            return self._grouped_by_input()
-        known, group_of = set(self.feature_names), dict[str, str]()
-        for group, members in mapping.items():
-            if isinstance(members, str) or not len(members):
-                raise ValueError(f"group {group!r} must be a list of feature names, not {members!r}")
-            for name in members:
-                if name not in known:
-                    raise ValueError(f"group {group!r} names the unknown feature {name!r}")
-                if name in group_of:
-                    raise ValueError(f"feature {name!r} is in group {group_of[name]!r} and in {group!r}")
-                group_of[name] = group
-        if both := sorted((known - set(group_of)) & set(mapping)):
-            raise ValueError(f"group {both[0]!r} has the name of a feature that is not in it")
-        grouped, features = self._summed([group_of.get(name, name) for name in self.feature_names])
-        origins = None if self.origins is None else self.origins.grouped(features)
-        return replace(grouped, origins=origins)
-
-    def _grouped_by_input(self) -> Explanation:
-        if self.origins is None:
+        grouping = grouping_of(mapping, self.feature_names, self.origins, len(self))
+        if grouping is None:
             return self
-        grouped, _ = self._summed(self.origins.input_names())
-        return replace(grouped, data=self.origins.input_data(len(self)), origins=None)
-
-    def _summed(self, targets: Sequence[str]) -> tuple[Explanation, list[list[int]]]:
-        """Sum features with the same target; return the result, without data, and each target's features."""
-        members: dict[str, list[int]] = {}
-        for feature, target in enumerate(targets):
-            members.setdefault(target, []).append(feature)
-        ours = to_host(self.values)
-        values = np.zeros((len(self), len(members), *ours.shape[2:]), ours.dtype)
-        for column, features in enumerate(members.values()):
-            for feature in features:
-                values[:, column] += ours[:, feature]
-        explanation = replace(
-            self,
-            values=values,
-            data=None,
-            feature_names=tuple(members),
-            feature_indices=None,
-            group_columns=None,
-        )
-        return explanation, list(members.values())
+        return replace(self, values=grouping.summed(to_host(self.values)), **grouping.facts())
 
     def to_frame(self) -> Any:
         """Return the values as a pandas data frame with the row labels of X.

@@ -1,8 +1,4 @@
-"""Files of the leading steps of a pipeline, which skops writes and reads: no pickle is loaded.
-
-A file names the types of the objects that it holds. skops creates those that it trusts itself, such as
-the transformers of scikit-learn, and others only if the caller lists them.
-"""
+"""Files of the leading steps of a pipeline, which skops writes and reads: no pickle is loaded."""
 
 from __future__ import annotations
 
@@ -12,6 +8,8 @@ import sys
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
+
+from .skops_objects import UntrustedTypesError, loads, require_skops
 
 #: Types of this package that steps may have.
 _OWN = ("skshapgpu._rows.pipelines.AsArray",)
@@ -44,7 +42,7 @@ def dump(steps: Sequence[Any], grouped_by_input: bool, trusted: Collection[str])
         content = skops.dumps({"steps": list(steps), "grouped_by_input": grouped_by_input})
     except Exception as error:  # of skops or of a step, of many kinds
         raise ValueError(f"skops cannot save the leading steps of the pipeline ({names}): {error}") from error
-    if at_home := [name for name in _untrusted(content) if name.startswith("__main__.")]:
+    if at_home := [name for name in skops.get_untrusted_types(data=content) if name.startswith("__main__.")]:
         raise ValueError(
             f"the leading steps of the pipeline hold {', '.join(at_home)}, which only this process knows: "
             "define it in a module that can be imported"
@@ -69,19 +67,15 @@ def load(content: bytes, trusted: Collection[str]) -> tuple[list[Any], bool]:
     ValueError
         The file holds other types, or is damaged.
     """
-    skops = _skops()
     try:
-        unknown = sorted(set(_untrusted(content)) - set(trusted))
-        found = None if unknown else skops.loads(content, trusted=[*trusted, *_OWN])
-    except (ImportError, MemoryError):
-        raise
-    except Exception as error:  # of damaged content, or of a type's own code
-        raise ValueError(f"skops cannot load the leading steps of the pipeline: {error}") from error
-    if unknown:
+        found = loads(_skops(), content, [*trusted, *_OWN])
+    except UntrustedTypesError as error:
         raise ValueError(
-            f"the leading steps of the pipeline hold types that skops does not trust: {', '.join(unknown)}. "
-            f"If you trust them, pass skops_trusted_types={[*trusted, *unknown]}"
-        )
+            f"the leading steps of the pipeline hold {error}. If you trust them, pass "
+            f"skops_trusted_types={[*trusted, *error.types]}"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"skops cannot load the leading steps of the pipeline: {error}") from error
     if not isinstance(found, dict) or set(found) != {"steps", "grouped_by_input"}:
         raise ValueError("the file holds no steps of a pipeline")
     steps = found["steps"]
@@ -110,13 +104,5 @@ def _modules(node: Any) -> Iterator[str]:
             yield from _modules(child)
 
 
-def _untrusted(content: bytes) -> list[str]:
-    return [name for name in _skops().get_untrusted_types(data=content) if name not in _OWN]
-
-
 def _skops() -> Any:
-    try:
-        import skops.io
-    except ImportError as error:
-        raise ImportError("the leading steps of a pipeline are saved by skops: pip install skops") from error
-    return skops.io
+    return require_skops("the leading steps of a pipeline are saved by skops")

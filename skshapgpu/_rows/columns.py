@@ -108,7 +108,10 @@ def _of_frame(frame: Any) -> Column:
             position = {name: i for i, name in enumerate(names)}
             return _of_codes([position.get(name, -1) for name in series.to_list()], names)
         return _of_values(series.to_numpy() if kind != "Categorical" else _objects(series.to_list()))
-    return _of_values(_objects(frame.column(0).to_pylist()))
+    column = frame.column(0)
+    if str(column.type).startswith(("int", "uint", "float", "double")):
+        return _of_values(column.to_numpy())
+    return _of_values(_objects(column.to_pylist()))
 
 
 def _objects(values: list[Any]) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..adapters.schema import FEW_ROWS
 from .arrow import is_text
 from .real_numbers import is_long, require_real
 
@@ -26,8 +27,9 @@ class Frame:
     single : bool
         Whether all columns are float32.
     sources : list of callable
-    texts, long : frozenset of int
-        Positions of columns of strings, and of columns of 64-bit integers or floats of more than 64 bits.
+    texts, long, coded : frozenset of int
+        Positions of columns of strings, of columns of 64-bit integers or floats of more than 64 bits, and of
+        columns with codes.
     array : ndarray or None
         Array of all columns, if they are views of a single one.
     """
@@ -37,6 +39,7 @@ class Frame:
     sources: list[ColumnSource]
     texts: frozenset[int]
     long: frozenset[int]
+    coded: frozenset[int]
     array: np.ndarray | None = None
 
 
@@ -46,26 +49,32 @@ def _positions(columns: Sequence[Any], condition: Callable[[Any], bool]) -> froz
 
 def _pandas_frame(frame: Any) -> Frame:
     columns = [series for _, series in frame.items()]
-    for series in columns:
-        if series.dtype.type is not str:
-            require_real(series.dtype.kind, f"column {series.name}")
+    dtypes = [series.dtype for series in columns]  # pandas takes a while to find each
+    for series, dtype in zip(columns, dtypes):
+        if dtype.type is not str:
+            require_real(dtype.kind, f"column {series.name}")
     block = None
-    if columns and all(isinstance(series.dtype, np.dtype) for series in columns):
+    if columns and all(isinstance(dtype, np.dtype) for dtype in dtypes):
         # If all columns are views of one array, to_numpy returns that array without a copy.
         views = [series.to_numpy() for series in columns]
         if len({(id(view.base), view.dtype) for view in views}) == 1 and views[0].base is not None:
             block = frame.to_numpy()
-    single = all(s.dtype.kind == "f" and getattr(s.dtype, "itemsize", 8) == 4 for s in columns)
+    single = all(dtype.kind == "f" and getattr(dtype, "itemsize", 8) == 4 for dtype in dtypes)
     sources = [pandas_source(series) for series in columns]
-    long = _positions(columns, lambda series: is_long(series.dtype))
-    return Frame(frame.columns, single, sources, _positions(columns, _is_pandas_text), long, block)
+    texts = frozenset(i for i, dtype in enumerate(dtypes) if _is_pandas_text(columns[i], dtype))
+    long, coded = _positions(dtypes, is_long), _positions(dtypes, _is_categorical)
+    return Frame(frame.columns, single, sources, texts, long, coded, block)
 
 
-def _is_pandas_text(series: Any) -> bool:
-    if _is_arrow_dictionary(series.dtype):
-        return is_text(series.dtype.pyarrow_dtype.value_type)
-    if series.dtype != object:
-        return series.dtype.type is str
+def _is_categorical(dtype: Any) -> bool:
+    return type(dtype).__name__ == "CategoricalDtype"
+
+
+def _is_pandas_text(series: Any, dtype: Any) -> bool:
+    if _is_arrow_dictionary(dtype):
+        return is_text(dtype.pyarrow_dtype.value_type)
+    if dtype != np.dtype(object):
+        return dtype.type is str
     return isinstance(next((value for value in series.array if not _is_missing(value)), None), str)
 
 
@@ -78,8 +87,8 @@ def pandas_source(series: Any) -> ColumnSource:
     if isinstance(dtype, np.dtype):
         values = series.to_numpy()
         return lambda start, stop: (values[start:stop], None)
-    if type(dtype).__name__ == "CategoricalDtype":
-        return lambda start, stop: (np.asarray(array[start:stop]), array.codes[start:stop].astype(np.int64))
+    if _is_categorical(dtype):
+        return _categorical_source(array)
     if _is_arrow_dictionary(dtype):  # no library accepts its codes
         column = array.__arrow_array__()
         return _arrow_source(column.cast(column.type.value_type))
@@ -94,6 +103,21 @@ def pandas_source(series: Any) -> ColumnSource:
         return part.to_numpy(dtype=np.float64, na_value=np.nan), None
 
     return numbers
+
+
+def _categorical_source(array: Any) -> ColumnSource:
+    """Return the source of a ``Categorical``; its few strings are looked up one by one, as pandas is slow."""
+    categories, codes = array.categories, array.codes
+
+    def categorical(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        numbers = codes[start:stop].astype(np.int64)
+        if categories.dtype.type is not str or len(numbers) > FEW_ROWS:
+            return np.asarray(array[start:stop]), numbers
+        values = np.empty(len(numbers), object)
+        values[:] = [categories[number] if number >= 0 else np.nan for number in numbers.tolist()]
+        return values, numbers
+
+    return categorical
 
 
 def _is_arrow_dictionary(dtype: Any) -> bool:
@@ -111,7 +135,8 @@ def _polars_frame(frame: Any) -> Frame:
     # The codes of a Categorical depend on other data that the process has read.
     texts = _positions(columns, lambda series: series.dtype in (polars.String, polars.Categorical))
     long = _positions(columns, lambda series: series.dtype in (polars.Int64, polars.UInt64))
-    return Frame(frame.columns, single, sources, texts, long)
+    coded = _positions(columns, lambda series: series.dtype == polars.Enum)
+    return Frame(frame.columns, single, sources, texts, long, coded)
 
 
 def _polars_source(series: Any) -> ColumnSource:
@@ -141,7 +166,8 @@ def _arrow_frame(table: Any) -> Frame:
     texts = _positions(table.columns, lambda column: is_text(column.type))
     long = _positions(table.columns, lambda c: types.is_int64(c.type) or types.is_uint64(c.type))
     sources = [_arrow_source(column) for column in table.columns]
-    return Frame(table.column_names, single, sources, texts, long)
+    coded = _positions(table.columns, lambda column: types.is_dictionary(column.type))
+    return Frame(table.column_names, single, sources, texts, long, coded)
 
 
 def _arrow_source(column: Any) -> ColumnSource:

@@ -193,9 +193,7 @@ class HostRows:
 
     def _number_categories(self, frame: Frame) -> None:
         """Find the categorical columns, which include columns of strings."""
-        categorical = [
-            i for i, source in enumerate(frame.sources) if i in frame.texts or source(0, 0)[1] is not None
-        ]
+        categorical = sorted(frame.texts | frame.coded)
         if categorical:
             self._array = None
         self._rules.number_categories(categorical)

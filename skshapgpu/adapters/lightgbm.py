@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from .. import _core
 from ..errors import UnsupportedModelError
 from ._subclasses import require_own_predictions
 from .ensemble import ZERO_MAGNITUDE, Ensemble
-from .schema import AdaptedModel, Column, InputSchema
+from .schema import FEW_ROWS, AdaptedModel, Column, InputSchema
 
 #: Bits of ``decision_type``; the missing type is stored above them.
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
@@ -377,6 +377,15 @@ class PandasCategories:
         """Whether the codes of a frame are used as they are."""
         return self.lists is None
 
+    @cached_property
+    def _codes(self) -> tuple[dict[Any, float], ...]:
+        """Code of each category of each column."""
+        lists = self.lists or ()
+        return tuple({category: float(code) for code, category in enumerate(each)} for each in lists)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"lists": self.lists}  # without the dicts, so that equal encoders have equal pickles
+
     def encode(self, column: Column) -> np.ndarray:
         """Return float64 codes, NaN where the value is missing or was not seen in training.
 
@@ -397,7 +406,10 @@ class PandasCategories:
                 f"column {column.name!r} is text, but its categories in training were numbers such as "
                 f"{categories[0]!r}: convert it"
             )
-        code_of = {category: float(code) for code, category in enumerate(categories)}
+        code_of = self._codes[column.category_number]
+        if len(column.codes) <= FEW_ROWS:
+            numbers = enumerate(column.codes.tolist())
+            return np.array([code_of.get(column.values[i], np.nan) if n >= 0 else np.nan for i, n in numbers])
         _, first, inverse = np.unique(column.codes, return_index=True, return_inverse=True)
         codes = [code_of.get(column.values[i], np.nan) if column.codes[i] >= 0 else np.nan for i in first]
         return np.array(codes, np.float64)[inverse]

@@ -17,6 +17,9 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 
+#: Up to this many rows, looking up each of them is faster than looking up their distinct categories.
+FEW_ROWS = 8
+
 
 @dataclass(frozen=True)
 class Column:

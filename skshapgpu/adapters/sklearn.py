@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -126,13 +127,17 @@ class OrdinalCategories:
         return self._look_up(values)
 
     def _look_up(self, values: np.ndarray) -> np.ndarray:
+        return np.array([self._codes.get(value, np.nan) for value in values.tolist()], np.float64)
+
+    @cached_property
+    def _codes(self) -> dict[Any, float]:
+        """Code of each category."""
         # A NaN key would be found only by identity, and two missing values may be different objects.
-        codes = {
-            category: float(code)
-            for code, category in enumerate(self.categories.tolist())
-            if category == category
-        }
-        return np.array([codes.get(value, np.nan) for value in values.tolist()], np.float64)
+        listed = enumerate(self.categories.tolist())
+        return {category: float(code) for code, category in listed if category == category}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"categories": self.categories}  # without the dict, so that equal encoders have equal pickles
 
 
 def adapt(model: Any) -> AdaptedModel:

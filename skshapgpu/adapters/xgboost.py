@@ -21,7 +21,7 @@ from ..errors import UnsupportedModelError
 from . import _ubjson
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
-from .schema import AdaptedModel, Column, ColumnEncoder, InputSchema
+from .schema import FEW_ROWS, AdaptedModel, Column, ColumnEncoder, InputSchema
 from .survival import by_link, require_times
 
 #: Objectives whose base_score is a probability, and objectives whose base_score is a mean with a log link;
@@ -477,7 +477,11 @@ class CategoryEncoder:
                 "before 3.4 garbles those that are not ASCII; train it with 3.4 or later, or "
                 "pass an array of codes"
             )
-        distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        few = len(codes) <= FEW_ROWS
+        each = np.arange(len(codes))
+        distinct, first, inverse = (
+            (codes, each, each) if few else np.unique(codes, return_index=True, return_inverse=True)
+        )
         matched = np.full(len(distinct), np.nan)
         for i in np.flatnonzero(distinct >= 0):
             value = column.values[first[i]]

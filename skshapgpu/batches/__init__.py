@@ -25,7 +25,7 @@ from .._versions import __version__
 from ..errors import require_one_of
 from .csv_files import CsvOptions
 from .files import FilesSource
-from .fingerprint import fingerprint
+from .fingerprint import columns_written, fingerprint
 from .journal import difference
 from .overlap import overlapped
 from .record_batches import BatchExplainer
@@ -106,6 +106,7 @@ def explain_batches(
     keep: Sequence[str] = (),
     top: int | None = None,
     by_sign: bool = False,
+    group: str | None = None,
     interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
@@ -156,7 +157,7 @@ def explain_batches(
         Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
         ``memory_limit``, divided by the number of GPUs, if that is less; a resumed run keeps the size of the
         first run.
-    features, keep, top, by_sign, interactions, index, prefix, dtype
+    features, keep, top, by_sign, group, interactions, index, prefix, dtype
         See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
     format : {"parquet", "arrow"} or None, default=None
         Format of the files of a folder. None: Parquet.
@@ -229,6 +230,7 @@ def explain_batches(
         keep=keep,
         top=top,
         by_sign=by_sign,
+        group=group,
         interactions=interactions,
         index=index,
         prefix=prefix,
@@ -468,14 +470,15 @@ class _Run:
         from .. import _core
 
         explainer = self._explainer.explainer
-        device = explainer.plan(self.batch_rows).device
+        on_gpus = self._explainer._gpus(self.batch_rows)
         return {
             "model": fingerprint(explainer),
             "options": self._explainer._arguments() | {"features": self._names and list(self._names)},
             "source": self._source.fingerprint(self._columns),
+            "columns": columns_written(self._schema),
             "sink": self._sink.kind,
             "batch_rows": self.batch_rows,
-            "device": f"cpu, {_core.instruction_set()}" if device == "cpu" else "cuda",
+            "device": "cuda" if on_gpus else f"cpu, {_core.instruction_set()}",
             "skshapgpu": __version__,
         }
 

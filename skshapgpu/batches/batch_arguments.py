@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from .._engine.pairs import Request
+from .._explanations.grouping import Grouping, grouping_of
+from .._rows.arrow import to_pandas
+from .._rows.pipelines import unwrap
 from ..errors import require_one_of
 from ..explainer import TreeExplainer, as_explainer
 
@@ -46,6 +50,40 @@ def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
             if file.read(4) == _EXPLAINER_FILE:
                 return TreeExplainer.load(model, **options)
     return as_explainer(model, options)
+
+
+def groups_of_inputs(explainer: TreeExplainer, index: str = "SV") -> Grouping | None:
+    """Return the columns of X from which features were made; None if the features are columns of X.
+
+    Raises
+    ------
+    ValueError
+        The columns are not known.
+    """
+    origins = explainer._features_of(index).origins(explainer._reader.origins)
+    if origins is not None:
+        origins.require("Give the explainer groups= as a mapping of names to lists of columns instead")
+    return grouping_of("input", (), origins, 0)
+
+
+def steps_of(model: Any) -> tuple[list[Any], Any]:
+    """Return the fitted steps of a pipeline that transform X, and the model that they end in."""
+    return unwrap(model)
+
+
+def rows_for(steps: Sequence[Any], rows: Any) -> Any:
+    """Return rows of a file as the leading steps of a pipeline take them.
+
+    Parameters
+    ----------
+    steps : sequence of fitted transformers
+        If there are none, the rows are returned as they are.
+    rows : ndarray or pyarrow.Table
+    """
+    if not steps or not hasattr(rows, "to_batches"):
+        return rows
+    frame = to_pandas(rows)
+    return frame if hasattr(steps[0], "feature_names_in_") else frame.to_numpy()
 
 
 def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> tuple[Request | None, str]:

@@ -1,7 +1,8 @@
-"""Fingerprints of explainers, by which a resumed run over batches recognizes the explainer that began it."""
+"""Fingerprints of explainers and of columns, by which a resumed run over batches recognizes its beginning."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import fields
 from typing import Any
 
@@ -40,3 +41,10 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
         "memory_limit": compiled.options.memory_limit,
         "expected_rows": compiled.options.expected_rows,
     }
+
+
+def columns_written(schema: Any) -> dict[str, Any]:
+    """Return a JSON-compatible fingerprint of an output's columns: their number, the first, and a digest."""
+    columns = [[field.name, str(field.type), field.nullable] for field in schema]
+    digest = hashlib.sha256(repr(columns).encode()).hexdigest()
+    return {"number": len(columns), "first": columns[:4], "digest": digest}

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from .._engine.links import unit_of
+from .._explanations.grouping import group_pairs, require_group
 from .._explanations.interactions import INDEX_NAMES, set_names
-from .._explanations.reasons import SIGNS, feature_values, largest, of_sign
 from .._explanations.values import Explanation, column_names, side_by_side
 from .._rows.arrow import (
     MISSING_KEY,
@@ -34,7 +34,8 @@ from .._rows.arrow import (
 from .._rows.tables import check_names
 from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
-from .batch_arguments import explainer_of, parse_names, request_of
+from .batch_arguments import explainer_of, groups_of_inputs, parse_names, request_of
+from .strongest import Strongest
 
 #: Key of a schema's metadata that holds base values and other facts about the explainer, as JSON.
 METADATA_KEY = b"skshapgpu"
@@ -67,15 +68,22 @@ class BatchExplainer:
         Names of columns that are copied to the output unchanged, such as row ids; they come first.
     top : int or None, default=None
         Return only this many values of each row, those of largest magnitude, the largest first; ties are in
-        the order of the columns. The output columns are "feature_1", "shap_1", "feature_2", and so on, where
-        "feature_1" holds a name; for interactions, they are "pair_1" and "interaction_1". If there are
-        several outputs, each has its own columns: "feature_1__cat".
+        the order of the columns. The output columns are "feature_1", "value_1" and "shap_1", then
+        "feature_2", and so on: a feature's name, its value in the row as text, and its SHAP value. A feature
+        value is null if it is missing or, of a group of columns, unknown. For interactions, the columns are
+        "pair_1" and "interaction_1". If there are several outputs, each has its own columns:
+        "feature_1__cat".
     by_sign : bool, default=False
         With ``top``, return the strongest positive and the strongest negative values of each row, so many of
-        each, with the values of the features. The output columns are "for_1", "for_value_1" and "for_shap_1",
-        and so on, then "against_1", "against_value_1" and "against_shap_1": a name, the feature's value as
-        text, and its SHAP value; null where a row has no more values of that sign, and for a value that is
-        missing or, of a group of columns, unknown. Not for interactions.
+        each. The output columns are "for_1", "for_value_1" and "for_shap_1", and so on, then "against_1",
+        "against_value_1" and "against_shap_1"; null where a row has no more values of that sign. Not for
+        interactions.
+    group : {"input"} or None, default=None
+        "input": the features are the columns of X from which the leading steps of a pipeline made those that
+        the model sees. Their values are sums, as of :meth:`.Explanation.group`, and so are the interactions
+        of two columns, as of :meth:`.InteractionExplanation.group`; listed pairs are pairs of these columns.
+        The option ``groups="input"`` instead computes Shapley values of these columns, each of them known or
+        unknown as a whole.
     interactions : "occurring", list of pairs or None, default=None
         Which interactions to compute instead of SHAP values, with a column for each pair: "occurring" is all
         pairs that occur on a path of the model, as others are zero; a list has names or positions of the
@@ -112,7 +120,7 @@ class BatchExplainer:
     >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
     >>> batch = pa.RecordBatch.from_pandas(X.assign(patient=range(442)))
     >>> BatchExplainer(model, keep=["patient"], top=2)(batch).column_names
-    ['patient', 'feature_1', 'shap_1', 'feature_2', 'shap_2']
+    ['patient', 'feature_1', 'value_1', 'shap_1', 'feature_2', 'value_2', 'shap_2']
     """
 
     def __init__(
@@ -123,6 +131,7 @@ class BatchExplainer:
         keep: Sequence[str] = (),
         top: int | None = None,
         by_sign: bool = False,
+        group: str | None = None,
         interactions: Any = None,
         index: str | None = None,
         prefix: str = "",
@@ -147,10 +156,12 @@ class BatchExplainer:
             raise ValueError(
                 "by_sign splits the strongest features of each row: give top=, not interactions="
             )
-        self._by_sign = by_sign
+        require_group(group)
+        self._by_sign, self._group = by_sign, group
         self._explainer = explainer_of(model, options)
         if self._request is None:
             self._explainer._require_values(self._index)
+        self._of_inputs = None if group is None else groups_of_inputs(self._explainer, self._index)
         self._of_texts = takes_texts(self._explainer)
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
 
@@ -183,6 +194,7 @@ class BatchExplainer:
             "keep": list(self._keep),
             "top": self._top,
             "by_sign": self._by_sign,
+            "group": self._group,
             "index": self._index,
             "interactions": request and (_plain(request.listed) if request.form == "listed" else "occurring"),
             "prefix": self._prefix,
@@ -295,19 +307,8 @@ class BatchExplainer:
         if self._dtype != "auto":
             value_type = arrow.float32() if self._dtype == "float32" else arrow.float64()
         fields = [arrow.field(name, value_type, nullable=False) for name in value_names]
-        if self._by_sign:
-            fields = self._fields_by_sign(min(self._top or 0, self._n_ranked(names)), value_type)
-        elif self._top is not None:
-            fields = []
-            noun, value = ("feature", "shap") if self._request is None else ("pair", "interaction")
-            value = _VALUE_COLUMNS.get(self._index, value)
-            for rank in range(1, min(self._top, self._n_ranked(names)) + 1):
-                for what, kind in ((noun, arrow.string()), (value, value_type)):
-                    column = [f"{self._prefix}{what}_{rank}"]
-                    fields += [
-                        arrow.field(name, kind, nullable=False)
-                        for name in column_names(column, self._explainer.output_names)
-                    ]
+        if self._top is not None:
+            fields = self._strongest(names).fields(value_type)
         taken = [field.name for field in fields]
         twice = sorted({*taken} & {field.name for field in kept}) or sorted(
             {name for name in taken if taken.count(name) > 1}
@@ -319,32 +320,23 @@ class BatchExplainer:
             )
         return arrow.schema([*kept, *fields], {METADATA_KEY: json.dumps(self._about(names)).encode()})
 
-    def _fields_by_sign(self, n_kept: int, value_type: Any) -> list[Any]:
-        arrow = require_arrow()
-        value = _VALUE_COLUMNS[self._index]
-        return [
-            arrow.field(name, kind)
-            for sign, _ in SIGNS
-            for rank in range(1, n_kept + 1)
-            for what, kind in (
-                (sign, arrow.string()),
-                (f"{sign}_value", arrow.string()),
-                (f"{sign}_{value}", value_type),
-            )
-            for name in column_names([f"{self._prefix}{what}_{rank}"], self._explainer.output_names)
-        ]
+    def _strongest(self, names: Sequence[str] | None) -> Strongest:
+        """Return what makes the columns of the strongest values."""
+        assert self._top is not None
+        value = _VALUE_COLUMNS.get(self._index, "interaction")
+        ranked, outputs = self._ranked_names(names), self._explainer.output_names
+        return Strongest(self._top, ranked, outputs, value, self._prefix, self._by_sign)
 
     def _names_explained(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the names of the features of the results."""
+        """Return the names of the features of the results, given those of the columns of a batch."""
+        if self._of_inputs is not None:
+            return self._of_inputs.names
         return self._explainer._names_explained(names, self._index)
 
     def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the names of the features, or pairs, for which each output has a value."""
         seen = self._names_explained(names)
         return seen if self._request is None else set_names(seen, self._pairs(seen))
-
-    def _n_ranked(self, names: Sequence[str] | None) -> int:
-        return len(self._ranked_names(names))
 
     def _value_names(self, names: Sequence[str] | None) -> list[str]:
         """Return the names of the columns of all values.
@@ -366,7 +358,8 @@ class BatchExplainer:
         assert self._request is not None
         if self._request.form == "listed":
             return self._request.positions(seen)
-        return self._explainer.occurring_interactions()
+        pairs = self._explainer.occurring_interactions()
+        return pairs if self._of_inputs is None else group_pairs(pairs, self._of_inputs.of_features())[0]
 
     def _about(self, names: Sequence[str] | None) -> dict[str, Any]:
         explainer, base = self._explainer, self._explainer.expected_value
@@ -463,6 +456,8 @@ class BatchExplainer:
         """
         if self._request is None:
             return side_by_side(self._explanation(X).values)
+        if self._of_inputs is not None:
+            return side_by_side(self._interactions_of_inputs(X))
         pairs: Any = "occurring"
         if self._request.form == "listed":
             pairs = self._pairs(self._names_explained(names))
@@ -471,8 +466,27 @@ class BatchExplainer:
         ).values
         return side_by_side(found)
 
+    def _interactions_of_inputs(self, X: Any) -> np.ndarray:
+        """Compute the requested interactions of columns of X, which are sums over all pairs that occur."""
+        assert self._request is not None and self._of_inputs is not None
+        explanation = self._explainer.explain_interactions(
+            self._as_taken(X), interactions="occurring", index=self._index
+        )
+        grouped = explanation.group("input")
+        if self._request.form != "listed":
+            return grouped.values
+        assert grouped.interactions is not None
+        place = {tuple(pair): i for i, pair in enumerate(grouped.interactions.tolist())}
+        pairs = self._request.positions(self._of_inputs.names)
+        values = np.zeros((len(grouped), len(pairs), *grouped.values.shape[2:]), grouped.values.dtype)
+        for column, pair in enumerate(np.sort(pairs, axis=1).tolist()):
+            if tuple(pair) in place:
+                values[:, column] = grouped.values[:, place[tuple(pair)]]
+        return values
+
     def _explanation(self, X: Any) -> Explanation:
-        return self._explainer.explain(self._as_taken(X), index=self._index)
+        explanation = self._explainer.explain(self._as_taken(X), index=self._index)
+        return explanation if self._group is None else explanation.group(self._group)
 
     def _as_taken(self, X: Any) -> Any:
         """Return X as the explainer takes it: its only column, if that holds texts."""
@@ -483,8 +497,9 @@ class BatchExplainer:
         return X[:, 0]
 
     def _found(self, X: Any, names: Sequence[str] | None) -> Any:
-        """Return all values of some rows, or for values of each sign, which need the data, an explanation."""
-        return self._explanation(X) if self._by_sign else self._values(X, names)
+        """Return all values of some rows, or an explanation if the output has feature values, too."""
+        has_data = self._top is not None and self._request is None
+        return self._explanation(X) if has_data else self._values(X, names)
 
     def _batch(self, kept: list[Any], found: Any, names: Sequence[str] | None, schema: Any) -> Any:
         """Return a record batch of kept columns and of what :meth:`_found` returned; None: without rows."""
@@ -494,48 +509,12 @@ class BatchExplainer:
             columns = [arrow.array([], field.type) for field in fields]
         else:
             dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
-            if self._by_sign:
-                columns = self._reasons(found, names, dtype)
-            elif self._top is None:
+            if self._top is None:
                 columns = [arrow.array(column) for column in columns_of_rows(found, dtype)]
             else:
-                columns = self._strongest(found.astype(dtype, copy=False), names)
+                data = found.data if isinstance(found, Explanation) else None
+                columns = self._strongest(names).columns(np.asarray(found), data, dtype)
         return arrow.RecordBatch.from_arrays([*kept, *columns], schema=schema)
-
-    def _strongest(self, values: np.ndarray, names: Sequence[str] | None) -> list[Any]:
-        arrow = require_arrow()
-        ranked = arrow.array(self._ranked_names(names), arrow.string())
-        n_outputs = len(self._explainer.output_names or (None,))
-        values = values.reshape(len(values), len(ranked), n_outputs)
-        assert self._top is not None
-        n_kept = min(self._top, len(ranked))
-        places = [largest(values[:, :, output], n_kept) for output in range(n_outputs)]
-        columns = []
-        for rank in range(n_kept):
-            columns += [ranked.take(arrow.array(at[:, rank])) for at in places]
-            for output, at in enumerate(places):
-                chosen = np.take_along_axis(values[:, :, output], at[:, rank : rank + 1], axis=1)
-                columns.append(arrow.array(np.ascontiguousarray(chosen[:, 0])))
-        return columns
-
-    def _reasons(self, explanation: Explanation, names: Sequence[str] | None, dtype: Any) -> list[Any]:
-        """Return the columns of the strongest values of each sign."""
-        arrow = require_arrow()
-        ranked = arrow.array(self._ranked_names(names), arrow.string())
-        n_outputs = len(self._explainer.output_names or (None,))
-        values = explanation.values.reshape(len(explanation), len(ranked), n_outputs)
-        assert self._top is not None
-        n_kept, columns = min(self._top, len(ranked)), []
-        for _, factor in SIGNS:
-            places = [of_sign(values[:, :, output], factor, n_kept) for output in range(n_outputs)]
-            known = [feature_values(explanation.data, at) for at in places]
-            for rank in range(n_kept):
-                columns += [ranked.take(arrow.array(at[:, rank], mask=at[:, rank] < 0)) for at in places]
-                columns += [arrow.array([_text(row[rank]) for row in rows], arrow.string()) for rows in known]
-                for output, at in enumerate(places):
-                    chosen = np.take_along_axis(values[:, :, output], at[:, rank : rank + 1], axis=1)[:, 0]
-                    columns.append(arrow.array(chosen.astype(dtype), mask=at[:, rank] < 0))
-        return columns
 
     def _rows(self, batch: Any, names: Sequence[str]) -> Any:
         """Return the features of a batch in a form that ``explain`` accepts.
@@ -576,13 +555,6 @@ class BatchExplainer:
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_last": None}  # a cache of pyarrow schemas
-
-
-def _text(value: Any) -> str | None:
-    """Return a feature's value as text, whole numbers without a decimal point."""
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else repr(value)
-    return value if value is None else str(value)
 
 
 def _plain(names: Any) -> Any:

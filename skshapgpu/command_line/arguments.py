@@ -21,8 +21,8 @@ examples:
   skshapgpu doctor
 
 MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), treelite or ONNX, a
-folder in which Spark ML saved a tree model, or a file written by TreeExplainer.save. scikit-learn has no safe
-file format; save its models in Python with TreeExplainer(model).save("explainer.npz").
+folder in which Spark ML saved a tree model, a pipeline or model that skops saved (.skops), or a file written
+by TreeExplainer.save. Pickles and files of joblib are not opened, because they can execute anything.
 
 exit codes: 0 success, 1 an error, 2 a wrong command line, 3 a comparison that fails, 130 interrupted
 """
@@ -42,6 +42,7 @@ examples:
   skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
   skshapgpu explain model.ubj data.parquet -o values.parquet --group place=latitude,longitude
   skshapgpu explain aft.ubj rows.parquet -o values/ --background b.npy --model-output survival --times 30,90
+  skshapgpu explain pipeline.skops data.csv -o reasons.parquet --top 3 --sum-by input
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions top:50
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions age:income,age:city
 """
@@ -68,7 +69,7 @@ examples:
   skshapgpu doctor --json > report.json
 """
 
-_MODEL_HELP = "model file, or a file written by TreeExplainer.save or 'skshapgpu save'"
+_MODEL_HELP = "model file, file of skops, or file written by TreeExplainer.save or 'skshapgpu save'"
 
 
 class UsageError(Exception):
@@ -88,13 +89,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _AddGroup(argparse.Action):
-    """Action that adds NAME=COLS to a dict of groups."""
+    """Action that adds NAME=COLS to a dict of groups, or sets "input"."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest)
+        if "input" in (values, before):
+            if before not in (None, values):
+                raise argparse.ArgumentError(self, "input stands for all groups: leave out the others")
+            setattr(namespace, self.dest, values)
+            return
         name, equals, columns = values.partition("=")
-        groups = dict(getattr(namespace, self.dest) or {})
+        groups = dict(before or {})
         if not name or not equals:
-            raise argparse.ArgumentError(self, f"{values!r} is not of the form NAME=COLS")
+            raise argparse.ArgumentError(self, f"{values!r} is neither input nor of the form NAME=COLS")
         if name in groups:
             raise argparse.ArgumentError(self, f"group {name!r} is given twice")
         try:
@@ -129,7 +136,7 @@ def parser() -> argparse.ArgumentParser:
 
     _add_explain(command("explain", "Explain each row of a file", _EXPLAIN_EXAMPLES, "explaining"))
     info = command("info", "Describe a model file", _INFO_EXAMPLES, "info")
-    info.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    _add_model(info)
     what = "Compile a model and save it, with its tables if it has any"
     _add_save(command("save", what, _SAVE_EXAMPLES, "saving"))
     what = "Compare two files of SHAP values, to detect drift"
@@ -148,7 +155,7 @@ def _run(module: str) -> Callable[[argparse.Namespace], Answer]:
 
 
 def _add_explain(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    _add_model(command)
     command.add_argument(
         "data",
         metavar="DATA",
@@ -169,11 +176,21 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         help="interactions instead: occurring (all pairs that occur in the model), top:N (the N strongest "
         "in 10,000 rows of DATA), or a list such as age:income,age:city",
     )
-    what.add_argument("--top", type=_positive, metavar="K", help="only the K strongest features of each row")
+    what.add_argument(
+        "--top",
+        type=_positive,
+        metavar="K",
+        help="only the K strongest features of each row, with their values",
+    )
     what.add_argument(
         "--by-sign",
         action="store_true",
-        help="with --top, K features that raise the output and K that lower it, with their values",
+        help="with --top, K features that raise the output and K that lower it",
+    )
+    what.add_argument(
+        "--sum-by",
+        choices=("input",),
+        help="input: add up the values of all columns that a pipeline makes from each column of DATA",
     )
     _add_model_options(what)
     columns = command.add_argument_group("columns", "COLS is a comma-separated list, quoted as in CSV")
@@ -218,7 +235,7 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
 
 
 def _add_save(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    _add_model(command)
     command.add_argument(
         "-o",
         "--output",
@@ -276,6 +293,18 @@ def _add_compare(command: argparse.ArgumentParser) -> None:
         )
 
 
+def _add_model(command: argparse.ArgumentParser) -> None:
+    """Add MODEL, and the option of files of skops."""
+    command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    command.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="type that may be loaded from a file of skops, such as sklearn.tree._tree.Tree; can be repeated",
+    )
+
+
 def _add_model_options(group: Any) -> None:
     """Add the options that a saved explainer fixes; None if not given."""
     group.add_argument(
@@ -319,7 +348,8 @@ def _add_model_options(group: Any) -> None:
         dest="groups",
         action=_AddGroup,
         metavar="NAME=COLS",
-        help="columns that form one feature, as in place=latitude,longitude; can be repeated",
+        help="columns that form one feature, as in place=latitude,longitude; can be repeated. input: each "
+        "column of DATA is one, with all columns that a pipeline makes from it",
     )
     group.add_argument(
         "--precision", choices=("single", "double"), help="floating-point precision (default: single)"

@@ -25,6 +25,7 @@ EXTRAS = {
     "catboost": ("catboost", "catboost", "to train models, and to read .cbm files"),
     "treelite": ("treelite", "treelite", "for treelite.Model objects"),
     "arrow": ("pyarrow", "pyarrow", "to read and write files of Parquet, Arrow and CSV"),
+    "skops": ("skops", "skops", "to read pipelines that skops saved"),
     "gpu": ("cupy", "cupy-cuda13x", "for arrays that stay on a GPU; computing there does not need it"),
     "plot": ("matplotlib", "matplotlib", "for displays"),
     "progress": ("tqdm", "tqdm", "for progress bars"),

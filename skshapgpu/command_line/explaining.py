@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from .._common.digits import number
 from ..batches import explain_batches
+from ..batches.batch_arguments import groups_of_inputs, rows_for
 from ..batches.csv_files import CsvOptions
 from ..batches.sources import open_source
 from ..explainer import TreeExplainer
@@ -38,6 +41,7 @@ _PHRASES = {
     "by_sign splits": "--by-sign splits",
     "give top=, not interactions=": "give --top, not --interactions",
     "keep and top are": "--keep and --top are",
+    "Give the explainer groups= as a mapping of names to lists of columns": "Use --group NAME=COLS",
 }
 
 
@@ -60,6 +64,7 @@ def run(args: argparse.Namespace) -> Answer:
             keep=args.keep,
             top=args.top,
             by_sign=args.by_sign,
+            group=args.sum_by,
             prefix=args.prefix,
             **asdict(_csv_options_of_data(args)),
             resume=not args.no_resume,
@@ -95,23 +100,37 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
     """Return the requested interactions in the form of :func:`explain_batches`."""
     asked = args.interactions
     if isinstance(asked, list):
-        names = explainer._names_explained(args.features)
+        grouping = None if args.sum_by is None else groups_of_inputs(explainer)
+        names = explainer._names_explained(args.features) if grouping is None else grouping.names
         return [pair_of(text, names) for text in asked]
     if isinstance(asked, str):
         return asked
-    columns = columns_for(args, explainer.feature_names, explainer._schema.blank_as_underscore)
     rows = read_rows(
         args.data,
         "DATA",
-        columns,
+        _columns(args, explainer),
         csv=csv_options(args),
-        categories=explainer._schema.has_encoders,
+        categories=bool(explainer._steps) or explainer._schema.has_encoders,
         n_rows=_RANKING_ROWS,
         at_most=True,
     )
-    pairs = explainer.explain_interactions(rows, interactions=asked).interactions
-    assert pairs is not None
-    return pairs.tolist()
+    rows = rows_for(explainer._steps, rows)
+    if args.sum_by is None:
+        found = explainer.explain_interactions(rows, interactions=asked)
+        assert found.interactions is not None
+        return found.interactions.tolist()
+    found = explainer.explain_interactions(rows, interactions="occurring").group(args.sum_by)
+    assert found.interactions is not None
+    strongest = found.importance().reshape(len(found.interactions), -1).sum(axis=1)
+    return found.interactions[np.argsort(-strongest, kind="stable")[:asked]].tolist()
+
+
+def _columns(args: argparse.Namespace, explainer: TreeExplainer) -> Callable[[Any], list[str]]:
+    """Return a function that selects the columns of DATA that the model, or the first step, takes."""
+    if not explainer._steps:
+        return columns_for(args, explainer.feature_names, explainer._schema.blank_as_underscore)
+    names = getattr(explainer._steps[0], "feature_names_in_", None)
+    return columns_for(args, None if names is None else list(names), False)
 
 
 def _csv_options_of_data(args: argparse.Namespace) -> CsvOptions:
@@ -130,7 +149,7 @@ def in_flags(message: str) -> str:
 
 def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str | None:
     """Describe the column that is missing from DATA, if that is the error."""
-    find = columns_for(args, explainer.feature_names, explainer._schema.blank_as_underscore)
+    find = _columns(args, explainer)
     try:
         schema = open_source(args.data, csv_options(args)).schema
     except (ValueError, OSError):

@@ -13,10 +13,11 @@ from .._files import saving
 from ..adapters import adapt
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
+from ..batches.batch_arguments import steps_of
 from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer
 from .answers import Answer, aligned, base_values_text, bytes_text, some
-from .models import is_explainer
+from .models import is_explainer, open_model
 
 #: Number of rows for which memory and time are estimated.
 _N_ROWS = 1_000_000
@@ -49,8 +50,10 @@ def run(args: argparse.Namespace) -> Answer:
         facts["n_background_rows"] = 0 if saved.background is None else len(saved.background.rows)
         facts |= _of_explainer(TreeExplainer.load(path, n_jobs=-1))
         return Answer(facts, _text(facts))
-    adapted = adapt(path)
-    facts |= {"kind": "model"} | _of_model(adapted)
+    model = open_model(path, args)
+    steps, last = ([], model) if isinstance(model, str) else steps_of(model)
+    adapted = adapt(last)
+    facts |= {"kind": "model", "steps": [type(step).__name__ for step in steps]} | _of_model(adapted)
     try:
         facts |= _of_explainer(TreeExplainer(adapted, n_jobs=-1))
     except UnsupportedModelError:  # without covers it needs a background, which is not given here
@@ -124,6 +127,8 @@ def _text(facts: dict[str, Any]) -> str:
     lines = [("file", f"{facts['file']}, {bytes_text(facts['file_bytes'])}")]
     if facts["kind"] == "explainer":
         lines.append(("written by", f"skshapgpu {facts['library_version']}, a saved explainer"))
+    if facts.get("steps"):
+        lines.append(("first", f"{', '.join(facts['steps'])}, which make the features"))
     lines += [
         ("family", facts["family"]),
         ("trees", f"{facts['n_trees']:,}, {facts['n_leaves']:,} leaves, depth {facts['depth']}"),

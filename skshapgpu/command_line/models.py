@@ -1,21 +1,23 @@
-"""MODEL on the command line: a model file or a saved explainer, and the explainer made from it."""
+"""MODEL on the command line: a model file, a file of skops or a saved explainer; and its explainer."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import zipfile
 from typing import Any
 
 from .._engine.algorithms import TIME_OUTPUTS
 from ..adapters import adapt
 from ..adapters.spark_ml import folder as spark_folder
+from ..batches.batch_arguments import rows_for, steps_of
 from ..explainer import TreeExplainer
 from .rows import columns_for, csv_options, read_rows, require_file
+from .skops_files import is_skops, load_skops
 
 _SAVE = (
     "if you trust it, load it in Python with what wrote it, and save it for this command: "
-    'skshapgpu.TreeExplainer(model).save("explainer.npz")'
+    'skshapgpu.TreeExplainer(model).save("explainer.npz"), or for a pipeline '
+    'skops.io.dump(model, "model.skops")'
 )
 
 #: First bytes of files that are not models, and what these files are.
@@ -92,9 +94,22 @@ def is_explainer(path: str) -> bool:
             raise ValueError(f"MODEL: {path!r} is {what}, no model; MODEL stands before DATA")
     if not start.startswith(b"PK\x03\x04"):
         return False
-    if _is_skops(path):
-        raise ValueError(f"MODEL: {path!r} is a file of skops, which is for skops to load; {_SAVE}")
-    return True
+    return not is_skops(path)
+
+
+def open_model(path: str, args: argparse.Namespace) -> Any:
+    """Return MODEL, which is no saved explainer: the path of a model file, or what a file of skops holds.
+
+    Raises
+    ------
+    ValueError, ImportError
+        See :func:`load_skops`; or types are trusted, but the file is not one of skops.
+    """
+    if is_skops(path):
+        return load_skops(path, args.trust)
+    if args.trust:
+        raise ValueError(f"--trust is about types in a file of skops, which {path!r} is not: leave it out")
+    return path
 
 
 def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeExplainer:
@@ -121,6 +136,8 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
                 f"{path!r} is a saved explainer, which fixes {', '.join(fixed)}: leave it out, or "
                 "give the model file"
             )
+        if args.trust:
+            raise ValueError(f"{path!r} is a saved explainer, which has no types to --trust: leave it out")
         return TreeExplainer.load(path, **options)
     if args.background is None:
         for name in ("background_rows", "seed"):
@@ -139,25 +156,24 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
     names = ("feature_perturbation", "times", "cover", "columns", "groups", "precision", "algorithm")
     settled = {name: getattr(args, name, None) for name in names}
     options |= {name: value for name, value in settled.items() if value is not None}
+    model = open_model(path, args)
     if args.background is None:
-        return TreeExplainer(path, **options)
-    model = adapt(path)
-    schema = model.schema
+        return TreeExplainer(model, **options)
+    steps, last = ([], model) if isinstance(model, str) else steps_of(model)
+    adapted = adapt(last)
+    schema = adapted.schema
+    expected: Any = getattr(steps[0], "feature_names_in_", None) if steps else schema.feature_names
     background = read_rows(
         args.background,
         "--background",
-        columns_for(args, schema.feature_names, schema.blank_as_underscore),
+        columns_for(
+            args, None if expected is None else list(expected), not steps and schema.blank_as_underscore
+        ),
         csv=csv_options(args),
-        categories=schema.has_encoders,
+        categories=bool(steps) or schema.has_encoders,
         n_rows=args.background_rows,
         seed=args.seed or 0,
     )
-    return TreeExplainer(model, background, model_output=args.model_output or "raw", **options)
-
-
-def _is_skops(path: str) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "schema.json" in archive.namelist()
-    except zipfile.BadZipFile:
-        return False  # the code that opens it reports what it is
+    whole = model if steps else adapted
+    rows = rows_for(steps, background)
+    return TreeExplainer(whole, rows, model_output=args.model_output or "raw", **options)

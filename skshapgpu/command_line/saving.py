@@ -18,6 +18,11 @@ def run(args: argparse.Namespace) -> Answer:
     require_ours(args.output)
     start = perf_counter()
     explainer = open_explainer(args.model, args, n_jobs=args.n_jobs, memory_limit=args.memory_limit)
+    if explainer._steps:
+        raise ValueError(
+            f"{args.model!r} is a pipeline, whose first steps a saved explainer cannot keep: give 'skshapgpu "
+            "explain' the file of skops itself"
+        )
     built = perf_counter() - start
     explainer.save(args.output)
     seconds = perf_counter() - start

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._explanations.cohorts import Cohorts
+from .._explanations.grouping import require_group
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
 from .base import (
@@ -308,6 +309,7 @@ class ShapBarDisplay:
         cls,
         cv_results: Mapping[str, Any],
         *,
+        group: str | None = None,
         max_features: int | None = 20,
         ax: Any = None,
         color: Any = None,
@@ -319,6 +321,9 @@ class ShapBarDisplay:
         cv_results : dict
             Result of :func:`cross_val_explain`; its ``"explanation"`` and ``"importances"`` are used.
             Splits whose fit failed are left out.
+        group : {"input"} or None, default=None
+            "input" draws the columns of X from which the leading steps of a pipeline made the features, with
+            sums of their values, as of :meth:`Explanation.group`.
         max_features, ax, color
             See :meth:`plot`.
 
@@ -329,13 +334,18 @@ class ShapBarDisplay:
         Raises
         ------
         ValueError
-            ``cv_results`` is not such a result, or no split has importances.
+            ``cv_results`` is not such a result, or no split has importances. With ``group``: the columns of X
+            are not known, or rows were tested more than once, so that the values of each split are not.
         """
         require_max_features(max_features)
         if not isinstance(cv_results, Mapping) or not {"explanation", "importances"} <= set(cv_results):
             raise ValueError("cv_results must be the result of cross_val_explain")
+        require_group(group)
         explanation = cv_results["explanation"]
         importances = np.asarray(cv_results["importances"], np.float64)
+        if group is not None:
+            explanation = explanation.group(group)
+            importances = _of_splits(explanation, cv_results, len(importances))
         names = explanation.feature_names
         if importances.ndim != 2 or importances.shape[1] != len(names):
             raise ValueError(
@@ -351,3 +361,24 @@ class ShapBarDisplay:
             label += f"\n(mean and standard deviation of {len(importances)} splits)"
         display = cls(importances, names, splits=True, label=label)
         return display.plot(ax=ax, max_features=max_features, color=color)
+
+
+def _of_splits(explanation: Explanation, cv_results: Mapping[str, Any], n_splits: int) -> np.ndarray:
+    """Return the importances (n_splits, n_features) of an explanation over the test rows of each split.
+
+    Raises
+    ------
+    ValueError
+        The values of some rows are means over several splits.
+    """
+    fold = cv_results.get("fold")
+    if fold is None or np.ndim(fold) != 1:
+        raise ValueError(
+            "rows were tested more than once, so that only the means of their values are known: for the "
+            "columns of X, call cross_val_explain with explain_params={'groups': 'input'} in place of group="
+        )
+    found = np.full((n_splits, len(explanation.feature_names)), np.nan)
+    for split in np.unique(fold[fold >= 0]).tolist():
+        means = explanation[fold == split].importance().reshape(found.shape[1], -1)
+        found[split] = np.where(np.isnan(means).all(axis=1), np.nan, np.nansum(means, axis=1))
+    return found

@@ -18,6 +18,7 @@ def explain_spark(
     keep: Sequence[str] = (),
     top: int | None = None,
     by_sign: bool = False,
+    group: str | None = None,
     interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
@@ -45,11 +46,14 @@ def explain_spark(
         order of rows through a shuffle.
     top : int or None, default=None
         Return only this many values of each row, those of largest magnitude, in columns "feature_1",
-        "shap_1", "feature_2", and so on.
+        "value_1" (the feature's value, as text), "shap_1", "feature_2", and so on.
     by_sign : bool, default=False
         With ``top``, return so many of the strongest positive values of each row, and of the strongest
-        negative ones, with the values of their features, in columns "for_1", "for_value_1", "for_shap_1", and
-        so on, then "against_1" and so on; see :class:`.BatchExplainer`.
+        negative ones, in columns "for_1", "for_value_1", "for_shap_1", and so on, then "against_1" and so on;
+        see :class:`.BatchExplainer`.
+    group : {"input"} or None, default=None
+        "input" adds up the values of all columns that the leading steps of a pipeline make from each column
+        of X; see :class:`.BatchExplainer`.
     interactions : "occurring", list of pairs or None, default=None
         Which interactions to compute instead of SHAP values: those of all pairs that occur on a path of the
         model (others are zero), or of the listed pairs.
@@ -103,6 +107,7 @@ def explain_spark(
             keep=keep,
             top=top,
             by_sign=by_sign,
+            group=group,
             interactions=interactions,
             index=index,
             prefix=prefix,

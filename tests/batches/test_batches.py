@@ -137,7 +137,7 @@ def test_one_output_float32_interactions_and_top(tmp_path: Path) -> None:
         pairs.values,
     )
     found = content(explain_batches(model, X, tmp_path / "d.parquet", top=2, batch_size=99).path)
-    assert found.column_names == ["feature_1", "shap_1", "feature_2", "shap_2"]
+    assert found.column_names == ["feature_1", "value_1", "shap_1", "feature_2", "value_2", "shap_2"]
     np.testing.assert_array_equal(np.abs(found.column("shap_1")), np.abs(want).max(axis=1))
 
 

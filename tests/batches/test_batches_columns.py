@@ -71,7 +71,7 @@ def test_strongest_features_and_pairs() -> None:
         every = BatchExplainer(MODEL, top=3, **options)(batch)
         assert BatchExplainer(MODEL, top=3, columns="used", **options)(batch).equals(every)
     wide = BatchExplainer(MODEL, top=99, columns="used")(batch)
-    assert len(wide.column_names) == 2 * len(NAMES)
+    assert len(wide.column_names) == 3 * len(NAMES)
 
 
 def test_another_set_of_columns_does_not_resume_a_run(tmp_path: Path) -> None:

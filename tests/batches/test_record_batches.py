@@ -73,9 +73,13 @@ def test_metadata_hold_base_values(multiclass: Any) -> None:
     assert (about["index"], about["precision"]) == ("BV", "double")
 
 
+#: Beginnings of the names of the columns of each rank.
+TOP = ("feature", "value", "shap")
+
+
 def test_top(multiclass: Any, regression: Any) -> None:
     found = BatchExplainer(regression, top=3, keep=["id"], prefix="p_")(batch_of(DIABETES, id=np.arange(442)))
-    assert found.schema.names == ["id"] + [f"p_{what}_{i}" for i in (1, 2, 3) for what in ("feature", "shap")]
+    assert found.schema.names == ["id"] + [f"p_{what}_{i}" for i in (1, 2, 3) for what in TOP]
     values = TreeExplainer(regression).shap_values(DIABETES)
     frame = found.to_pandas()
     rows = np.arange(len(values))
@@ -86,8 +90,8 @@ def test_top(multiclass: Any, regression: Any) -> None:
         np.testing.assert_array_equal(left.max(axis=1), left[rows, places])
         left[rows, places] = -1
     found = BatchExplainer(multiclass, top=99)(batch_of(IRIS))  # more than there are
-    assert found.schema.names[:6] == [f"{what}_1__{c}" for what in ("feature", "shap") for c in (0, 1, 2)]
-    assert found.num_columns == 4 * 6
+    assert found.schema.names[:9] == [f"{what}_1__{c}" for what in TOP for c in (0, 1, 2)]
+    assert found.num_columns == 4 * 9
     third = TreeExplainer(multiclass).shap_values(IRIS)[:, :, 2]
     np.testing.assert_array_equal(found.column("shap_1__2"), third[np.arange(150), np.abs(third).argmax(1)])
     names = BatchExplainer(multiclass, interactions="occurring", top=1)(batch_of(IRIS)).schema.names

@@ -115,8 +115,8 @@ def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--group", "body"], "is not of the form NAME=COLS"),
-        (["--group", "=bmi"], "is not of the form NAME=COLS"),
+        (["--group", "body"], "is neither input nor of the form NAME=COLS"),
+        (["--group", "=bmi"], "is neither input nor of the form NAME=COLS"),
         (["--group", "body="], "is no list of names"),
         (["--group", "body=bmi", "--group", "body=bp"], "group 'body' is given twice"),
     ],
@@ -343,7 +343,7 @@ def test_formats(given: str, wanted: str, run: Any, saved: Path, data: Path, for
 def test_top(run: Any, saved: Path, data: Path, forest: Any) -> None:
     assert run("explain", saved, data, "-o", data.parent / "out.parquet", "--top", 2)[0] == 0
     found, values = read(data.parent / "out.parquet"), explain(forest, frame()).values
-    assert list(found) == ["feature_1", "shap_1", "feature_2", "shap_2"]
+    assert list(found) == ["feature_1", "value_1", "shap_1", "feature_2", "value_2", "shap_2"]
     strongest = np.abs(values).argmax(axis=1)
     assert found["feature_1"].tolist() == [NAMES[i] for i in strongest]
     np.testing.assert_array_equal(found["shap_1"], values[np.arange(len(X)), strongest])

@@ -189,7 +189,9 @@ def test_it_can_be_read(forest: RandomForestRegressor) -> None:
     assert "tables" not in str(explainer_of(forest).plan(10))
     plan = explainer_of(forest).plan(300_000)
     assert plan.result_bytes == 300_000 * X.shape[1] * 8 and plan.peak_bytes < 1.2 * plan.result_bytes + 2**28
-    assert f"; {shown(plan.result_bytes)} of values, at most {shown(plan.peak_bytes)} of memory" in str(plan)
+    assert f"; {shown(plan.result_bytes)} of SHAP values, at most {shown(plan.peak_bytes)} of memory" in str(
+        plan
+    )
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_batches() -> None:
     about = json.loads(found.schema.metadata[b"skshapgpu"])
     assert about["index"] == "OV" and about["feature_names"] == COLUMNS
     strongest = BatchExplainer(model, top=1, **options)(batch)
-    assert strongest.column_names == ["id", "feature_1", "owen_1"]
+    assert strongest.column_names == ["id", "feature_1", "value_1", "owen_1"]
     places = np.abs(expected.values).argmax(axis=1)
     assert strongest["feature_1"].to_pylist() == [COLUMNS[place] for place in places]
     np.testing.assert_array_equal(strongest["owen_1"], expected.values[np.arange(len(X)), places])

@@ -195,7 +195,7 @@ def test_costs_of_long_paths(long_paths: Any) -> None:
         assert values is not None and pairs is not None
         assert values.n_tests % n_rows == 0 and pairs.n_tests > 13 * values.n_tests > 0
         assert pairs.cuda_seconds(1000, 40) > pairs._replace(n_tests=0).cuda_seconds(1000, 40)
-        assert pairs.cpu_seconds(1000, 40, 1, 4) > pairs._replace(n_tests=0).cpu_seconds(1000, 40, 1, 4)
+        assert pairs.cpu_seconds(1000, 40, 1, 4, 2) > pairs._replace(n_tests=0).cpu_seconds(1000, 40, 1, 4, 2)
 
 
 def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:

@@ -1,0 +1,186 @@
+"""Sums of the values of features that belong together, such as one-hot columns of one category."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._rows.origins import Origins
+
+#: Advice for explanations without all pairs.
+_ALL_PAIRS = "use interactions='occurring' or 'all'"
+
+
+class Grouping(NamedTuple):
+    """Groups of features.
+
+    Attributes
+    ----------
+    names : tuple of str
+    features : tuple of tuple of int
+        Positions of the features of each group; every feature is in one group.
+    data : array, sparse matrix, data frame or None
+        Values of the groups in the rows explained, if groups are columns of X.
+    origins : Origins or None
+        Origins of the groups.
+    """
+
+    names: tuple[str, ...]
+    features: tuple[tuple[int, ...], ...]
+    data: Any = None
+    origins: Origins | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields of an explanation that describe its features."""
+        return {
+            "feature_names": self.names,
+            "feature_indices": None,
+            "group_columns": None,
+            "data": self.data,
+            "origins": self.origins,
+        }
+
+    def summed(self, values: np.ndarray) -> np.ndarray:
+        """Sum values (n_rows, n_features, ...) over the features of each group."""
+        sums = np.zeros((len(values), len(self.features), *values.shape[2:]), values.dtype)
+        for group, features in enumerate(self.features):
+            for feature in features:
+                sums[:, group] += values[:, feature]
+        return sums
+
+    def of_features(self) -> np.ndarray:
+        """Return the group of each feature."""
+        groups = np.empty(sum(map(len, self.features)), np.int32)
+        for group, features in enumerate(self.features):
+            groups[list(features)] = group
+        return groups
+
+
+def grouping_of(
+    mapping: Any, feature_names: Sequence[str], origins: Origins | None, n_rows: int
+) -> Grouping | None:
+    """Return the groups that the argument of ``group`` describes; None if features are columns of X already.
+
+    Raises
+    ------
+    ValueError
+        The mapping is invalid, or the columns of X from which the features were made are not known.
+    """
+    if not isinstance(mapping, str):
+        names, features = _members(_targets(mapping, feature_names))
+        return Grouping(names, features, None, None if origins is None else origins.grouped(features))
+    if mapping != "input":
+        raise ValueError(f"mapping must be 'input' or map names to lists of features, not {mapping!r}")
+    if origins is None:
+        return None
+    return Grouping(*_members(origins.input_names()), origins.input_data(n_rows))
+
+
+def require_group(group: Any) -> None:
+    """Check the option ``group`` of functions that offer only the columns of X as groups."""
+    if group is not None and group != "input":
+        raise ValueError(f"group must be 'input' or None, not {group!r}")
+
+
+def _targets(mapping: Mapping[str, Sequence[str]], feature_names: Sequence[str]) -> list[str]:
+    """Return the name of the group of each feature."""
+    known, group_of = set(feature_names), dict[str, str]()
+    for group, members in mapping.items():
+        if isinstance(members, str) or not len(members):
+            raise ValueError(f"group {group!r} must be a list of feature names, not {members!r}")
+        for name in members:
+            if name not in known:
+                raise ValueError(f"group {group!r} names the unknown feature {name!r}")
+            if name in group_of:
+                raise ValueError(f"feature {name!r} is in group {group_of[name]!r} and in {group!r}")
+            group_of[name] = group
+    if both := sorted((known - set(group_of)) & set(mapping)):
+        raise ValueError(f"group {both[0]!r} has the name of a feature that is not in it")
+    return [group_of.get(name, name) for name in feature_names]
+
+
+def _members(targets: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    """Return the distinct targets, and the positions of each."""
+    members: dict[str, list[int]] = {}
+    for feature, target in enumerate(targets):
+        members.setdefault(target, []).append(feature)
+    return tuple(members), tuple(map(tuple, members.values()))
+
+
+def group_pairs(pairs: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs of groups to which pairs of features belong.
+
+    Parameters
+    ----------
+    pairs : ndarray of int, shape (n_pairs, 2)
+    groups : ndarray of int, shape (n_features,)
+        Group of each feature.
+
+    Returns
+    -------
+    of_groups : ndarray of int32, shape (n_group_pairs, 2)
+        Pairs of different groups in ascending order.
+    place : ndarray of int64, shape (n_pairs,)
+        Position of each pair's groups among them; -1 if both features are in the same group.
+    """
+    ends = np.sort(groups[pairs].reshape(-1, 2), axis=1)
+    between = ends[:, 0] != ends[:, 1]
+    of_groups, places = np.unique(ends[between], axis=0, return_inverse=True)
+    place = np.full(len(ends), -1)
+    place[between] = places.ravel()
+    return of_groups.astype(np.int32).reshape(-1, 2), place
+
+
+def summed_pairs(values: np.ndarray, place: np.ndarray, n_group_pairs: int) -> np.ndarray:
+    """Sum values (n_rows, n_pairs[, n_outputs]) over the pairs of each pair of groups."""
+    between = np.flatnonzero(place >= 0)
+    ones = np.ones(len(between), values.dtype)
+    adder = sp.csr_array((ones, (place[between], between)), shape=(n_group_pairs, len(place)))
+    sums = np.empty((len(values), n_group_pairs, *values.shape[2:]), values.dtype)
+    for output in [()] if values.ndim == 2 else list(np.ndindex(values.shape[2:])):
+        at = (slice(None), slice(None), *output)
+        sums[at] = (adder @ values[at].T).T
+    return sums
+
+
+def summed_blocks(values: np.ndarray, grouping: Grouping, with_inner: bool) -> np.ndarray:
+    """Sum matrices (n_rows, n_features, n_features[, n_outputs]) over the blocks of each two groups.
+
+    ``with_inner`` says whether pairs within a group count, which are then part of its main effect.
+    """
+    whole = grouping.summed(grouping.summed(values).swapaxes(1, 2)).swapaxes(1, 2)
+    if not with_inner:
+        each, groups = np.arange(values.shape[1]), np.arange(len(grouping.features))
+        whole[:, groups, groups] = grouping.summed(values[:, each, each])
+    return whole
+
+
+def require_whole_sums(
+    pairs: np.ndarray,
+    of_groups: np.ndarray,
+    place: np.ndarray,
+    grouping: Grouping,
+    feature_names: Sequence[str],
+) -> None:
+    """Raise ``ValueError`` unless these pairs of features are all pairs of each pair of groups."""
+    if (place < 0).any():
+        first, second = pairs[np.flatnonzero(place < 0)[0]].tolist()
+        group = next(name for name, features in zip(*grouping[:2]) if first in features)
+        raise ValueError(
+            f"{feature_names[first]!r} and {feature_names[second]!r} are both in group {group!r}: their "
+            f"interaction is part of its main effect, which needs all pairs: {_ALL_PAIRS}"
+        )
+    present = np.unique(np.column_stack([place, np.sort(pairs, axis=1)]), axis=0)
+    counts = np.bincount(present[:, 0], minlength=len(of_groups))
+    sizes = np.array([len(features) for features in grouping.features])
+    expected = sizes[of_groups].prod(axis=1)
+    if (counts < expected).any():
+        lacking = int(np.flatnonzero(counts < expected)[0])
+        first, second = (grouping.names[group] for group in of_groups[lacking])
+        raise ValueError(
+            f"the interaction of {first!r} and {second!r} is a sum over {expected[lacking]} pairs of "
+            f"features, of which the explanation has {counts[lacking]}: {_ALL_PAIRS}"
+        )

@@ -1,0 +1,70 @@
+"""Objects in files of skops, which are loaded without a pickle: only types that are trusted are created.
+
+A file names the types of the objects that it holds. skops creates those that it trusts itself, such as
+the transformers of scikit-learn, and others only if the caller lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+
+class UntrustedTypesError(ValueError):
+    """Error for a file that holds types that are not trusted.
+
+    Attributes
+    ----------
+    types : list of str
+    """
+
+    def __init__(self, types: list[str]) -> None:
+        super().__init__(f"types that skops does not trust: {', '.join(types)}")
+        self.types = types
+
+
+def require_skops(what: str) -> Any:
+    """Return the module ``skops.io``; ``what`` says which files it reads or writes, for the error.
+
+    Raises
+    ------
+    ImportError
+        skops is not installed.
+    """
+    try:
+        import skops.io
+    except ImportError as error:
+        raise ImportError(f"{what}, which is not installed: pip install skshapgpu[skops]") from error
+    return skops.io
+
+
+def loads(skops: Any, content: bytes, trusted: Collection[str]) -> Any:
+    """Return the object in the content of a file.
+
+    Parameters
+    ----------
+    skops : module
+        See :func:`require_skops`.
+    content : bytes
+    trusted : collection of str
+        Full names of types, besides those that skops trusts itself, that may be created.
+
+    Raises
+    ------
+    UntrustedTypesError
+        The file holds other types. Nothing was created.
+    ImportError
+        A package that defines a type is not installed.
+    ValueError
+        The content is damaged, or the code of a type fails.
+    """
+    try:
+        unknown = sorted(set(skops.get_untrusted_types(data=content)) - set(trusted))
+        found = None if unknown else skops.loads(content, trusted=list(trusted))
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # of whatever the content makes skops and the types do
+        raise ValueError(str(error)) from error
+    if unknown:
+        raise UntrustedTypesError(unknown)
+    return found

@@ -1,0 +1,46 @@
+"""MODEL in a file of skops: a fitted pipeline or model, loaded without executing code that is not trusted."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .._files.skops_objects import UntrustedTypesError, loads, require_skops
+
+
+def is_skops(path: str) -> bool:
+    """Return whether a ZIP archive is a file of skops."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "schema.json" in archive.namelist()
+    except zipfile.BadZipFile:
+        return False  # the code that opens it reports what it is
+
+
+def load_skops(path: str, trusted: Sequence[str]) -> Any:
+    """Load a fitted pipeline or model.
+
+    Parameters
+    ----------
+    path : str
+    trusted : sequence of str
+        Types that may be loaded, in addition to those that skops trusts.
+
+    Raises
+    ------
+    ValueError
+        The file has other types, or is damaged.
+    ImportError
+        skops, or a library of the model, is not installed.
+    """
+    skops = require_skops(f"MODEL: {path!r} is a file of skops")
+    try:
+        return loads(skops, Path(path).read_bytes(), trusted)
+    except UntrustedTypesError as error:
+        flags = " ".join(f"--trust {name}" for name in error.types)
+        reason = f"it has {error}. If you trust them and the file, add {flags}"
+    except ValueError as error:
+        reason = str(error)
+    raise ValueError(f"MODEL: {path!r} cannot be loaded: {reason}")

@@ -1,0 +1,105 @@
+"""Sums by the columns of X in batches, for pipelines that make dummies of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.batches import content
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skshapgpu import explain, explain_batches, explain_interactions
+from skshapgpu.batches import BatchExplainer
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+
+_random = np.random.default_rng(7)
+FRAME = pd.DataFrame(
+    {
+        "id": np.arange(120)[::-1],
+        "size": _random.normal(size=120),
+        "color": _random.choice(["red", "green", "blue"], 120),
+        "place": _random.choice(["a_b", "b"], 120),
+    }
+)
+X = FRAME.drop(columns="id")
+TARGET = 9 + X["size"] * (X["color"] == "red") + 4 * (X["place"] == "b") * (X["color"] == "blue")
+BATCH = pa.RecordBatch.from_pandas(FRAME)
+
+
+def pipeline(model: Any, y: Any) -> Any:
+    steps = make_column_transformer(
+        (OneHotEncoder(), ["place", "color"]), (StandardScaler(), ["size"]), remainder="drop"
+    )
+    return make_pipeline(steps, model).fit(X, y)
+
+
+REGRESSOR = pipeline(RandomForestRegressor(4, max_depth=5, random_state=0), TARGET)
+CLASSES = (TARGET > 8.5).astype(int) + (TARGET > 10)
+CLASSIFIER = pipeline(RandomForestClassifier(4, max_depth=5, random_state=0), CLASSES)
+
+
+def test_values_are_sums_and_reasons_are_columns_of_x(tmp_path: Path) -> None:
+    FRAME.to_parquet(tmp_path / "rows.parquet")
+    expected = explain(REGRESSOR, X).group("input")
+    for sink in ("values.parquet", "values.npy"):
+        keep = ["id"] if sink.endswith("parquet") else []
+        result = explain_batches(
+            REGRESSOR, tmp_path / "rows.parquet", tmp_path / sink, group="input", keep=keep, batch_size=50
+        )
+        assert result.feature_names == ("place", "color", "size")
+        found = content(result.path)
+        if keep:
+            assert found.column_names == ["id", "place", "color", "size"]
+            found = np.column_stack(found.columns[1:])
+        np.testing.assert_array_equal(found, expected.values)
+    np.testing.assert_allclose(result.base_values + found.sum(axis=1), REGRESSOR.predict(X), rtol=1e-5)
+    reasons = BatchExplainer(REGRESSOR, group="input", top=2)(BATCH).to_pydict()
+    for record in expected.top(2):
+        row, rank = record["row"], record["rank"]
+        assert reasons[f"feature_{rank}"][row] == record["feature"]
+        shown = reasons[f"value_{rank}"][row]
+        assert shown == record["value"] if record["feature"] != "size" else float(shown) == X["size"][row]
+    assert {"red", "b"} < set(reasons["value_1"] + reasons["value_2"])  # not 0 or 1 of the dummies
+
+
+@pytest.mark.parametrize("model", [REGRESSOR, CLASSIFIER], ids=["one output", "classes"])
+@pytest.mark.parametrize("index", ["SII", "BII"])
+def test_interactions_are_sums(model: Any, index: str) -> None:
+    expected = explain_interactions(model, X, interactions="occurring", index=index).group("input")
+    explainer = BatchExplainer(model, group="input", interactions="occurring", index=index)
+    found = explainer(BATCH)
+    assert found.schema.equals(explainer.output_schema(BATCH.schema))
+    assert found.column_names == list(expected.to_frame().columns)
+    np.testing.assert_array_equal(np.column_stack(found.columns), expected.to_frame())
+    listed = BatchExplainer(model, group="input", interactions=[("size", "color")], index=index)(BATCH)
+    assert listed.column_names[0].startswith("size x color")
+    of_pair = expected[:, ["color x size"]].to_frame()
+    np.testing.assert_array_equal(np.column_stack(listed.columns), of_pair)
+
+
+def test_pairs_that_do_not_interact_are_zero_and_top_names_columns() -> None:
+    flat = pipeline(RandomForestRegressor(4, max_depth=1, random_state=0), TARGET)
+    found = BatchExplainer(flat, group="input", interactions=[("size", "place")])(BATCH)
+    assert found.to_pydict() == {"size x place": [0.0] * 120}
+    top = BatchExplainer(REGRESSOR, group="input", interactions="occurring", top=1)(BATCH)
+    assert set(top.to_pydict()["pair_1"]) <= {"place x color", "place x size", "color x size"}
+
+
+def test_models_without_steps_and_refusals() -> None:
+    numbers = X[["size"]].assign(other=np.arange(120.0))
+    model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(numbers, TARGET)
+    batch = pa.RecordBatch.from_pandas(numbers)
+    assert BatchExplainer(model, group="input")(batch).equals(BatchExplainer(model)(batch))
+    mixing = make_pipeline(PCA(2), RandomForestRegressor(3, random_state=0)).fit(numbers, TARGET)
+    with pytest.raises(ValueError, match=r"PCA is not known to make .* groups= as a mapping"):
+        BatchExplainer(mixing, group="input")
+    with pytest.raises(ValueError, match="group must be 'input' or None"):
+        BatchExplainer(model, group="inputs")

@@ -1,0 +1,160 @@
+"""Plans of calls for interactions, triples, Banzhaf values and groups: sizes, refusals and estimates."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+
+from skshapgpu import TreeExplainer
+from skshapgpu._common import memory
+
+X, Y = load_diabetes(return_X_y=True)
+IRIS, SPECIES = load_iris(return_X_y=True)
+
+FOREST = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X, Y)
+CLASSES = RandomForestClassifier(3, max_depth=4, random_state=0).fit(IRIS, SPECIES)
+
+REQUESTS = [
+    {"interactions": "all"},
+    {"interactions": "occurring", "index": "STII"},
+    {"interactions": 3, "index": "BII"},
+    {"interactions": [(0, 2), (1, 3)]},
+    {"interactions": "occurring", "order": 3},
+    {"interactions": 2, "order": 3, "index": "BII"},
+]
+
+
+def explainer_of(model: Any, *data: Any, **options: Any) -> TreeExplainer:
+    return TreeExplainer(model, *data, **{"device": "cpu", "n_jobs": 1, **options})
+
+
+@pytest.mark.parametrize("model, rows", [(FOREST, X), (CLASSES, IRIS)], ids=["one output", "classes"])
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_sizes_are_those_of_the_results(model: Any, rows: Any, request_: Any, dtype: str) -> None:
+    explainer, rows = explainer_of(model), rows.astype(dtype)
+    found = explainer.explain_interactions(rows, **request_)
+    n_bytes = found.values.nbytes + (0 if found.feature_values is None else found.feature_values.nbytes)
+    plan = explainer.plan(len(rows), dtype=dtype, **request_)
+    assert plan.result_bytes == n_bytes <= plan.peak_bytes and plan.device == found.device
+    assert plan.seconds > 0 and plan.result.endswith("interaction values")
+    assert f"of {plan.result}, at most" in str(plan) and "not estimated" not in str(plan)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+def test_calls_are_refused_as_plans_say(request_: Any) -> None:
+    enough = explainer_of(FOREST, memory_limit="1GB").plan(len(X), **request_)
+    outcomes = set()
+    for limit in np.linspace(enough.result_bytes // 2, 1.5 * enough.peak_bytes, 12).astype(int):
+        explainer = explainer_of(FOREST, memory_limit=int(limit))
+        refusal = explainer.plan(len(X), **request_).refusal
+        outcomes.add(refusal is None)
+        if refusal is None:
+            explainer.explain_interactions(X, **request_)
+        else:
+            with pytest.raises(MemoryError) as raised:
+                explainer.explain_interactions(X, **request_)
+            assert str(raised.value).replace("explain fewer rows, or ask", "or ask") == refusal
+    assert outcomes == {True, False}
+
+
+def test_more_work_takes_more_time() -> None:
+    explainer = explainer_of(FOREST, algorithm="quadrature")
+    values, pairs, triples = (
+        explainer.plan(10_000, **request).seconds
+        for request in ({}, {"interactions": "all"}, {"interactions": "occurring", "order": 3})
+    )
+    assert values < pairs < triples
+    assert explainer.plan(10_000, index="BV").seconds < values
+    assert explainer.plan(10_000, interactions="all", index="BII").seconds < pairs
+    assert explainer.plan(20_000, interactions="all").seconds > 1.5 * pairs
+    few = explainer_of(FOREST, memory_limit=150_000).plan(1000, interactions=3)  # two passes
+    assert few.seconds > 1.5 * explainer.plan(1000, interactions=3).seconds
+
+
+def test_groups_and_background_data() -> None:
+    grouped = explainer_of(FOREST, groups={"s": [4, 5, 6, 7, 8, 9]}).plan(100, interactions="all")
+    assert grouped.result_bytes == 100 * 5 * 5 * 8 and grouped.seconds > 0
+    explainer = explainer_of(FOREST, X[:50])
+    for request in ({"index": "BV"}, {"interactions": "all"}):
+        plan = explainer.plan(1000, **request)
+        assert plan.seconds > 0 and plan.groups == ()  # trees are not walked
+    assert explainer.plan(1000, index="BV").result == "Banzhaf values"
+
+
+def test_what_is_not_estimated_is_named() -> None:
+    model = HistGradientBoostingClassifier(max_iter=5).fit(X, Y > 150)
+    plan = explainer_of(model, X[:50], model_output="probability").plan(10)
+    assert (
+        plan.seconds is None and plan.no_seconds_reason == "the times of this model output are not modelled"
+    )
+    assert "\ntime not estimated: the times of this model output" in str(plan)
+    plan = explainer_of(FOREST, algorithm="treeshap").plan(10)
+    assert plan.no_seconds_reason == "the times of this algorithm are not modelled"
+    deep = RandomForestRegressor(10, max_depth=8, random_state=0).fit(X, Y)
+    limited = explainer_of(deep, X[:3], memory_limit=10_000).plan(1, interactions="occurring")
+    assert limited.seconds is None and "too large" in str(limited.no_seconds_reason)
+
+
+@pytest.mark.parametrize(
+    "options, request_, message",
+    [
+        ({}, {"index": "SII"}, "index must be one of 'SV', 'BV'"),
+        ({}, {"interactions": "all", "order": 3}, "order=3 has no dense result"),
+        ({}, {"interactions": [(0, 11)]}, "names feature 11"),
+        ({"data": X[:9]}, {"interactions": 3, "order": 3}, "path-dependent only"),
+        ({"algorithm": "treeshap"}, {"interactions": "all"}, "computes SHAP values only"),
+    ],
+)
+def test_requests_are_refused_as_by_calls(options: Any, request_: Any, message: str) -> None:
+    explainer = explainer_of(FOREST, **options)
+    with pytest.raises(ValueError, match=message):
+        explainer.plan(10, **request_)
+    call = explainer.explain_interactions if "interactions" in request_ else explainer.explain
+    with pytest.raises(ValueError, match=message):
+        call(X, **request_)
+
+
+PROGRAM = """
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+from skshapgpu import TreeExplainer
+
+def status(name):
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(name + ":"))
+
+X = np.random.default_rng(0).random((30_000, 20))
+forest = RandomForestRegressor(20, max_depth=4, random_state=0).fit(X[:500], X[:500, :8].sum(axis=1))
+explainer = TreeExplainer(forest, device="cpu")
+for request in ({"interactions": "all"}, {"interactions": "occurring"}, {"interactions": 5}):
+    explainer.explain_interactions(X[:2000], **request)
+    plan = explainer.plan(len(X), **request)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak is that of now
+    before = status("VmRSS")
+    explainer.explain_interactions(X, **request)
+    print(plan.peak_bytes, plan.result_bytes, status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks are read from /proc")
+def test_peaks_are_those_of_the_process() -> None:
+    """Measurements are between the result and the prediction, plus 3 MB that allocators and threads keep."""
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144"}
+    environment |= {memory.KEPT_VARIABLE: "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert not run.stderr, run.stderr
+    for line in run.stdout.splitlines():
+        predicted, result, measured = map(int, line.split())
+        assert result * 0.95 < measured < predicted * 1.2 + 3e6, line
+    assert run.stdout.count("\n") == 3

@@ -1,0 +1,132 @@
+"""Interactions of groups: sums of blocks of the matrices, in every form that an explanation has."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from skshapgpu import InteractionExplanation, explain, explain_interactions
+
+pd = pytest.importorskip("pandas")
+
+#: Columns "a" to "e" are in groups that are no ranges.
+GROUPS = {"ca": ["a", "c"], "bd": ["b", "d"]}
+MEMBERS = {"ca": [0, 2], "bd": [1, 3], "e": [4]}
+
+_random = np.random.default_rng(3)
+X = pd.DataFrame(_random.normal(size=(40, 5)), columns=list("abcde"))
+Y = 1000 + 5 * X["a"] * X["b"] + 3 * X["c"] * X["d"] - X["a"] * X["c"] * X["e"]
+REGRESSOR = RandomForestRegressor(4, max_depth=5, random_state=0).fit(X, Y)
+CLASSIFIER = RandomForestClassifier(4, max_depth=5, random_state=0).fit(X, pd.qcut(Y, 3, labels=False))
+
+FRAME = pd.DataFrame(
+    {
+        "size": _random.normal(size=60),
+        "color": _random.choice(["red", "green", "blue"], 60),
+        "place": _random.choice(["a_b", "b", "c"], 60),
+    },
+    index=[f"row {i}" for i in range(60)],
+).iloc[::-1]
+_blue_b = (FRAME["place"] == "b") & (FRAME["color"] == "blue")
+TARGET = 50 + FRAME["size"] * (FRAME["color"] == "red") + 3 * _blue_b
+PIPELINE = make_pipeline(
+    make_column_transformer((OneHotEncoder(), ["place", "color"]), remainder="passthrough"),
+    RandomForestRegressor(5, max_depth=5, random_state=0),
+).fit(FRAME, TARGET)
+
+
+def blocks(matrices: np.ndarray, members: list[list[int]]) -> np.ndarray:
+    """Sum the blocks of matrices (n_rows, n, n, ...) one by one."""
+    found = np.zeros((len(matrices), len(members), len(members), *matrices.shape[3:]))
+    for (g, one), (h, other) in itertools.product(enumerate(members), repeat=2):
+        for i, j in itertools.product(one, other):
+            found[:, g, h] += matrices[:, i, j]
+    return found
+
+
+@pytest.mark.parametrize("model", [REGRESSOR, CLASSIFIER], ids=["one output", "classes"])
+@pytest.mark.parametrize("index", ["SII", "STII"])
+def test_groups_are_sums_of_blocks_and_add_up(model: Any, index: str) -> None:
+    matrices = explain_interactions(model, X, index=index, precision="double")
+    grouped = matrices.group(GROUPS)
+    assert grouped.feature_names == tuple(MEMBERS) and grouped.data is None
+    want = blocks(matrices.values, list(MEMBERS.values()))
+    np.testing.assert_allclose(grouped.values, want, rtol=0, atol=1e-9)
+    sums = explain(model, X, precision="double").group(GROUPS)
+    margin = sums.base_values + sums.values.sum(axis=1)
+    np.testing.assert_allclose(grouped.base_values + grouped.values.sum(axis=(1, 2)), margin, atol=1e-9)
+    if index == "SII":
+        np.testing.assert_allclose(grouped.values.sum(axis=2), sums.values, atol=1e-9)
+
+    occurring = explain_interactions(model, X, index=index, interactions="occurring", precision="double")
+    pairs = occurring.group(GROUPS)
+    assert pairs.interaction_names == ("ca x bd", "ca x e", "bd x e") and pairs.strength is None
+    np.testing.assert_allclose(pairs.dense().values, want, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(pairs[3:7].dense().values, want[3:7], rtol=0, atol=1e-9)
+    assert np.abs(pairs.values - occurring[:, ["a x b"]].values).max() > 0.1
+
+
+def test_banzhaf_values_stay_on_the_diagonal() -> None:
+    matrices = explain_interactions(REGRESSOR, X, index="BII", precision="double")
+    occurring = explain_interactions(REGRESSOR, X, index="BII", interactions="occurring", precision="double")
+    want = blocks(matrices.values, list(MEMBERS.values()))
+    banzhaf = explain(REGRESSOR, X, index="BV", precision="double").group(GROUPS).values
+    want[:, range(3), range(3)] = banzhaf
+    np.testing.assert_allclose(matrices.group(GROUPS).values, want, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(occurring.group(GROUPS).dense().values, want, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["all", "occurring"])
+def test_input_names_the_columns_of_x(form: str) -> None:
+    whole = explain_interactions(PIPELINE, FRAME, interactions=form, precision="double")
+    grouped = whole[5:50].group("input")
+    assert grouped.feature_names == ("place", "color", "size")
+    assert set(grouped.interaction_names) == {"place x color", "place x size", "color x size"}
+    assert list(grouped.data["color"]) == list(FRAME["color"][5:50])
+    assert list(grouped.row_labels) == list(FRAME.index[5:50])
+    want = blocks(whole.dense().values[5:50], [[0, 1, 2], [3, 4, 5], [6]])
+    np.testing.assert_allclose(grouped.dense().values, want, rtol=0, atol=1e-9)
+    sums = explain(PIPELINE, FRAME, precision="double").group("input")[5:50]
+    np.testing.assert_allclose(grouped.dense().values.sum(axis=2), sums.values, atol=1e-9)
+    np.testing.assert_allclose(grouped.base_values + sums.values.sum(axis=1), PIPELINE.predict(FRAME)[5:50])
+    assert grouped.to_frame().columns[-1] in grouped.interaction_names
+
+
+def test_without_steps_input_changes_nothing() -> None:
+    matrices = explain_interactions(REGRESSOR, X)
+    assert matrices.group("input") is matrices
+
+
+def test_listed_pairs_are_summed_if_they_are_all_pairs_of_two_groups() -> None:
+    whole = explain_interactions(REGRESSOR, X, interactions="occurring", precision="double").group(GROUPS)
+    listed = [("d", "a"), ("a", "b"), ("c", "b"), ("c", "d")]
+    found = explain_interactions(REGRESSOR, X, interactions=listed, precision="double").group(GROUPS)
+    assert found.interaction_names == ("ca x bd",)
+    np.testing.assert_allclose(found.values, whole[:, ["ca x bd"]].values, atol=1e-9)
+    incomplete = "'ca' and 'bd' is a sum over 4 pairs of features, of which the explanation has 3: use inter"
+    with pytest.raises(ValueError, match=incomplete):
+        explain_interactions(REGRESSOR, X, interactions=listed[:3]).group(GROUPS)
+    with pytest.raises(ValueError, match=r"'c' and 'a' are both in group 'ca'.*use interactions='occurring'"):
+        explain_interactions(REGRESSOR, X, interactions=[("c", "a")]).group(GROUPS)
+    with pytest.raises(ValueError, match="of which the explanation has 1"):
+        explain_interactions(REGRESSOR, X, interactions=1).group(GROUPS)
+    with pytest.raises(ValueError, match="not all pairs are available"):
+        found.dense()
+
+
+def test_refusals() -> None:
+    triples = explain_interactions(REGRESSOR, X, interactions="occurring", order=3)
+    with pytest.raises(ValueError, match="interactions of triples cannot be grouped"):
+        triples.group(GROUPS)
+    matrices: InteractionExplanation = explain_interactions(REGRESSOR, X)
+    with pytest.raises(ValueError, match="group 'g' names the unknown feature 'z'"):
+        matrices.group({"g": ["z"]})
+    with pytest.raises(ValueError, match="mapping must be 'input'"):
+        matrices.group("columns")
