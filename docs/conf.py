@@ -4,6 +4,7 @@ The pages are read on a code host as well, where links lead to files of the repo
 they lead to the pages made of those files: see ``SITE_LINKS``.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -25,14 +26,27 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "myst_parser",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
+# Links to other projects need their inventories from the network, so only the published site has them.
+if os.environ.get("READTHEDOCS") == "True":
+    extensions.append("sphinx.ext.intersphinx")
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", None),
+    "numpy": ("https://numpy.org/doc/stable", None),
+    "scipy": ("https://docs.scipy.org/doc/scipy", None),
+    "sklearn": ("https://scikit-learn.org/stable", None),
+    "pandas": ("https://pandas.pydata.org/docs", None),
+    "matplotlib": ("https://matplotlib.org/stable", None),
+    "shap": ("https://shap.readthedocs.io/en/latest", None),
+}
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", "ColumnEncoder|Ensemble"),  # as autosummary finds them in annotations
-    # No inventories of other projects are loaded, so that the site builds without a network.
+    # Plain text where the site is built without the inventories of other projects.
     ("py:.*", r"(sklearn|scipy|numpy|pandas|matplotlib|shap|mlflow)\..*"),
     # numpydoc takes what Mapping's own docstrings return for types.
     ("py:class", r"(D\[k\] if|an object providing a view|a set-like object) .*"),
@@ -59,6 +73,7 @@ numpydoc_validation_exclude = {
 }
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
 
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
@@ -69,6 +84,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skshapgpu",),
     "reference_url": {"skshapgpu": None},
+    "image_srcset": ["2x"],
     "show_memory": False,
     "download_all_examples": False,
 }
@@ -76,6 +92,8 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"skshapgpu {version}"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
