@@ -13,7 +13,10 @@ import matplotlib
 
 import skshapgpu
 
-sys.path.insert(0, str(Path(__file__).parent))  # for stories.py
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+from stories import opened_with_picture  # noqa: E402
+
 matplotlib.use("Agg")
 
 project = "skshapgpu"
@@ -85,6 +88,7 @@ sphinx_gallery_conf = {
     "doc_module": ("skshapgpu",),
     "reference_url": {"skshapgpu": None},
     "image_srcset": ["2x"],
+    "remove_config_comments": True,
     "show_memory": False,
     "download_all_examples": False,
 }
@@ -94,11 +98,14 @@ html_title = f"skshapgpu {version}"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}  # light or dark as the browser is
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "benchmarks": []},
 }
 html_sidebars = {"index": [], "install": [], "quickstart": [], "faq": []}
 
@@ -123,6 +130,9 @@ def _link_within_site(text: str) -> str:
 
 def _on_source_read(app, docname, source):
     source[0] = _link_within_site(source[0])
+    example = DOCS.parent / "examples" / f"{docname.removeprefix('auto_examples/')}.py"
+    if docname.startswith("auto_examples/") and example.exists():
+        source[0] = opened_with_picture(source[0], example.read_text())
 
 
 def _on_include_read(app, relative_path, parent_docname, content):

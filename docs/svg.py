@@ -64,7 +64,7 @@ def marker(x: float, y: float, style: tuple[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """A horizontal axis: its label, the numbers where it begins and ends, its ticks, and how they are written."""
+    """An x-axis: its label, the numbers where it begins and ends, its ticks, and how numbers are written."""
 
     label: str
     low: float
@@ -85,7 +85,7 @@ Lines = list[tuple[str, dict[str, float]]]
 
 
 def dots(title: str, note: str, axis: Axis, lines: Lines, systems: list[str], bars: bool = False) -> str:
-    """Return a chart with a line for each label and a marker for each system, or bars that begin at the left."""
+    """Return a chart with a line for each label and a marker, or a bar, for each system."""
     styles = dict(zip(systems, STYLES, strict=False))
     left = 24 + _LETTER * max(len(label) for label, numbers in lines if numbers)
     top = 62 + (24 if len(systems) > 1 else 0)
@@ -128,7 +128,7 @@ def _line(left: float, y: float, ends: dict[str, float], styles: dict[str, tuple
     drawn: list[float] = []
     for system in (system for system in styles if system in ends):
         x = ends[system]
-        hidden = sum(abs(x - other) < 8 for other in drawn)  # markers at the same place are drawn one below another
+        hidden = sum(abs(x - other) < 8 for other in drawn)  # if at the same place, below and above it
         drawn.append(x)
         yield marker(x, centre + (0, 7, -7, 0, 0)[hidden], styles[system])
 
