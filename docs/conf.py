@@ -90,6 +90,7 @@ sphinx_gallery_conf = {
     "image_srcset": ["2x"],
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,  # its page loads scripts from elsewhere
     "download_all_examples": False,
 }
 

@@ -1,8 +1,8 @@
 """Take screenshots of pages of the built site, and fail if a page is broken: ``./dev docs --screenshots``.
 
-Each page is opened in a real browser, wide and narrow, light and dark. It is broken if it scrolls sideways,
-if a picture did not load, if the console shows an error, or if it asks another host for anything. Screenshots
-are written to docs/_build/screenshots, to be looked at.
+Each page is opened in a real browser, wide and narrow. It is broken if it scrolls sideways, if a picture did not
+load, if the console shows an error, or if it asks another host for anything. Screenshots of some pages, light and
+dark, are written to docs/_build/screenshots, to be looked at.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ DOCS = Path(__file__).resolve().parent
 SITE = DOCS / "_build" / "html"
 FOLDER = DOCS / "_build" / "screenshots"
 
-PAGES = (
+#: Pages of which screenshots are written.
+SHOWN = (
     "index.html",
     "quickstart.html",
     "displays.html",
@@ -37,19 +38,22 @@ WIDTHS = (1280, 400)
 SCHEMES = ("light", "dark")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
-#: Lists what is wrong with a page.
+#: Lists what is wrong with a page. Its theme lets the article scroll sideways, which is as bad as if the page does;
+#: tables and code inside of it may.
 CHECK = """() => {
     const page = document.scrollingElement
-    const found = [...document.images]
-        .filter(image => !(image.complete && image.naturalWidth > 0))
-        .map(image => `the picture ${image.src} did not load`)
-    if (page.scrollWidth > page.clientWidth) {
-        const wide = [...document.querySelectorAll("main *")]
-            .filter(element => element.getBoundingClientRect().right > page.clientWidth + 1)
-            .map(element => element.tagName.toLowerCase() + "." + element.className)
-        found.push(`it is ${page.scrollWidth} pixels wide: ${wide.slice(0, 5).join(", ")}`)
-    }
-    return found
+    const scrolls = element => !element.matches("article") &&
+        (["auto", "scroll"].includes(getComputedStyle(element).overflowX) || scrolls(element.parentElement))
+    const wide = [...document.querySelectorAll("main article *")]
+        .filter(element => element.getBoundingClientRect().right > page.clientWidth + 1)
+        .filter(element => element.checkVisibility() && !scrolls(element) && !element.matches(".headerlink"))
+        .map(element => `${element.tagName.toLowerCase()} "${element.textContent.trim().slice(0, 30)}"`)
+    const missing = [...document.images].filter(image => !(image.complete && image.naturalWidth > 0))
+    return [
+        ...missing.map(image => `the picture ${image.src} did not load`),
+        ...(page.scrollWidth > page.clientWidth ? [`it is ${page.scrollWidth} pixels wide`] : []),
+        ...(wide.length ? [`these are cut off: ${wide.slice(0, 3).join(", ")}`] : []),
+    ]
 }"""
 
 #: Waits for all pictures, also for those that are loaded only when they are seen, and for fonts.
@@ -80,8 +84,8 @@ def find_browser() -> str | None:
     return os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-def problems(page: Any, address: str, path: Path) -> list[str]:
-    """Open a page, write its screenshot, and return what is wrong with it."""
+def problems(page: Any, address: str, path: Path | None) -> list[str]:
+    """Open a page, write its screenshot if there is a path for it, and return what is wrong with it."""
     found: list[str] = []
 
     def failed(request: Any) -> None:
@@ -100,9 +104,16 @@ def problems(page: Any, address: str, path: Path) -> list[str]:
         return [f"status {response.status}"]
     page.evaluate(LOAD)
     found += page.evaluate(CHECK)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=str(path), full_page=True)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(path), full_page=True)
     return found
+
+
+def pages() -> list[str]:
+    """Return the names of all pages of the site."""
+    names = (path.relative_to(SITE) for path in SITE.rglob("*.html"))
+    return sorted(name.as_posix() for name in names if not name.parts[0].startswith("_"))
 
 
 def main() -> int:
@@ -128,10 +139,12 @@ def main() -> int:
                 context = chromium.new_context(
                     viewport={"width": width, "height": 900}, color_scheme=scheme, device_scale_factor=1
                 )
-                for name in PAGES:
+                for name in pages():
+                    shown = FOLDER / f"{name[:-5].replace('/', '-')}-{width}-{scheme}.png"
+                    if name not in SHOWN and scheme != SCHEMES[0]:
+                        continue
                     page = context.new_page()
-                    picture = FOLDER / f"{name.removesuffix('.html').replace('/', '-')}-{width}-{scheme}.png"
-                    for problem in problems(page, f"{address}/{name}", picture):
+                    for problem in problems(page, f"{address}/{name}", shown if name in SHOWN else None):
                         print(f"{name}, {width} pixels, {scheme}: {problem}")
                         broken += 1
                     page.close()

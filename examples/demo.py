@@ -204,7 +204,7 @@ def page(results: list[Result], bars: str) -> str:
         f"<title>skshapgpu demo</title>\n<style>{STYLE}</style>\n</head>\n<body>",
         "<h1>skshapgpu demo</h1>",
         "<p>A model of each library, explained. Additivity is the largest difference between the model's "
-        "raw prediction and base value plus SHAP values. Rows/s are of one call with a small NumPy array.</p>",
+        "raw prediction and base value plus SHAP values. Rows/s are of a call with a small NumPy array.</p>",
         f'<div class="wide"><table>\n{chr(10).join(table)}\n</table></div>',
         f"<p>{versions}</p>",
         f"<p>Made by</p>\n<pre>./dev demo</pre>\n{bars}",
