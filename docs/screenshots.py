@@ -1,8 +1,8 @@
 """Take screenshots of pages of the built site, and fail if a page is broken: ``./dev docs --screenshots``.
 
-Each page is opened in a real browser, wide and narrow. It is broken if it scrolls sideways, if a picture did not
-load, if the console shows an error, or if it asks another host for anything. Screenshots of some pages, light and
-dark, are written to docs/_build/screenshots, to be looked at.
+Each page is opened in a real browser, wide and narrow. It is broken if it scrolls sideways, if a picture did
+not load, if the console shows an error, or if it asks another host for anything. Screenshots of some pages,
+light and dark, are written to docs/_build/screenshots, to be looked at.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ WIDTHS = (1280, 400)
 SCHEMES = ("light", "dark")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
-#: Lists what is wrong with a page. Its theme lets the article scroll sideways, which is as bad as if the page does;
-#: tables and code inside of it may.
+#: Lists what is wrong with a page. Its theme lets the article scroll sideways, which is as bad as if the page
+#: does; tables and code inside of it may.
 CHECK = """() => {
     const page = document.scrollingElement
     const scrolls = element => !element.matches("article") &&

@@ -39,10 +39,14 @@ def text(
 
 
 def picture(height: float, title: str, parts: list[str]) -> str:
-    """Return a picture of these parts, on white so that it can be read on dark pages as well."""
+    """Return a picture of these parts, on white so that it can be read on dark pages as well.
+
+    Its size is twice that of its coordinates: pages shrink it to their width, which two pictures beside each
+    other share in proportion to their sizes.
+    """
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" font-family="sans-serif" '
-        f'role="img"><title>{title}</title>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{2 * height:g}" '
+        f'viewBox="0 0 {WIDTH} {height:g}" font-family="sans-serif" role="img"><title>{title}</title>'
     )
     ground = f'<rect width="{WIDTH}" height="{height:g}" rx="8" fill="#ffffff"/>'
     return "\n".join([head, ground, *parts, "</svg>", ""])
