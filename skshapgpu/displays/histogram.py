@@ -52,7 +52,8 @@ def draw_histogram(ax: Any, column: Column, x: np.ndarray) -> Any:
 
 
 def _category_bars(column: Column) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    counts = np.bincount(column.numbers[~column.missing].astype(np.int64), minlength=len(column.categories))
+    n_categories = len(column.categories or ())
+    counts = np.bincount(column.numbers[~column.missing].astype(np.int64), minlength=n_categories)
     if column.missing.any():
         counts = np.append(counts, column.missing.sum())
     return np.arange(len(counts)), np.full(len(counts), _WIDTH), counts
