@@ -78,7 +78,11 @@ folder.cleanup()
 # A client needs no explainer to show why the first row was predicted as it was.
 row = X_new.iloc[0]
 display = ShapWaterfallDisplay(
-    values[0], explainer.expected_value, X_new.columns, feature_values=[f"{value:g}" for value in row]
+    values[0],
+    explainer.expected_value,
+    X_new.columns,
+    feature_values=[f"{value:g}" for value in row],
+    label="progression of the disease",
 )
 display.plot(max_features=8)
 plt.show()
