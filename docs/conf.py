@@ -4,6 +4,7 @@ The pages are read on a code host as well, where links lead to files of the repo
 they lead to the pages made of those files: see ``SITE_LINKS``.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,7 +13,10 @@ import matplotlib
 
 import skshapgpu
 
-sys.path.insert(0, str(Path(__file__).parent))  # for stories.py
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+from stories import opened_with_picture  # noqa: E402
+
 matplotlib.use("Agg")
 
 project = "skshapgpu"
@@ -25,14 +29,27 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "myst_parser",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
+# Links to other projects need their inventories from the network, so only the published site has them.
+if os.environ.get("READTHEDOCS") == "True":
+    extensions.append("sphinx.ext.intersphinx")
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", None),
+    "numpy": ("https://numpy.org/doc/stable", None),
+    "scipy": ("https://docs.scipy.org/doc/scipy", None),
+    "sklearn": ("https://scikit-learn.org/stable", None),
+    "pandas": ("https://pandas.pydata.org/docs", None),
+    "matplotlib": ("https://matplotlib.org/stable", None),
+    "shap": ("https://shap.readthedocs.io/en/latest", None),
+}
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", "ColumnEncoder|Ensemble"),  # as autosummary finds them in annotations
-    # No inventories of other projects are loaded, so that the site builds without a network.
+    # Plain text where the site is built without the inventories of other projects.
     ("py:.*", r"(sklearn|scipy|numpy|pandas|matplotlib|shap|mlflow)\..*"),
     # numpydoc takes what Mapping's own docstrings return for types.
     ("py:class", r"(D\[k\] if|an object providing a view|a set-like object) .*"),
@@ -59,6 +76,7 @@ numpydoc_validation_exclude = {
 }
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
 
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
@@ -69,18 +87,26 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skshapgpu",),
     "reference_url": {"skshapgpu": None},
+    "image_srcset": ["2x"],
+    "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,  # its page loads scripts from elsewhere
     "download_all_examples": False,
 }
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"skshapgpu {version}"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}  # light or dark as the browser is
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "benchmarks": []},
 }
 html_sidebars = {"index": [], "install": [], "quickstart": [], "faq": []}
 
@@ -105,6 +131,9 @@ def _link_within_site(text: str) -> str:
 
 def _on_source_read(app, docname, source):
     source[0] = _link_within_site(source[0])
+    example = DOCS.parent / "examples" / f"{docname.removeprefix('auto_examples/')}.py"
+    if docname.startswith("auto_examples/") and example.exists():
+        source[0] = opened_with_picture(source[0], example.read_text())
 
 
 def _on_include_read(app, relative_path, parent_docname, content):

@@ -65,7 +65,8 @@ def drawing() -> str:
     listed = models()
     height = _TOP + _LINE * len(listed) + _BOTTOM
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif">',
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
     for number, (case, title) in enumerate(CASES.items()):

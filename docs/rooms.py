@@ -157,7 +157,8 @@ def drawing() -> str:
             centre[room] = (left + step * column + _BOX_WIDTH / 2, 30 + _LAYER * row + _BOX_HEIGHT / 2)
     height = 40 + _LAYER * len(placed)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif">',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
         'orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#8a94a6"/></marker></defs>',
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from svg import BLUE, GREY, GRID, WIDTH, picture, text
+
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
 PICTURE = DOCS / "images" / "speed.svg"
@@ -30,9 +32,8 @@ CASE = "cal_housing-med"
 LABELS = {"xgboost": "XGBoost", "shap": "shap", "fasttreeshap": "Fast TreeSHAP", "woodelf": "Woodelf"}
 PACKAGES = {"woodelf": "woodelf_explainer"}
 
-_WIDTH, _LEFT, _RIGHT, _LINE, _TITLE, _TOP = 760, 150, 70, 24, 34, 62
+_LEFT, _RIGHT, _LINE, _TITLE, _TOP = 150, 70, 24, 34, 62
 _MOST = 10_000
-_BAR, _TEXT, _GREY, _GRID = "#1d4f9c", "#1f2733", "#5b6779", "#e3e7ed"
 
 
 def ratios(name: str, systems: tuple[str, ...]) -> list[tuple[str, float]]:
@@ -72,51 +73,30 @@ def drawing() -> str:
     """Return the chart as SVG."""
     panels = [(title, ratios(name, systems)) for name, systems, title in PANELS]
     height = _TOP + sum(_TITLE + _LINE * len(bars) for _, bars in panels) + 34
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" '
-        f'role="img"><title>{TITLE}</title>',
-        f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
-        _text(16, 26, TITLE, size=16, weight="bold"),
-        _text(16, 46, MODEL, size=12, fill=_GREY),
-    ]
+    parts = [text(16, 26, TITLE, size=16, weight="bold"), text(16, 46, MODEL, size=12, fill=GREY)]
     bottom = height - 30
     for tick in (1, 10, 100, 1_000, 10_000):
         x = _place(tick)
-        parts.append(f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{bottom}" stroke="{_GRID}"/>')
-        parts.append(_text(x, bottom + 16, f"{tick:,}", "middle", 12, _GREY))
+        parts.append(f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{bottom}" stroke="{GRID}"/>')
+        parts.append(text(x, bottom + 16, f"{tick:,}", "middle", 12, GREY))
     y = float(_TOP)
     for title, bars in panels:
-        parts.append(_text(16, y + 22, title, size=13, weight="bold"))
+        parts.append(text(16, y + 22, title, size=13, weight="bold"))
         parts += _bars(bars, y + _TITLE)
         y += _TITLE + _LINE * len(bars)
-    return "\n".join([*parts, "</svg>", ""])
+    return picture(height, TITLE, parts)
 
 
 def _bars(bars: list[tuple[str, float]], top: float) -> Iterator[str]:
     for number, (label, ratio) in enumerate(bars):
         y, x = top + _LINE * number, _place(ratio)
-        yield _text(_LEFT - 8, y + 15, label, "end", 13)
-        yield f'<rect x="{_LEFT}" y="{y + 4}" width="{x - _LEFT:.1f}" height="15" rx="2" fill="{_BAR}"/>'
-        yield _text(x + 6, y + 16, f"{ratio:,.0f}", size=13)
+        yield text(_LEFT - 8, y + 15, label, "end", 13)
+        yield f'<rect x="{_LEFT}" y="{y + 4}" width="{x - _LEFT:.1f}" height="15" rx="2" fill="{BLUE}"/>'
+        yield text(x + 6, y + 16, f"{ratio:,.0f}", size=13)
 
 
 def _place(ratio: float) -> float:
-    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * math.log(ratio) / math.log(_MOST)
-
-
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    anchor: str = "start",
-    size: int = 13,
-    fill: str = _TEXT,
-    weight: str = "normal",
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" '
-        f'fill="{fill}">{text}</text>'
-    )
+    return _LEFT + (WIDTH - _LEFT - _RIGHT) * math.log(ratio) / math.log(_MOST)
 
 
 if __name__ == "__main__":

@@ -1,94 +1,245 @@
 """Explain one model of each library on data bundled with scikit-learn; ``./dev demo`` runs this.
 
-Prints a table and plots the most important features of each model to demo.png. The additivity error is the
-largest difference between a model's own raw prediction and the base value plus SHAP values, relative to the
+Prints a table, plots the most important features of each model to demo.png, and writes demo.html, a page that
+needs no other file, with the table, plots and the code of each model. The additivity error is the largest
+difference between a model's own raw prediction and the base value plus SHAP values, relative to the
 prediction where that exceeds 1 in magnitude.
 """
 
 from __future__ import annotations
 
+import base64
+import html
+import inspect
+import io
+import os
+import sys
+import textwrap
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
-from catboost import CatBoostClassifier
-from lightgbm import LGBMClassifier
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.ensemble import RandomForestClassifier
-from xgboost import XGBRegressor
 
-from skshapgpu import TreeExplainer
+from skshapgpu import Explanation, ShapBeeswarmDisplay, TreeExplainer
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-N_TREES = 100
 N_TOP = 3
-PICTURE = "demo.png"
+PICTURE, PAGE = "demo.png", "demo.html"
 
-# Family, task, dataset, model, and the raw prediction to which base value and SHAP values must add up.
-CASES = [
-    (
-        "scikit-learn",
-        "binary",
-        load_breast_cancer,
-        RandomForestClassifier(N_TREES, max_depth=8, random_state=0),
-        lambda model, X: model.predict_proba(X)[:, 1],
-    ),
-    (
-        "XGBoost",
-        "regression",
-        load_diabetes,
-        XGBRegressor(n_estimators=N_TREES, max_depth=6, learning_rate=0.1),
-        lambda model, X: model.predict(X, output_margin=True),
-    ),
-    (
-        "LightGBM",
-        "3 classes",
-        load_wine,
-        LGBMClassifier(n_estimators=N_TREES, min_child_samples=5, verbose=-1),
-        lambda model, X: model.predict(X, raw_score=True),
-    ),
-    (
-        "CatBoost",
-        "binary",
-        load_breast_cancer,
-        CatBoostClassifier(N_TREES, depth=6, verbose=False, allow_writing_files=False, random_seed=0),
-        lambda model, X: model.predict(X, prediction_type="RawFormulaVal"),
-    ),
-]
+#: Stands in each page, and tells it from other files of its name.
+GENERATOR = '<meta name="generator" content="skshapgpu demo">'
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; }
+table { border-collapse: collapse; }
+th, td { padding: 0.3rem 0.8rem; text-align: left; border-bottom: 1px solid #8888; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+pre { padding: 0.8rem; overflow-x: auto; background: #8882; border-radius: 6px; }
+img { max-width: 100%; background: #ffffff; border-radius: 6px; }
+th, td:first-child { white-space: nowrap; }
+.wide { overflow-x: auto; }
+"""
+
+#: A fitted model, the rows to explain, and raw predictions, to which base value and SHAP values must add up.
+Trained = tuple[Any, Any, np.ndarray]
+
+# The page shows the code of these functions, so their imports are part of them.
+
+
+def scikit_learn() -> Trained:
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.ensemble import RandomForestClassifier
+
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    model = RandomForestClassifier(100, max_depth=8, random_state=0).fit(X, y)
+    return model, X, model.predict_proba(X)[:, 1]
+
+
+def xgboost() -> Trained:
+    from sklearn.datasets import load_diabetes
+    from xgboost import XGBRegressor
+
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    model = XGBRegressor(n_estimators=100, max_depth=6, learning_rate=0.1).fit(X, y)
+    return model, X, model.predict(X, output_margin=True)
+
+
+def lightgbm() -> Trained:
+    from lightgbm import LGBMClassifier
+    from sklearn.datasets import load_wine
+
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    model = LGBMClassifier(n_estimators=100, min_child_samples=5, verbose=-1).fit(X, y)
+    return model, X, model.predict(X, raw_score=True)
+
+
+def catboost() -> Trained:
+    from catboost import CatBoostClassifier
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    model = CatBoostClassifier(100, depth=6, verbose=False, allow_writing_files=False, random_seed=0)
+    model.fit(X, y)
+    return model, X, model.predict(X, prediction_type="RawFormulaVal")
+
+
+#: Library, task, data, and what trains the model.
+CASES: tuple[tuple[str, str, str, Callable[[], Trained]], ...] = (
+    ("scikit-learn", "binary", "breast cancer", scikit_learn),
+    ("XGBoost", "regression", "diabetes", xgboost),
+    ("LightGBM", "3 classes", "wine", lightgbm),
+    ("CatBoost", "binary", "breast cancer", catboost),
+)
+
+
+@dataclass
+class Result:
+    """An explained model, as the demo shows it."""
+
+    library: str
+    task: str
+    data: str
+    train: Callable[[], Trained]
+    explanation: Explanation
+    rows_per_second: float
+    error: float
+
+    @property
+    def importance(self) -> np.ndarray:
+        """Importance of each feature, summed over the classes."""
+        return self.explanation.importance().reshape(self.explanation.values.shape[1], -1).sum(axis=1)
+
+    def strongest(self, count: int) -> tuple[list[str], np.ndarray]:
+        """Return the names and the importances of the most important features, the first one first."""
+        order = np.argsort(self.importance)[::-1][:count]
+        return [self.explanation.feature_names[i] for i in order], self.importance[order]
+
+    def code(self) -> str:
+        """Return the code that trains the model, explains it and draws the picture."""
+        body = inspect.getsource(self.train).partition("\n")[2]
+        training = textwrap.dedent(body).rpartition("return ")[0].rstrip()
+        options = "max_features=8" + (", output=0" if self.explanation.values.ndim == 3 else "")
+        return f"""{training}
+
+from skshapgpu import ShapBeeswarmDisplay, TreeExplainer
+
+explanation = TreeExplainer(model).explain(X)
+ShapBeeswarmDisplay.from_explanation(explanation, {options})"""
+
+    def cells(self) -> list[str]:
+        n_rows, n_features = self.explanation.values.shape[:2]
+        return [
+            self.library,
+            self.task,
+            f"{n_rows}",
+            f"{n_features}",
+            f"{self.rows_per_second:,.0f}",
+            f"{self.error:.1e}",
+            ", ".join(self.strongest(N_TOP)[0]),
+        ]
+
+
+def explained(library: str, task: str, data: str, train: Callable[[], Trained]) -> Result:
+    """Train a model, explain it, and compare the sums of its values with its predictions."""
+    model, X, expected = train()
+    explainer = TreeExplainer(model)
+    rows = X.to_numpy()  # without the time in which a data frame is read
+    start = time.perf_counter()
+    explainer.explain(rows)
+    seconds = time.perf_counter() - start
+    explanation = explainer.explain(X)
+    distance = np.abs(explanation.values.sum(axis=1) + explanation.base_values - expected)
+    error = (distance / np.maximum(1, np.abs(expected))).max()
+    return Result(library, task, data, train, explanation, len(X) / seconds, float(error))
+
+
+def overview(results: list[Result]) -> Any:
+    """Draw the most important features of all models."""
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
+    for result, ax in zip(results, axes.flat, strict=True):
+        names, importance = result.strongest(8)
+        ax.barh(names[::-1], importance[::-1])
+        ax.set_title(f"{result.library}: {result.data} ({result.task})")
+        ax.set_xlabel("mean |SHAP value|")
+    return figure
+
+
+def beeswarm(result: Result) -> Any:
+    """Draw the values of a model; of the first class if there are several."""
+    output = 0 if result.explanation.values.ndim == 3 else None
+    return ShapBeeswarmDisplay.from_explanation(result.explanation, output=output, max_features=8).figure_
+
+
+def picture(figure: Any, description: str) -> str:
+    """Return a figure as an image that holds its own data, at twice the usual resolution."""
+    file = io.BytesIO()
+    figure.savefig(file, dpi=160, bbox_inches="tight")
+    width = 100 * figure.get_size_inches()[0]
+    plt.close(figure)
+    data = base64.b64encode(file.getvalue()).decode()
+    return f'<img src="data:image/png;base64,{data}" width="{width:.0f}" alt="{html.escape(description)}">'
+
+
+def page(results: list[Result], bars: str) -> str:
+    """Return the page: commands, table, pictures and the code of each model."""
+    heads = ("library", "task", "rows", "features", "rows/s", "additivity", "top features")
+    table = ["<tr>" + "".join(f"<th>{head}</th>" for head in heads) + "</tr>"]
+    for result in results:
+        cells = [f"<td>{html.escape(cell)}</td>" for cell in result.cells()]
+        cells[2:6] = [cell.replace("<td>", '<td class="number">') for cell in cells[2:6]]
+        table.append(f"<tr>{''.join(cells)}</tr>")
+    packages = ("skshapgpu", "scikit-learn", "xgboost", "lightgbm", "catboost")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    parts = [
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n{GENERATOR}',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>skshapgpu demo</title>\n<style>{STYLE}</style>\n</head>\n<body>",
+        "<h1>skshapgpu demo</h1>",
+        "<p>A model of each library, explained. Additivity is the largest difference between the model's "
+        "raw prediction and base value plus SHAP values. Rows/s are of a call with a small NumPy array.</p>",
+        f'<div class="wide"><table>\n{chr(10).join(table)}\n</table></div>',
+        f"<p>{versions}</p>",
+        f"<p>Made by</p>\n<pre>./dev demo</pre>\n{bars}",
+    ]
+    for result in results:
+        parts += [
+            f"<h2>{result.library}: {result.data} ({result.task})</h2>",
+            f"<pre>{html.escape(result.code())}</pre>",
+            picture(beeswarm(result), f"beeswarm of the {result.library} model"),
+        ]
+    return "\n".join([*parts, "</body>\n</html>\n"])
+
+
+def require_ours(path: Path) -> None:
+    """Exit if a file is there that is not a page of this demo, before any work is done."""
+    is_ours = path.is_file() and GENERATOR in path.read_text(errors="replace")[:1_000]
+    if os.path.lexists(path) and not is_ours:
+        sys.exit(f"{path} is not a page of this demo, and is not replaced: move it away")
 
 
 def main() -> None:
-    print("family       task         rows features    rows/s  additivity  top features", "-" * 100, sep="\n")
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
-    for (family, task, load, model, raw_prediction), ax in zip(CASES, axes.flat, strict=True):
-        data = load()
-        X, names = data.data, np.asarray(data.feature_names)
-        model.fit(X, data.target)
-        explainer = TreeExplainer(model)
-
-        start = time.perf_counter()
-        explanation = explainer.explain(X)
-        seconds = time.perf_counter() - start
-
-        values = explanation.values
-        expected = raw_prediction(model, X)
-        distance = np.abs(values.sum(axis=1) + explanation.base_values - expected)
-        error = (distance / np.maximum(1, np.abs(expected))).max()
-        importance = explanation.importance().reshape(X.shape[1], -1).sum(axis=1)  # summed over the classes
-        top = np.argsort(importance)[::-1]
-        print(
-            f"{family:<13}{task:<11}{len(X):>6}{X.shape[1]:>9}{len(X) / seconds:>10,.0f}{error:>12.1e}  "
-            + ", ".join(names[top[:N_TOP]])
-        )
-
-        shown = top[:8][::-1]
-        ax.barh(names[shown], importance[shown])
-        ax.set_title(f"{family}: {load.__name__.removeprefix('load_').replace('_', ' ')} ({task})")
-        ax.set_xlabel("mean |SHAP value|")
+    destination = Path(PAGE)
+    require_ours(destination)
+    print("library      task         rows features    rows/s  additivity  top features", "-" * 100, sep="\n")
+    results = []
+    for case in CASES:
+        result = explained(*case)
+        library, task, rows, features, speed, error, top = result.cells()
+        print(f"{library:<13}{task:<11}{rows:>6}{features:>9}{speed:>10}{error:>12}  {top}")
+        results.append(result)
+    figure = overview(results)
     figure.savefig(PICTURE, dpi=120)
+    destination.write_text(page(results, picture(figure, "the most important features of each model")))
     print(f"\nrows/s: one call on a small dataset. Plot: {PICTURE}")
+    print(f"Open in a browser: {destination.resolve()}")
 
 
 if __name__ == "__main__":

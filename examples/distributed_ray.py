@@ -4,7 +4,12 @@ Explain many rows with Ray
 
 :func:`skshapgpu.distributed.explain_ray` explains the blocks of a Ray dataset in actors, each of which
 compiles the model once. With ``num_gpus=1`` and a ``batch_size``, each actor gets its own GPU.
+
+.. image:: /images/benchmarks/distributed.svg
+    :alt: speed of the engines with one and two workers, relative to one thread
 """
+
+# sphinx_gallery_thumbnail_path = 'images/benchmarks/distributed.svg'
 
 import numpy as np
 import pandas as pd

@@ -5,7 +5,12 @@ Explain many rows with Spark
 :func:`skshapgpu.distributed.explain_spark` returns the SHAP values of the rows of a Spark data frame, or only
 the strongest ones of each row. The schema of the result is known at once; Spark computes the result when it
 is needed.
+
+.. image:: /images/benchmarks/distributed.svg
+    :alt: speed of the engines with one and two workers, relative to one thread
 """
+
+# sphinx_gallery_thumbnail_path = 'images/benchmarks/distributed.svg'
 
 import os
 import sys

@@ -42,6 +42,7 @@ plt.show()
 # are evidence against a benign tumour, the positive class here.
 ShapBeeswarmDisplay.from_explanation(explanation, max_features=10)
 plt.show()
+# sphinx_gallery_thumbnail_number = 2
 
 # %%
 # How does one feature act? The x-axis is its value, the y-axis its SHAP value, and the colour the feature

@@ -8,11 +8,12 @@ contribute together, and Owen values divide it among them.
 
 # %%
 # Flats, whose prices depend on the place, the building and the season. Neither coordinate says much alone.
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from skshapgpu import TreeExplainer, explain
+from skshapgpu import ShapBarDisplay, TreeExplainer, explain
 
 rng = np.random.default_rng(0)
 n = 3_000
@@ -44,6 +45,13 @@ of_columns = explainer.explain(X, index="OV")
 print(of_columns[:3].to_frame().round(1))
 difference = of_columns.group(groups).values - of_groups.values
 print(f"largest difference: {np.abs(difference).max():.1e}")
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
+ShapBarDisplay.from_explanation(of_groups, ax=left)
+ShapBarDisplay.from_explanation(of_columns, ax=right)
+left.set_title("groups")
+right.set_title("columns")
+plt.show()
 
 # %%
 # SHAP values of the columns do not: they also count sets in which only one of the coordinates is known.

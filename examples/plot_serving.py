@@ -16,14 +16,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import train_test_split
 
-from skshapgpu import TreeExplainer
+from skshapgpu import ShapWaterfallDisplay, TreeExplainer
 
-X, y = load_diabetes(return_X_y=True, as_frame=True)
+X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 X_train, X_new, y_train, _ = train_test_split(X, y, random_state=0)
 model = HistGradientBoostingRegressor(max_iter=50).fit(X_train, y_train)
 
@@ -72,3 +73,16 @@ print("the same values:", (values == explainer.shap_values(X_new.to_numpy())).al
 difference = explainer.expected_value + values.sum(axis=1) - model.predict(X_new)
 print("largest difference:", np.abs(difference).max())
 folder.cleanup()
+
+# %%
+# A client needs no explainer to show why the first row was predicted as it was.
+row = X_new.iloc[0]
+display = ShapWaterfallDisplay(
+    values[0],
+    explainer.expected_value,
+    X_new.columns,
+    feature_values=[f"{value:g}" for value in row],
+    label="progression of the disease",
+)
+display.plot(max_features=8)
+plt.show()

@@ -169,10 +169,12 @@ def interventional_owen(
 
     Parameters
     ----------
-    ensemble, X, background, weights
+    ensemble, X, background
         As for :func:`interventional_shap`, which lists the errors, too.
     groups : array-like of int, shape (n_players,)
         Group of each player.
+    weights
+        As for :func:`interventional_shap`.
 
     Returns
     -------

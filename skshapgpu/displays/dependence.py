@@ -29,6 +29,7 @@ from .base import (
     some_rows,
     values_of,
 )
+from .histogram import draw_histogram
 from .strongest import strongest_by_interactions, strongest_by_variance
 
 #: Maximum number of categories that get their own column, and of categories that get their own colour.
@@ -74,6 +75,8 @@ class ShapDependenceDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     points_ : matplotlib PathCollection
+    histogram_ : matplotlib BarContainer or None
+        Bars below the points, from left to right.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class ShapDependenceDisplay:
     ax_: Any
     figure_: Any
     points_: Any
+    histogram_: Any
 
     def __init__(
         self,
@@ -108,7 +112,9 @@ class ShapDependenceDisplay:
         self.color_name = color_name
         self.label = label
 
-    def plot(self, *, ax: Any = None, cmap: Any = None, size: float = 14.0) -> ShapDependenceDisplay:
+    def plot(
+        self, *, ax: Any = None, cmap: Any = None, size: float = 14.0, histogram: bool = True
+    ) -> ShapDependenceDisplay:
         """Draw the chart.
 
         Parameters
@@ -119,6 +125,9 @@ class ShapDependenceDisplay:
             Colormap for a numeric feature to colour by; None: from blue (low) to orange (high).
         size : float, default=14
             Area of a point, in square points.
+        histogram : bool, default=True
+            Whether bars below the points show how many rows have which value: the values that few rows have
+            are those about which the plot says least.
 
         Returns
         -------
@@ -133,6 +142,7 @@ class ShapDependenceDisplay:
         column = self.column.most_frequent(_CATEGORIES)
         x = self._place(column)
         self._points(x, cmap, {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(x) >= MANY})
+        self.histogram_ = draw_histogram(ax, column, x) if histogram else None
         ax.axhline(0, color="0.5", linewidth=0.8, zorder=0.9)
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_xlabel(short(self.feature_name), parse_math=False)
@@ -214,6 +224,7 @@ class ShapDependenceDisplay:
         ax: Any = None,
         cmap: Any = None,
         size: float = 14.0,
+        histogram: bool = True,
     ) -> ShapDependenceDisplay:
         """Draw a feature of an explanation.
 
@@ -233,7 +244,7 @@ class ShapDependenceDisplay:
             largest SHAP value.
         output : str, int or None, default=None
             The output to draw, by name or position; required if there are several.
-        ax, cmap, size
+        ax, cmap, size, histogram
             See :meth:`plot`.
 
         Returns
@@ -277,7 +288,7 @@ class ShapDependenceDisplay:
             color_name=None if by is None else names[by],
             label=labelled(explanation, output),
         )
-        return display.plot(ax=ax, cmap=cmap, size=size)
+        return display.plot(ax=ax, cmap=cmap, size=size, histogram=histogram)
 
     @classmethod
     def from_estimator(
@@ -293,6 +304,7 @@ class ShapDependenceDisplay:
         ax: Any = None,
         cmap: Any = None,
         size: float = 14.0,
+        histogram: bool = True,
         **options: Any,
     ) -> ShapDependenceDisplay:
         """Explain rows and draw a feature.
@@ -311,7 +323,7 @@ class ShapDependenceDisplay:
             Feature to colour by; None uses a single colour. "auto" takes the feature with the largest mean
             magnitude of SHAP interaction values in 200 rows of X. Where the options rule out interactions,
             as a ``model_output`` other than "raw" does, it is chosen as in :meth:`from_explanation`.
-        max_rows, output, ax, cmap, size
+        max_rows, output, ax, cmap, size, histogram
             See :meth:`from_explanation`.
         **options
             Options of :class:`TreeExplainer`.
@@ -338,6 +350,7 @@ class ShapDependenceDisplay:
             ax=ax,
             cmap=cmap,
             size=size,
+            histogram=histogram,
         )
 
 

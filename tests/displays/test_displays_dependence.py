@@ -49,6 +49,59 @@ def test_dependence_places_values(diabetes: Explanation) -> None:
     assert_readable(display.figure_)
 
 
+def bars_of(display: ShapDependenceDisplay) -> dict[float, int]:
+    """Return the heights of a histogram, in rows, by the positions of the bars' centres."""
+    bars = display.histogram_
+    shares = np.array([bar.get_height() for bar in bars]) / max(bar.get_height() for bar in bars)
+    centres = [bar.get_x() + bar.get_width() / 2 for bar in bars]
+    return dict(zip(centres, shares))
+
+
+def test_histogram_counts_rows_below_the_points(diabetes: Explanation) -> None:
+    display = ShapDependenceDisplay.from_explanation(diabetes, 2)
+    assert len(display.histogram_) == 21  # the root of 442 rows
+    counts, edges = np.histogram(DIABETES[:, 2], 21)
+    bars = bars_of(display)
+    np.testing.assert_allclose(list(bars.values()), counts / counts.max())
+    np.testing.assert_allclose(list(bars), (edges[1:] + edges[:-1]) / 2)
+    to_axes = display.ax_.transAxes.inverted()
+    display.figure_.canvas.draw()
+    tallest = max(to_axes.transform(bar.get_window_extent())[1, 1] for bar in display.histogram_)
+    points = to_axes.transform(display.ax_.transData.transform(display.points_.get_offsets()))
+    assert 0.1 < tallest < points[:, 1].min()
+
+    without = ShapDependenceDisplay.from_explanation(diabetes, 2, histogram=False)
+    assert without.histogram_ is None
+    assert without.ax_.get_ylim()[0] > display.ax_.get_ylim()[0]
+    np.testing.assert_allclose(without.ax_.get_ylim()[1], display.ax_.get_ylim()[1])
+    assert without.plot().histogram_ is not None
+
+
+def test_histogram_of_few_numbers_has_a_bar_for_each() -> None:
+    explanation = random_explanation(60, 1)
+    explanation.data[:, 0] = np.repeat([3.0, 1.0, 2.5, np.nan], [30, 15, 5, 10])
+    display = ShapDependenceDisplay.from_explanation(explanation, 0)
+    bars = bars_of(display)
+    assert list(bars)[1:] == [1.0, 2.5, 3.0] and next(iter(bars)) < 1
+    np.testing.assert_allclose(list(bars.values()), [10 / 30, 15 / 30, 5 / 30, 1])
+    explanation.data[:, 0] = np.r_[np.full(59, 7.0), np.inf]
+    assert sum(bars_of(ShapDependenceDisplay.from_explanation(explanation, 0)).values()) > 1
+    explanation.data[:, 0] = np.nan
+    assert list(bars_of(ShapDependenceDisplay.from_explanation(explanation, 0)).values()) == [1]
+    explanation.data[:, 0] = 7.0
+    assert bars_of(ShapDependenceDisplay.from_explanation(explanation, 0)) == {7.0: 1}
+
+
+def test_histogram_of_categories() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"town": np.repeat(["Zug", "Bern", None], [40, 10, 20])})
+    explanation = random_explanation(70, 1, data=frame, feature_names=("town",))
+    display = ShapDependenceDisplay.from_explanation(explanation, "town")
+    ticks = [label.get_text() for label in display.ax_.get_xticklabels()]
+    shares = {ticks[round(place)]: share for place, share in bars_of(display).items()}
+    assert shares == pytest.approx({"Zug": 1, "Bern": 0.25, "missing": 0.5})
+
+
 def test_missing_values_stand_beside_numbers() -> None:
     explanation = random_explanation(200, 2)
     explanation.data[::10, 0] = np.nan

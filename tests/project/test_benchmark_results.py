@@ -52,9 +52,34 @@ def test_the_picture_and_tables_of_progress_are_current() -> None:
     assert page == progress["with_results"](page), "run python docs/progress.py"
 
 
-def test_the_chart_of_the_first_page_is_current() -> None:
+def test_the_chart_of_the_first_page_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
     drawing = runpy.run_path(str(ROOT / "docs/speed.py"))["drawing"]()
     assert (ROOT / "docs/images/speed.svg").read_text() == drawing, "run python docs/speed.py"
+
+
+def test_the_charts_of_the_pages_are_current_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    charts = runpy.run_path(str(ROOT / "docs/charts.py"))
+    drawn = {f"{name}.svg": draw() for name, draw in charts["CHARTS"].items()}
+    folder = ROOT / "docs/images/benchmarks"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == drawn, "run python docs/charts.py"
+    shown = {name for page in PAGES for name in re.findall(r"images/benchmarks/([\w.]+)", page.read_text())}
+    assert shown == set(drawn)
+
+
+def test_the_charts_have_the_numbers_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    svg = importlib.import_module("svg")
+    axis = svg.Axis("times", 1, 100, (1, 10, 100))
+    chart = svg.dots("title", "note", axis, [("a < b", {"x": 1.0, "y": 10.0})], ["x", "y"])
+    ticks = re.findall(r'<line x1="([\d.]+)" y1="86"', chart)
+    drawn_at = re.findall(r'cx="([\d.]+)"|translate\(([\d.]+) ', chart)[2:]  # after those of the legend
+    assert [first or second for first, second in drawn_at] == ticks[:2]
+    assert "a &lt; b" in chart
+    linear = svg.Axis("", 0, 4, (), logarithmic=False)
+    assert [linear.part(number) for number in (0, 1, 4)] == [0, 0.25, 1]
+    assert [axis.part(number) for number in (1, 10, 100)] == [0, 0.5, 1]
 
 
 def test_a_run_takes_the_place_of_earlier_results_of_its_models(tmp_path: Path, store: ModuleType) -> None:

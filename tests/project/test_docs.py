@@ -10,6 +10,7 @@ import doctest
 import importlib
 import importlib.util
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +142,23 @@ def test_the_tour_lists_each_folder(title: str, folder: str) -> None:
 @pytest.mark.parametrize("path", PAGES + sorted((ROOT / "examples").glob("*.py")), ids=page_id)
 def test_pages_and_examples_import_public_modules(path: Path) -> None:
     assert set(IMPORT.findall(path.read_text())) <= PUBLIC
+
+
+def test_screenshots_need_a_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screenshots = runpy.run_path(str(ROOT / "docs/screenshots.py"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("BROWSER_PATH", raising=False)
+    assert screenshots["main"]() == 0
+    assert "skipped, as there is no browser" in capsys.readouterr().err
+    (tmp_path / "chromium").touch(mode=0o755)
+    assert screenshots["find_browser"]() == str(tmp_path / "chromium")
+    monkeypatch.setenv("BROWSER_PATH", "/elsewhere")
+    assert screenshots["find_browser"]() == "/elsewhere"
+
+
+def test_readme_is_short_and_begins_with_pictures() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 800
+    assert all(f"docs/images/{name}" in text.partition("\n## ")[0] for name in ("beeswarm.png", "speed.svg"))

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -66,3 +67,28 @@ def test_example_has_a_title_and_says_what_it_is(path: Path) -> None:
     assert title
     assert line == "=" * len(title)
     assert "".join(rest).strip()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_has_a_picture(path: Path) -> None:
+    text = path.read_text()
+    n_pictures = text.count("plt.show()")
+    number = re.search(r"^# sphinx_gallery_thumbnail_number = (\d+)$", text, re.MULTILINE)
+    other = re.search(r"^# sphinx_gallery_thumbnail_path = '(.+)'$", text, re.MULTILINE)
+    if other is None:
+        assert 1 <= int(number[1] if number else 1) <= n_pictures
+    else:  # the site does not run it
+        assert (ROOT / "docs" / other[1]).is_file()
+        assert f".. image:: /{other[1]}" in text
+
+
+def test_pages_of_examples_open_with_the_picture_of_their_thumbnail() -> None:
+    opened = runpy.run_path(str(ROOT / "docs/stories.py"))["opened_with_picture"]
+    first, second = (f".. image-sg:: /images/{i}.png\n   :alt: {i}\n   :class: single\n" for i in (1, 2))
+    source = ".. GENERATED FROM PYTHON SOURCE LINES 1-2\n"
+    page = f"Title\n=====\n\nIntroduction.\n\n{source}\ncode\n\n{first}\n{source}\nmore\n\n{second}\n"
+    head, body = page[: page.index(source)], page[page.index(source) :]
+    assert opened(page, "code") == f"{head}{first}\n{body}"
+    assert opened(page, "code\n# sphinx_gallery_thumbnail_number = 2\n") == f"{head}{second}\n{body}"
+    without = page.replace("image-sg", "other")
+    assert opened(without, "code") == without

@@ -1,0 +1,145 @@
+"""Parts of the charts that are drawn from results as SVG: text, markers, and lines of dots along an axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+TEXT, GREY, GRID, BLUE = "#1f2733", "#5b6779", "#e3e7ed", "#1d4f9c"
+
+#: Colour and shape of each system of a chart, in their order.
+STYLES = (
+    (BLUE, "circle"),
+    ("#d9822b", "square"),
+    ("#2a8f82", "triangle"),
+    ("#b8405e", "diamond"),
+    ("#7a5ea8", "cross"),
+)
+
+WIDTH = 760
+_RIGHT, _LINE, _HEADING, _LETTER = 36, 24, 30, 6.6
+
+
+def text(
+    x: float,
+    y: float,
+    content: str,
+    anchor: str = "start",
+    size: int = 13,
+    fill: str = TEXT,
+    weight: str = "normal",
+) -> str:
+    """Return a line of text."""
+    content = content.replace("&", "&amp;").replace("<", "&lt;")
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" '
+        f'fill="{fill}">{content}</text>'
+    )
+
+
+def picture(height: float, title: str, parts: list[str]) -> str:
+    """Return a picture of these parts, on white so that it can be read on dark pages as well.
+
+    Its size is twice that of its coordinates: pages shrink it to their width, which two pictures beside each
+    other share in proportion to their sizes.
+    """
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{2 * height:g}" '
+        f'viewBox="0 0 {WIDTH} {height:g}" font-family="sans-serif" role="img"><title>{title}</title>'
+    )
+    ground = f'<rect width="{WIDTH}" height="{height:g}" rx="8" fill="#ffffff"/>'
+    return "\n".join([head, ground, *parts, "</svg>", ""])
+
+
+def marker(x: float, y: float, style: tuple[str, str]) -> str:
+    """Return a marker of a system."""
+    colour, shape = style
+    if shape == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>'
+    outlines = {
+        "square": "M-4.5 -4.5 h9 v9 h-9 z",
+        "triangle": "M0 -5.5 L5.5 4.5 h-11 z",
+        "diamond": "M0 -6 L6 0 L0 6 L-6 0 z",
+        "cross": "M-5 -2 h3 v-3 h4 v3 h3 v4 h-3 v3 h-4 v-3 h-3 z",
+    }
+    return f'<path transform="translate({x:.1f} {y:.1f})" d="{outlines[shape]}" fill="{colour}"/>'
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An x-axis: its label, the numbers where it begins and ends, its ticks, and how numbers are written."""
+
+    label: str
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    logarithmic: bool = True
+    write: Callable[[float], str] = "{:,g}".format
+
+    def part(self, number: float) -> float:
+        """Return where a number is, from 0 at the left end to 1 at the right end."""
+        if self.logarithmic:
+            return math.log(number / self.low) / math.log(self.high / self.low)
+        return (number - self.low) / (self.high - self.low)
+
+
+#: Label of a line, and its number of each system; a line without numbers is a heading.
+Lines = list[tuple[str, dict[str, float]]]
+
+
+def dots(title: str, note: str, axis: Axis, lines: Lines, systems: list[str], bars: bool = False) -> str:
+    """Return a chart with a line for each label and a marker, or a bar, for each system."""
+    styles = dict(zip(systems, STYLES, strict=False))
+    left = 24 + _LETTER * max(len(label) for label, numbers in lines if numbers)
+    top = 62 + (24 if len(systems) > 1 else 0)
+    bottom = top + sum(_LINE if numbers else _HEADING for _, numbers in lines) + 6
+
+    def place(number: float) -> float:
+        return left + (WIDTH - left - _RIGHT) * axis.part(number)
+
+    parts = [text(16, 26, title, size=16, weight="bold"), text(16, 46, note, size=12, fill=GREY)]
+    if len(systems) > 1:
+        parts += _legend(styles)
+    for tick in axis.ticks:
+        x = place(tick)
+        parts.append(f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}" stroke="{GRID}"/>')
+        parts.append(text(x, bottom + 16, axis.write(tick), "middle", 12, GREY))
+    parts.append(text((left + WIDTH - _RIGHT) / 2, bottom + 36, axis.label, "middle", 12, GREY))
+    y = float(top)
+    for label, numbers in lines:
+        y += _LINE if numbers else _HEADING
+        if not numbers:
+            parts.append(text(16, y - 8, label, weight="bold"))
+            continue
+        parts.append(text(left - 10, y - 8, label, "end"))
+        ends = {system: place(number) for system, number in numbers.items()}
+        parts += _bar(left, y, ends, numbers, axis) if bars else _line(left, y, ends, styles)
+    return picture(bottom + 50, title, parts)
+
+
+def _legend(styles: dict[str, tuple[str, str]]) -> Iterator[str]:
+    x = 22.0
+    for system, style in styles.items():
+        yield marker(x, 66, style)
+        yield text(x + 11, 70, system, size=12)
+        x += 34 + _LETTER * len(system)
+
+
+def _line(left: float, y: float, ends: dict[str, float], styles: dict[str, tuple[str, str]]) -> Iterator[str]:
+    centre = y - _LINE / 2
+    yield f'<line x1="{left:.1f}" y1="{centre}" x2="{WIDTH - _RIGHT}" y2="{centre}" stroke="{GRID}"/>'
+    drawn: list[float] = []
+    for system in (system for system in styles if system in ends):
+        x = ends[system]
+        hidden = sum(abs(x - other) < 8 for other in drawn)  # if at the same place, below and above it
+        drawn.append(x)
+        yield marker(x, centre + (0, 7, -7, 0, 0)[hidden], styles[system])
+
+
+def _bar(
+    left: float, y: float, ends: dict[str, float], numbers: dict[str, float], axis: Axis
+) -> Iterator[str]:
+    ((system, x),) = ends.items()
+    yield f'<rect x="{left:.1f}" y="{y - 20}" width="{x - left:.1f}" height="15" rx="2" fill="{BLUE}"/>'
+    yield text(x + 6, y - 8, axis.write(numbers[system]))
