@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import models
@@ -82,7 +82,11 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
         if not error <= TOLERANCE:
             raise AssertionError(f"not timed: sums of groups are beyond tolerance: {error}")
         result["accuracy"][name] = error
-        makers = {"shap_values": shap_values, "group_values": group_values, "owen_values": owen_values}
+        makers: dict[str, Callable[[], Callable[[], Any]]] = {
+            "shap_values": shap_values,
+            "group_values": group_values,
+            "owen_values": owen_values,
+        }
         result["settings"][name] = {
             "new": in_turn(makers, arguments.repeats, new=True),
             "later": in_turn(makers, arguments.repeats, new=False),
