@@ -96,7 +96,7 @@ def test_background_rows_go_through_the_steps(run: Any, files: Any, tmp_path: Pa
 def test_info_and_models_without_steps(run: Any, fails: Any, files: Any, tmp_path: Path) -> None:
     facts = json.loads(run("info", files[0], *TRUST, "--json")[1])
     assert facts["steps"] == ["ColumnTransformer"] and facts["n_trees"] == 4
-    assert "ColumnTransformer, which make the features" in run("info", files[0], *TRUST)[1]
+    assert "ColumnTransformer; then the model" in run("info", files[0], *TRUST)[1]
     message = fails("save", files[0], *TRUST, "-o", tmp_path / "explainer.npz")
     assert "is a pipeline, whose first steps a saved explainer cannot keep" in message
     numbers = FRAME[["size", "id"]]
