@@ -39,7 +39,8 @@ from .softmax import SoftmaxPlan
 #: observed in practice. A wrong path changes the sum by a good part of a leaf, which is far above the limit.
 _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 
-#: By order: at each leaf, a plan for interactions does about this many times the work of a plan for values.
+#: By order, for the choice of devices, which needs the ratio of CPU and GPU rather than the times: at each
+#: leaf, a plan for interactions does about this many times the work of a plan for values.
 #: For triples it is 4 to 13 times, depending on the depth and on how many of them occur. Each further output
 #: of the leaf takes about this fraction of the work for the first.
 _INTERACTION_WORK, _OUTPUT_WORK = {1: 1, 2: 3, 3: 7}, 0.7

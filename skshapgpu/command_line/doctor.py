@@ -32,6 +32,7 @@ EXTRAS = {
     "dask": ("dask", "dask", "for explain_dask"),
     "spark": ("pyspark", "pyspark", "for explain_spark"),
     "ray": ("ray", "ray", "for explain_ray"),
+    "mlflow": ("mlflow", "mlflow", "to log, register and serve explainers with MLflow"),
 }
 
 #: Maximum error of a value, relative to the sum of the largest leaves, as in the additivity check.

@@ -128,7 +128,7 @@ def _text(facts: dict[str, Any]) -> str:
     if facts["kind"] == "explainer":
         lines.append(("written by", f"skshapgpu {facts['library_version']}, a saved explainer"))
     if facts.get("steps"):
-        lines.append(("first", f"{', '.join(facts['steps'])}, which make the features"))
+        lines.append(("steps", f"{', '.join(facts['steps'])}; then the model"))
     lines += [
         ("family", facts["family"]),
         ("trees", f"{facts['n_trees']:,}, {facts['n_leaves']:,} leaves, depth {facts['depth']}"),

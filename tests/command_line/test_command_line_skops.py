@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegress
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-from skshapgpu import explain, explain_interactions
+from skshapgpu import TreeExplainer, explain, explain_interactions
 
 pd = pytest.importorskip("pandas")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -96,7 +96,7 @@ def test_background_rows_go_through_the_steps(run: Any, files: Any, tmp_path: Pa
 def test_info_and_models_without_steps(run: Any, fails: Any, files: Any, tmp_path: Path) -> None:
     facts = json.loads(run("info", files[0], *TRUST, "--json")[1])
     assert facts["steps"] == ["ColumnTransformer"] and facts["n_trees"] == 4
-    assert "ColumnTransformer, which make the features" in run("info", files[0], *TRUST)[1]
+    assert "ColumnTransformer; then the model" in run("info", files[0], *TRUST)[1]
     message = fails("save", files[0], *TRUST, "-o", tmp_path / "explainer.npz")
     assert "is a pipeline, whose first steps a saved explainer cannot keep" in message
     numbers = FRAME[["size", "id"]]
@@ -139,6 +139,10 @@ def test_refusals(fails: Any, run: Any, files: Any, tmp_path: Path, monkeypatch:
     with zipfile.ZipFile(other, "w") as part:
         part.writestr("schema.json", json.dumps({"__class__": "list", "content": 3}))
     assert f"{str(other)!r} cannot be loaded" in fails("explain", other, files[1], *call, *TRUST)
+    model = RandomForestRegressor(2, random_state=0).fit(X[["size"]], Y)
+    TreeExplainer(model).save(tmp_path / "explainer.npz")
+    assert "has no types to --trust" in fails("explain", tmp_path / "explainer.npz", files[1], *call, *TRUST)
+    assert "--trust is about types in a file of skops" in fails("info", files[1], *TRUST)
     FRAME.drop(columns="color").to_csv(files[1], index=False)
     message = fails("explain", *files, *call, *TRUST)
     assert "there is no column color" in message

@@ -14,6 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
+from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -101,6 +102,16 @@ def test_what_is_not_estimated_is_named() -> None:
     deep = RandomForestRegressor(10, max_depth=8, random_state=0).fit(X, Y)
     limited = explainer_of(deep, X[:3], memory_limit=10_000).plan(1, interactions="occurring")
     assert limited.seconds is None and "too large" in str(limited.no_seconds_reason)
+
+
+def test_interactions_on_gpus_are_not_estimated() -> None:
+    compiled = explainer_of(FOREST)._compiled
+    on_gpu = compiled.plan_on_cpu(Kind(2), 1000)._replace(indices=(0,))
+    assert compiled.estimate(Kind(2), 1000, on_gpu) == (
+        None,
+        "the times of these results on GPUs were not measured",
+    )
+    assert compiled.estimate(SHAP_VALUES, 1000, on_gpu) == (on_gpu.seconds, None)
 
 
 @pytest.mark.parametrize(
