@@ -11,11 +11,11 @@ from .._files.skops_objects import UntrustedTypesError, loads, require_skops
 
 
 def is_skops(path: str) -> bool:
-    """Return whether a ZIP archive is a file of skops."""
+    """Return whether there is a file of skops."""
     try:
         with zipfile.ZipFile(path) as archive:
             return "schema.json" in archive.namelist()
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, OSError):  # a folder, for instance
         return False  # the code that opens it reports what it is
 
 

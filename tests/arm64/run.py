@@ -213,7 +213,7 @@ def environment(**variables: str) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": os.pathsep.join(map(str, (PACKAGE, SITE, HERE))),
+        "PYTHONPATH": os.pathsep.join(map(str, (PACKAGE, SITE, ROOT / "tests"))),
         "PYTHONSAFEPATH": "1",  # or the checkout's own package would be found first
         **variables,
     }
@@ -232,7 +232,7 @@ def test(variables: dict[str, str], arguments: list[str], examples: str) -> bool
         "-p",
         "no:cacheprovider",
         "-p",
-        "fewer_examples",
+        "helpers.fewer_examples",
         *arguments,
     ]
     variables = environment(**variables, SKSHAPGPU_EXAMPLES=examples)

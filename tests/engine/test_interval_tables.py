@@ -18,6 +18,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
+from helpers.instruction_sets import each_set, run_again
 from helpers.kernels import TOLERANCE, explain, once, run, same_bits, state
 from helpers.plans import ALWAYS_TABLES, interval_plan
 from hypothesis import given, settings
@@ -588,10 +589,9 @@ def test_slower_kernels_have_tables_for_smaller_models(monkeypatch: pytest.Monke
 
 
 @once
-@pytest.mark.parametrize("name", _core.instruction_sets()[1:])
-def test_other_instruction_sets(name: str) -> None:
-    ended = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__], SKSHAPGPU_ISA=name)
-    assert ended.returncode == 0, ended.stdout
+@each_set
+def test_other_instruction_sets(isa: str) -> None:
+    run_again(isa, __file__)
 
 
 @once

@@ -24,6 +24,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
+from helpers.instruction_sets import each_set, run_again
 from helpers.kernels import (
     ISA,
     TOLERANCE,
@@ -432,12 +433,6 @@ def test_unknown_instruction_set_is_refused():
 
 
 @once
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "baseline"])
-def test_all_of_this_with(cpu_core, isa):
-    if isa not in cpu_core.instruction_sets():
-        pytest.skip(f"this processor has no {isa}")
-    if isa == cpu_core.instruction_set():
-        pytest.skip(f"this very run uses {isa}")
-    files = [str(path) for path in Path(__file__).parent.glob("test_kernels*.py")]
-    result = run(["-m", "pytest", "-q", "-p", "no:cacheprovider", *files], SKSHAPGPU_ISA=isa)
-    assert result.returncode == 0, result.stdout[-8000:]
+@each_set
+def test_all_of_this_with(isa):
+    run_again(isa, *(str(path) for path in Path(__file__).parent.glob("test_kernels*.py")))

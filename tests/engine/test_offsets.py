@@ -7,9 +7,6 @@ a different offset, and ``reference.py`` computes from the definition.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensembles import random_ensemble, random_rows
+from helpers.instruction_sets import each_set, run_again
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -32,8 +30,6 @@ from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 #: Tolerance relative to the largest value of an output; see docs/exactness.md.
 TOLERANCE = {"single": 3e-6, "double": 1e-13}
-
-ISA = os.environ.get("SKSHAPGPU_ISA")
 
 
 class EnsembleModel:
@@ -318,11 +314,6 @@ def test_leaves_that_would_overflow_keep_their_offset() -> None:
     np.testing.assert_array_equal(margin, [[-1.7e308], [1.7e308]])
 
 
-@pytest.mark.skipif(ISA is not None, reason="SKSHAPGPU_ISA restricts this run to one instruction set")
-@pytest.mark.parametrize("name", _core.instruction_sets()[1:])
-def test_other_instruction_sets(name: str) -> None:
-    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "test_ensembles"]
-    run = subprocess.run(
-        [sys.executable, *tests], env=os.environ | {"SKSHAPGPU_ISA": name}, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stdout[-8000:]
+@each_set
+def test_other_instruction_sets(isa: str) -> None:
+    run_again(isa, __file__, select="test_ensembles")

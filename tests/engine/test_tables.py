@@ -6,8 +6,6 @@ Results of the core, and of the option ``algorithm``, are compared with the defi
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +20,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
+from helpers.instruction_sets import each_set, run_again
 from helpers.plans import KINDS, attributes_of, interval_plan, plan_with_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,7 +34,6 @@ from skshapgpu.reference import path_dependent_shap
 
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
-ISA = os.environ.get("SKSHAPGPU_ISA")
 all_kinds = pytest.mark.parametrize("kind", KINDS)
 
 X, Y = load_diabetes(return_X_y=True)
@@ -384,14 +382,6 @@ def test_memory_of_auto() -> None:
 # Other instruction sets
 
 
-@pytest.mark.skipif(ISA is not None, reason="SKSHAPGPU_ISA restricts this run to one instruction set")
-@pytest.mark.parametrize("name", _core.instruction_sets()[1:])
-def test_other_instruction_sets(name: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__],
-        env=os.environ | {"SKSHAPGPU_ISA": name},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert run.returncode == 0, run.stdout
+@each_set
+def test_other_instruction_sets(isa: str) -> None:
+    run_again(isa, __file__)

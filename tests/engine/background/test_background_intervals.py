@@ -18,7 +18,8 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
-from helpers.kernels import TOLERANCE, explain, once, run, same_bits, state
+from helpers.instruction_sets import each_set, run_again
+from helpers.kernels import TOLERANCE, explain, once, same_bits, state
 from helpers.plans import ALWAYS_TABLES, with_intervals
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -246,7 +247,6 @@ def test_which_explainers_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @once
-@pytest.mark.parametrize("name", _core.instruction_sets()[1:])
-def test_other_instruction_sets(name: str) -> None:
-    ended = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__], SKSHAPGPU_ISA=name)
-    assert ended.returncode == 0, ended.stdout
+@each_set
+def test_other_instruction_sets(isa: str) -> None:
+    run_again(isa, __file__)

@@ -5,9 +5,6 @@ The core is that of the CPU; test_pair_tables.py has the tables of GPUs. Explain
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import fields
 from typing import Any
 
@@ -24,6 +21,7 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
+from helpers.instruction_sets import each_set, run_again
 from helpers.models import MODELS, as_trees_see_them, outputs_second
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -357,12 +355,6 @@ def test_shapiq(library: str, index: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(Y).max())
 
 
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "baseline"])
+@each_set
 def test_other_instruction_sets(isa: str) -> None:
-    if isa not in _core.instruction_sets() or isa == _core.instruction_set():
-        pytest.skip(f"this processor has no {isa}, or this very run uses it")
-    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "core or paths or zeros"]
-    result = subprocess.run(
-        [sys.executable, *tests], env=os.environ | {"SKSHAPGPU_ISA": isa}, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stdout[-8000:]
+    run_again(isa, __file__, select="core or paths or zeros")

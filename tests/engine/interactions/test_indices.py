@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import fields
 from itertools import combinations
 from typing import Any
@@ -19,6 +16,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
+from helpers.instruction_sets import each_set, run_again
 from hypothesis import given
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
@@ -318,21 +316,6 @@ def test_triples_of_shapiq(model: Any, index: str) -> None:
     assert_close(found, expected)
 
 
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "baseline"])
+@each_set
 def test_other_instruction_sets(isa: str) -> None:
-    if isa not in _core.instruction_sets() or isa == _core.instruction_set():
-        pytest.skip(f"this processor has no {isa}, or this very run uses it")
-    tests = [
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        __file__,
-        "-k",
-        "(triples or order_one) and not cuda",
-    ]
-    result = subprocess.run(
-        [sys.executable, *tests], env=os.environ | {"SKSHAPGPU_ISA": isa}, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stdout[-8000:]
+    run_again(isa, __file__, select="(triples or order_one) and not cuda")
