@@ -6,6 +6,7 @@
 
 #include "plan/columns.h"
 #include "rows/coded_tiles.h"
+#include "simd/kernels.h"
 
 namespace skshap {
 namespace {
@@ -157,9 +158,7 @@ class Descent {
       if (node.bias == kByCategory) {
         append(tile.categories.data() + node.place, [&](uint32_t code) { return goes_right(node, code); });
       } else {
-        const auto operand = static_cast<Code>(node.operand), bias = static_cast<Code>(node.bias);
-        append(codes_of(tile) + node.place,
-               [=](Code code) { return static_cast<Code>(code + bias) > operand; });
+        append(node, codes_of(tile) + node.place);
       }
     }
     const size_t n_leaves = size_t{1} << tree.n_levels;
@@ -169,12 +168,25 @@ class Descent {
       return;
     }
     double parts[kFewLeaves][kParts] = {};
-    for (int i = 0; i < tile.n_rows; ++i) parts[ways_[i]][i % kParts] += weights[i];
+    const uint16_t* const ways = ways_.data();
+    const size_t n_rows = ways_.size(), n_even = n_rows / kParts * kParts;
+    for (size_t first = 0; first < n_even; first += kParts)
+      for (size_t part = 0; part < kParts; ++part) parts[ways[first + part]][part] += weights[first + part];
+    for (size_t i = n_even; i < n_rows; ++i) parts[ways[i]][0] += weights[i];
     for (size_t leaf = 0; leaf < n_leaves; ++leaf)
       leaves[leaf] += (parts[leaf][0] + parts[leaf][1]) + (parts[leaf][2] + parts[leaf][3]);
   }
 
-  // Append a bit to the way of each row: whether it goes right.
+  // Append a bit to the way of each row: whether it goes right by its code in a numeric column.
+  void append(const Node& node, const Code* codes) {
+    const auto operand = static_cast<Code>(node.operand), bias = static_cast<Code>(node.bias);
+    if constexpr (sizeof(Code) == sizeof(uint16_t))
+      kernels().append_bit({codes, bias, operand, ways_.size(), ways_.data()});
+    else
+      append(codes, [=](Code code) { return static_cast<Code>(code + bias) > operand; });
+  }
+
+  // Append a bit to the way of each row: what goes_right returns for its code.
   template <class C, class GoesRight>
   void append(const C* codes, const GoesRight& goes_right) {
     uint16_t* const ways = ways_.data();

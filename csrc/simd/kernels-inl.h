@@ -22,6 +22,7 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   k.leaf_sums = &leaf_sums;
   k.find_leaves = &find_leaves;
   k.descend = &descend;
+  k.append_bit = &append_bit;
   k.index = &index;
   k.count_rows = &count_rows;
   k.lookup_float = &lookup<FloatVector>;

@@ -56,6 +56,14 @@ struct ReachArgs {
   int32_t* leaves;  // [64], in which find_leaves and descend write the leaf of each row
 };
 
+// Rows that append a bit to their numbers: whether their code plus the bias exceeds the operand.
+struct AppendBitArgs {
+  const uint16_t* codes;
+  uint16_t bias, operand;
+  size_t n_rows;
+  uint16_t* numbers;
+};
+
 // The numbers that given bits of the decisions form, for the rows of some blocks.
 struct IndexArgs {
   const uint64_t* words;  // written by `decide` for each block
@@ -243,6 +251,7 @@ struct Kernels {
   void (*leaf_sums)(const ReachArgs&);    // for merged trees
   void (*find_leaves)(const ReachArgs&);  // for other trees of at most 65,536 leaves; in time for each leaf
   void (*descend)(const ReachArgs&);      // for any others; in time for each level
+  void (*append_bit)(const AppendBitArgs&);
   void (*index)(const IndexArgs&);
   // Add the number of rows in each word to its count.
   void (*count_rows)(const uint64_t* words, size_t n_words, uint64_t* counts);

@@ -187,6 +187,16 @@ void index(const IndexArgs& args) {
   }
 }
 
+void append_bit(const AppendBitArgs& args) {
+  const uint16_t bias = args.bias, operand = args.operand;
+  const uint16_t* __restrict const codes = args.codes;
+  uint16_t* __restrict const numbers = args.numbers;
+  for (size_t i = 0; i < args.n_rows; ++i) {
+    const bool exceeds = static_cast<uint16_t>(codes[i] + bias) > operand;
+    numbers[i] = static_cast<uint16_t>(2 * numbers[i] + exceeds);
+  }
+}
+
 void count_rows(const uint64_t* words, size_t n_words, uint64_t* counts) {
   for (size_t i = 0; i < n_words; ++i) counts[i] += static_cast<uint64_t>(__builtin_popcountll(words[i]));
 }

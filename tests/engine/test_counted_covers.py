@@ -19,6 +19,7 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
+from helpers.instruction_sets import each_set, run_again
 from helpers.kernels import TOLERANCE, assert_within, interrupted, state
 
 from skshapgpu import TreeExplainer, _core
@@ -225,3 +226,8 @@ def test_wrong_arguments(change: dict[str, Any], error: type[Exception], message
     }
     with pytest.raises(error, match=message):
         _core.add_leaf_weights(**arguments | change)
+
+
+@each_set
+def test_other_instruction_sets(isa: str) -> None:
+    run_again(isa, __file__, select="many_rows or float32 or one_split")
