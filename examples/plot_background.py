@@ -61,6 +61,15 @@ ax.legend(title="compared with")
 plt.show()
 
 # %%
+# Path-dependent values can be those of another population, too: the shares of the branches are then counted
+# from its rows, and the base value is the mean margin of these rows.
+older = X[X["age"] > 50]
+counted = TreeExplainer(model, data=older, feature_perturbation="tree_path_dependent")
+print(f"mean margin of the older applicants: {model.decision_function(older).mean():+.2f}")
+print(f"base value: {counted.expected_value:+.2f}")
+print(pd.Series(counted.shap_values(row)[0], X.columns).round(2))
+
+# %%
 # All background rows are used. Here they are summarised in tables when the explainer is created, so a call
 # takes the same time with a hundred background rows as with all of them.
 explainer = TreeExplainer(model, data=X)
