@@ -6,6 +6,7 @@ Some tests set the number of their examples, which no profile changes. An emulat
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,7 +16,7 @@ MOST = int(os.environ["SKSHAPGPU_EXAMPLES"])
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        test = getattr(item, "obj", None)
+        test: Any = getattr(item, "obj", None)
         found = getattr(test, "_hypothesis_internal_use_settings", None)
         if found is not None and found.max_examples > MOST:
             test._hypothesis_internal_use_settings = settings(found, max_examples=MOST)
