@@ -306,13 +306,14 @@ def cuda_owen_seconds(
     Trees are not explained leaf by leaf, and the walks with each part of the nodes follow one another.
     """
     seconds = _CUDA_CALL
+    most = _CHUNK_LEAVES if cuda_method(groups, n_rows) == "chunks" else _SMALL_CHUNK_LEAVES
     for group in groups:
         if group.algorithm == "tables":
             seconds += n_rows * group.n_lookups * _CUDA_LOOKUP
             continue
         seconds += n_rows * group.n_walked_leaves * group.n_nodes * _CUDA_ROW[precision] * work
         n_parts = -(-group.n_nodes // _MOST_CUDA_NODES)
-        seconds += n_parts * min(group.n_walked_leaves / _LEAST_CHUNKS, _CHUNK_LEAVES) * _CUDA_CHUNK_LEAF
+        seconds += n_parts * min(group.n_walked_leaves / _LEAST_CHUNKS, most) * _CUDA_CHUNK_LEAF
     return seconds
 
 

@@ -116,9 +116,9 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
     from sklearn.tree import DecisionTreeRegressor
 
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 11)).round(1)
+    X = rng.normal(size=(1500, 11)).round(1)
     y = np.column_stack([X @ rng.normal(size=11) + X[:, i] * X[:, i + 1] for i in range(n_outputs)])
-    model = DecisionTreeRegressor(min_samples_leaf=2, splitter="random", random_state=0)
+    model = DecisionTreeRegressor(splitter="random", random_state=0)
     model.fit(X, y[:, 0] if n_outputs == 1 else y)
     groups = np.array([0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0])
     explainer = TreeExplainer(model, groups=named(groups), precision=precision)

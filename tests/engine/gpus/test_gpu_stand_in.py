@@ -432,6 +432,16 @@ def test_owen_values(regressor: RandomForestRegressor, calls: list[dict[str, Any
     assert few.plan(10**7, index="OV").device == "cuda:0"
 
 
+def test_owen_values_have_tables(regressor: RandomForestRegressor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "hold_tables", lambda indices: True)
+    options: dict[str, Any] = {"groups": {"a": [0, 3, 5], "b": [1, 2]}, "precision": "double"}
+    expected = TreeExplainer(regressor, device="cpu", **options).explain(X, index="OV")
+    explainer = TreeExplainer(regressor, device="cuda", expected_rows=10**8, **options)
+    found = explainer.explain(X, index="OV")
+    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-10)
+    assert any(intervals.on_gpu for kind, intervals in explainer._compiled._plans if kind.index == "OV")
+
+
 def test_owen_values_of_long_paths(wide: np.ndarray) -> None:
     y = wide @ np.arange(40.0)
     model = RandomForestRegressor(2, max_depth=30, random_state=0).fit(wide, y)
