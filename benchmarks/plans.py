@@ -40,6 +40,7 @@ CASES: list[tuple[dict[str, Any], dict[str, dict[str, Any]]]] = [
     ({"background": True}, _PAIRS),
     (_GROUPS, _OWEN),
     (_GROUPS | {"background": True}, _OWEN),
+    ({"background": True, "model_output": "probability"}, {"Probability": {}}),
 ]
 
 
@@ -73,8 +74,11 @@ def measure(name: str, model: Any, X: np.ndarray, rows: list[int], repeats: int)
     """Compare the estimates with the fastest of several calls on one thread."""
     measured = []
     for options, kinds in CASES:
-        background = X[4000:4100] if options.get("background") else None
-        explainer = TreeExplainer(model, background, groups=options.get("groups"), device="cpu", n_jobs=1)
+        if "model_output" in options and len(getattr(model, "classes_", ())) != 2:
+            continue
+        options = dict(options)
+        background = X[4000:4100] if options.pop("background", False) else None
+        explainer = TreeExplainer(model, background, device="cpu", n_jobs=1, **options)
         for kind, request in kinds.items():
             for n_rows in rows:
                 call = call_of(explainer, X[:n_rows], request)

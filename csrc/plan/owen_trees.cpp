@@ -28,6 +28,8 @@ OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const s
                  (groups.empty() ? 0 : 1 + *std::max_element(groups.begin(), groups.end()))),
       view_(trees),
       most_of_group_(static_cast<size_t>(n_players_) - groups.size(), 0),
+      met_of_group_(most_of_group_.size(), 0),
+      met_of_feature_(groups.size(), 0),
       splits_(groups.size(), 0),
       features_of_group_(most_of_group_.size(), 0) {
   for (int32_t tree = 0; tree < from_.n_trees; ++tree) {
@@ -51,30 +53,68 @@ OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const s
   view_.adds_margin = adds_margin_.data();
 }
 
-// Find the groups of a tree, and how many features of each occur on one path.
+// Find the groups of a tree, how many features of each occur on one path, how many groups do, and the splits
+// whose feature is the only one of its group on all paths through them.
 void OwenTrees::find_groups(int32_t tree) {
   struct Item {
     int64_t node;
     bool leave;
+    int64_t others;  // splits on other features of the group that were met before the node
   };
   const int64_t root = from_.tree_offsets[tree];
   for (const int32_t group : groups_of_tree_) most_of_group_[group] = 0;
   groups_of_tree_.clear();
-  std::vector<Item> stack{{root, false}};
+  is_only_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - root), 0);
+  most_groups_ = 0;
+  int32_t n_groups = 0;
+  std::vector<Item> stack{{root, false, 0}};
   while (!stack.empty()) {
-    const auto [node, leave] = stack.back();
+    const auto [node, leave, before] = stack.back();
     stack.pop_back();
     if (from_.is_leaf(node)) continue;
     const int32_t feature = from_.feature[node], group = groups_[feature];
+    const auto others = [&] { return met_of_group_[group] - met_of_feature_[feature]; };
     if (leave) {
-      if (--splits_[feature] == 0) --features_of_group_[group];
+      is_only_[node - root] = features_of_group_[group] == 1 && others() == before;
+      if (--splits_[feature] == 0 && --features_of_group_[group] == 0) --n_groups;
       continue;
     }
     if (splits_[feature]++ == 0) {
       int32_t& most = most_of_group_[group];
       if (most == 0) groups_of_tree_.push_back(group);
-      most = std::max(most, ++features_of_group_[group]);
+      if (features_of_group_[group]++ == 0) most_groups_ = std::max(most_groups_, ++n_groups);
+      most = std::max(most, features_of_group_[group]);
     }
+    stack.push_back({node, true, others()});
+    ++met_of_group_[group];
+    ++met_of_feature_[feature];
+    stack.push_back({root + from_.right[node], false, 0});
+    stack.push_back({root + from_.left[node], false, 0});
+  }
+  inherit_companions(tree);
+}
+
+// Splits on a feature below one on it whose group has other features on some path: on their common paths, the
+// feature must be the same player.
+void OwenTrees::inherit_companions(int32_t tree) {
+  struct Item {
+    int64_t node;
+    bool leave;
+  };
+  const int64_t root = from_.tree_offsets[tree];
+  std::vector<Item> stack{{root, false}};
+  while (!stack.empty()) {
+    const auto [node, leave] = stack.back();
+    stack.pop_back();
+    if (from_.is_leaf(node)) continue;
+    int32_t& n_splits = features_of_group_[groups_[from_.feature[node]]];  // with companions, on the path
+    uint8_t& is_only = is_only_[node - root];
+    if (leave) {
+      n_splits -= !is_only;
+      continue;
+    }
+    is_only &= n_splits == 0;
+    n_splits += !is_only;
     stack.push_back({node, true});
     stack.push_back({root + from_.right[node], false});
     stack.push_back({root + from_.left[node], false});
@@ -83,34 +123,58 @@ void OwenTrees::find_groups(int32_t tree) {
 
 void OwenTrees::add_copies(int32_t tree, bool is_unit) {
   find_groups(tree);
-  bool first = true;
   const bool any_alone = std::any_of(groups_of_tree_.begin(), groups_of_tree_.end(),
                                      [&](int32_t group) { return most_of_group_[group] == 1; });
-  if (any_alone || groups_of_tree_.empty()) {
-    copy(tree, kNone, kAllLeaves);
-    first = false;
+  bool has_players = any_alone || groups_of_tree_.empty();
+  by_path_ = !is_unit;  // all values of a feature of a unit are from one copy
+  if (!has_players && by_path_) {
+    const size_t work = add_copies(tree, is_unit, true, false);
+    by_path_ = false;
+    has_players = by_path_ = work < add_copies(tree, is_unit, false, false);
+  }
+  add_copies(tree, is_unit, has_players, true);
+}
+
+// Copy a tree for each of its groups and, if `has_players`, first with all groups as players. Return the work
+// of walking the copies; unless `adds`, this is all.
+size_t OwenTrees::add_copies(int32_t tree, bool is_unit, bool has_players, bool adds) {
+  size_t work = 0;
+  bool first = !has_players;
+  if (has_players) {
+    const int64_t n_nodes = from_.tree_offsets[tree + 1] - from_.tree_offsets[tree];
+    work += static_cast<size_t>((n_nodes + 1) / 2 * quadrature_nodes(Index::kShapley, most_groups_));
+    if (adds) copy(tree, kNone, kAllLeaves);
   }
   for (const int32_t group : groups_of_tree_) {
     if (most_of_group_[group] == 1) continue;
-    if (first)
-      copy(tree, group, kAllLeaves);
-    else
-      copy_by_nodes(tree, group, is_unit);
+    find_leaves(tree, group);
+    if (first) {
+      work += cost(tree, kAllLeaves);
+      if (adds) copy(tree, group, kAllLeaves);
+    } else {
+      work += copy_by_nodes(tree, group, is_unit, adds);
+    }
     first = false;
   }
+  return work;
 }
 
 // Copy a tree for a group once, or once for each number of nodes that its leaves need for the group's own
-// integral, whichever takes less time. A unit is copied once.
-void OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit) {
-  find_leaves(tree, group);
+// integral, whichever takes less time. A unit is copied once. Return the work, as add_copies.
+size_t OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool adds) {
   const uint64_t any = sets_of_node_.front() & ~kWithoutGroup;
+  if (!any) return 0;  // where a feature of the group is on a path, it is the only one
   uint64_t set = any;
   const auto next = [&] { return set & ~(set - 1); };
+  const size_t whole = cost(tree, any);
   size_t apart = 0;
   for (; set && !is_unit; set &= set - 1) apart += cost(tree, next());
-  if (is_unit || apart >= cost(tree, any)) return copy(tree, group, any);
-  for (set = any; set; set &= set - 1) copy(tree, group, next());
+  if (is_unit || apart >= whole) {
+    if (adds) copy(tree, group, any);
+    return whole;
+  }
+  for (set = any; set && adds; set &= set - 1) copy(tree, group, next());
+  return apart;
 }
 
 // Find the set of each leaf of a tree, by the number of nodes that it needs for the integral of a group; the
@@ -124,12 +188,13 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
   sets_of_node_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - root), 0);
   most_others_.assign(kMaxSets, 0);
   int32_t n_groups = 0;
+  bool is_alone = false;  // whether the group has one feature on the path, which is a player of its own
   std::vector<Item> stack{{root, false}};
   while (!stack.empty()) {
     const auto [node, leave] = stack.back();
     stack.pop_back();
-    const int32_t own = features_of_group_[apart];
     if (from_.is_leaf(node)) {
+      const int32_t own = is_alone ? 0 : features_of_group_[apart];
       const int32_t set = std::min(quadrature_nodes(Index::kShapley, own), kMaxSets - 1);
       sets_of_node_[node - root] = uint64_t{1} << set;
       most_others_[set] = std::max(most_others_[set], n_groups - (own > 0));
@@ -137,11 +202,15 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
     }
     const int32_t feature = from_.feature[node], group = groups_[feature];
     if (leave) {
-      if (--splits_[feature] == 0 && --features_of_group_[group] == 0) --n_groups;
+      if (--splits_[feature] == 0 && --features_of_group_[group] == 0) {
+        --n_groups;
+        is_alone &= group != apart;
+      }
       sets_of_node_[node - root] = sets_of_node_[from_.left[node]] | sets_of_node_[from_.right[node]];
       continue;
     }
     if (splits_[feature]++ == 0 && features_of_group_[group]++ == 0) ++n_groups;
+    is_alone |= group == apart && is_alone_at(tree, node);
     stack.push_back({node, true});
     stack.push_back({root + from_.right[node], false});
     stack.push_back({root + from_.left[node], false});
@@ -164,8 +233,8 @@ size_t OwenTrees::cost(int32_t tree, uint64_t sets) const {
     stack.push_back(root + from_.left[node]);
   }
   int32_t most_others = 0, most_apart = 0;
-  for (int32_t set = 1; set < kMaxSets; ++set) {
-    if (!(sets >> set & 1)) continue;
+  for (int32_t set = 0; set < kMaxSets; ++set) {
+    if (!((sets & sets_of_node_.front()) >> set & 1)) continue;
     most_others = std::max(most_others, most_others_[set]);
     most_apart = set;
   }
@@ -199,7 +268,7 @@ void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
     stack.pop_back();
     if (from_.is_leaf(item.node)) continue;
     const int32_t feature = from_.feature[item.node], group = groups_[feature];
-    const bool is_apart = group == apart, is_alone = apart == kNone && most_of_group_[group] == 1;
+    const bool is_apart = group == apart, is_alone = apart == kNone && is_alone_at(tree, item.node);
     player_[first + item.number] =
         is_apart || is_alone ? feature : static_cast<int32_t>(groups_.size()) + group;
     is_apart_[first + item.number] = is_apart;

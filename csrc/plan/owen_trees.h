@@ -6,8 +6,9 @@
 // players, which are known with probability s, and each other group is one player. If that takes less time,
 // the leaves are divided by the number of nodes that they need for s, and each walk has some of them only.
 //
-// Further features of a path are the only ones of their groups there, and get the value of the group, from
-// one walk in which the groups are players. See docs/mathematics.md.
+// A feature may also be the only one of its group on all paths through a split. It gets the value of the
+// group, from one walk in which the groups are players, and those paths are left out of the group's own walk.
+// See docs/mathematics.md.
 #pragma once
 
 #include <vector>
@@ -45,11 +46,18 @@ class OwenTrees {
   static constexpr uint64_t kAllLeaves = ~uint64_t{0}, kWithoutGroup = 1;
 
   void find_groups(int32_t tree);
+  void inherit_companions(int32_t tree);
   void find_leaves(int32_t tree, int32_t apart);
   size_t cost(int32_t tree, uint64_t sets) const;
   void add_copies(int32_t tree, bool is_unit);
-  void copy_by_nodes(int32_t tree, int32_t group, bool is_unit);
+  size_t add_copies(int32_t tree, bool is_unit, bool has_players, bool adds);
+  size_t copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool adds);
   void copy(int32_t tree, int32_t apart, uint64_t sets);
+  // Return whether the feature of a split is a player of its own in the walk with the groups as players.
+  bool is_alone_at(int32_t tree, int64_t node) const {
+    return by_path_ ? is_only_[node - from_.tree_offsets[tree]] != 0
+                    : most_of_group_[groups_[from_.feature[node]]] == 1;
+  }
 
   const EnsembleView& from_;
   const DecideNode* const from_tests_;
@@ -58,11 +66,18 @@ class OwenTrees {
   const int32_t n_players_;
   int32_t n_first_ = 0;
   EnsembleView view_;
-  // For the tree that is copied: the most features of each group on a path; the groups, in their order.
+  // For the tree that is copied: the most features of each group on a path; the groups, in their order; the
+  // most of them on a path.
   std::vector<int32_t> most_of_group_, groups_of_tree_;
-  std::vector<int32_t> splits_, features_of_group_;  // of a path, by feature and by group
-  std::vector<uint64_t> sets_of_node_;               // by node: the sets of leaves below it
-  std::vector<int32_t> most_others_;                 // by set: the most other groups on the path of a leaf
+  int32_t most_groups_ = 0;
+  // By node of that tree: whether the feature is the only one of its group on all paths through the node, and
+  // through those above it that split on the feature. Used if by_path_; otherwise, all paths of a tree count.
+  std::vector<uint8_t> is_only_;
+  bool by_path_ = false;
+  std::vector<int64_t> met_of_group_, met_of_feature_;  // splits met so far, of all trees
+  std::vector<int32_t> splits_, features_of_group_;     // of a path, by feature and by group
+  std::vector<uint64_t> sets_of_node_;                  // by node: the sets of leaves below it
+  std::vector<int32_t> most_others_;                    // by set: the most other groups on the path of a leaf
   std::vector<int32_t> first_copies_{0}, apart_;
   std::vector<int64_t> tree_offsets_{0};
   std::vector<int32_t> tree_output_, left_, right_, feature_, player_;

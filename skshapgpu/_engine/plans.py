@@ -27,7 +27,7 @@ from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Algorith
 from .costs import TableLayout, TreeGroup
 from .features import TwoLevelGame
 from .interaction_costs import interaction_seconds
-from .link_costs import costs_of_link
+from .link_costs import cpu_seconds_of_link, cuda_seconds_of_link
 from .links import Link
 from .pair_costs import PairTables
 from .sharing import PairSharing, Sharing
@@ -649,13 +649,17 @@ class CompiledModel:
 
     def _plan_link(self, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
         """Choose the GPUs, or the CPU, for values of the link."""
-        assert self.background is not None
         of_tables = self._link_costs()
         assert of_tables is not None
-        n_leaves, n_background = int(self.info["n_leaves"]), len(self.background.weights)
-        cpu, cuda = costs_of_link(n_leaves, n_background, of_tables["n_patterns"], n_rows, on_cpu.n_threads)
+        cpu = self._cpu_seconds_of_link(n_rows, on_cpu.n_threads)
+        cuda = cuda_seconds_of_link(int(self.info["n_leaves"]), of_tables["n_patterns"], n_rows)
         indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, cuda)
         return on_cpu._replace(indices=indices, seconds=cuda / len(indices)) if indices else on_cpu
+
+    def _cpu_seconds_of_link(self, n_rows: int, n_threads: int) -> float:
+        assert self.background is not None
+        n_background = len(self.background.weights)
+        return cpu_seconds_of_link(int(self.info["n_leaves"]), n_background, n_rows, n_threads)
 
     def _plan_pairs(self, kind: Kind, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
         """Choose the GPUs, or the CPU, for interventional Banzhaf values or interactions.
@@ -682,15 +686,19 @@ class CompiledModel:
 
     def estimate(self, kind: Kind, n_rows: int, execution: ExecutionPlan) -> tuple[float | None, str | None]:
         """Return the estimated seconds of a call; or None, and the reason why there is no estimate."""
+        if self.link is not None and self.link.is_joint:
+            return None, "the times of this model output are not modelled"
+        n_threads, precision = execution.n_threads, self.options.precision
+        reading = costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
+        if self.link is not None:
+            on_cpu = reading + self._cpu_seconds_of_link(n_rows, n_threads)
+            return execution.seconds if execution.indices else on_cpu, None
         if not self.is_estimated(kind):
-            what = "this model output" if self.link is not None else "this algorithm"
-            return None, f"the times of {what} are not modelled"
+            return None, "the times of this algorithm are not modelled"
         if kind.order == 1 and not self.is_tiled(kind):
             return execution.seconds, None
         if execution.indices:
             return None, "the times of these results on GPUs were not measured"
-        n_threads, precision = execution.n_threads, self.options.precision
-        reading = costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
         if self.is_tiled(kind):
             tables = self.pair_tables(kind)
             if tables is None:

@@ -91,8 +91,8 @@ def test_groups_and_background_data() -> None:
 
 
 def test_what_is_not_estimated_is_named() -> None:
-    model = HistGradientBoostingClassifier(max_iter=5).fit(X, Y > 150)
-    plan = explainer_of(model, X[:50], model_output="probability").plan(10)
+    model = HistGradientBoostingClassifier(max_iter=5).fit(X[:, :3], np.digitize(Y, [100, 200]))
+    plan = explainer_of(model, X[:50, :3], model_output="probability").plan(10)
     assert (
         plan.seconds is None and plan.no_seconds_reason == "the times of this model output are not modelled"
     )
@@ -102,6 +102,18 @@ def test_what_is_not_estimated_is_named() -> None:
     deep = RandomForestRegressor(10, max_depth=8, random_state=0).fit(X, Y)
     limited = explainer_of(deep, X[:3], memory_limit=10_000).plan(1, interactions="occurring")
     assert limited.seconds is None and "too large" in str(limited.no_seconds_reason)
+
+
+def test_probabilities_and_losses() -> None:
+    """Their time is in proportion to the rows and the background rows, here of whole blocks."""
+    model = HistGradientBoostingClassifier(max_iter=5).fit(X, Y > 150)
+    for model_output in ("probability", "log_loss"):
+        few, many = (explainer_of(model, X[:n], model_output=model_output) for n in (64, 320))
+        plan = few.plan(10_000)
+        assert plan.seconds > 0 and plan.no_seconds_reason is None
+        assert plan.groups == ()  # trees are not walked
+        assert 1.5 * plan.seconds < few.plan(20_000).seconds < 2.5 * plan.seconds
+        assert 2 * plan.seconds < many.plan(10_000).seconds < 5 * plan.seconds
 
 
 def test_interactions_on_gpus_are_not_estimated() -> None:
