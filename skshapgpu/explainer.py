@@ -643,7 +643,7 @@ class TreeExplainer:
             pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up to the
             margin, so additivity is not checked. "OV" computes Owen values, for an explainer with ``groups``
             (Owen, Values of games with a priori unions, 1977, doi:10.1007/978-3-642-45494-3_7): one for each
-            column, which add up to the Shapley value of its group. They are computed on the CPU.
+            column, which add up to the Shapley value of its group.
         progress : bool or callable, default=False
             True draws a progress bar with tqdm or rich. A function is called periodically with the number of
             finished rows and the total number of rows; an exception that it raises ends the call. Neither

@@ -387,7 +387,8 @@ void CudaPlan::upload(int device, CudaMethod method) {
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
   if (method == CudaMethod::kGpuTreeShap &&
-      (plan.interactions() || plan.index == Index::kBanzhaf || plan.tables.any() || plan.intervals.any()))
+      (plan.interactions() || plan.index == Index::kBanzhaf || !plan.groups.empty() || plan.tables.any() ||
+       plan.intervals.any()))
     throw std::invalid_argument("gputreeshap computes SHAP values only");
   if (method == CudaMethod::kLeaves && !has_leaf_chunks(plan))
     throw std::invalid_argument("the plan cannot be explained leaf by leaf");

@@ -111,6 +111,7 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
     if (code == kGeneralEnd) return;
     if (code == kGeneralNextTree) {
       for (int k = 0; k < K; ++k) C[k * kWarp] = value(weights[k]);
+      state[(static_cast<size_t>(height) * 4 + 3) * kWarp] = 1;  // of a level that no node has
       top = results;
       ++p;
       continue;

@@ -210,11 +210,10 @@ struct CudaModel {
   }
 
   // List the chunks of one launch; long tasks first, so that the device does not wait for one at the end.
-  static std::vector<int32_t> list_chunks(const CudaProgram<T>& program, int n_nodes, bool general) {
+  static std::vector<int32_t> list_chunks(const CudaProgram<T>& program, int32_t quadrature) {
     std::vector<int32_t> list;
     for (size_t i = 0; i < program.chunks.size(); ++i)
-      if (program.chunks[i].general == general && (general || program.chunks[i].n_nodes == n_nodes))
-        list.push_back(static_cast<int32_t>(i));
+      if (program.chunks[i].quadrature == quadrature) list.push_back(static_cast<int32_t>(i));
     std::stable_sort(list.begin(), list.end(), [&](int32_t a, int32_t b) {
       return program.chunks[a].n_leaves > program.chunks[b].n_leaves;
     });
@@ -222,15 +221,20 @@ struct CudaModel {
   }
 
   void plan_launches(const CudaProgram<T>& program) {
-    for (int n_nodes = 1; n_nodes <= kMaxFixedNodes; ++n_nodes) {
-      const std::vector<int32_t> list = list_chunks(program, n_nodes, false);
-      if (!list.empty()) launches.push_back(plan_launch(program, n_nodes, list));
-    }
-    const std::vector<int32_t> list = list_chunks(program, 0, true);
+    for (size_t n_nodes = 1; n_nodes <= kMaxFixedNodes; ++n_nodes)
+      for (size_t i = 0; i < program.quadratures.size(); ++i) {
+        const CudaQuadrature& nodes = program.quadratures[i];
+        if (nodes.t.size() != n_nodes) continue;
+        const std::vector<int32_t> list = list_chunks(program, static_cast<int32_t>(i));
+        launches.push_back(plan_launch(program, nodes, list));
+      }
+    const std::vector<int32_t> list = list_chunks(program, -1);
     if (!list.empty()) plan_general(program, list);
   }
 
-  Launch plan_launch(const CudaProgram<T>& program, int n_nodes, const std::vector<int32_t>& list) {
+  Launch plan_launch(const CudaProgram<T>& program, const CudaQuadrature& nodes,
+                     const std::vector<int32_t>& list) {
+    const int n_nodes = static_cast<int>(nodes.t.size());
     uint32_t max_slots = 0, max_frames = 0;
     for (const int32_t i : list) {
       max_slots = std::max(max_slots, program.chunks[i].n_slots);
@@ -274,13 +278,12 @@ struct CudaModel {
     const int in_memory = std::max(0, static_cast<int>(max_frames) - kCudaRegisterFrames);
     a.warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile;
     frame_bytes = std::max(frame_bytes, sizeof(T) * a.warp_frames * most_running);
-    std::vector<double> t, weights;
-    quadrature(plan.index, n_nodes, t, weights);
+    const std::vector<double>& repeated = nodes.s.empty() ? nodes.t : nodes.s;
     for (int k = 0; k < n_nodes; ++k) {
-      a.dead[k] = static_cast<T>(dead_lambda(plan.index, t[k]));
-      a.t[k] = static_cast<T>(t[k]);
-      a.weight[k] = static_cast<T>(weights[k]);
-      a.tau[k] = static_cast<T>(1 / (t[k] * (1 - t[k])));
+      a.dead[k] = static_cast<T>(dead_lambda(plan.index, nodes.t[k]));
+      a.t[k] = static_cast<T>(nodes.t[k]);
+      a.weight[k] = static_cast<T>(nodes.weights[k]);
+      a.tau[k] = static_cast<T>(1 / (repeated[k] * (1 - repeated[k])));
     }
     return launch;
   }
@@ -439,8 +442,8 @@ struct CudaModel {
     const size_t n_places = cuda_places(plan), n_outputs = plan.n_outputs;
     std::vector<std::vector<int32_t>> parts((n_places + 1) * n_outputs);
     for (size_t slot = 0; slot < program.slots.size() && !gputreeshap; ++slot)
-      parts[program.slots[slot].output * n_places + program.slots[slot].place].push_back(
-          static_cast<int32_t>(slot));
+      if (const auto [output, place] = program.slots[slot]; place != kNoPlace)
+        parts[output * n_places + place].push_back(static_cast<int32_t>(slot));
     std::vector<CudaMarginGroup> groups;
     n_sums = 0;
     for (size_t tree = 0; tree < program.tree_output.size();) {

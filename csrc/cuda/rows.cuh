@@ -85,8 +85,9 @@ __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& colum
 // Code rows. Read: the precision of the model's comparisons.
 template <class Read, int kTile>
 __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
-  if (blockIdx.x == 0 && blockIdx.y == 0 && static_cast<int>(threadIdx.x) < a.n_counters)
-    a.counters[threadIdx.x] = 0;
+  if (blockIdx.x == 0 && blockIdx.y == 0)
+    for (int i = static_cast<int>(threadIdx.x); i < a.n_counters; i += static_cast<int>(blockDim.x))
+      a.counters[i] = 0;
   const int in_tile = threadIdx.x % kTile;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kTile + in_tile;
   const int64_t read = row < a.n_rows ? row : a.n_rows - 1;  // rows past the end repeat the last one

@@ -408,7 +408,7 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
       walker.memory = args.frames + warp_index * args.warp_frames + lane * R;
       walker.category_sets = args.category_sets + chunk.category_base;
 #pragma unroll
-      for (int r = 0; r < R; ++r) walker.alive_bits[r] = kPairs ? 1u << kAlwaysAlive : 0;
+      for (int r = 0; r < R; ++r) walker.alive_bits[r] = 1u << kAlwaysAlive;
       walker.start(args.stream + chunk.begin, chunk.n_segments);
       walker.run();
       if constexpr (kShared) {

@@ -153,6 +153,7 @@ void WalkedUnits::drop_units() {
   };
   cut(out_.decide, first->decide);
   cut(out_.shares, first->decide);
+  cut(out_.players, first->decide);
   cut(out_.ops, first->ops);
   cut(out_.constants_float, chunk->quadrature);
   cut(out_.constants_double, chunk->quadrature);

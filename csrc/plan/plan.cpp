@@ -66,6 +66,7 @@ void append(const Plan& part, Plan& plan) {
       if (plan.decide[i].flags & kCategorical) plan.decide[i].operand += static_cast<uint32_t>(first_bits);
   add(plan.category_bits, part.category_bits);
   add(plan.shares, part.shares);
+  add(plan.players, part.players);
   add(plan.ops, part.ops);
   add(plan.constants_float, part.constants_float);
   add(plan.constants_double, part.constants_double);
@@ -175,7 +176,7 @@ class Compiler {
 
 }  // namespace
 
-size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8; }
+size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8 + players.size() * 4; }
 
 size_t Plan::stream_bytes() const {
   return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +

@@ -39,6 +39,7 @@ struct TreeProgram {
   bool merged;     // see plan/merged_trees.h; only path-dependent values are computed from such trees
   size_t n_leaves;
   bool adds_margin = true;  // false if the same tree, for Owen values, is listed in another form, too
+  int n_apart = 0;          // for Owen values, if the features of a group are apart: see TreeShape
 };
 
 // Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
@@ -90,6 +91,10 @@ struct Plan {
   std::vector<Chunk> chunks;
   std::vector<DecideNode> decide;
   std::vector<double> shares;  // by inner node: cover fraction of its left child
+  // By inner node, for path-dependent Owen values: the player of its feature, which is a position in
+  // `features` or, behind these, a group; else empty. In a tree whose features of a group are apart, only
+  // these are players of their own.
+  std::vector<int32_t> players;
   std::vector<uint32_t> category_bits;
   std::vector<uint32_t> ops;
   std::vector<float> constants_float;  // only those of the plan's precision are filled

@@ -87,7 +87,7 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   edges_to_leaves_.clear();
   plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_, first_leaf_,
                          shape.height, shape.n_features, true, tree, merged_,
-                         static_cast<size_t>(shape.n_leaves), e_.has_margin(tree)});
+                         static_cast<size_t>(shape.n_leaves), e_.has_margin(tree), shape.n_apart});
   Chunk& chunk = plan_.chunks.back();
   chunk.tree_end = plan_.trees.size();
   chunk.height = std::max(chunk.height, shape.height);
@@ -204,6 +204,7 @@ Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
   n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
   write_decision(node, n, previous);
   plan_.shares.push_back(n.share);
+  if (e_.node_player) plan_.players.push_back(f);
 
   write_children(n, parent, right_of_parent);
   return n;

@@ -117,6 +117,7 @@ PYBIND11_MODULE(_cuda, module) {
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
       .def(py::init([](const Plan& plan, int device, const std::string& method) {
+             require_walks(plan);
              const CudaMethod named = method_named(method);
              const WithoutGil release;
              return std::make_unique<CudaPlan>(plan, device, named);

@@ -116,8 +116,8 @@ class Algorithm:
 _QUADRATURE = (
     Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS, *_TRIPLES), ("cpu", "cuda")),
     Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda"), interventional=True),
-    Results((OWEN_VALUES,), ("cpu",)),
-    Results((OWEN_VALUES,), ("cpu",), interventional=True),
+    Results((OWEN_VALUES,), ("cpu", "cuda")),
+    Results((OWEN_VALUES,), ("cpu", "cuda"), interventional=True),
     Results(
         (SHAP_VALUES,),
         ("cpu", "cuda"),

@@ -73,6 +73,10 @@ _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 1.1e-4, 4.3e-7, 2e-11
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES, _SMALL_CHUNK_LEAVES, _LEAST_CHUNKS = 512, 128, 5
 
+#: The most quadrature nodes of a walk on a GPU: kMaxFixedNodes of csrc/plan/program.h. Trees for Owen values
+#: that need more are walked several times.
+_MOST_CUDA_NODES = 8
+
 #: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this,
 #: and there are enough leaves to save time, but not so many that compiling them takes gigabytes. Each row
 #: and leaf takes time then, and hardly anything else. More rows are walked in small chunks if the product is
@@ -292,6 +296,25 @@ def cuda_seconds(
         return _CUDA_CALL + n_rows * n_leaves * _CUDA_LEAF_ROW
     most = _CHUNK_LEAVES if method == "chunks" else _SMALL_CHUNK_LEAVES
     return seconds + min(n_leaves / _LEAST_CHUNKS, most) * _CUDA_CHUNK_LEAF
+
+
+def cuda_owen_seconds(
+    groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0, precision: str = "single"
+) -> float:
+    """Return the seconds that a call for Owen values spends in trees on a GPU.
+
+    Trees are not explained leaf by leaf, and the walks with each part of the nodes follow one another.
+    """
+    seconds = _CUDA_CALL
+    most = _CHUNK_LEAVES if cuda_method(groups, n_rows) == "chunks" else _SMALL_CHUNK_LEAVES
+    for group in groups:
+        if group.algorithm == "tables":
+            seconds += n_rows * group.n_lookups * _CUDA_LOOKUP
+            continue
+        seconds += n_rows * group.n_walked_leaves * group.n_nodes * _CUDA_ROW[precision] * work
+        n_parts = -(-group.n_nodes // _MOST_CUDA_NODES)
+        seconds += n_parts * min(group.n_walked_leaves / _LEAST_CHUNKS, most) * _CUDA_CHUNK_LEAF
+    return seconds
 
 
 def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:

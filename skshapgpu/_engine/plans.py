@@ -23,7 +23,7 @@ from .._rows.background import Background
 from ..adapters.ensemble import Ensemble
 from ..errors import require_n_jobs, require_one_of
 from . import algorithms, costs
-from .algorithms import AUTO, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
+from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
 from .features import TwoLevelGame
 from .interaction_costs import interaction_seconds
@@ -471,6 +471,8 @@ class CompiledModel:
             return False
         if self.link is not None:
             return self._link_costs() is not None
+        if kind == OWEN_VALUES:
+            return not self._n_patterns(kind)
         return not self.is_tiled(kind) or self.pair_tables(kind) is not None
 
     def _link_costs(self) -> dict[str, int] | None:
@@ -544,7 +546,8 @@ class CompiledModel:
         if self.link is not None or self.is_tiled(kind) or intervals != NO_INTERVALS:
             return "chunks"
         method = costs.cuda_method(self._groups_of(kind), n_rows)
-        return "small_chunks" if method == "leaves" and kind.order > 1 else method
+        by_leaves = kind in (SHAP_VALUES, BANZHAF_VALUES)
+        return "small_chunks" if method == "leaves" and not by_leaves else method
 
     def _compile_on(self, kind: Kind, plan: Any, index: int, method: str) -> Any:
         """Return a plan on a GPU: a ``_cuda.CudaPlan``, or with a link a ``_cuda.CudaRescaledPlan``."""
@@ -595,6 +598,8 @@ class CompiledModel:
             )
         elif self.is_tiled(kind):
             what = f"interventional {what} of a model whose tables do not fit into memory or memory_limit"
+        elif kind == OWEN_VALUES:
+            what = f"interventional {what} of a model with leaves whose paths are too long for tables"
         if on_gpu:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
         raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
@@ -608,10 +613,10 @@ class CompiledModel:
             return self._plan_link(on_cpu, n_rows)
         if self.is_tiled(kind):
             return self._plan_pairs(kind, on_cpu, n_rows)
-        groups, work, precision = self._groups_of(kind), self._work(kind), self.options.precision
-        walking = costs.cuda_seconds(groups, n_rows, work, precision)
+        groups = self._groups_of(kind)
+        walking = self._cuda_seconds(kind, groups, n_rows)
         # Rows and values are transferred, and rows go through patterns, whatever tables there are.
-        transfer = costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
+        transfer = costs.cuda_row_seconds(n_rows, self.n_features_of(kind), self.n_outputs)
         transfer += costs.cuda_pattern_seconds(n_rows, self._n_patterns(kind))
         # Tables pay off only in calls for which a GPU is faster without them, too.
         indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
@@ -623,7 +628,8 @@ class CompiledModel:
             seconds = (walking + transfer) / len(indices)
             return ExecutionPlan(indices, NO_INTERVALS, groups, 0.0, seconds, n_threads, table_bytes)
         building, intervals = layout.build_seconds, Intervals(layout.most_entries, on_gpu=True)
-        seconds = building + (layout.cuda_seconds(n_rows, work, precision) + transfer) / len(indices)
+        looking_up = self._laid_out_cuda_seconds(kind, layout, n_rows)
+        seconds = building + (looking_up + transfer) / len(indices)
         table_bytes += layout.table_bytes
         return ExecutionPlan(indices, intervals, layout.groups, building, seconds, n_threads, table_bytes)
 
@@ -802,9 +808,9 @@ class CompiledModel:
         expected_rows = max(n_rows, self.options.expected_rows or 0)
         if not n_rows or not self._may_have_tables(kind):
             return None
-        work, precision, groups = self._work(kind), self.options.precision, self._groups_of(kind)
+        groups = self._groups_of(kind)
         n_leaves = sum(group.n_leaves for group in groups)
-        walking = costs.cuda_seconds(groups, expected_rows, work, precision)
+        walking = self._cuda_seconds(kind, groups, expected_rows)
         if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
             return None
         sizes: tuple[Intervals, ...] = (Intervals(costs.MERGED_ONLY, on_gpu=True),)
@@ -813,11 +819,18 @@ class CompiledModel:
 
         def seconds_with(layout: TableLayout) -> float:
             building = layout.build_seconds * n_rows / expected_rows
-            return building + layout.cuda_seconds(n_rows, work, precision)
+            return building + self._laid_out_cuda_seconds(kind, layout, n_rows)
 
-        return self._best_layout(
-            kind, sizes, seconds_with, costs.cuda_seconds(groups, n_rows, work, precision)
-        )
+        return self._best_layout(kind, sizes, seconds_with, self._cuda_seconds(kind, groups, n_rows))
+
+    def _cuda_seconds(self, kind: Kind, groups: tuple[TreeGroup, ...], n_rows: int) -> float:
+        """Return the seconds that a call spends in trees on a GPU, without tables by intervals."""
+        seconds = costs.cuda_owen_seconds if kind == OWEN_VALUES else costs.cuda_seconds
+        return seconds(groups, n_rows, self._work(kind), self.options.precision)
+
+    def _laid_out_cuda_seconds(self, kind: Kind, layout: TableLayout, n_rows: int) -> float:
+        """Return the seconds that a call spends in trees on a GPU, with the tables of a layout that exist."""
+        return layout.cuda_seconds(n_rows, self._layout_work(kind), self.options.precision)
 
     def _layout(self, kind: Kind, intervals: Intervals) -> TableLayout:
         """Return the layout of tables by intervals; lay them out at the first time."""

@@ -13,9 +13,9 @@ from helpers.plans import attributes_of
 from numpy.testing import assert_allclose
 
 from skshapgpu import TreeExplainer, _core, explain, reference
+from skshapgpu._engine.algorithms import OWEN_VALUES
+from skshapgpu.adapters import adapt
 from skshapgpu.adapters.ensemble import Ensemble
-
-pytestmark = pytest.mark.usefixtures("on_cpu")
 
 #: Largest errors, relative to the largest leaf.
 TOLERANCES = {"double": 1e-10, "single": 5e-6}
@@ -107,6 +107,27 @@ def test_tables_and_walks_agree(algorithm: str) -> None:
         assert_allclose(
             many.values[:, [0, 2, 4]].sum(axis=1), explainer.explain(X).values[:, 0], rtol=0, atol=1e-10
         )
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("double", 1e-10), ("single", 5e-6)])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_large_groups_among_many_others(precision: str, tolerance: float, n_outputs: int) -> None:
+    """They need more quadrature nodes than a walk on a GPU has."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 11)).round(1)
+    y = np.column_stack([X @ rng.normal(size=11) + X[:, i] * X[:, i + 1] for i in range(n_outputs)])
+    model = DecisionTreeRegressor(splitter="random", random_state=0)
+    model.fit(X, y[:, 0] if n_outputs == 1 else y)
+    groups = np.array([0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0])
+    explainer = TreeExplainer(model, groups=named(groups), precision=precision)
+    found = by_output(explainer.explain(X[:20], index="OV").values)
+    ensemble = adapt(model).ensemble
+    expected = reference.path_dependent_owen(ensemble, X[:20].astype(ensemble.x_dtype), groups)
+    assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+    n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
+    assert max(n_nodes) > 8
 
 
 def test_leaves_without_tables_go_through_patterns() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 from math import factorial
 from pathlib import Path
@@ -37,8 +36,6 @@ from skshapgpu.displays import ShapWaterfallDisplay
 from skshapgpu.distributed._work import Work
 
 pd = pytest.importorskip("pandas")
-pytestmark = pytest.mark.usefixtures("on_cpu")
-
 COLUMNS = ["day", "north", "rain", "west", "week", "wind", "hour"]
 GROUPS = {"place": ["west", "north"], "time": ["hour", "day", "week"]}
 #: Number of the group of each column.
@@ -169,6 +166,7 @@ def test_shap_partition_explainer() -> None:
     assert np.abs(apart - theirs.values).max() > 0.01
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("data", [None, X[:40]])
 def test_many_rows_have_tables(data: Any) -> None:
     """The explainer builds tables for many rows, and their values are those of walks or of few rows."""
@@ -209,6 +207,7 @@ def test_outputs_pipelines_and_used_columns() -> None:
     assert not np.delete(whole.values, 3, axis=1).any()
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_ctrs_are_shared_by_groups_first() -> None:
     """CTRs of columns of several groups give each group the same part, as its Shapley value has it."""
     library("catboost")
@@ -244,11 +243,16 @@ def test_files_pickles_threads_and_displays(tmp_path: Path) -> None:
         np.testing.assert_array_equal(other.explain(X, index="OV").values, expected.values)
     threads = TreeExplainer(model_of("sklearn"), groups=GROUPS, n_jobs=2)
     np.testing.assert_array_equal(threads.explain(X, index="OV").values, expected.values)
-    limited = TreeExplainer(model_of("sklearn"), groups=GROUPS, memory_limit="20 MB")
-    np.testing.assert_array_equal(limited.explain(X, index="OV").values, expected.values)
     pytest.importorskip("matplotlib")
     display = ShapWaterfallDisplay.from_explanation(expected, row=0)
     np.testing.assert_array_equal(display.values, expected.values[0])
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_little_memory() -> None:
+    expected = explain(model_of("sklearn"), X, groups=GROUPS, index="OV")
+    limited = explain(model_of("sklearn"), X, groups=GROUPS, index="OV", memory_limit="20 MB")
+    np.testing.assert_array_equal(limited.values, expected.values)
 
 
 def test_batches() -> None:
@@ -310,12 +314,3 @@ def test_refusals(options: dict[str, Any], message: str) -> None:
     model = xgboost.XGBRegressor(n_estimators=3, objective="count:poisson").fit(X, Y)
     with pytest.raises(ValueError, match=message):
         explain(model, X, index="OV", **options)
-
-
-def test_gpus_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    explainer = TreeExplainer(model_of("sklearn"), groups=GROUPS)
-    compiled = explainer._compiled
-    devices = replace(compiled.options.devices, indices=(0,), auto=False)
-    compiled.options = replace(compiled.options, devices=devices)
-    with pytest.raises(ValueError, match="Owen values are computed on the CPU only: use device='cpu'"):
-        explainer.explain(X, index="OV")

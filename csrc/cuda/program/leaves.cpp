@@ -135,7 +135,7 @@ bool has_leaf_chunks(const Plan& plan) {
     if (input < 0) input = column.input;
     return input == column.input;
   };
-  return plan.order == 1 && !plan.tables.any() && !plan.intervals.any() &&
+  return plan.order == 1 && plan.groups.empty() && !plan.tables.any() && !plan.intervals.any() &&
          plan.columns.size() < kNoSetColumn &&
          std::all_of(plan.columns.begin(), plan.columns.end(), is_narrow) &&
          std::all_of(plan.columns.begin(), plan.columns.end(), is_alone) &&

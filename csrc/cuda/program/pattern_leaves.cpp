@@ -2,6 +2,7 @@
 #include "cuda/program/pattern_leaves.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <unordered_map>
 
 #include "cuda/program/program.h"
@@ -193,6 +194,8 @@ class PatternWriter {
 
 template <class T>
 void add_pattern_leaves(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
+  if (!plan.groups.empty() && !plan.tables.leaves.empty())
+    throw std::invalid_argument("a GPU computes no Owen values at leaves without a table");
   program.pattern_leaves = make_pattern_leaves<T>(plan, test, nullptr);
   const size_t n_places = plan.features.size() + plan.pairs.size(), first_slot = program.slots.size();
   for (CudaPatternChunk& chunk : program.pattern_leaves.chunks)

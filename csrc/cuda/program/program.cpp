@@ -27,6 +27,27 @@ int rounded_nodes(int n) {
   return sizeof(T) == 4 ? n : n + (n & 1);
 }
 
+// Divide the nodes of a double integral into parts for which kernels exist, and fill these up with nodes of
+// weight 0.
+template <class T>
+std::vector<CudaQuadrature> divide_nodes(const CudaQuadrature& all) {
+  const size_t n = all.t.size(), step = static_cast<size_t>(rounded_nodes<T>(1)),
+               n_steps = (n + step - 1) / step, n_parts = (n + kMaxFixedNodes - 1) / kMaxFixedNodes;
+  std::vector<CudaQuadrature> parts(n_parts);
+  for (size_t i = 0; i < n_parts; ++i) {
+    const size_t first = i * n_steps / n_parts * step, end = (i + 1) * n_steps / n_parts * step;
+    const auto copy = [&](const std::vector<double>& from, std::vector<double>& to, double filler) {
+      to.assign(from.begin() + static_cast<std::ptrdiff_t>(first),
+                from.begin() + static_cast<std::ptrdiff_t>(std::min(end, n)));
+      to.resize(end - first, filler);
+    };
+    copy(all.t, parts[i].t, 0.5);
+    copy(all.s, parts[i].s, 0.5);
+    copy(all.weights, parts[i].weights, 0);
+  }
+  return parts;
+}
+
 template <class T>
 class CudaCompiler {
  public:
@@ -42,18 +63,9 @@ class CudaCompiler {
     out_.columns = columns_.list();
     size_up();
     for (const Chunk& chunk : plan_.chunks) {
-      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-        const TreeProgram& tree = plan_.trees[i];
-        write_margin_nodes(chunk, tree);
-        if (!tree.walked || leaves_) continue;
-        const size_t n_parts = count_parts(tree);
-        for (size_t part = 0; part < n_parts; ++part) {
-          tree_.open(chunk, tree, static_cast<int32_t>(part * tree.n_inner / n_parts),
-                     static_cast<int32_t>((part + 1) * tree.n_inner / n_parts));
-          write_tree(chunk, tree);
-        }
-      }
-      writer_.end_chunk();
+      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i)
+        if (plan_.trees[i].adds_margin) write_margin_nodes(chunk, plan_.trees[i]);
+      if (!leaves_) write_trees(chunk);
     }
     if (leaves_) add_leaves<T>(plan_, out_);
     const CudaTest test = [this](const DecideNode& node) { return columns_.margin_node(node); };
@@ -70,7 +82,7 @@ class CudaCompiler {
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         if (!plan_.trees[i].walked) continue;
         const int n = rounded_nodes<T>(nodes_of(plan_.trees[i]));
-        if (n <= kMaxFixedNodes) leaves[n] += plan_.trees[i].n_inner + 1;
+        if (n <= kMaxFixedNodes && !plan_.trees[i].n_apart) leaves[n] += plan_.trees[i].n_inner + 1;
         n_leaves += plan_.trees[i].n_inner + 1;
       }
     const size_t most = small_ ? kSmallChunkLeaves : kMaxChunkLeaves;
@@ -90,14 +102,62 @@ class CudaCompiler {
     return std::max<size_t>((tree.n_inner + part / 2) / part, 1);
   }
 
+  // Write the trees of a chunk of the plan, or for Owen values their walks with each part of the nodes.
+  void write_trees(const Chunk& chunk) {
+    const int n_apart = chunk.tree_begin < chunk.tree_end ? plan_.trees[chunk.tree_begin].n_apart : 0;
+    if (!n_apart) return write_trees(chunk, [&](const TreeProgram& tree) { write_tree(chunk, tree); });
+    CudaQuadrature all;
+    product_quadrature(chunk.n_nodes / n_apart, n_apart, all.t, all.s, all.weights);
+    const auto is_general = [&] { return needs_general_form(chunk, kMaxFixedNodes); };
+    bool any_fused = false;
+    write_trees(chunk, [&](const TreeProgram&) {  // the general form takes any number of nodes
+      if (is_general())
+        write_tree(chunk, all, true);
+      else
+        any_fused = true;
+    });
+    if (!any_fused) return;
+    for (const CudaQuadrature& nodes : divide_nodes<T>(all))
+      write_trees(chunk, [&](const TreeProgram&) {
+        if (!is_general()) write_tree(chunk, nodes, false);
+      });
+  }
+
+  // Open the walked trees of a chunk of the plan, part by part, and call write(tree) for each part.
+  template <class Write>
+  void write_trees(const Chunk& chunk, const Write& write) {
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      const TreeProgram& tree = plan_.trees[i];
+      if (!tree.walked) continue;
+      const size_t n_parts = count_parts(tree);
+      for (size_t part = 0; part < n_parts; ++part) {
+        tree_.open(chunk, tree, static_cast<int32_t>(part * tree.n_inner / n_parts),
+                   static_cast<int32_t>((part + 1) * tree.n_inner / n_parts));
+        write(tree);
+      }
+    }
+    writer_.end_chunk();
+  }
+
   // Write the open tree, or part of a tree.
   void write_tree(const Chunk& chunk, const TreeProgram& tree) {
     const int n_nodes = nodes_of(tree);
     const bool general = needs_general_form(chunk, n_nodes);
     if (general && tree.merged) throw std::logic_error("a merged tree does not fit the form for a GPU");
-    if (!writer_.is_open() || !fits(n_nodes, general)) begin_chunk(chunk, n_nodes, general);
-    count_tree();
-    writer_.write_tree();
+    if (!has_room(n_nodes, general)) {
+      CudaQuadrature nodes;
+      quadrature(plan_.index, general ? n_nodes : launched_nodes_[rounded_nodes<T>(n_nodes)], nodes.t,
+                 nodes.weights);
+      begin_chunk(chunk, nodes, n_nodes, general);
+    }
+    add_tree();
+  }
+
+  // Write the open tree with these nodes, which are those of the open chunk, if there is one.
+  void write_tree(const Chunk& chunk, const CudaQuadrature& nodes, bool general) {
+    const int n_nodes = static_cast<int>(nodes.t.size());
+    if (!has_room(n_nodes, general)) begin_chunk(chunk, nodes, n_nodes, general);
+    add_tree();
   }
 
   // Return the number of quadrature nodes of a tree: here it is always Gauss-Legendre quadrature, whatever
@@ -105,13 +165,15 @@ class CudaCompiler {
   int nodes_of(const TreeProgram& tree) const { return quadrature_nodes(plan_.index, tree.n_features); }
 
   bool needs_general_form(const Chunk& chunk, int n_nodes) const {
-    const uint32_t alive_bits = plan_.interactions() ? kAliveBits - 1 : kAliveBits;
+    const bool has_always_alive = plan_.interactions() || !plan_.players.empty();
+    const uint32_t alive_bits = has_always_alive ? kAliveBits - 1 : kAliveBits;
     return !tree_.fits || chunk.output < 0 || rounded_nodes<T>(n_nodes) > kMaxFixedNodes ||
            tree_.most_tracked > alive_bits || tree_.n_sets > kMaxCudaIndex || tree_.n_slots > kMaxCudaIndex;
   }
 
   // Return whether the open chunk has room for the open tree.
-  bool fits(int n_nodes, bool general) const {
+  bool has_room(int n_nodes, bool general) const {
+    if (!writer_.is_open()) return false;
     const CudaChunk& c = out_.chunks.back();
     return c.general == general && chunk_nodes_ == n_nodes && chunk_trees_ < kMaxChunkTrees &&
            c.n_leaves + tree_.nodes.size() < chunk_leaves_ &&
@@ -119,18 +181,21 @@ class CudaCompiler {
             (chunk_sets_ + tree_.n_sets <= kMaxCudaIndex && c.n_slots + tree_.n_slots <= kMaxCudaIndex));
   }
 
-  void begin_chunk(const Chunk& chunk, int n_nodes, bool general) {
-    writer_.begin_chunk(chunk, general ? n_nodes : launched_nodes_[rounded_nodes<T>(n_nodes)], general);
+  // Begin a chunk for trees that need n_nodes nodes.
+  void begin_chunk(const Chunk& chunk, const CudaQuadrature& nodes, int n_nodes, bool general) {
+    writer_.begin_chunk(chunk, nodes, general);
     chunk_nodes_ = n_nodes;
     chunk_trees_ = chunk_sets_ = 0;
   }
 
-  void count_tree() {
+  // Write the open tree, or part of a tree, to the open chunk.
+  void add_tree() {
     CudaChunk& c = out_.chunks.back();
     c.n_frames = std::max(c.n_frames, tree_.n_frames);
     c.n_leaves += tree_.nodes.size() + 1;
     ++chunk_trees_;
     chunk_sets_ += tree_.n_sets;
+    writer_.write_tree();
   }
 
   void write_margin_nodes(const Chunk& chunk, const TreeProgram& tree) {

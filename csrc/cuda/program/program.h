@@ -66,7 +66,7 @@ constexpr uint32_t kAliveBits = 32;
 // one that adds nothing, to the slot of the node's own feature.
 constexpr uint32_t kPairSlot = 0xffff;
 constexpr int kPairBitShift = 16;
-constexpr uint32_t kAlwaysAlive = kAliveBits - 1;  // a bit that no node has
+constexpr uint32_t kAlwaysAlive = kAliveBits - 1;  // a bit that no node has; it is always set
 constexpr int cuda_pair_step(int n_nodes) { return (2 + 2 * n_nodes + 3) / 4 * 4; }
 
 // A program for triples has `triples` instead of `pairs`, and no slots of pairs: the number of records in
@@ -86,7 +86,9 @@ constexpr int cuda_triple_record(int n_nodes) { return (1 + n_nodes + 3) / 4 * 4
 // interactions, exits and pairs end with the number of pairs of features, and for each its slot, the level of
 // the other feature's latest node, and lambda_k of alive rows. For triples, they end with the number of other
 // features, for each the level of its latest node and lambda_k of alive rows, and then the slots of the
-// second other feature with the first, of the third with the first and the second, and so on.
+// second other feature with the first, of the third with the first and the second, and so on. A feature that
+// is apart and new on its path has the form of a repeated one, too. Its `previous` has a level that no node
+// has, the height, at which all rows are alive.
 enum CudaGeneralOp : uint32_t {
   kGeneralEnter,  // nothing follows the constants
   kGeneralMiddle,
@@ -108,8 +110,23 @@ struct CudaColumn {
   uint32_t origin;  // rank that becomes code 0; if categorical, 0, or 1 for the high halves
 };
 
+// The nodes of a walk. A tree for Owen values whose features of a group are apart (plan/owen_trees.h) has a
+// double integral: t_k belongs to the other players and s_k to these features, which have the form of
+// repeated ones. G_k is right for them only, which suffices: nobody needs the values of the others. With more
+// nodes than a kernel has, such a tree is walked several times, each time with some of them, because values
+// are sums over the nodes.
+struct CudaQuadrature {
+  std::vector<double> t, weights;
+  std::vector<double> s;  // empty unless features are apart
+
+  bool operator==(const CudaQuadrature& other) const {
+    return t == other.t && weights == other.weights && s == other.s;
+  }
+};
+
 struct CudaChunk {
   int32_t output, n_nodes;
+  int32_t quadrature;  // in CudaProgram::quadratures; -1 in the general form
   bool general;
   uint32_t n_frames;
   uint32_t n_slots;
@@ -121,8 +138,11 @@ struct CudaChunk {
 };
 
 struct CudaSlot {
-  int32_t output, place;  // in Plan::features, or after them in Plan::pairs or, of order 3, Plan::triples
+  // The place is in Plan::features, or after them in Plan::pairs or, of order 3, Plan::triples; or it is
+  // kNoPlace.
+  int32_t output, place;
 };
+constexpr int32_t kNoPlace = -1;  // of values that nobody needs
 
 // A node of the trees, in the form for the margin kernel.
 struct alignas(16) CudaNode {
@@ -140,6 +160,7 @@ struct CudaProgram {
   using Element = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   std::vector<CudaColumn> columns;
   std::vector<CudaChunk> chunks;
+  std::vector<CudaQuadrature> quadratures;
   std::vector<CudaSlot> slots;  // of all chunks
   std::vector<Element> stream;
   std::vector<uint32_t> category_sets;  // first word in Plan::category_bits

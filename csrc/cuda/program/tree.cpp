@@ -4,6 +4,15 @@
 #include <tuple>
 
 namespace skshap {
+namespace {
+
+size_t count_places(const Plan& plan) {
+  size_t n = cuda_places(plan);
+  for (const int32_t player : plan.players) n = std::max(n, static_cast<size_t>(player) + 1);
+  return n;
+}
+
+}  // namespace
 
 CudaTree::CudaTree(const Plan& plan, const CudaColumns& columns)
     : plan(plan),
@@ -11,9 +20,9 @@ CudaTree::CudaTree(const Plan& plan, const CudaColumns& columns)
       pairs_(plan.interactions()),
       feature_of_column_(column_features(plan)),
       zeros_(plan.n_outputs, 0.0),
-      path_(plan.features.size()),
+      path_(count_places(plan)),
       listed_(plan.features.size(), 0),
-      counted_(cuda_places(plan), 0) {}
+      counted_(count_places(plan), 0) {}
 
 void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, int32_t end) {
   width_ = n_used_outputs(plan, chunk);
@@ -34,7 +43,9 @@ void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, 
 int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node) {
   Node copy{};
   copy.test = plan.decide[tree.decide + node];
-  copy.feature = feature_of_column_[copy.test.column];
+  copy.feature = plan.players.empty() ? feature_of_column_[copy.test.column]
+                                      : plan.players[tree.decide + static_cast<size_t>(node)];
+  copy.apart = tree.n_apart && copy.feature < static_cast<int32_t>(plan.features.size());
   copy.next = copy.previous = copy.parent = -1;
   copy.share = plan.shares[tree.decide + node];
   copy.zero_fraction = copy.edge_fraction = 1;

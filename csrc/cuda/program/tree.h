@@ -21,7 +21,7 @@ class CudaTree {
 
   struct Node {
     DecideNode test;
-    int32_t feature;
+    int32_t feature;                // or the player, for Owen values: see Plan::players
     Place left, right;              // if one of them is a leaf, it is the right one
     int32_t next;                   // the next inner node in the same place, or -1
     double share, zero_fraction;    // of the path above, if repeated
@@ -30,7 +30,9 @@ class CudaTree {
     int32_t height;                 // above the fused subtrees; -1 for a pair, trio or quad
     uint32_t level, tracked_above;  // nodes above, and those of them that are tracked
     bool pair, tracked;             // whether it has two leaves; whether it has an alive bit
-    bool repeated() const { return previous >= 0; }
+    bool apart;                     // for Owen values: a feature of the group whose features are apart
+    // Whether the node has the form of a repeated one. All rows are alive at `previous` if there is none.
+    bool repeated() const { return previous >= 0 || apart; }
   };
 
   CudaTree(const Plan& plan, const CudaColumns& columns);
@@ -59,6 +61,9 @@ class CudaTree {
   int32_t pair_of(int32_t i, int32_t j) const;
   // Return the place of the triple of three nodes' features, in a plan of order 3.
   int32_t triple_of(int32_t i, int32_t j, int32_t l) const;
+
+  // Return the number of places: those of cuda_places and, for Owen values, those of the groups.
+  size_t n_places() const { return counted_.size(); }
 
   const Plan& plan;
   Place root;

@@ -17,32 +17,42 @@ CudaWriter<T>::CudaWriter(const Plan& plan, const CudaColumns& columns, CudaTree
       tree_(tree),
       out_(program),
       pairs_(plan.interactions()),
-      slot_(cuda_places(plan), -1) {}
+      slot_(tree.n_places(), -1) {}
 
 template <class T>
-void CudaWriter<T>::begin_chunk(const Chunk& chunk, int n_nodes, bool general) {
+void CudaWriter<T>::begin_chunk(const Chunk& chunk, const CudaQuadrature& nodes, bool general) {
   end_chunk();
   open_ = true;
-  n_ = n_nodes;
+  nodes_ = nodes;
+  n_ = static_cast<int>(nodes.t.size());
   output_ = chunk.output;
+  height_ = static_cast<uint32_t>(chunk.height);
   CudaChunk c{};
   c.output = chunk.output;
-  c.n_nodes = n_nodes;
+  c.n_nodes = n_;
+  c.quadrature = general ? -1 : number_of(nodes);
   c.general = general;
   c.begin = out_.stream.size();
   c.first_slot = out_.slots.size();
   c.category_base = static_cast<uint32_t>(out_.category_sets.size());
   out_.chunks.push_back(c);
-  std::vector<double> weights;
-  quadrature(plan_.index, n_nodes, t_, weights);
   if (!general) return;
-  element(n_nodes);
+  element(static_cast<uint32_t>(n_));
   element(width());
-  element(chunk.height);
-  for (const double t : t_) value(t);
-  for (const double w : weights) value(w);
+  element(height_);
+  for (const double t : nodes_.t) value(t);
+  for (const double w : nodes_.weights) value(w);
   if (!pairs_) return;
-  for (const double t : t_) value(dead_lambda(plan_.index, t));
+  for (const double t : nodes_.t) value(dead_lambda(plan_.index, t));
+}
+
+// Return the position of these nodes among those of the program; list them if they are new.
+template <class T>
+int32_t CudaWriter<T>::number_of(const CudaQuadrature& nodes) {
+  const auto found = std::find(out_.quadratures.begin(), out_.quadratures.end(), nodes);
+  const int32_t number = static_cast<int32_t>(found - out_.quadratures.begin());
+  if (found == out_.quadratures.end()) out_.quadratures.push_back(nodes);
+  return number;
 }
 
 template <class T>
@@ -62,14 +72,17 @@ void CudaWriter<T>::end_chunk() {
   open_ = false;
 }
 
-// Return the slot of a feature, or of an interaction, which follow the features.
+// Return the slot of a feature, or of an interaction, which follow the features. For Owen values, groups
+// follow the features, and all of them share one slot.
 template <class T>
 uint32_t CudaWriter<T>::slot(int32_t place) {
+  const bool is_group = static_cast<size_t>(place) >= cuda_places(plan_);
+  if (is_group) place = static_cast<int32_t>(cuda_places(plan_));
   if (slot_[place] < 0) {
     slot_[place] = static_cast<int32_t>(out_.chunks.back().n_slots);
     slot_places_.push_back(place);
     const int32_t n = static_cast<int32_t>(width()), first = std::max(output_, 0);
-    for (int32_t o = 0; o < n; ++o) out_.slots.push_back({first + o, place});
+    for (int32_t o = 0; o < n; ++o) out_.slots.push_back({first + o, is_group ? kNoPlace : place});
     out_.chunks.back().n_slots += n;
   }
   return static_cast<uint32_t>(slot_[place]);
@@ -103,7 +116,7 @@ void CudaWriter<T>::sort_slots() {
 template <class T>
 void CudaWriter<T>::emit() {
   own_.assign(tree_.nodes.size(), -1);
-  free_bits_ = pairs_ ? ~(1u << kAlwaysAlive) : ~uint32_t{0};
+  free_bits_ = pairs_ || !nodes_.s.empty() ? ~(1u << kAlwaysAlive) : ~uint32_t{0};
   op(kCudaNextTree);
   close();
   push_place(tree_.root);
@@ -265,7 +278,7 @@ void CudaWriter<T>::emit_step(int32_t i, int32_t first, int32_t first_place, int
 template <class T>
 void CudaWriter<T>::lambda(int32_t above, int32_t node) {
   while (tree_.nodes[node].parent != above) node = tree_.nodes[node].parent;
-  for (const double t : t_) value(alive_lambda(plan_.index, tree_.nodes[node].edge_fraction, t));
+  for (const double t : nodes_.t) value(alive_lambda(plan_.index, tree_.nodes[node].edge_fraction, t));
 }
 
 template <class T>
@@ -325,7 +338,7 @@ void CudaWriter<T>::pair_elements(int32_t i) {
 // Write u_k = z (1 - t_k) / a_k with a_k = z (1 - t_k) + t_k: g_k = o - delta u_k for alive rows.
 template <class T>
 void CudaWriter<T>::factors(const CudaTree::Node& n) {
-  for (const double t : t_) {
+  for (const double t : times(n)) {
     const double off = n.zero_fraction * (1 - t);
     value(off / (off + t));
   }
@@ -345,7 +358,8 @@ void CudaWriter<T>::node(int32_t i, bool decides) {
     if (d.flags & kNodeFlip) test |= kTestFlip;
   }
   if (n.tracked) test |= kTestTracked | static_cast<uint32_t>(own_[i]) << kTestOwnShift;
-  if (n.repeated()) test |= static_cast<uint32_t>(own_[n.previous]) << kTestPreviousShift;
+  if (n.repeated())
+    test |= (n.previous < 0 ? kAlwaysAlive : static_cast<uint32_t>(own_[n.previous])) << kTestPreviousShift;
   slot_element(tree_.nodes[i].feature, 16, d.column);
   element(test | d.operand);
 }
@@ -394,11 +408,11 @@ void CudaWriter<T>::general_node(int32_t i, CudaGeneralOp code) {
   element(d.column);
   element(d.flags);
   element(d.operand);
-  element(repeated ? tree_.nodes[n.previous].level : 0);
+  element(n.previous >= 0 ? tree_.nodes[n.previous].level : repeated ? height_ : 0);
   value(n.share);
   if (!repeated) return;
   factors(n);
-  for (const double t : t_) value(repeated_gain(n.zero_fraction, t));
+  for (const double t : times(n)) value(repeated_gain(n.zero_fraction, t));
 }
 
 template <class T>

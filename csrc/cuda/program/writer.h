@@ -14,8 +14,8 @@ class CudaWriter {
  public:
   CudaWriter(const Plan& plan, const CudaColumns& columns, CudaTree& tree, CudaProgram<T>& program);
 
-  // Begin a chunk, which is walked with n_nodes quadrature nodes; end_chunk ends it, if one is open.
-  void begin_chunk(const Chunk& chunk, int n_nodes, bool general);
+  // Begin a chunk, which is walked with these quadrature nodes; end_chunk ends it, if one is open.
+  void begin_chunk(const Chunk& chunk, const CudaQuadrature& nodes, bool general);
   void end_chunk();
   bool is_open() const { return open_; }
 
@@ -31,6 +31,7 @@ class CudaWriter {
     int shift;
   };
 
+  int32_t number_of(const CudaQuadrature& nodes);
   uint32_t slot(int32_t place);
   void sort_slots();
   // A step of the fused form: a visit of a node, or the frame or leaf of a joined place.
@@ -53,6 +54,8 @@ class CudaWriter {
   void lambda(int32_t above, int32_t node);
   void emit_fused(int32_t i);
   void pair_elements(int32_t i);
+  // Return t_k of a node's feature, or s_k if it is apart.
+  const std::vector<double>& times(const CudaTree::Node& n) const { return n.apart ? nodes_.s : nodes_.t; }
   void factors(const CudaTree::Node& n);
   void node(int32_t i, bool decides = true);
   void emit_general();
@@ -110,8 +113,9 @@ class CudaWriter {
   const bool pairs_;
   int n_ = 0;  // K
   int32_t output_ = 0;
+  uint32_t height_ = 0;  // of the chunk
   bool open_ = false;
-  std::vector<double> t_;
+  CudaQuadrature nodes_;
   std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and the places that have one
   std::vector<SlotUse> uses_;                // of the chunk, for triples
   std::vector<int32_t> own_;                 // alive bit of a tracked node
