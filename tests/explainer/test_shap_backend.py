@@ -45,7 +45,8 @@ DIABETES, CANCER, IRIS = on_a_grid(DIABETES), on_a_grid(CANCER), on_a_grid(IRIS)
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Entry point metadata as an installation of the project writes it; no other backend is registered."""
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["shap.tree_backends"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = project["entry-points"]["shap.tree_backends"]
     folder = tmp_path / "skshapgpu-0.1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: skshapgpu\nVersion: 0.1.0\n")
