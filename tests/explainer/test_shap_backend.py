@@ -42,6 +42,7 @@ CANCER, MALIGNANT = load_breast_cancer(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, CANCER, IRIS = on_a_grid(DIABETES), on_a_grid(CANCER), on_a_grid(IRIS)
 
+
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Entry point metadata as an installation of the project writes it; no other backend is registered."""
