@@ -29,8 +29,8 @@ where Q has all features of the groups in R.
 Features that form one player of the ensemble are known or unknown together and get a single value; everything
 said about features here applies to players.
 
-The interventional value v(S) is the mean margin over background rows of which the features in S are replaced by
-those of x. Leaves that are linear functions of features have interventional values only.
+The interventional value v(S) is the mean margin over background rows of which the features in S are replaced
+by those of x. Leaves that are linear functions of features have interventional values only.
 
 Nothing here uses paths, products along them or quadrature, so an error in those cannot hide. Time and
 memory grow with 2^u; the ensemble may use at most 12 features.

@@ -32,7 +32,8 @@ from .sharing import Sharing
 T = TypeVar("T")
 
 #: Bytes per row and output that the additivity check of functions of the margin, and of models with linear
-#: leaves, takes: margin, sum, gap and temporary arrays. For all other values, the core and GPUs return only the gaps.
+#: leaves, takes: margin, sum, gap and temporary arrays. For all other values, the core and GPUs return only
+#: the gaps.
 _CHECK_BYTES = 40
 
 

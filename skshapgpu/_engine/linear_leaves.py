@@ -1,7 +1,7 @@
 """Models whose leaves are linear functions of features: what is computed for them, and what is rejected.
 
-Their interventional values have a closed form (``csrc/background/linear_leaves.h``). Everything else depends on
-leaves being numbers.
+Their interventional values have a closed form (``csrc/background/linear_leaves.h``). Everything else depends
+on leaves being numbers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def require_explainable(adapted: AdaptedModel, interventional: bool, link: Link 
         raise UnsupportedModelError(
             f"this {adapted.family} model has linear leaves (linear_tree=True in LightGBM), for which "
             "path-dependent values are not defined: covers say which leaves a row may reach if features are "
-            "unknown, but not what value an unknown feature has in a leaf's function. Give background rows as "
-            "data=, with feature_perturbation='interventional' or 'auto'"
+            "unknown, but not what value an unknown feature has in a leaf's function. Give background rows "
+            "as data=, for interventional values"
         )
     if link is not None:
         raise ValueError(

@@ -113,9 +113,7 @@ def digest(ensemble: Ensemble) -> str:
 
 def _fields_of(ensemble: Ensemble) -> list[str]:
     """Return the attributes that describe an ensemble: without those of linear leaves if there are none."""
-    return [
-        f.name for f in fields(Ensemble) if ensemble.has_linear_leaves or f.name not in LINEAR_FIELDS
-    ]
+    return [f.name for f in fields(Ensemble) if ensemble.has_linear_leaves or f.name not in LINEAR_FIELDS]
 
 
 def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:

@@ -110,8 +110,8 @@ class Ensemble:
       x is rounded to ``x_dtype`` first; the comparison itself is made in float64, exactly.
 
     The margin of output k is ``intercept[k]`` plus the values of the leaves that x reaches. The value of a
-    linear leaf, which has terms, is ``linear_intercept`` plus the sum over its terms of ``linear_coefficient``
-    times x[linear_feature]; but if any of these features is NaN in x, it is ``value``.
+    linear leaf, which has terms, is ``linear_intercept`` plus the sum over its terms of
+    ``linear_coefficient`` times x[linear_feature]; but if any of these features is NaN in x, it is ``value``.
 
     Attributes
     ----------
@@ -153,8 +153,8 @@ class Ensemble:
     category_listed_left : ndarray of bool, shape (n_sets,)
         Whether listed codes go left (and all others right) or the reverse.
     linear_offsets : ndarray of int64, shape (n_nodes + 1,) or (0,)
-        Terms of node i: ``linear_offsets[i]`` to ``linear_offsets[i + 1] - 1``; empty: no leaf is linear. Only
-        leaves have terms, and only if ``value`` has one column.
+        Terms of node i: ``linear_offsets[i]`` to ``linear_offsets[i + 1] - 1``; empty: no leaf is linear.
+        Only leaves have terms, and only if ``value`` has one column.
     linear_feature : ndarray of int32, shape (n_terms,)
         Column of X of each term.
     linear_coefficient : ndarray of float64, shape (n_terms,)
@@ -369,10 +369,19 @@ class Ensemble:
                 raise ValueError("terms of linear leaves need linear_offsets")
             return
         n_each = np.diff(offsets)
-        if len(offsets) != self.n_nodes + 1 or offsets[0] != 0 or offsets[-1] != n_terms or (n_each < 0).any():
-            raise ValueError("linear_offsets must rise from 0 to the number of terms, with n_nodes + 1 entries")
+        if (
+            len(offsets) != self.n_nodes + 1
+            or offsets[0] != 0
+            or offsets[-1] != n_terms
+            or (n_each < 0).any()
+        ):
+            raise ValueError(
+                "linear_offsets must rise from 0 to the number of terms, with n_nodes + 1 entries"
+            )
         if len(self.linear_coefficient) != n_terms or len(self.linear_intercept) != self.n_nodes:
-            raise ValueError("linear_coefficient needs an entry for each term, linear_intercept one for each node")
+            raise ValueError(
+                "linear_coefficient needs an entry for each term, linear_intercept one for each node"
+            )
         if n_terms and self.value.shape[1] != 1:
             raise ValueError("linear leaves need trees of one output")
         self._require((n_each == 0) | (self.left < 0), "has linear terms, but is not a leaf")
