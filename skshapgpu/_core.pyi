@@ -309,7 +309,7 @@ class LinearPlan:
         sum_bytes: int = 2**28,
         n_threads: int = 1,
     ) -> None:
-        """Compile an ensemble, whose leaves may be linear or not, against background rows with weights of sum 1.
+        """Compile an ensemble, whose leaves may be linear, against background rows with weights of sum 1.
 
         The index is "SII" (SHAP values) or "BII" (Banzhaf values); both are computed in double precision,
         whatever the precision is. Sums over the background rows take at most ``sum_bytes``; if they are

@@ -210,7 +210,8 @@ class TreeExplainer:
         rows of ``data`` that reach it, and the base value their mean margin. Nodes below one that no row
         reaches keep the covers of the model, or have equal covers if it stores none. GPUs compute
         interventional interactions and Banzhaf values of models whose paths have at most 12 different
-        features; interactions of triples are path-dependent only.
+        features; interactions of triples are path-dependent only. Models with linear leaves, those of
+        LightGBM with linear_tree=True, have interventional SHAP values and Banzhaf values only, on the CPU.
     data_weights : array-like of shape (n_background,), default=None
         Non-negative weight of each row of ``data``; weights are divided by their sum. None gives all rows
         the same weight.

@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skshapgpu import (
-    ShapFallbackWarning,
     ShapTransformer,
     TreeExplainer,
     cross_val_explain,
@@ -23,7 +22,6 @@ from skshapgpu import (
     explain_batches,
     friedman_h,
     partial_dependence,
-    patch_shap,
     shap_importance,
 )
 from skshapgpu._common import devices
@@ -224,13 +222,6 @@ def test_estimators() -> None:
     np.testing.assert_allclose(
         importances, np.abs(TreeExplainer(model, background).shap_values(rows)).mean(axis=0), rtol=1e-6
     )
-
-
-def test_shap_computes_what_this_package_does_not(model: Any) -> None:
-    """Under patch_shap, an explainer of shap without background rows remains one of shap, which warns."""
-    shap = pytest.importorskip("shap")
-    with patch_shap(), pytest.warns(ShapFallbackWarning, match="path-dependent values are not defined"):
-        shap.TreeExplainer(model)
 
 
 # What is refused
