@@ -296,6 +296,57 @@ class BackgroundPairsPlan:
     def info(self) -> dict[str, Any]:
         """Return counts and sizes like :meth:`Plan.info`; table_bytes is the size of the counts kept."""
 
+class LinearPlan:
+    """A compiled ensemble with linear leaves and background data; immutable, thread-safe like ``Plan``."""
+
+    def __init__(
+        self,
+        ensemble: dict[str, Any],
+        precision: str,
+        background: np.ndarray,
+        weights: np.ndarray,
+        index: str = "SII",
+        sum_bytes: int = 2**28,
+        n_threads: int = 1,
+    ) -> None:
+        """Compile an ensemble, whose leaves may be linear, against background rows with weights of sum 1.
+
+        The index is "SII" (SHAP values) or "BII" (Banzhaf values); both are computed in double precision,
+        whatever the precision is. Sums over the background rows take at most ``sum_bytes``; if they are
+        larger, some are computed again for each call. ValueError is raised if a path, with the columns of
+        its leaf's terms, has more than 64 different features.
+        """
+
+    def explain(
+        self,
+        X: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        n_threads: int,
+        reach: np.ndarray | None = None,
+        zeroed: bool = False,
+    ) -> None:
+        """Compute values of the rows X, with arguments like those of ``Plan.explain``.
+
+        ``reach``, if given, is C-contiguous float64, (n_rows, n_outputs): a bound on the magnitude of leaves
+        less the expected value of their tree, for a row and any background row, summed over the trees.
+        """
+
+    @property
+    def base_value(self) -> np.ndarray: ...
+    @property
+    def constant(self) -> np.ndarray: ...
+    @property
+    def leaf_magnitude(self) -> np.ndarray:
+        """The bound of ``reach`` for the background rows: float64, shape (n_outputs,)."""
+
+    def info(self) -> dict[str, Any]:
+        """Return counts and sizes, as ``Plan.info`` does, as far as there are any, and n_linear_leaves.
+
+        ``table_bytes`` is the size of the sums over the background rows, for n_patterns different patterns
+        of these rows at all leaves.
+        """
+
 class RescaledPlan:
     """A compiled ensemble with background data, for functions of its margin; like :class:`Plan`."""
 

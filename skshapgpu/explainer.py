@@ -33,6 +33,7 @@ from ._engine.features import (
     saved_groups,
     two_levels,
 )
+from ._engine.linear_leaves import require_explainable
 from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import CompiledModel, Options
@@ -209,7 +210,8 @@ class TreeExplainer:
         rows of ``data`` that reach it, and the base value their mean margin. Nodes below one that no row
         reaches keep the covers of the model, or have equal covers if it stores none. GPUs compute
         interventional interactions and Banzhaf values of models whose paths have at most 12 different
-        features; interactions of triples are path-dependent only.
+        features; interactions of triples are path-dependent only. Models with linear leaves, those of
+        LightGBM with linear_tree=True, have interventional SHAP values and Banzhaf values only, on the CPU.
     data_weights : array-like of shape (n_background,), default=None
         Non-negative weight of each row of ``data``; weights are divided by their sum. None gives all rows
         the same weight.
@@ -361,7 +363,8 @@ class TreeExplainer:
         self._times = read_times(times)
         self._adapted = adapt(last).with_output(model_output, self._times).with_cover(cover)
         interventional = is_interventional(feature_perturbation, data)
-        link_of(self._adapted, model_output, outputs == "all", interventional)  # before data is read
+        link = link_of(self._adapted, model_output, outputs == "all", interventional)  # before data is read
+        require_explainable(self._adapted, interventional, link)
         self._reader = Reader(steps, self._adapted)
         found = None
         if groups is not None:
@@ -396,6 +399,7 @@ class TreeExplainer:
             )
         widen = outputs == "all" and adapted.binary is not None
         link = link_of(adapted, model_output, outputs == "all", background is not None)
+        require_explainable(adapted, background is not None, link)
         n_outputs = 2 if widen else adapted.ensemble.n_outputs
         self._output_names: tuple[Any, ...] | None = None
         if widen:

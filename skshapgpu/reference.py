@@ -29,6 +29,9 @@ where Q has all features of the groups in R.
 Features that form one player of the ensemble are known or unknown together and get a single value; everything
 said about features here applies to players.
 
+The interventional value v(S) is the mean margin over background rows of which the features in S are replaced
+by those of x. Leaves that are linear functions of features have interventional values only.
+
 Nothing here uses paths, products along them or quadrature, so an error in those cannot hide. Time and
 memory grow with 2^u; the ensemble may use at most 12 features.
 """
@@ -410,7 +413,8 @@ def _players(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, np.ndarray]]:
     """Return X as the trees compare it, used players, their subsets as bits, and which have each player."""
     X = _rounded(ensemble, X, "X")
-    used = np.unique(_player_of(ensemble)[ensemble.feature[ensemble.left >= 0]])
+    columns = np.concatenate([ensemble.feature[ensemble.left >= 0], ensemble.linear_feature])
+    used = np.unique(_player_of(ensemble)[columns])
     if len(used) > MAX_USED_FEATURES:
         raise ValueError(f"the ensemble uses {len(used)} features, more than {MAX_USED_FEATURES}")
     subsets = np.arange(2 ** len(used))
@@ -580,6 +584,8 @@ def _coalition_values(ensemble: Ensemble, X: np.ndarray, known: dict[int, np.nda
 
     ``known[p]`` says for each subset whether it contains player p.
     """
+    if ensemble.has_linear_leaves:
+        raise ValueError("path-dependent values are not defined for linear leaves: use background rows")
     n_subsets = len(next(iter(known.values()))) if known else 1
     coalition_values = np.zeros((len(X), ensemble.n_outputs, n_subsets))
     for start, output in zip(ensemble.tree_offsets, ensemble.tree_output):

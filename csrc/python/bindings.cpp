@@ -17,6 +17,7 @@
 #include "intervals/builder.h"
 #include "plan/columns.h"
 #include "plan/owen_trees.h"
+#include "python/arguments.h"
 #include "python/ensemble_view.h"
 #include "python/table_bindings.h"
 #include "simd/kernels.h"
@@ -27,15 +28,9 @@ namespace skshap {
 
 void bind_arrays(py::module_& module);      // array_bindings.cpp
 void bind_dependence(py::module_& module);  // dependence_bindings.cpp
+void bind_linear(py::module_& module);      // linear_bindings.cpp
 
 namespace {
-
-Index index_named(const std::string& name) {
-  if (name == "SII") return Index::kShapley;
-  if (name == "STII") return Index::kTaylor;
-  if (name == "BII") return Index::kBanzhaf;
-  throw py::value_error("index must be 'SII', 'STII' or 'BII', not '" + name + "'");
-}
 
 // How a plan computes path-dependent values; the names are those in skshapgpu/_engine/algorithms.py.
 struct NamedMethod {
@@ -52,12 +47,6 @@ NamedMethod method_named(const std::string& name) {
     known += std::string(", '") + each->name + "'";
   }
   throw py::value_error("method must be " + known + " or 'fast_v2', not '" + name + "'");
-}
-
-Precision precision_named(const std::string& name) {
-  if (name == "single") return Precision::kSingle;
-  if (name == "double") return Precision::kDouble;
-  throw py::value_error("precision must be 'single' or 'double', not '" + name + "'");
 }
 
 Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
@@ -123,17 +112,6 @@ Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_thr
   if (layout.plan != &plan) throw py::value_error("the layout is of another plan");
   const WithoutGil release;
   return make_interval_plan(plan, layout, n_threads);
-}
-
-// Check the background rows and return them; their weights add up to 1.
-Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
-  require_floats(background, "background");
-  const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
-  if (background.ndim() != 2 || background.shape(1) != n_features || background.shape(0) < 1)
-    throw py::value_error("background must have shape (n_rows, " + std::to_string(n_features) +
-                          ") with at least one row");
-  require_weights(weights, background.shape(0));
-  return rows_of(background);
 }
 
 // Return the group of each player, or null.
@@ -516,6 +494,7 @@ PYBIND11_MODULE(_core, module) {
       });
   bind_arrays(module);
   bind_dependence(module);
+  bind_linear(module);
   module.def("add_leaf_weights", &add_leaf_weights_of, py::arg("ensemble"), py::arg("rows"),
              py::arg("weights"), py::arg("weight_at"), py::arg("n_threads") = 1);
   module.def("parse_numbers", &parse_numbers, py::arg("text"), py::arg("numbers"));

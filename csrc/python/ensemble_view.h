@@ -30,9 +30,12 @@ const T* or_null(const Array<T>& array) {
 }
 
 // Call `make` with a view of an ensemble, without the GIL, and return its result. Ensemble
-// (skshapgpu/adapters/ensemble.py) has validated all values; only types and lengths are checked here.
+// (skshapgpu/adapters/ensemble.py) has validated all values; only types and lengths are checked here. Linear
+// leaves, which are not part of the view, are rejected unless the caller reads them itself.
 template <class Make>
-auto with_view(const py::dict& ensemble, const Make& make) {
+auto with_view(const py::dict& ensemble, const Make& make, bool reads_linear_leaves = false) {
+  if (!reads_linear_leaves && ensemble.contains("linear_feature") && py::len(ensemble["linear_feature"]))
+    throw py::value_error("the ensemble has linear leaves: only a LinearPlan explains it");
   const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
   const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);
   const auto left = attribute<int32_t>(ensemble, "left", tree_offsets.at(tree_output.size()));

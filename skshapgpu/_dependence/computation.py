@@ -16,6 +16,7 @@ from joblib import effective_n_jobs
 
 from .._common import memory
 from .._common.progress import Progress
+from .._engine.linear_leaves import require_constant_leaves
 from .._engine.links import Link, link_of
 from .._rows import gpu_arrays
 from .._rows.background import shares
@@ -96,6 +97,9 @@ class Computation:
             )
         steps, last = unwrap(model)
         adapted = adapt(last).with_output(model_output, None)
+        require_constant_leaves(
+            adapted, "partial dependence", "use sklearn.inspection.partial_dependence(method='brute')"
+        )
         link = link_of(adapted, model_output, all_outputs=False, interventional=True)
         reader = Reader(steps, adapted)
         rows = reader.read_on_host(X)

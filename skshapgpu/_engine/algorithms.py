@@ -79,6 +79,8 @@ class Algorithm:
         How ``_cuda.CudaPlan`` explains trees without tables.
     deterministic : bool
         Whether equal calls on the same device give the same bits.
+    linear_results : tuple of Results
+        Results that it computes for models with linear leaves.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Algorithm:
     tables: Literal["none", "worthwhile", "all"] = "none"
     gpu_method: Literal["walk", "gputreeshap"] = "walk"
     deterministic: bool = True
+    linear_results: tuple[Results, ...] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -99,11 +102,13 @@ class Algorithm:
         """Whether it computes results against background data."""
         return any(found.interventional for found in self.results)
 
-    def by_kind(self, interventional: bool = False, model_output: str = "raw") -> dict[Kind, Results]:
+    def by_kind(
+        self, interventional: bool = False, model_output: str = "raw", linear_leaves: bool = False
+    ) -> dict[Kind, Results]:
         """Return the entry for each kind of results that the algorithm computes under these conditions."""
         return {
             kind: found
-            for found in self.results
+            for found in (self.linear_results if linear_leaves else self.results)
             for kind in found.kinds
             if found.interventional == interventional and model_output in found.model_outputs
         }
@@ -133,12 +138,13 @@ _QUADRATURE = (
         estimated=False,
     ),
 )
+_LINEAR = (Results((SHAP_VALUES, BANZHAF_VALUES), ("cpu",), interventional=True, estimated=False),)
 _SHAP_VALUES_ON_CPU = (Results((SHAP_VALUES,), ("cpu",), estimated=False),)
 
 #: The first one computes everything that any of them does, so error messages recommend it.
 ALGORITHMS = (
-    Algorithm("auto", _QUADRATURE, tables="worthwhile"),
-    Algorithm("quadrature", _QUADRATURE),
+    Algorithm("auto", _QUADRATURE, tables="worthwhile", linear_results=_LINEAR),
+    Algorithm("quadrature", _QUADRATURE, linear_results=_LINEAR),
     Algorithm(
         "fast_v2",
         (Results((SHAP_VALUES, BANZHAF_VALUES), ("cpu", "cuda")),),

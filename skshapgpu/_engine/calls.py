@@ -31,8 +31,9 @@ from .sharing import Sharing
 
 T = TypeVar("T")
 
-#: Bytes per row and output that the additivity check of functions of the margin takes: margin, sum, gap and
-#: temporary arrays. For all other values, the core and GPUs return only the gaps.
+#: Bytes per row and output that the additivity check of functions of the margin, and of models with linear
+#: leaves, takes: margin, sum, gap and temporary arrays. For all other values, the core and GPUs return only
+#: the gaps.
 _CHECK_BYTES = 40
 
 
@@ -275,7 +276,7 @@ class HostRun(Run):
         """Return the memory that the run takes, including that of its threads if ``scratch``."""
         n_threads = 0 if self._execution.indices else self._execution.n_threads  # runs on GPUs have none
         work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
-        if self._checked and self._compiled.link is not None:
+        if self._checked and self._compiled.checks_rows:
             work_row += _CHECK_BYTES * self.n_outputs
         sharing = self._sharing
         if sharing is not None:
@@ -335,7 +336,7 @@ class HostRun(Run):
         if self._gpus and compiled.link is None:
             self._compute_on_gpus(block, start, values, parts)
             return
-        if self._checked and compiled.link is None:
+        if self._checked and not compiled.checks_rows:
             gaps = self.plan.explain(
                 block, values, None, n_threads, base_value=compiled.base_value(None), zeroed=zeroed, **parts
             )
@@ -348,15 +349,17 @@ class HostRun(Run):
             self._accept(gaps, values.dtype, start, margins)
             return
         margin = np.empty(values.shape[:2]) if self._checked else None
-        labels = None
+        labels = reach = None
         if self._labels is not None:
             labels = parts["labels"] = self._labels[start : start + len(values)]
+        if self._checked and compiled.has_linear_leaves:
+            reach = parts["reach"] = np.empty(values.shape[:2])
         if self._gpus:
             self._rescale_on_gpus(block, values, margin, labels)
         else:
             self.plan.explain(block, values, margin, n_threads, zeroed=zeroed, **parts)
         if margin is not None:
-            gap = compiled.check(values, margin, self._rows.row_labels, start, labels)
+            gap = compiled.check(values, margin, self._rows.row_labels, start, labels, reach)
             self.gap = max(self.gap or 0.0, gap)
 
     def _rescale_on_gpus(

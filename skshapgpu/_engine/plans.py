@@ -222,16 +222,23 @@ class CompiledModel:
             SHAP_VALUES, NO_INTERVALS, tables or None
         )
         self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
-        # Margins are sums in float64, of chunks of trees that are added to the constant. No number takes part
-        # in more additions than there are trees, plus one.
-        largest = np.abs(self.constant) + self.leaf_magnitude
-        self._rounding = (self.ensemble.n_trees + 4) * 2.0**-53 * largest
+        self._rounding = self._rounding_of(self.leaf_magnitude)
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
         self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
         self._alone: dict[Kind, int] = {}
         self._of_columns: Any = None  # for Owen values: the plan whose trees are laid out
+
+    @property
+    def has_linear_leaves(self) -> bool:
+        """Whether leaves are functions of X."""
+        return self.ensemble.has_linear_leaves
+
+    @property
+    def checks_rows(self) -> bool:
+        """Whether each row has its own limit of the additivity gap, so that the core returns margins."""
+        return self.link is not None or self.has_linear_leaves
 
     def n_features_of(self, kind: Kind) -> int:
         """Return the number of features of results of a kind."""
@@ -333,9 +340,11 @@ class CompiledModel:
         Raises
         ------
         ValueError
-            Triples are requested, but columns share values.
+            Triples are requested, but columns share values; or the model has linear leaves.
         """
         self._require_pairs(kind)
+        if self.has_linear_leaves:
+            raise self._not_of_linear_leaves(f"interactions of {part}")
         return getattr(self.plan(kind), part) if self.sharing is None else self.pair_sharing(kind).sets
 
     def pair_sharing(self, kind: Kind) -> PairSharing:
@@ -344,6 +353,11 @@ class CompiledModel:
         if kind not in self._pair_sharings:
             self._pair_sharings[kind] = PairSharing(self.sharing, self.plan(kind).pairs, kind.adds_up)
         return self._pair_sharings[kind]
+
+    def _not_of_linear_leaves(self, what: str) -> ValueError:
+        return ValueError(
+            f"{what} are not computed for models with linear leaves: only SHAP values and Banzhaf values are"
+        )
 
     def _require_pairs(self, kind: Kind) -> None:
         if self.sharing is not None and kind.order > 2:
@@ -354,7 +368,9 @@ class CompiledModel:
 
     def contents(self) -> dict[str, np.ndarray]:
         """Return the contents of the tables that every call for SHAP values uses; empty without tables."""
-        return {} if self.link is not None else self.plan(SHAP_VALUES).contents()
+        if self.link is not None or self.has_linear_leaves:
+            return {}
+        return self.plan(SHAP_VALUES).contents()
 
     def _compile_plan(
         self, kind: Kind, intervals: Intervals, stored: dict[str, np.ndarray] | None = None
@@ -403,6 +419,11 @@ class CompiledModel:
         precision, background = self.options.precision, self.background
         n_threads = effective_n_jobs(self.options.n_jobs)
         algorithm, table_bytes = self.options.algorithm, self._table_room(kind)
+        if self.has_linear_leaves:
+            assert background is not None
+            return _core.LinearPlan(
+                attributes, precision, background.rows, background.weights, kind.index, table_bytes, n_threads
+            )
         if background is not None and AUTO.find(kind, interventional=True) is not None:
             rows, weights, link = background.rows, background.weights, self.link
             if kind == OWEN_VALUES:
@@ -458,7 +479,7 @@ class CompiledModel:
     def _results_of(self, algorithm: Algorithm) -> dict[Kind, Results]:
         """Return what an algorithm computes for this model: entries of the table of algorithms, by kind."""
         model_output = "raw" if self.link is None else self.link.model_output
-        return algorithm.by_kind(self.background is not None, model_output)
+        return algorithm.by_kind(self.background is not None, model_output, self.has_linear_leaves)
 
     def is_estimated(self, kind: Kind) -> bool:
         """Return whether the cost model covers results of this kind."""
@@ -487,7 +508,7 @@ class CompiledModel:
     def is_tiled(self, kind: Kind) -> bool:
         """Return whether the CPU makes tables for tiles of rows, but a GPU has those of all rows."""
         tiled = kind not in (SHAP_VALUES, OWEN_VALUES)
-        return self.background is not None and self.link is None and tiled
+        return self.background is not None and self.link is None and not self.has_linear_leaves and tiled
 
     def pair_tables(self, kind: Kind) -> PairTables | None:
         """Return the costs of the tables with which GPUs compute interventional results of a kind.
@@ -573,6 +594,8 @@ class CompiledModel:
         possible = found is not None or kind in self._results_of(AUTO)
         if not possible and self.link is not None:
             raise ValueError(f"{what} are those of the margin: use model_output='raw'")
+        if not possible and self.has_linear_leaves:
+            raise self._not_of_linear_leaves(what)
         self._require_pairs(kind)
         if kind == OWEN_VALUES and self._two_levels is None:
             raise ValueError(
@@ -596,6 +619,8 @@ class CompiledModel:
                 f"SHAP values of a {self.link.noun} whose tables do not fit into memory or memory_limit, or "
                 "are impossible, because the margins of the background rows are too far apart,"
             )
+        elif self.has_linear_leaves:
+            what = f"{what or 'SHAP values'} of a model with linear leaves"
         elif self.is_tiled(kind):
             what = f"interventional {what} of a model whose tables do not fit into memory or memory_limit"
         elif kind == OWEN_VALUES:
@@ -694,7 +719,8 @@ class CompiledModel:
             on_cpu = reading + self._cpu_seconds_of_link(n_rows, n_threads)
             return execution.seconds if execution.indices else on_cpu, None
         if not self.is_estimated(kind):
-            return None, "the times of this algorithm are not modelled"
+            what = "models with linear leaves" if self.has_linear_leaves else "this algorithm"
+            return None, f"the times of {what} are not modelled"
         if kind.order == 1 and not self.is_tiled(kind):
             return execution.seconds, None
         if execution.indices:
@@ -797,7 +823,7 @@ class CompiledModel:
         options = self.options
         possible = kind.order == 1
         if self.background is not None:
-            possible = kind in (SHAP_VALUES, OWEN_VALUES) and self.link is None
+            possible = kind in (SHAP_VALUES, OWEN_VALUES) and not self.checks_rows
         return possible and options.algorithm.tables == "worthwhile" and options.memory_limit is None
 
     def _worthwhile_gpu_layout(self, kind: Kind, n_rows: int) -> TableLayout | None:
@@ -886,20 +912,32 @@ class CompiledModel:
         return self._groups[kind]
 
     def allowed_gap(
-        self, dtype: Any, labels: np.ndarray | None = None, margin: np.ndarray | None = None
+        self,
+        dtype: Any,
+        labels: np.ndarray | None = None,
+        margin: np.ndarray | None = None,
+        reach: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return the largest allowed additivity gap of each output.
 
         With a link, which needs the margins of the rows, and their labels if it has any, it may differ from
-        row to row.
+        row to row; also with linear leaves, of which ``reach`` bounds the magnitude.
         """
         precision = "single" if dtype == np.float32 else self.options.precision
+        if reach is not None:
+            return _RELATIVE_GAP[precision] * reach + self._rounding_of(reach)
         allowed = _RELATIVE_GAP[precision] * self.leaf_magnitude + self._rounding
         if self.link is None:
             return allowed
         assert margin is not None
         highest = np.maximum(margin, self.plan(SHAP_VALUES).background_margin.max(axis=0))
         return self.link.allowed_gap(allowed, self.constant, self.leaf_magnitude, labels, highest)
+
+    def _rounding_of(self, leaf_magnitude: np.ndarray) -> np.ndarray:
+        """Return the rounding of margins, given the sum over the trees of their largest leaf."""
+        # Margins are sums in float64, of chunks of trees that are added to the constant. No number takes part
+        # in more additions than there are trees, plus one.
+        return (self.ensemble.n_trees + 4) * 2.0**-53 * (np.abs(self.constant) + leaf_magnitude)
 
     def check(
         self,
@@ -908,11 +946,12 @@ class CompiledModel:
         index: Any,
         start: int,
         labels: np.ndarray | None = None,
+        reach: np.ndarray | None = None,
     ) -> float:
         """Return the largest additivity gap of rows from ``start`` on.
 
         ``index`` holds the row labels of all rows, as in pandas; ``labels`` are what the link compares the
-        margins of these rows with.
+        margins of these rows with, and ``reach`` bounds the magnitude of linear leaves.
 
         Raises
         ------
@@ -923,7 +962,7 @@ class CompiledModel:
         explained = margin if self.link is None else self.link.of(margin, labels)
         gap = np.abs(total - explained)
         worst = float(gap.max())
-        allowed = self.allowed_gap(values.dtype, labels, margin)
+        allowed = self.allowed_gap(values.dtype, labels, margin, reach)
         if worst <= allowed.min() or (gap <= allowed).all():
             return worst
         row, output = np.argwhere(~(gap <= allowed))[0]

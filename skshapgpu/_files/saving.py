@@ -18,11 +18,12 @@ import numpy as np
 
 from .._rows.background import Background
 from .._versions import __version__
-from ..adapters.ensemble import Ensemble
+from ..adapters.ensemble import LINEAR_FIELDS, Ensemble
 from ..adapters.schema import AdaptedModel, InputSchema
 from . import storage
 
-_FORMAT, _VERSION = "skshapgpu explainer", 1
+#: Models with linear leaves need version 2, which earlier releases reject instead of ignoring the leaves.
+_FORMAT, _VERSION, _LINEAR_VERSION = "skshapgpu explainer", 1, 2
 
 #: Prefix, in files, of the names of the arrays in ``_core.Plan.contents``.
 _TABLES = "tables_"
@@ -78,7 +79,7 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
     """
     packer = _Packer()
     adapted, background = saved.adapted, saved.background
-    ensemble = {f.name: getattr(adapted.ensemble, f.name) for f in fields(Ensemble)}
+    ensemble = {name: getattr(adapted.ensemble, name) for name in _fields_of(adapted.ensemble)}
     model = {f.name: getattr(adapted, f.name) for f in fields(AdaptedModel)}
     model["schema"] = {f.name: getattr(adapted.schema, f.name) for f in fields(InputSchema)}
     del model["ensemble"], model["other_covers"], model["over_time"]
@@ -90,7 +91,7 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
     }
     about = {
         "format": _FORMAT,
-        "version": _VERSION,
+        "version": _LINEAR_VERSION if adapted.ensemble.has_linear_leaves else _VERSION,
         "library": __version__,
         "digest": digest(adapted.ensemble),
     }
@@ -101,13 +102,18 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
 def digest(ensemble: Ensemble) -> str:
     """Return the SHA-256 of a model's trees in hexadecimal digits."""
     found = hashlib.sha256()
-    for f in fields(Ensemble):
-        value = getattr(ensemble, f.name)
+    for name in _fields_of(ensemble):
+        value = getattr(ensemble, name)
         is_array = isinstance(value, np.ndarray)
-        found.update(f"{f.name} {value.shape if is_array else value} ".encode())
+        found.update(f"{name} {value.shape if is_array else value} ".encode())
         if is_array:
             found.update(np.ascontiguousarray(value).data)
     return found.hexdigest()
+
+
+def _fields_of(ensemble: Ensemble) -> list[str]:
+    """Return the attributes that describe an ensemble: without those of linear leaves if there are none."""
+    return [f.name for f in fields(Ensemble) if ensemble.has_linear_leaves or f.name not in LINEAR_FIELDS]
 
 
 def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
@@ -129,10 +135,10 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
     header, arrays = storage.read(path, _LARGE, verify)
     if header.get("format") != _FORMAT:
         raise ValueError(f"{os.fspath(path)!r} holds no explainer")
-    if header.get("version") != _VERSION:
+    if header.get("version") not in (_VERSION, _LINEAR_VERSION):
         raise ValueError(
             f"{os.fspath(path)!r} has version {header.get('version')!r} of the format, written by skshapgpu "
-            f"{header.get('library')}; this one reads version {_VERSION}"
+            f"{header.get('library')}; this one reads versions {_VERSION} and {_LINEAR_VERSION}"
         )
     try:
         unpack = _Unpacker(arrays).unpack

@@ -365,9 +365,10 @@ class HostRows:
 
 
 def tested_columns(ensemble: Ensemble) -> np.ndarray:
-    """Return the columns that trees test, ascending."""
+    """Return the columns that trees test, or that linear leaves have, ascending."""
     is_tested = np.zeros(ensemble.n_features, bool)
     is_tested[ensemble.feature[ensemble.left >= 0]] = True
+    is_tested[ensemble.linear_feature] = True
     return np.flatnonzero(is_tested)
 
 

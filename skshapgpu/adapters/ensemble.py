@@ -72,7 +72,14 @@ _DTYPES = {
     "category_offsets": np.int64,
     "category_values": np.int32,
     "category_listed_left": np.bool_,
+    "linear_offsets": np.int64,
+    "linear_feature": np.int32,
+    "linear_coefficient": np.float64,
+    "linear_intercept": np.float64,
 }
+
+#: Attributes of linear leaves, which most models do not have: empty then, and not part of files and digests.
+LINEAR_FIELDS = ("linear_offsets", "linear_feature", "linear_coefficient", "linear_intercept")
 
 
 def _cast(name: str, values: npt.ArrayLike) -> np.ndarray:
@@ -102,7 +109,9 @@ class Ensemble:
     - otherwise: left if ``x[feature] <= threshold``, or ``x[feature] < threshold`` if ``strict``.
       x is rounded to ``x_dtype`` first; the comparison itself is made in float64, exactly.
 
-    The margin of output k is ``intercept[k]`` plus the values of the leaves that x reaches.
+    The margin of output k is ``intercept[k]`` plus the values of the leaves that x reaches. The value of a
+    linear leaf, which has terms, is ``linear_intercept`` plus the sum over its terms of
+    ``linear_coefficient`` times x[linear_feature]; but if any of these features is NaN in x, it is ``value``.
 
     Attributes
     ----------
@@ -143,6 +152,14 @@ class Ensemble:
         Codes of set s, ascending: ``category_offsets[s]`` to ``category_offsets[s + 1] - 1``.
     category_listed_left : ndarray of bool, shape (n_sets,)
         Whether listed codes go left (and all others right) or the reverse.
+    linear_offsets : ndarray of int64, shape (n_nodes + 1,) or (0,)
+        Terms of node i: ``linear_offsets[i]`` to ``linear_offsets[i + 1] - 1``; empty: no leaf is linear.
+        Only leaves have terms, and only if ``value`` has one column.
+    linear_feature : ndarray of int32, shape (n_terms,)
+        Column of X of each term.
+    linear_coefficient : ndarray of float64, shape (n_terms,)
+    linear_intercept : ndarray of float64, shape (n_nodes,) or (0,)
+        Constant of each linear leaf, scaled as ``value`` is; 0 at nodes without terms.
     """
 
     n_features: int
@@ -164,6 +181,10 @@ class Ensemble:
     category_offsets: np.ndarray = _empty("int64")
     category_values: np.ndarray = _empty("int32")
     category_listed_left: np.ndarray = _empty("bool")
+    linear_offsets: np.ndarray = _empty("int64")
+    linear_feature: np.ndarray = _empty("int32")
+    linear_coefficient: np.ndarray = _empty("float64")
+    linear_intercept: np.ndarray = _empty("float64")
 
     def __post_init__(self) -> None:
         for name in _DTYPES:
@@ -200,6 +221,11 @@ class Ensemble:
     def n_players(self) -> int:
         """Number of players of the game: columns, unless ``player`` says otherwise."""
         return int(self.player.max()) + 1 if len(self.player) else self.n_features
+
+    @property
+    def has_linear_leaves(self) -> bool:
+        """Whether the value of any leaf is a function of x."""
+        return len(self.linear_feature) > 0
 
     @classmethod
     def from_trees(
@@ -286,6 +312,7 @@ class Ensemble:
         self._validate_outputs()
         self._validate_nodes()
         self._validate_categories()
+        self._validate_linear_leaves()
         self._validate_links()
 
     def _validate_outputs(self) -> None:
@@ -334,6 +361,43 @@ class Ensemble:
         first[offsets] = True
         if (values < 0).any() or (np.diff(values) <= 0)[~first[1:-1]].any():
             raise ValueError("category_values must be >= 0 and ascending inside each set")
+
+    def _validate_linear_leaves(self) -> None:
+        offsets, n_terms = self.linear_offsets, len(self.linear_feature)
+        if not len(offsets):
+            if n_terms or len(self.linear_coefficient) or len(self.linear_intercept):
+                raise ValueError("terms of linear leaves need linear_offsets")
+            return
+        n_each = np.diff(offsets)
+        if (
+            len(offsets) != self.n_nodes + 1
+            or offsets[0] != 0
+            or offsets[-1] != n_terms
+            or (n_each < 0).any()
+        ):
+            raise ValueError(
+                "linear_offsets must rise from 0 to the number of terms, with n_nodes + 1 entries"
+            )
+        if len(self.linear_coefficient) != n_terms or len(self.linear_intercept) != self.n_nodes:
+            raise ValueError(
+                "linear_coefficient needs an entry for each term, linear_intercept one for each node"
+            )
+        if n_terms and self.value.shape[1] != 1:
+            raise ValueError("linear leaves need trees of one output")
+        self._require((n_each == 0) | (self.left < 0), "has linear terms, but is not a leaf")
+        node_of_term = np.repeat(np.arange(self.n_nodes), n_each)
+        for ok, problem in (
+            (
+                (self.linear_feature >= 0) & (self.linear_feature < self.n_features),
+                f"has a linear term of a feature outside 0..{self.n_features - 1}",
+            ),
+            (np.isfinite(self.linear_coefficient), "has a non-finite coefficient"),
+        ):
+            of_nodes = np.ones(self.n_nodes, bool)
+            of_nodes[node_of_term[~ok]] = False
+            self._require(of_nodes, problem)
+        self._require(np.isfinite(self.linear_intercept), "has a non-finite linear_intercept")
+        self._require((n_each > 0) | (self.linear_intercept == 0), "has a linear_intercept without terms")
 
     def _validate_links(self) -> None:
         """Raise unless every node is reached exactly once from its tree's root."""
@@ -415,8 +479,23 @@ class Ensemble:
                 left = self.goes_left(here, X[rows[inner], self.feature[here]])
                 node[inner] = start + np.where(left, self.left[here], self.right[here])
             columns = slice(None) if output < 0 else slice(output, output + 1)
-            margin[:, columns] += self.value[node]
+            margin[:, columns] += self._leaf_values(node, X)
         return margin
+
+    def _leaf_values(self, leaf: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Return the values of a leaf for each row: (n_samples, n_outputs or 1)."""
+        values = self.value[leaf]
+        if not self.has_linear_leaves:
+            return values
+        for row, x in enumerate(X.astype(np.float64)):
+            terms = slice(self.linear_offsets[leaf[row]], self.linear_offsets[leaf[row] + 1])
+            of_terms = x[self.linear_feature[terms]]
+            if len(of_terms) and not np.isnan(of_terms).any():
+                value = self.linear_intercept[leaf[row]]
+                for coefficient, number in zip(self.linear_coefficient[terms], of_terms):
+                    value += coefficient * number
+                values[row] = value
+        return values
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, ({f.name: getattr(self, f.name) for f in fields(self)},)

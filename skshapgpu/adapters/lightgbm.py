@@ -13,6 +13,9 @@ How LightGBM reads a row, and how the :class:`~skshapgpu.adapters.Ensemble` repr
 - Covers are the numbers of training rows at each node, without sample weights, as in ``pred_contrib``. Sums
   of hessians are an alternative. The text has those of leaves in full but others with six digits only, so
   they are summed up from the leaves.
+- A leaf of a linear tree (``linear_tree=True``) is a linear function of columns of X, in double precision: of
+  the values themselves, also where a node takes them as zero. If any of its features is NaN, the
+  leaf has its ordinary value. Infinite values are rejected, as they have no finite contribution.
 - The average that boosting starts from is part of the first trees. An ``init_score`` given to the
   training data is not in the model: neither ``predict`` nor the margin here contains it.
 """
@@ -71,8 +74,8 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        The model has linear trees, or treats zeros of one feature as missing in one place and
-        as numbers in another (as continued training with changed parameters can). Or it is a wrapper
+        The model treats zeros of one feature as missing in one place and as numbers in another (as
+        continued training with changed parameters can). Or it is a wrapper
         with ``pred_early_stop=True``, or of a third-party subclass with its own ``predict``.
     NotFittedError
         The model is a wrapper that is not fitted.
@@ -150,6 +153,7 @@ def read_text(
         blank_as_underscore=True,
         array_dtype="float32",
         object_dtype=object_dtype,
+        allow_inf=not ensemble.has_linear_leaves,
         frame_encoder=PandasCategories(categories),
         n_categorical=None if categories is None else len(categories),
     )
@@ -186,6 +190,17 @@ class _Tree:
     leaf_weight: str  # sums of hessians, not parsed yet
     cat_boundaries: np.ndarray
     cat_words: np.ndarray
+    linear: _LinearLeaves | None
+
+
+@dataclass(frozen=True)
+class _LinearLeaves:
+    """The functions of the leaves of a linear tree; leaves without terms are constants."""
+
+    constant: np.ndarray
+    n_terms: np.ndarray
+    feature: np.ndarray
+    coefficient: np.ndarray
 
 
 def _tree(number: int, text: str) -> _Tree:
@@ -202,11 +217,6 @@ def _tree(number: int, text: str) -> _Tree:
             )
         return array
 
-    if fields.get("is_linear", "0") != "0":
-        raise UnsupportedModelError(
-            "cannot explain a LightGBM model with linear trees (linear_tree=True): "
-            "their leaves are functions of X, not numbers"
-        )
     n_leaves = int(numbers("num_leaves", np.int64, 1)[0])
     n_sets = int(numbers("num_cat", np.int64, 1)[0])
     if n_leaves < 1 or n_sets < 0:
@@ -225,14 +235,28 @@ def _tree(number: int, text: str) -> _Tree:
     sets = inner["threshold"][inner["decision_type"] & _CATEGORICAL > 0]
     if ((sets < 0) | (sets >= n_sets) | (sets != np.trunc(sets))).any():
         raise ValueError(f"tree {number} of the LightGBM model text has an unknown category set")
+    leaf_value, linear = numbers("leaf_value", np.float64, n_leaves), None
+    if fields.get("is_linear", "0") != "0":
+        n_terms = numbers("num_features", np.int64, n_leaves)
+        if (n_terms < 0).any() or (n_terms > len(text)).any():
+            raise ValueError(f"tree {number} of the LightGBM model text has num_features outside the text")
+        size = int(n_terms.sum())
+        linear = _LinearLeaves(
+            numbers("leaf_const", np.float64, n_leaves),
+            n_terms,
+            numbers("leaf_features", np.int64, size),
+            numbers("leaf_coeff", np.float64, size),
+        )
+        leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
     return _Tree(
         inner=inner,
-        leaf_value=numbers("leaf_value", np.float64, n_leaves),
+        leaf_value=leaf_value,
         # LightGBM 4.0 omits the count of a tree with a single leaf; nothing depends on it.
         leaf_count=numbers("leaf_count", np.int64, n_leaves) if n_leaves > 1 else np.zeros(1),
         leaf_weight=fields.get("leaf_weight", ""),
         cat_boundaries=boundaries,
         cat_words=numbers("cat_threshold", np.int64, int(boundaries[-1])),
+        linear=linear,
     )
 
 
@@ -287,9 +311,23 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
                 "missing in some nodes and numbers in others"
             )
 
-    value = join([t.leaf_value for t in trees])
-    if average:
-        value = value / (len(trees) / n_outputs)
+    n_averaged = len(trees) / n_outputs if average else 1.0
+    value = join([t.leaf_value for t in trees]) / n_averaged
+    if any(t.linear is not None and t.linear.n_terms.any() for t in trees):
+        of_leaves = [t.linear or _constant_leaves(len(t.leaf_value)) for t in trees]
+        n_terms = join([linear.n_terms for linear in of_leaves], np.int64)
+        constant = np.where(n_terms > 0, join([linear.constant for linear in of_leaves]) / n_averaged, 0.0)
+        of_terms = join([linear.feature for linear in of_leaves], np.int64)
+        if ((of_terms < 0) | (of_terms >= n_features)).any():
+            raise ValueError(
+                f"the LightGBM model text has leaf_features outside the features 0..{n_features - 1}"
+            )
+        options |= {
+            "linear_offsets": np.concatenate([[0], np.cumsum(nodes(np.int64, 0, n_terms))]),
+            "linear_feature": of_terms,
+            "linear_coefficient": join([linear.coefficient for linear in of_leaves]) / n_averaged,
+            "linear_intercept": nodes(np.float64, 0.0, constant),
+        }
     return Ensemble(
         n_features=n_features,
         tree_offsets=offsets,
@@ -305,6 +343,12 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
         x_dtype="float64",
         **options,
     )
+
+
+def _constant_leaves(n_leaves: int) -> _LinearLeaves:
+    """Return the functions of leaves that have no terms."""
+    no_terms = np.zeros(n_leaves, np.int64)
+    return _LinearLeaves(np.zeros(n_leaves), no_terms, np.empty(0, np.int64), np.empty(0))
 
 
 def _hessians(ensemble: Ensemble, trees: Sequence[_Tree]) -> np.ndarray:

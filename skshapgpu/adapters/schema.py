@@ -131,7 +131,8 @@ class InputSchema:
     feature_names : tuple of str or None
         Names seen in training; a data frame must have the same names in the same order.
     allow_nan, allow_inf : bool
-        Whether the library itself accepts such values; those that it refuses are rejected here, too.
+        Whether the library itself accepts such values; those that it refuses are rejected here, too. Models
+        with linear leaves allow no infinite values.
     allow_sparse_nan : bool
         Whether it reads NaN in a sparse matrix like NaN in an array, if it allows NaN at all.
     blank_as_underscore : bool

@@ -407,8 +407,6 @@ def test_unsupported_models():
     for wrapper in (lgb.LGBMClassifier(), lgb.LGBMRegressor(), lgb.LGBMRanker()):
         with pytest.raises(NotFittedError):
             adapt(wrapper)
-    with pytest.raises(UnsupportedModelError, match=r"linear_tree"):
-        adapt(train(X, y, objective="regression", linear_tree=True))
     with pytest.raises(UnsupportedModelError, match="CVBooster"):
         adapt(lgb.CVBooster())
     with pytest.raises(UnsupportedModelError, match="Dataset"):

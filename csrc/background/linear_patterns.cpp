@@ -1,0 +1,137 @@
+#include "background/linear_patterns.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "background/linear_leaves.h"
+
+namespace skshap {
+namespace {
+
+template <class From>
+double number(const char* p, bool x_float32) {
+  const From x = *reinterpret_cast<const From*>(p);
+  return x_float32 ? static_cast<double>(static_cast<float>(x)) : static_cast<double>(x);
+}
+
+}  // namespace
+
+// --- Values ---
+
+void TermValues::allocate(const LinearModel& model, size_t most_rows) {
+  const size_t n_columns = model.columns.size();
+  stride_ = whole_blocks(most_rows);
+  n_blocks_ = stride_ / kBlockRows;
+  values_.assign(n_columns * stride_, 0.0);
+  missing_.assign(n_columns * n_blocks_, 0);
+  any_missing_.assign(n_columns, 0);
+}
+
+void TermValues::read(const LinearModel& model, bool x_float32, const Rows& rows, int64_t first_row,
+                      size_t n_rows) {
+  std::fill(missing_.begin(), missing_.end(), uint64_t{0});
+  std::fill(any_missing_.begin(), any_missing_.end(), uint8_t{0});
+  const char* row = static_cast<const char*>(rows.data) + first_row * rows.row_stride;
+  for (size_t i = 0; i < n_rows; ++i, row += rows.row_stride)
+    for (size_t c = 0; c < model.columns.size(); ++c) {
+      const LinearColumn& column = model.columns[c];
+      const char* const p = row + (rows.packed ? column.packed : column.input) * rows.column_stride;
+      const double x = rows.is_float32 ? number<float>(p, x_float32) : number<double>(p, x_float32);
+      double& out = values_[c * stride_ + i];
+      out = x - column.mean;
+      if (std::isnan(x)) {
+        out = 0;
+        missing_[c * n_blocks_ + i / kBlockRows] |= uint64_t{1} << i % kBlockRows;
+        any_missing_[c] = 1;
+      }
+    }
+}
+
+// --- Patterns ---
+
+LeafPatterns::LeafPatterns(size_t most_rows)
+    : index_(whole_blocks(most_rows)),
+      fits_(index_.size()),
+      missing_(index_.size()),
+      of_row_(index_.size()) {}
+
+void LeafPatterns::find(const LinearModel& model, const LinearLeaf& leaf, const DecidedRows& rows,
+                        const TermValues& values) {
+  uint32_t bits[kMaxPathFeatures];
+  for (uint32_t i = 0; i < leaf.n_path; ++i) bits[i] = model.features[leaf.first_feature + i].bit;
+  row_patterns(kernels(), rows.words, rows.block_words, rows.n_blocks(), bits, leaf.n_path, index_.data(),
+               fits_.data());
+  bool any_missing = false;
+  for (uint32_t j = 0; j < leaf.n_terms; ++j) {
+    const uint32_t column = model.terms[leaf.first_term + j].column;
+    if (!values.any_missing(column)) continue;
+    if (!any_missing) std::fill_n(missing_.data(), rows.n_rows, uint64_t{0});
+    any_missing = true;
+    for (size_t block = 0; block < rows.n_blocks(); ++block)
+      for (uint64_t rest = values.missing(column, block); rest; rest &= rest - 1)
+        missing_[block * kBlockRows + __builtin_ctzll(rest)] |= uint64_t{1} << j;
+  }
+  patterns_.clear();
+  ids_.clear();
+  if (any_missing) return number_with_missing(model, leaf, rows.n_rows);
+  const uint64_t others = leaf.all() & (leaf.n_path ? ~(~uint64_t{0} >> (64 - leaf.n_path)) : ~uint64_t{0});
+  for (size_t row = 0; row < rows.n_rows; ++row) of_row_[row] = ids_.id(fits_[row]);
+  for (const uint64_t fits : ids_.patterns()) patterns_.push_back({fits | others, fits | others});
+}
+
+void LeafPatterns::number_with_missing(const LinearModel& model, const LinearLeaf& leaf, size_t n_rows) {
+  missing_ids_.clear();
+  pair_ids_.clear();
+  for (size_t row = 0; row < n_rows; ++row)
+    of_row_[row] = pair_ids_.id(uint64_t{ids_.id(fits_[row])} << 32 | missing_ids_.id(missing_[row]));
+  const uint64_t others = leaf.all() & (leaf.n_path ? ~(~uint64_t{0} >> (64 - leaf.n_path)) : ~uint64_t{0});
+  for (const uint64_t pair : pair_ids_.patterns()) {
+    const uint64_t fits = ids_.patterns()[pair >> 32] | others;
+    uint64_t present = fits;
+    for (uint64_t rest = missing_ids_.patterns()[pair & 0xffffffff]; rest; rest &= rest - 1)
+      present &= ~(uint64_t{1} << model.terms[leaf.first_term + __builtin_ctzll(rest)].player);
+    patterns_.push_back({fits, present});
+  }
+}
+
+// --- Sums over the background data ---
+
+PatternSummer::PatternSummer(const Plan& plan, const LinearModel& model, const LinearBackground& background)
+    : plan_(plan), model_(model), background_(background), patterns_(background.weights.size()) {}
+
+void PatternSummer::sum_up(const LinearTree& tree, PatternSums& out) {
+  const size_t n_rows = background_.weights.size();
+  const DecidedRows decided{nullptr, block_words(tree.n_inner), n_rows};
+  decide_blocks(plan_, tree, background_.codes, decided.n_blocks(), words_);
+  out.begin.assign(1, 0);
+  out.sums_begin.clear();
+  out.patterns.clear();
+  out.sums.clear();
+  for (size_t i = 0; i < tree.n_leaves; ++i) {
+    const LinearLeaf& leaf = model_.leaves[tree.first_leaf + i];
+    patterns_.find(model_, leaf, {words_.data(), decided.block_words, n_rows}, background_.values);
+    const size_t width = 1 + leaf.n_terms, first = out.sums.size();
+    out.sums_begin.push_back(first);
+    out.patterns.insert(out.patterns.end(), patterns_.patterns().begin(), patterns_.patterns().end());
+    out.begin.push_back(out.patterns.size());
+    out.sums.resize(first + width * patterns_.patterns().size(), 0.0);
+    double* const sums = out.sums.data() + first;
+    for (size_t row = 0; row < n_rows; ++row) sums[patterns_.of_row(row) * width] += background_.weights[row];
+    for (uint32_t j = 0; j < leaf.n_terms; ++j) {
+      const double* const of_rows = background_.values.column(model_.terms[leaf.first_term + j].column);
+      for (size_t row = 0; row < n_rows; ++row)
+        sums[patterns_.of_row(row) * width + 1 + j] += background_.weights[row] * of_rows[row];
+    }
+  }
+}
+
+void decide_blocks(const Plan& plan, const LinearTree& tree, const CodeTile& codes, size_t n_blocks,
+                   std::vector<uint64_t>& words) {
+  const size_t n_words = block_words(tree.n_inner);
+  if (words.size() < n_blocks * n_words) words.resize(n_blocks * n_words);
+  for (size_t block = 0; block < n_blocks; ++block)
+    decide_block(plan, kernels(), plan.decide.data() + tree.decide, tree.n_inner, codes,
+                 static_cast<int>(block), words.data() + block * n_words);
+}
+
+}  // namespace skshap

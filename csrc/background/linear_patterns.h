@@ -1,0 +1,169 @@
+// What a linear leaf depends on: the values of rows in the columns of its terms, and the patterns of rows.
+//
+// Values are less the mean of their column in the background data, so that an offset of the column does not
+// use up digits. A pattern says which features of a leaf a row satisfies, and which of these also have no
+// missing value in the columns of the leaf's terms.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "background/background_counts.h"
+#include "base/aligned.h"
+#include "plan/plan.h"
+#include "rows/coding.h"
+
+namespace skshap {
+
+// A column that terms have.
+struct LinearColumn {
+  int32_t input, packed;  // as in Column
+  double mean;            // of the background data, missing values left out
+  double largest;         // magnitude in the background data, less the mean
+};
+
+struct LinearTerm {
+  uint32_t column;  // among those that terms have
+  uint32_t player;  // position of its feature among the leaf's
+  double coefficient;
+};
+
+// A feature of a leaf: one of its path, or of the leaf's terms only.
+struct LinearFeature {
+  uint32_t feature;  // position in Plan::features
+  uint32_t bit;      // of the path's latest edge, see tree_paths.h; none for the latter
+};
+
+// A leaf, less the expected value of its tree. Without terms, both numbers are its value.
+struct LinearLeaf {
+  size_t first_feature, first_term;
+  uint32_t n_path, n_features;  // those of the path come first
+  uint32_t n_terms;
+  double constant;   // of the function of values less their means
+  double otherwise;  // the value if a value is missing
+
+  // Return a bit for each feature.
+  uint64_t all() const { return n_features ? ~uint64_t{0} >> (64 - n_features) : 0; }
+};
+
+struct LinearModel {
+  std::vector<LinearColumn> columns;
+  std::vector<LinearLeaf> leaves;
+  std::vector<LinearFeature> features;
+  std::vector<LinearTerm> terms;
+};
+
+// The values of rows in the columns of terms, less the means; 0 if missing.
+class TermValues {
+ public:
+  void allocate(const LinearModel& model, size_t most_rows);
+  // Read n_rows rows from first_row on.
+  void read(const LinearModel& model, bool x_float32, const Rows& rows, int64_t first_row, size_t n_rows);
+
+  const double* column(uint32_t column) const { return values_.data() + column * stride_; }
+  // Return a bit for each row of a block whose value is missing.
+  uint64_t missing(uint32_t column, size_t block) const { return missing_[column * n_blocks_ + block]; }
+  bool any_missing(uint32_t column) const { return any_missing_[column]; }
+
+  static size_t row_bytes(const LinearModel& model) { return 9 * model.columns.size(); }
+  size_t bytes() const { return 8 * (values_.size() + missing_.size()) + any_missing_.size(); }
+
+ private:
+  size_t stride_ = 0, n_blocks_ = 0;
+  std::vector<double> values_;     // [column][stride]
+  std::vector<uint64_t> missing_;  // [column][block]
+  std::vector<uint8_t> any_missing_;
+};
+
+// The features of a leaf that a row satisfies, and those of them that have no missing value.
+struct LeafPattern {
+  uint64_t fits, present;
+};
+
+// The decisions of rows, by blocks.
+struct DecidedRows {
+  const uint64_t* words;
+  size_t block_words, n_rows;
+
+  size_t n_blocks() const { return whole_blocks(n_rows) / kBlockRows; }
+};
+
+// Finds the patterns of rows at a leaf.
+class LeafPatterns {
+ public:
+  explicit LeafPatterns(size_t most_rows);
+
+  void find(const LinearModel& model, const LinearLeaf& leaf, const DecidedRows& rows,
+            const TermValues& values);
+
+  // Return the distinct patterns, in the order of their first rows, and the pattern of each row.
+  const std::vector<LeafPattern>& patterns() const { return patterns_; }
+  uint32_t of_row(size_t row) const { return of_row_[row]; }
+
+  static size_t bytes(size_t most_rows) { return most_rows * (2 + 8 + 8 + 4 + 2 * 32); }
+
+ private:
+  void number_with_missing(const LinearModel& model, const LinearLeaf& leaf, size_t n_rows);
+
+  std::vector<uint16_t> index_;
+  std::vector<uint64_t> fits_, missing_;  // the latter: a bit for each term
+  std::vector<uint32_t> of_row_;
+  std::vector<LeafPattern> patterns_;
+  PatternIds ids_, missing_ids_, pair_ids_;
+};
+
+// Sums over the background rows of each pattern of a tree's leaves.
+struct PatternSums {
+  std::vector<size_t> begin;  // by leaf, and the end of the last: its patterns
+  std::vector<LeafPattern> patterns;
+  // Of each pattern: the weight, then for each term the sum of weights times values.
+  std::vector<double> sums;
+  std::vector<size_t> sums_begin;  // by leaf
+
+  bool is_empty() const { return begin.empty(); }
+  size_t bytes() const {
+    return sizeof(size_t) * (begin.size() + sums_begin.size()) + sizeof(LeafPattern) * patterns.size() +
+           8 * sums.size();
+  }
+};
+
+// The background data, coded.
+struct LinearBackground {
+  CodeTile codes;
+  TermValues values;
+  std::vector<double> weights;
+
+  size_t bytes() const {
+    return 2 * codes.narrow.size() + 4 * codes.wide.size() +
+           sizeof(CategoryRows) * codes.category_rows.size() + values.bytes() + 8 * weights.size();
+  }
+};
+
+struct LinearTree;
+
+// One thread's work. The order of the sums depends only on the background data.
+class PatternSummer {
+ public:
+  PatternSummer(const Plan& plan, const LinearModel& model, const LinearBackground& background);
+
+  void sum_up(const LinearTree& tree, PatternSums& out);
+
+  // Return the bytes that are allocated for trees of at most most_inner inner nodes.
+  static size_t bytes(size_t n_background, size_t most_inner) {
+    return LeafPatterns::bytes(whole_blocks(n_background)) +
+           whole_blocks(n_background) / kBlockRows * block_words(most_inner) * 8;
+  }
+
+ private:
+  const Plan& plan_;
+  const LinearModel& model_;
+  const LinearBackground& background_;
+  LeafPatterns patterns_;
+  std::vector<uint64_t> words_;
+};
+
+// Decide the nodes of a tree for n_blocks blocks of rows; `words` grows if there is no room.
+void decide_blocks(const Plan& plan, const LinearTree& tree, const CodeTile& codes, size_t n_blocks,
+                   std::vector<uint64_t>& words);
+
+}  // namespace skshap

@@ -1,0 +1,51 @@
+"""Models whose leaves are linear functions of features: what is computed for them, and what is rejected.
+
+Their interventional values have a closed form (``csrc/background/linear_leaves.h``). Everything else depends
+on leaves being numbers.
+"""
+
+from __future__ import annotations
+
+from ..adapters.schema import AdaptedModel
+from ..errors import UnsupportedModelError
+from .links import Link
+
+
+def require_explainable(adapted: AdaptedModel, interventional: bool, link: Link | None) -> None:
+    """Reject options with which no values of a model with linear leaves are computed.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The values would be path-dependent.
+    ValueError
+        A function of the margin would be explained.
+    """
+    if not adapted.ensemble.has_linear_leaves:
+        return
+    if not interventional:
+        raise UnsupportedModelError(
+            f"this {adapted.family} model has linear leaves (linear_tree=True in LightGBM), for which "
+            "path-dependent values are not defined: covers say which leaves a row may reach if features are "
+            "unknown, but not what value an unknown feature has in a leaf's function. Give background rows "
+            "as data=, for interventional values"
+        )
+    if link is not None:
+        raise ValueError(
+            f"model_output={link.model_output!r} is not computed for models with linear leaves: use "
+            "model_output='raw'"
+        )
+
+
+def require_constant_leaves(adapted: AdaptedModel, result: str, instead: str) -> None:
+    """Reject a model with linear leaves, for which a result is not computed.
+
+    Raises
+    ------
+    UnsupportedModelError
+    """
+    if adapted.ensemble.has_linear_leaves:
+        raise UnsupportedModelError(
+            f"{result} is not computed for models with linear leaves, such as this {adapted.family} model: "
+            f"{instead}"
+        )
