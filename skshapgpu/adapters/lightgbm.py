@@ -247,6 +247,11 @@ def _tree(number: int, text: str) -> _Tree:
             numbers("leaf_features", np.int64, size),
             numbers("leaf_coeff", np.float64, size),
         )
+        if not (np.isfinite(linear.constant).all() and np.isfinite(linear.coefficient).all()):
+            raise ValueError(
+                f"tree {number} of the LightGBM model text has a linear leaf with numbers that are not "
+                "finite, as those of models that are trained on infinite values"
+            )
         leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
     return _Tree(
         inner=inner,

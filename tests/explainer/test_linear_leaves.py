@@ -1,4 +1,4 @@
-"""Explainers of LightGBM models with linear leaves: what works with them, and what is refused by name."""
+"""Explainers of LightGBM models with linear leaves: their values, and what is rejected, with the reason."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def classifier() -> Any:
     return lgb.LGBMClassifier(**OPTIONS).fit(X, Y > np.median(Y))
 
 
-# What works
+# Values
 
 
 def test_values_add_up(model: Any) -> None:
@@ -224,7 +224,7 @@ def test_estimators() -> None:
     )
 
 
-# What is refused
+# Rejected calls
 
 
 class Untouched:
