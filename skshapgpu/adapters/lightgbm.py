@@ -153,7 +153,6 @@ def read_text(
         blank_as_underscore=True,
         array_dtype="float32",
         object_dtype=object_dtype,
-        allow_inf=not ensemble.has_linear_leaves,
         frame_encoder=PandasCategories(categories),
         n_categorical=None if categories is None else len(categories),
     )
