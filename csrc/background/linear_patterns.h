@@ -1,4 +1,4 @@
-// What a linear leaf depends on: the values of rows in the columns of its terms, and the patterns of rows.
+// The values of rows in the columns of linear terms, and the patterns of rows at linear leaves.
 //
 // Values are less the mean of their column in the background data, so that an offset of the column does not
 // use up digits. A pattern says which features of a leaf a row satisfies, and which of these also have no
@@ -116,7 +116,7 @@ class LeafPatterns {
 struct PatternSums {
   std::vector<size_t> begin;  // by leaf, and the end of the last: its patterns
   std::vector<LeafPattern> patterns;
-  // Of each pattern: the weight, then for each term the sum of weights times values.
+  // The weight of each pattern, then for each term the sum of weights times values.
   std::vector<double> sums;
   std::vector<size_t> sums_begin;  // by leaf
 

@@ -29,12 +29,32 @@ const T* or_null(const Array<T>& array) {
   return array.size() ? array.data() : nullptr;
 }
 
+// The attributes of linear leaves, which are not part of a view.
+struct LinearAttributes {
+  Array<int64_t> offsets;
+  Array<int32_t> feature;
+  Array<double> coefficient, intercept;
+};
+
+inline LinearAttributes linear_attributes(const py::dict& ensemble) {
+  const auto feature = attribute<int32_t>(ensemble, "linear_feature", -1);
+  LinearAttributes out{attribute<int64_t>(ensemble, "linear_offsets", -1), feature,
+                       attribute<double>(ensemble, "linear_coefficient", feature.size()),
+                       attribute<double>(ensemble, "linear_intercept", -1)};
+  const py::ssize_t n_nodes = ensemble["left"].cast<py::array>().size(), n_offsets = out.offsets.size();
+  if (n_offsets ? n_offsets != n_nodes + 1 || out.offsets.at(n_nodes) != feature.size() ||
+                      out.intercept.size() != n_nodes
+                : feature.size() > 0)
+    throw py::value_error("the attributes of linear leaves have wrong lengths");
+  return out;
+}
+
 // Call `make` with a view of an ensemble, without the GIL, and return its result. Ensemble
 // (skshapgpu/adapters/ensemble.py) has validated all values; only types and lengths are checked here. Linear
-// leaves, which are not part of the view, are rejected unless the caller reads them itself.
+// leaves are rejected unless the caller reads them itself.
 template <class Make>
 auto with_view(const py::dict& ensemble, const Make& make, bool reads_linear_leaves = false) {
-  if (!reads_linear_leaves && ensemble.contains("linear_feature") && py::len(ensemble["linear_feature"]))
+  if (linear_attributes(ensemble).feature.size() && !reads_linear_leaves)
     throw py::value_error("the ensemble has linear leaves: only a LinearPlan explains it");
   const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
   const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);

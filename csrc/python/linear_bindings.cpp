@@ -16,17 +16,9 @@ LinearPlan compile(const py::dict& ensemble, const std::string& precision, const
   require_threads(n_threads);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
-  const auto feature = attribute<int32_t>(ensemble, "linear_feature", -1);
-  const auto coefficient = attribute<double>(ensemble, "linear_coefficient", feature.size());
-  const auto offsets = attribute<int64_t>(ensemble, "linear_offsets", -1);
-  const auto intercept = attribute<double>(ensemble, "linear_intercept", -1);
-  const py::ssize_t n_nodes = ensemble["left"].cast<py::array>().size();
-  const bool is_linear = offsets.size() > 0;
-  if (is_linear ? offsets.size() != n_nodes + 1 || offsets.at(n_nodes) != feature.size() ||
-                      intercept.size() != n_nodes
-                : feature.size() > 0)
-    throw py::value_error("the attributes of linear leaves have wrong lengths");
-  const LinearLeavesView leaves{or_null(offsets), feature.data(), coefficient.data(), intercept.data()};
+  const LinearAttributes given = linear_attributes(ensemble);
+  const LinearLeavesView leaves{or_null(given.offsets), given.feature.data(), given.coefficient.data(),
+                                given.intercept.data()};
   return with_view(
       ensemble,
       [&](const EnsembleView& view) {

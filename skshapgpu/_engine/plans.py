@@ -222,6 +222,8 @@ class CompiledModel:
             SHAP_VALUES, NO_INTERVALS, tables or None
         )
         self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
+        if self.has_linear_leaves and not np.isfinite(self.leaf_magnitude).all():
+            raise ValueError("data has numbers so large that a linear leaf overflows")
         self._rounding = self._rounding_of(self.leaf_magnitude)
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
@@ -957,7 +959,12 @@ class CompiledModel:
         ------
         RuntimeError
             The gap is larger than rounding can explain.
+        ValueError
+            A linear leaf overflows.
         """
+        if reach is not None and not np.isfinite(reach).all():
+            row = int(np.argmin(np.isfinite(reach).all(axis=1)))
+            raise ValueError(f"row {start + row} of X has numbers so large that a linear leaf overflows")
         total = values.sum(axis=2, dtype=np.float64) + self.base_value(labels)
         explained = margin if self.link is None else self.link.of(margin, labels)
         gap = np.abs(total - explained)

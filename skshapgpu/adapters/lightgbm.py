@@ -153,7 +153,6 @@ def read_text(
         blank_as_underscore=True,
         array_dtype="float32",
         object_dtype=object_dtype,
-        allow_inf=not ensemble.has_linear_leaves,
         frame_encoder=PandasCategories(categories),
         n_categorical=None if categories is None else len(categories),
     )
@@ -247,6 +246,11 @@ def _tree(number: int, text: str) -> _Tree:
             numbers("leaf_features", np.int64, size),
             numbers("leaf_coeff", np.float64, size),
         )
+        if not (np.isfinite(linear.constant).all() and np.isfinite(linear.coefficient).all()):
+            raise ValueError(
+                f"tree {number} of the LightGBM model text has a linear leaf with numbers that are not "
+                "finite, as those of models that are trained on infinite values"
+            )
         leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
     return _Tree(
         inner=inner,

@@ -131,8 +131,8 @@ class InputSchema:
     feature_names : tuple of str or None
         Names seen in training; a data frame must have the same names in the same order.
     allow_nan, allow_inf : bool
-        Whether the library itself accepts such values; those that it refuses are rejected here, too. Models
-        with linear leaves allow no infinite values.
+        Whether the library itself accepts such values; those that it refuses are rejected here, too. The
+        schema of a model with linear leaves allows no infinite values, whatever is given.
     allow_sparse_nan : bool
         Whether it reads NaN in a sparse matrix like NaN in an array, if it allows NaN at all.
     blank_as_underscore : bool
@@ -257,6 +257,8 @@ class AdaptedModel:
     shared: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.ensemble.has_linear_leaves and self.schema.allow_inf:  # infinity times 0 is not a number
+            object.__setattr__(self, "schema", replace(self.schema, allow_inf=False))
         n_features, n_players = self.schema.n_features, self.ensemble.n_players
         if self.ensemble.n_features != self.schema.n_columns:
             raise ValueError(

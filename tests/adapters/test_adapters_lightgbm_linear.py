@@ -274,9 +274,9 @@ def test_model_files(tmp_path: Any) -> None:
     [
         ("leaf_features", 4, r"leaf_features outside the features 0\.\.3"),
         ("leaf_features", -1, r"leaf_features outside the features 0\.\.3"),
-        ("leaf_coeff", "nan", "non-finite coefficient"),
-        ("leaf_coeff", "inf", "non-finite coefficient"),
-        ("leaf_const", "nan", "non-finite"),
+        ("leaf_coeff", "nan", "linear leaf with numbers that are not finite"),
+        ("leaf_coeff", "inf", "linear leaf with numbers that are not finite"),
+        ("leaf_const", "nan", "linear leaf with numbers that are not finite"),
         ("num_features", 3, "needs .* numbers as leaf_features"),
         ("num_features", -1, "num_features outside the text"),
         ("num_features", 2**40, "num_features outside the text"),

@@ -1,4 +1,4 @@
-"""Explainers of LightGBM models with linear leaves: what works with them, and what is refused by name."""
+"""Explainers of LightGBM models with linear leaves: their values, and what is rejected, with the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from skshapgpu import (
 from skshapgpu._common import devices
 from skshapgpu._engine.algorithms import ALGORITHMS, BANZHAF_VALUES, SHAP_VALUES
 from skshapgpu._files.saving import digest
-from skshapgpu.adapters import adapt
+from skshapgpu.adapters import InputSchema, adapt
+from skshapgpu.adapters.ensemble import LINEAR_FIELDS
 from skshapgpu.errors import UnsupportedModelError
 
 lgb = pytest.importorskip("lightgbm")
@@ -58,7 +59,7 @@ def classifier() -> Any:
     return lgb.LGBMClassifier(**OPTIONS).fit(X, Y > np.median(Y))
 
 
-# What works
+# Values
 
 
 def test_values_add_up(model: Any) -> None:
@@ -224,7 +225,7 @@ def test_estimators() -> None:
     )
 
 
-# What is refused
+# Rejected calls
 
 
 class Untouched:
@@ -313,6 +314,24 @@ def test_infinite_values(model: Any) -> None:
         TreeExplainer(model, BACKGROUND[:, :4]).shap_values(rows)
     with pytest.raises(ValueError, match="data contains infinity"):
         TreeExplainer(model, rows)
+
+
+def test_numbers_that_overflow(model: Any) -> None:
+    adapted = adapt(model)
+    steep = replace(adapted.ensemble, linear_coefficient=100 * adapted.ensemble.linear_coefficient)
+    rows = X[:5, :4].copy()
+    rows[3, 1] = 1.7e308
+    with pytest.raises(ValueError, match="row 3 of X has numbers so large that a linear leaf overflows"):
+        TreeExplainer(replace(adapted, ensemble=steep), BACKGROUND[:, :4]).shap_values(rows)
+    with pytest.raises(ValueError, match="data has numbers so large that a linear leaf overflows"):
+        TreeExplainer(replace(adapted, ensemble=steep), rows)
+
+
+def test_schema_allows_no_infinite_values(model: Any) -> None:
+    adapted = adapt(model)
+    assert not replace(adapted, schema=InputSchema(4)).schema.allow_inf
+    constant = replace(adapted.ensemble, **{name: [] for name in LINEAR_FIELDS})
+    assert replace(adapted, ensemble=constant, schema=InputSchema(4)).schema.allow_inf
 
 
 def test_too_long_paths_are_named() -> None:

@@ -276,7 +276,7 @@ def test_pickles_are_not_read(tmp_path: Path) -> None:
     "change, message",
     [
         ({"format": "another"}, "holds no explainer"),
-        ({"version": 2}, "has version 2 of the format, written by skshapgpu"),
+        ({"version": 3}, "has version 3 of the format, written by skshapgpu"),
         ({"options": {"mapping": []}}, "must be one of"),
         ({"ensemble": {"mapping": []}}, "is damaged"),
         ({"ensemble": {"array": "none"}}, "is damaged"),

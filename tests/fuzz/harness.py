@@ -133,6 +133,10 @@ def explain_rows(model: Any, ensemble: Ensemble, X: np.ndarray, options: dict[st
     total = np.reshape(found.base_values, (-1, n_outputs)) + values
     expected = ensemble.margin(X)
     scale = float(np.abs(ensemble.value).sum()) + float(np.abs(ensemble.intercept).max())
+    if ensemble.has_linear_leaves:
+        largest = np.abs(X).max(initial=0.0, where=np.isfinite(X))
+        scale += float(np.abs(ensemble.linear_intercept).sum())
+        scale += float((np.abs(ensemble.linear_coefficient) * largest).sum())
     recursive = options.get("algorithm") in ("fast_v1", "treeshap")  # these lose digits on long paths
     if not scale < 1e300 or (recursive and ensemble.n_leaves > 16):
         return

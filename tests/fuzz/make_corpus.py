@@ -64,6 +64,7 @@ def lightgbm_models() -> None:
     write("lightgbm", "categories", model(Y, categories=[1], **small))
     write("lightgbm", "classes", model(CLASSES, objective="multiclass", num_class=3))
     write("lightgbm", "zero_as_missing", model(Y, zero_as_missing=True))
+    write("lightgbm", "linear", model(Y, linear_tree=True))
     write("lightgbm", "forest", model(Y, boosting="rf", bagging_fraction=0.5, bagging_freq=1))
 
 

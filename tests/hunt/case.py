@@ -222,7 +222,20 @@ class Case:
         if self._readable():
             of_trees = [np.abs(tree.value).max(axis=0) for tree in readers.trees_of(self.fitted.last)]
             found = found + np.sum(of_trees, axis=0)
+        if readers.has_linear_leaves(self.fitted.last):
+            found = found + readers.linear_magnitude(self.fitted.last, self._largest())
         return found
+
+    def _largest(self) -> np.ndarray:
+        """Return the largest magnitude of each column of the model, over all rows."""
+        largest = []
+        for rows in (self.train, self.seen, self.seen_background):
+            transformed = self.library("transform", self.fitted.transform, rows)
+            if not is_encodable(transformed):
+                continue
+            encoded = np.abs(readers.rows_of(self.fitted.last, transformed, self.categories))
+            largest.append(np.max(encoded, axis=0, initial=0.0, where=np.isfinite(encoded)))
+        return np.max(largest, axis=0)
 
     @property
     def device(self) -> str:
@@ -329,7 +342,8 @@ class Case:
         """Columns of the model that get values: all, or those that trees split on."""
         if self.draw.options.get("columns") != "used":
             return list(range(self.n_columns))
-        if self._readable() and not self.has_combinations:
+        # The terms of LightGBM's linear leaves are of columns on their paths.
+        if (self._readable() or self.draw.family == "lightgbm") and not self.has_combinations:
             return sorted(used_columns(readers.trees_of(self.fitted.last)))
         found = TreeExplainer(self.fitted.top, columns="used").feature_indices
         assert found is not None

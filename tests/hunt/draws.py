@@ -49,6 +49,9 @@ UNLIKELY: dict[str, Any] = {
     "covers": lambda family, task: family.library == "sklearn",
 }
 
+#: Modes with values of models with linear leaves; others would be refused.
+OF_LINEAR_LEAVES = ("background", "banzhaf", "many rows", "background interactions")
+
 #: Modes with calls of enough rows for tables by intervals.
 WITH_MANY_ROWS = ("many rows", "transformer", "batches")
 
@@ -157,6 +160,8 @@ def draw(seed: int, **fixed: Any) -> Draw:
     outer = _outer(choose, family, task, steps)
     mode = choose("mode", list(MODES), list(MODES.values()))
     if mode in UNLIKELY and not UNLIKELY[mode](family, task) and choose("likely", [True, True, True, False]):
+        mode = "background"
+    if "linear_tree" in params and mode not in OF_LINEAR_LEAVES:
         mode = "background"
     container = choose("container", containers.choices(has_categories))
     if trained_on == "csr" and family.library == "sklearn":

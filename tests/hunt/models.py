@@ -238,6 +238,11 @@ def _lightgbm_options(choose: Choose, task: str) -> dict[str, Any]:
         found["objective"] = choose("objective", ["multiclass", "multiclassova"])
     elif task in ("binary", "rare binary"):
         found["sigmoid"] = choose("sigmoid", [1.0, 2.5])
+    if choose("linear_tree", [False, False, False, True]):
+        found |= {"linear_tree": True, "linear_lambda": choose("linear_lambda", [0.0, 0.1])}
+        found["zero_as_missing"] = False  # LightGBM accepts neither this nor the absolute error
+        if found.get("objective") == "regression_l1":
+            found["objective"] = "regression"
     return found
 
 

@@ -90,6 +90,8 @@ def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], 
         return  # another number of rows may select another device
     if case.draw.steps == "neighbours":
         return  # KNNImputer breaks ties between neighbours by rounding errors that depend on the other rows
+    if case.draw.steps != "none" and "linear_tree" in case.draw.params:
+        return  # products of matrices round differently for other rows, and linear leaves show every bit
     order = case.rng.permutation(containers.n_rows(case.X))
     report.equal("rows in another order", explain(containers.rows(case.X, order)), values[order])
     report.equal("some rows", explain(containers.rows(case.X, order[:3])), values[order[:3]])

@@ -16,8 +16,26 @@ from .trees import Tree, encoded
 
 
 def readable(model: Any) -> bool:
-    """Return whether :func:`trees_of` supports the model: all but those of CatBoost with categories."""
+    """Return whether :func:`trees_of` supports the model.
+
+    It does not support categories of CatBoost and linear leaves of LightGBM.
+    """
+    if has_linear_leaves(model):
+        return False
     return library_of(model) != "catboost" or not model.get_cat_feature_indices()
+
+
+def has_linear_leaves(model: Any) -> bool:
+    """Return whether leaves of a model are functions of X, as with linear_tree=True of LightGBM."""
+    return library_of(model) == "lightgbm" and readers_boosting.has_linear_leaves(model)
+
+
+def linear_magnitude(model: Any, largest: np.ndarray) -> np.ndarray:
+    """Return the sum over the trees of the largest terms of a linear leaf: (n_outputs,).
+
+    ``largest`` has the largest magnitude of each column.
+    """
+    return readers_boosting.linear_magnitude(model, largest)
 
 
 def trees_of(model: Any) -> list[Tree]:

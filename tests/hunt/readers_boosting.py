@@ -66,6 +66,27 @@ def _xgboost_rule(tree: dict[str, Any]) -> Callable[[int, np.ndarray], np.ndarra
     return goes_left
 
 
+def has_linear_leaves(model: Any) -> bool:
+    """Return whether a model of LightGBM has linear leaves."""
+    return "\nis_linear=1\n" in getattr(model, "booster_", model).model_to_string()
+
+
+def linear_magnitude(model: Any, largest: np.ndarray) -> np.ndarray:
+    """Return the sum over the trees of LightGBM of the largest terms of a leaf."""
+    document = getattr(model, "booster_", model).dump_model()
+    n_outputs = document["num_tree_per_iteration"]
+    found = np.zeros(n_outputs)
+    for tree in document["tree_info"]:
+        of_leaves, pending = [0.0], [tree["tree_structure"]]
+        while pending:
+            node = pending.pop()
+            pending += [node[side] for side in ("left_child", "right_child") if side in node]
+            of_terms = np.abs(node.get("leaf_coeff", [])) * largest[node.get("leaf_features", [])]
+            of_leaves.append(abs(node.get("leaf_const", 0.0)) + float(np.sum(of_terms)))
+        found[tree["tree_index"] % n_outputs] += max(of_leaves)
+    return found
+
+
 def lightgbm_trees(model: Any) -> Iterator[Tree]:
     booster = getattr(model, "booster_", model)
     document = booster.dump_model()

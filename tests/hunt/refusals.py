@@ -20,7 +20,11 @@ ALWAYS = {
     "model_output='log_loss' needs": lambda draw: draw.mode == "log_loss",
     "there is one log loss": lambda draw: draw.mode == "log_loss",
     "at most 16 features": lambda draw: draw.options.get("algorithm") == "fast_v2",
-    "infinity or a value too large": lambda draw: draw.family in ("xgboost", "bagging"),
+    "infinity or a value too large": lambda draw: (
+        draw.family in ("xgboost", "bagging") or "linear_tree" in draw.params
+    ),
+    "linear leaf with numbers that are not finite": lambda draw: "linear_tree" in draw.params,
+    "linear leaves": lambda draw: "linear_tree" in draw.params,
     "training diverged": lambda draw: draw.family == "xgboost",
     "a border between infinite numbers": lambda draw: "infinite" in draw.columns,
     "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
