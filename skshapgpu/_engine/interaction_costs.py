@@ -1,4 +1,4 @@
-"""Estimated times of path-dependent interactions on a CPU, which ``TreeExplainer.plan`` reports."""
+"""Estimated times of interactions, which ``TreeExplainer.plan`` reports."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ _BANZHAF_WORK = {2: 1.5, 3: 4.0}
 #: Seconds for each result that is written. All were measured on one core of a server with AVX-512.
 _RESULT = 5e-9
 
+#: Seconds on a GPU, in addition to the work of trees or tables, for each call and for each result that is
+#: transferred. Measured on an H100.
+_CUDA_CALL, _CUDA_RESULT = 5.5e-4, 6e-10
+
 
 def interaction_seconds(
     kind: Kind,
@@ -30,7 +34,7 @@ def interaction_seconds(
     output_work: float,
     precision: str,
 ) -> float:
-    """Return the seconds of a call, without those in which rows are read.
+    """Return the seconds of a call for path-dependent interactions on a CPU, without those of reading rows.
 
     Parameters
     ----------
@@ -54,3 +58,11 @@ def interaction_seconds(
         extra += costs.cpu_seconds(walked, n_rows, 1, work, precision)
         extra -= costs.cpu_seconds(walked, n_rows, 1, 0.0, precision)
     return seconds + extra / max(1, min(n_threads, -(-n_rows // costs.BLOCK_ROWS)))
+
+
+def cuda_interaction_seconds(n_results: int) -> float:
+    """Return the seconds of a call on a GPU besides its work for trees or tables.
+
+    ``n_results`` is the number of results that are transferred, unless their time is counted already.
+    """
+    return _CUDA_CALL + n_results * _CUDA_RESULT

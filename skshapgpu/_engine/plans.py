@@ -26,7 +26,7 @@ from . import algorithms, costs
 from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
 from .features import TwoLevelGame
-from .interaction_costs import interaction_seconds
+from .interaction_costs import cuda_interaction_seconds, interaction_seconds
 from .link_costs import cpu_seconds_of_link, cuda_seconds_of_link
 from .links import Link
 from .pair_costs import PairTables
@@ -726,7 +726,8 @@ class CompiledModel:
         if kind.order == 1 and not self.is_tiled(kind):
             return execution.seconds, None
         if execution.indices:
-            return None, "the times of these results on GPUs were not measured"
+            n_results = 0 if self.is_tiled(kind) else n_rows * self._n_results(kind)  # else counted already
+            return execution.seconds + cuda_interaction_seconds(n_results), None
         if self.is_tiled(kind):
             tables = self.pair_tables(kind)
             if tables is None:

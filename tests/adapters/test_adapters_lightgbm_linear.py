@@ -17,7 +17,7 @@ from skshapgpu.adapters.lightgbm import read_text
 
 lgb = pytest.importorskip("lightgbm")
 
-pytestmark = pytest.mark.filterwarnings("ignore:::lightgbm")
+pytestmark = [pytest.mark.filterwarnings("ignore:::lightgbm"), pytest.mark.usefixtures("on_cpu")]
 
 #: Rounding of predictions, and of sums of them over 16 coalitions, relative to their largest term. Intercepts
 #: of leaves make up for the offsets of columns, of at most 1000.

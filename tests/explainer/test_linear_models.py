@@ -33,7 +33,7 @@ from skshapgpu.errors import UnsupportedModelError
 
 lgb = pytest.importorskip("lightgbm")
 
-pytestmark = pytest.mark.filterwarnings("ignore:::lightgbm")
+pytestmark = [pytest.mark.filterwarnings("ignore:::lightgbm"), pytest.mark.usefixtures("on_cpu")]
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 5)) + np.array([0.0, 100.0, 0.0, -5.0, 0.0])

@@ -297,6 +297,7 @@ def test_files_in_batches(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
