@@ -67,10 +67,11 @@ def require_ours(path: str | os.PathLike[str], is_ours: Callable[[Any], bool] = 
         The file exists, and ``is_ours`` is false for it.
     """
     if os.path.lexists(path) and not is_ours(path):
-        raise _not_ours(path)
+        raise not_ours(path)
 
 
-def _not_ours(path: str | os.PathLike[str]) -> FileExistsError:
+def not_ours(path: Any) -> FileExistsError:
+    """Return the error to raise for an existing file that is not ours."""
     return FileExistsError(
         f"{os.fspath(path)!r} exists, and is not a file that skshapgpu would replace: choose another "
         "path, or delete it"
@@ -104,7 +105,7 @@ def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: C
     try:
         os.link(beside, path)  # unlike a rename, this never replaces a file
     except FileExistsError as error:
-        raise _not_ours(path) from error
+        raise not_ours(path) from error
     except OSError:  # a file system without links
         os.replace(beside, path)
     else:
