@@ -1,8 +1,8 @@
 """Places of files: local paths, and paths in other file systems, such as object stores.
 
 A path with a scheme (``s3://bucket/rows.parquet``) is opened by pyarrow where pyarrow knows the scheme, and
-by fsspec otherwise; other paths are local, unless the caller passes a file system. A URL may hold credentials,
-so it is never shown as it is: :func:`shown` returns it without its user and query.
+by fsspec otherwise; other paths are local, unless the caller passes a file system. A URL may hold
+credentials, so it is never shown as it is: :func:`shown` returns it without its user and query.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -21,6 +20,7 @@ from .._versions import __version__
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, InputSchema
 from . import storage
+from .locations import Place
 
 _FORMAT, _VERSION = "skshapgpu explainer", 1
 
@@ -55,7 +55,7 @@ class Saved:
         Values of the saved options of ``TreeExplainer``, by name.
     background : Background or None
     tables : dict of str to ndarray
-        The result of ``_core.Plan.contents``; memory-mapped if from a file. Empty: no tables are stored.
+        The result of ``_core.Plan.contents``; memory-mapped if from a local file. Empty: no tables.
     """
 
     adapted: AdaptedModel
@@ -64,7 +64,7 @@ class Saved:
     tables: dict[str, np.ndarray]
 
 
-def save(path: str | os.PathLike[str], saved: Saved) -> None:
+def save(path: Place, saved: Saved) -> None:
     """Write a file, completely or not at all.
 
     Raises
@@ -110,12 +110,12 @@ def digest(ensemble: Ensemble) -> str:
     return found.hexdigest()
 
 
-def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
+def load(path: Place, verify: bool = False) -> Saved:
     """Read a file.
 
     Parameters
     ----------
-    path : path-like
+    path : Path or RemotePath
     verify : bool
         Compare large tables with their checksums, too.
 
@@ -128,10 +128,10 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
     """
     header, arrays = storage.read(path, _LARGE, verify)
     if header.get("format") != _FORMAT:
-        raise ValueError(f"{os.fspath(path)!r} holds no explainer")
+        raise ValueError(f"{str(path)!r} holds no explainer")
     if header.get("version") != _VERSION:
         raise ValueError(
-            f"{os.fspath(path)!r} has version {header.get('version')!r} of the format, written by skshapgpu "
+            f"{str(path)!r} has version {header.get('version')!r} of the format, written by skshapgpu "
             f"{header.get('library')}; this one reads version {_VERSION}"
         )
     try:
@@ -148,10 +148,10 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
             raise ValueError(f"its options are {options!r:.80}")
         return Saved(adapted, options, background, tables)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{os.fspath(path)!r} is damaged: {error}") from error
+        raise ValueError(f"{str(path)!r} is damaged: {error}") from error
 
 
-def library_version(path: str | os.PathLike[str]) -> str:
+def library_version(path: Place) -> str:
     """Return the version of this package that wrote a file.
 
     Raises

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._common.digits import number
+from .._files.locations import shown
 from ..batches import explain_batches
 from ..batches.batch_arguments import groups_of_inputs, rows_for
 from ..batches.csv_files import CsvOptions
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> Answer:
     except ValueError as error:
         raise ValueError(_missing_column(args, explainer) or in_flags(str(error))) from error
     facts = {
-        "output": args.output,
+        "output": shown(args.output),
         "n_rows": result.n_rows,
         "n_resumed": result.n_resumed,
         "seconds": result.seconds,
@@ -163,7 +164,7 @@ def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str |
             if name not in there:
                 raise ValueError(f"there is no column {name}{meant(name, there)}")
     except ValueError as error:
-        return f"DATA: {args.data!r}: {error}"
+        return f"DATA: {shown(args.data)!r}: {error}"
     return None
 
 
