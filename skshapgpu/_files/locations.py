@@ -35,7 +35,7 @@ _CONTAINER_AS_USER = ("abfs", "abfss")
 #: have no folders of their own.
 _OBJECT_STORES = {
     *("s3", "gcs", "abfs"),
-    *(f"py::fsspec+{name}" for name in ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "memory")),
+    *(f"py::fsspec+{name}" for name in ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss")),
 }
 
 #: Bytes that are copied at once.
@@ -163,8 +163,14 @@ class RemotePath:
             local.write_bytes(content)
             self.upload(local)
 
-    def upload(self, local: Path) -> None:
+    def upload(self, local: Path, aside: RemotePath | None = None) -> None:
         """Copy a local file to this path, where it appears when it is complete.
+
+        Parameters
+        ----------
+        local : Path
+        aside : RemotePath or None
+            Folder for the incomplete file, where the file system shows it; None: that of this path.
 
         Raises
         ------
@@ -172,7 +178,9 @@ class RemotePath:
         """
         if not self.appears_whole:
             self.parent.make()
-            beside = self.parent / f".{self.name}.{secrets.token_hex(4)}"
+            aside = aside or self.parent
+            aside.make()
+            beside = aside / f".{self.name}.{secrets.token_hex(4)}"
             try:
                 self.filesystem.move(_sent(local, beside).path, self.path)
             except BaseException:
@@ -429,7 +437,10 @@ def _sent(local: Path, to: RemotePath) -> RemotePath:
     """Copy a local file, in a thread: Ctrl-C must not close the stream early, as if it were complete."""
 
     def copy() -> None:
-        with open(local, "rb") as source, to.filesystem.open_output_stream(to.path) as stream:
+        with (
+            open(local, "rb") as source,
+            to.filesystem.open_output_stream(to.path, compression=None) as stream,
+        ):
             while piece := source.read(_COPIED_BYTES):
                 stream.write(piece)
 

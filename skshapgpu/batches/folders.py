@@ -203,8 +203,8 @@ class RemoteFolder(Folder):
     place: RemotePath
     has_lock = False
 
-    def __init__(self, place: RemotePath) -> None:
-        self.place = place
+    def __init__(self, place: RemotePath, aside: RemotePath | None = None) -> None:
+        self.place, self._aside = place, aside
         self._token: bytes | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
@@ -239,7 +239,7 @@ class RemoteFolder(Folder):
         path = self.place / name
         if path.exists() and not is_ours(name):
             raise storage.not_ours(path)
-        path.upload(beside)
+        path.upload(beside, self._aside)
 
     def delete(self, name: str) -> None:
         (self.place / name).delete()
@@ -286,9 +286,11 @@ class RemoteFolder(Folder):
 GUARDS = (_LOCK, _OWNER)
 
 
-def folder_of(place: Place) -> Folder:
-    """Return the folder at a place."""
-    return LocalFolder(place) if isinstance(place, Path) else RemoteFolder(place)
+def folder_of(place: Place, aside: str | None = None) -> Folder:
+    """Return the folder at a place; ``aside`` names the folder in it for incomplete files."""
+    if isinstance(place, Path):
+        return LocalFolder(place)
+    return RemoteFolder(place, None if aside is None else place / aside)
 
 
 def flush(file: Any) -> None:

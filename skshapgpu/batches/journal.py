@@ -37,6 +37,8 @@ class Journal:
         Facts passed to :meth:`finish`; None if the output is not complete.
     ours : list of str
         Digests of the files written by this package that may exist at the path of the output.
+    replaced : dict or None
+        Call whose output :meth:`begin` has deleted; if it still runs, it may yet write a part.
     """
 
     def __init__(self, folder: Folder, output: Place) -> None:
@@ -44,6 +46,7 @@ class Journal:
         self.call: dict[str, Any] | None = None
         self.finished: dict[str, Any] | None = None
         self.ours: list[str] = []
+        self.replaced: dict[str, Any] | None = None
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -96,6 +99,7 @@ class Journal:
         for name in self.folder.entries():
             if name not in (*GUARDS, _JOURNAL):
                 self.folder.delete(name)
+        self.replaced = self.call
         self._write(call, None)
 
     def add(self, digest: str) -> None:

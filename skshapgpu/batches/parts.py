@@ -73,7 +73,11 @@ class Parts:
         """Give the next part its name; with ``keep``, a copy that was uploaded is not deleted."""
         name = self._name(len(self.names))
         self._journal.require_taken()
-        self._folder.put(beside, name, self.is_of_call)
+        try:
+            self._folder.put(beside, name, self._may_replace)
+        except OSError:
+            self._journal.require_taken()  # another call may have deleted the folder
+            raise
         if not self._folder.has_lock:
             self._stamps[name] = self._folder.stamp(name)
             if not keep:
@@ -92,10 +96,11 @@ class Parts:
         if not self.names:
             none = [arrow.array([], field.type) for field in self._schema]
             self.write(self.prepare(0, arrow.RecordBatch.from_arrays(none, schema=self._schema)))
+        self._journal.require_taken()
         there = self._folder.entries()
         for name in there:  # left over from a run that saw more rows
             if name not in self.names and is_part(name) and name.endswith(self._form):
-                if self.is_of_call(name):
+                if self._may_replace(name):
                     self._folder.delete(name)
                 elif not self._folder.has_lock:
                     raise self._mixed(name)
@@ -106,6 +111,7 @@ class Parts:
         return self.names
 
     def _mixed(self, name: str) -> RuntimeError:
+        self._journal.require_taken()
         return RuntimeError(
             f"{str(self._folder.place / name)!r} was written by another call meanwhile: repeat this call "
             "with overwrite=True, and let one call at a time write an output"
@@ -113,15 +119,30 @@ class Parts:
 
     def is_of_call(self, name: str) -> bool:
         """Return whether a part names the call of the journal in its metadata."""
-        call = self._journal.call
-        if call is None:
+        return self._is_of(name, [self._journal.call])
+
+    def _may_replace(self, name: str) -> bool:
+        """Return whether a part is of the call, or was written late by the call that it has replaced."""
+        has_lock = self._folder.has_lock
+        return self._is_of(name, [self._journal.call, None if has_lock else self._journal.replaced])
+
+    def _is_of(self, name: str, calls: list[dict[str, Any] | None]) -> bool:
+        digests = [call_digest(call).encode() for call in calls if call is not None]
+        if not digests:
             return False
         try:
             with self._folder.open(name) as file:
                 found = encoding.metadata(file, name.rpartition(".")[2])
         except (ValueError, OSError):  # pyarrow's own errors derive from these
             return False
-        return found.get(_CALL_KEY) == call_digest(call).encode()
+        return found.get(_CALL_KEY) in digests
+
+    def _opened(self, name: str) -> Any:
+        try:
+            return self._folder.open(name)
+        except OSError:
+            self._journal.require_taken()  # another call may have deleted the part
+            raise
 
     def tables(self, number: int, beside: Path | None = None) -> list[Any]:
         """Return the content of an Arrow part; ``beside`` may be a local copy of it.
@@ -132,7 +153,7 @@ class Parts:
             It is the part of another call.
         """
         arrow, name = require_arrow(), self.names[number]
-        with self._folder.open(name) if beside is None else arrow.OSFile(os.fspath(beside)) as file:
+        with arrow.OSFile(os.fspath(beside)) if beside is not None else self._opened(name) as file:
             with arrow.ipc.open_file(file) as reader:
                 if reader.schema.metadata.get(_CALL_KEY) != self._schema.metadata[_CALL_KEY]:
                     raise self._mixed(name)

@@ -145,7 +145,7 @@ class PartsSink(Sink):
     """A folder of part files."""
 
     def __init__(self, place: Place, form: str) -> None:
-        self._folder = folder_of(place)
+        self._folder = folder_of(place, INSIDE)
         super().__init__(place, self._folder / INSIDE)
         self.kind = f"folder of {form}"
         self._parts = Parts(self._folder, self.journal, form)
@@ -210,8 +210,9 @@ class _FileSink(Sink):
     """A single file; an existing one is kept until the new one is complete."""
 
     def __init__(self, place: Place) -> None:
-        self._folder = folder_of(place.parent)
-        super().__init__(place, self._folder / f".{place.name}.skshapgpu")
+        state = f".{place.name}.skshapgpu"
+        self._folder = folder_of(place.parent, state)
+        super().__init__(place, self._folder / state)
 
     def files(self, names: Sequence[str]) -> list[Path | str]:
         return [self.path]
