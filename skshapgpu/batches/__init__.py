@@ -146,23 +146,25 @@ def explain_batches(
           content, CSV by its name; a folder of files in one of the first three formats, read in the order
           of their paths, with "name=value" folders as columns; or a list of paths of such files. All files
           must have the columns of the first, in any order; numeric columns get a type that holds the values
-          of all files.
+          of all files. URLs such as "s3://bucket/rows/" are paths, too, here and in ``model`` and ``sink``.
         - A pyarrow ``Dataset``, ``Table`` or ``RecordBatchReader``.
         - A two-dimensional NumPy array, in memory or memory-mapped, or a sparse matrix.
         - An iterator over record batches, tables, pandas or polars data frames, arrays or sparse matrices,
           all with the columns of the first, whose types the output takes over. To resume, it must yield the
           same rows again: those already explained are read and dropped. It is consumed in another thread.
     sink : path
-        A single file, ``NAME.parquet``, ``NAME.arrow`` or ``NAME.npy``, which appears when it is complete;
-        or, if the name has no extension or ends with a slash, a folder of part files, one for each batch. A
-        NumPy file holds the values alone, in the shape that ``explain`` returns. Incomplete output is kept
-        in a hidden folder beside the file, or inside the output folder.
+        A single file, ``NAME.parquet``, ``NAME.arrow``, ``NAME.csv`` or ``NAME.npy``, which appears when it
+        is complete; or, if the name has no extension or ends with a slash, a folder of part files, one for
+        each batch. A NumPy file holds the values alone, in the shape that ``explain`` returns; a CSV file has
+        no base values, as it has no metadata. Incomplete output is kept in a hidden folder beside the file,
+        or inside the output folder.
     batch_size : int or "auto", default="auto"
         Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
         ``memory_limit``, divided by the number of GPUs, if that is less; a resumed run keeps the size of the
         first run.
     features, keep, top, by_sign, group, interactions, index, prefix, dtype
-        See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
+        See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep. ``keep`` may also
+        name levels of the index of pandas, in data frames and in Parquet files that pandas wrote.
     format : {"parquet", "arrow"} or None, default=None
         Format of the files of a folder. None: Parquet.
     delimiter : str or None, default=None
@@ -185,6 +187,9 @@ def explain_batches(
         True shows a bar with rows per second and the time left, using tqdm or rich. A function is called
         after each batch with the number of rows written and the number of all rows, None if unknown; an
         exception that it raises ends the run.
+    filesystem : file system of pyarrow or fsspec, or None, default=None
+        File system of ``model``, ``source`` and ``sink``, where they are paths without a scheme. None: the
+        local one. "file://" URLs are always local.
     **options
         Options of :class:`.TreeExplainer`, such as ``device`` and ``n_jobs``, unless ``model`` is one.
 
@@ -200,9 +205,10 @@ def explain_batches(
         the model does not accept; or there is an output of another call (the message says what differs) or
         a file that ``explain_batches`` did not write.
     RuntimeError
-        Another call is writing the same output; or see :meth:`.TreeExplainer.explain`.
+        Another call is writing the same output, or, in another file system, has begun to write it since; or
+        see :meth:`.TreeExplainer.explain`.
     ImportError
-        pyarrow is not installed, or, for ``progress=True``, neither tqdm nor rich.
+        pyarrow, or a package for a URL, is not installed, or, for ``progress=True``, neither tqdm nor rich.
     OSError
         A file cannot be read or written. All batches written so far are kept, and the same call resumes.
 

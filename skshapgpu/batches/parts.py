@@ -113,8 +113,8 @@ class Parts:
     def _mixed(self, name: str) -> RuntimeError:
         self._journal.require_taken()
         return RuntimeError(
-            f"{str(self._folder.place / name)!r} was written by another call meanwhile: repeat this call "
-            "with overwrite=True, and let one call at a time write an output"
+            f"{str(self._folder.place / name)!r} was written by another call meanwhile: start anew, and "
+            "let one call at a time write an output"
         )
 
     def is_of_call(self, name: str) -> bool:

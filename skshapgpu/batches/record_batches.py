@@ -64,7 +64,7 @@ class BatchExplainer:
     features : sequence of str or None, default=None
         Names of the columns that are the model's features, in its order. None selects the columns with the
         names of the training data if the model knows names and all are present; otherwise all columns that
-        are not in ``keep``, in order.
+        are neither in ``keep`` nor, as pandas recorded in the schema, levels of an index, in order.
     keep : sequence of str, default=()
         Names of columns that are copied to the output unchanged, such as row ids; they come first.
     top : int or None, default=None

@@ -42,6 +42,7 @@ _PHRASES = {
     "by_sign splits": "--by-sign splits",
     "give top=, not interactions=": "give --top, not --interactions",
     "keep and top are": "--keep and --top are",
+    "leave it out of keep=": "leave it out of --keep",
     "Give the explainer groups= as a mapping of names to lists of columns": "Use --group NAME=COLS",
 }
 
@@ -152,7 +153,7 @@ def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str |
     """Describe the column that is missing from DATA, if that is the error."""
     find = _columns(args, explainer)
     try:
-        schema = open_source(args.data, csv_options(args)).schema
+        schema = open_source(args.data, csv_options(args), keep=args.keep).schema
     except (ValueError, OSError):
         return None
     if schema is None:

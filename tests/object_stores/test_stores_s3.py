@@ -32,7 +32,8 @@ def report(done, n_rows):
 
 url, sink = sys.argv[1:]
 keep = [] if sink.endswith(".npy") else ["id"]
-explain_batches(url + "explainer", url + "rows.parquet", url + sink, keep=keep, batch_size=10, progress=report)
+options = {"keep": keep, "batch_size": 10, "progress": report}
+explain_batches(url + "explainer", url + "rows.parquet", url + sink, **options)
 """
 
 
