@@ -358,7 +358,7 @@ def _of_url(url: str) -> tuple[Any, str]:
     try:
         filesystem, path = fs.FileSystem.from_uri(quote(url, safe=_SAFE))
         return filesystem, _normal(filesystem, path)
-    except NotImplementedError:  # pyarrow was built without it
+    except (NotImplementedError, ImportError):  # pyarrow was built without it, or calls a package itself
         pass
     except ValueError as error:
         if "nrecognized filesystem type" not in str(error):
