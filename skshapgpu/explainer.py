@@ -41,6 +41,8 @@ from ._engine.sharing import Sharing
 from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
 from ._explanations.values import Explanation
 from ._files import saving
+from ._files.locations import locate
+from ._files.model_files import adapt_file
 from ._files.saving import Saved
 from ._rows import gpu_arrays
 from ._rows.background import Background, is_interventional, require_perturbation
@@ -49,7 +51,6 @@ from ._rows.inputs import Reader
 from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
 from ._rows.rows import Rows
-from .adapters import adapt
 from .adapters.schema import InputSchema
 from .errors import UnsupportedModelError, require_one_of, require_options
 
@@ -193,10 +194,11 @@ class TreeExplainer:
     model : fitted model, str, path or bytes
         Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, ONNX, Spark ML, cuML, NGBoost,
         scikit-survival or quantile-forest, or of a class with a registered adapter; or the path or content of
-        a model file, or the path of a folder of Spark ML. For a ``Pipeline``, the last step is explained, in
-        terms of the columns that it receives; the other steps, of which copies are kept, transform X. For a
-        fitted search, its ``best_estimator_`` is explained, and for a ``FrozenEstimator`` the model inside;
-        docs/models.md lists all classes of which the model inside is explained.
+        a model file, or the path of a folder of Spark ML; a URL such as "s3://bucket/model.ubj" is a path,
+        too. For a ``Pipeline``, the last step is explained, in terms of the columns that it receives; the
+        other steps, of which copies are kept, transform X. For a fitted search, its ``best_estimator_`` is
+        explained, and for a ``FrozenEstimator`` the model inside; docs/models.md lists all classes of which
+        the model inside is explained.
     data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
         Background data, in any form that X may have on the host. For interventional values, an encoded copy
         is kept: a coalition's value is the mean margin over the background rows, with the coalition's
@@ -361,7 +363,7 @@ class TreeExplainer:
         steps, last = unwrap(model)
         steps = steps if isinstance(model, NoCopy) else copies_of(steps)
         self._times = read_times(times)
-        self._adapted = adapt(last).with_output(model_output, self._times).with_cover(cover)
+        self._adapted = adapt_file(last).with_output(model_output, self._times).with_cover(cover)
         interventional = is_interventional(feature_perturbation, data)
         link = link_of(self._adapted, model_output, outputs == "all", interventional)  # before data is read
         require_explainable(self._adapted, interventional, link)
@@ -970,7 +972,7 @@ class TreeExplainer:
         """Number of features of the results."""
         return self._compiled.n_features
 
-    def save(self, path: str | os.PathLike[str], *, tables: bool = True) -> None:
+    def save(self, path: str | os.PathLike[str], *, tables: bool = True, filesystem: Any = None) -> None:
         """Write the explainer to a file, from which :meth:`load` restores it without the model.
 
         The file is an uncompressed ``.npz`` file of NumPy with a JSON header and no pickled objects; it is
@@ -980,11 +982,14 @@ class TreeExplainer:
         Parameters
         ----------
         path : path-like
-            File to write. If this method wrote an existing file, the new one replaces it, while explainers
-            that were loaded from the old one still use that. Any other existing file is never replaced.
+            File to write; a URL such as "s3://bucket/explainer.npz" names one in another file system. If this
+            method wrote an existing file, the new one replaces it, while explainers that were loaded from the
+            old one still use that. Any other existing file is never replaced.
         tables : bool, default=True
             Whether to store the tables, ``model_info()["table_bytes"]`` bytes. Without them, the file is
             small, and loading it fills the tables again.
+        filesystem : file system of pyarrow or fsspec, or None, default=None
+            File system in which ``path`` is, unless it has a scheme. None: the local one.
 
         Raises
         ------
@@ -995,7 +1000,10 @@ class TreeExplainer:
             The path is an existing file that this method did not write.
         OSError
             The file cannot be written.
+        ImportError
+            A package for the URL or file system is not installed.
         """
+        place = locate(path, filesystem)
         if self._reader.steps:
             raise ValueError(
                 "the explainer applies the leading steps of a Pipeline, which a file cannot keep: save an "
@@ -1011,7 +1019,7 @@ class TreeExplainer:
             "groups": self._groups and [list(group) for group in self._groups],
         }
         contents = self._compiled.contents() if tables else {}
-        saving.save(path, Saved(self._adapted, options, self._compiled.background, contents))
+        saving.save(place, Saved(self._adapted, options, self._compiled.background, contents))
 
     @classmethod
     def load(
@@ -1024,6 +1032,7 @@ class TreeExplainer:
         expected_rows: int | None = None,
         check_additivity: bool = True,
         verify: bool = False,
+        filesystem: Any = None,
     ) -> TreeExplainer:
         """Load an explainer from a file that :meth:`save` wrote; the model's library is not needed.
 
@@ -1039,11 +1048,14 @@ class TreeExplainer:
         Parameters
         ----------
         path : path-like
-            File that :meth:`save` wrote.
+            File that :meth:`save` wrote. A URL such as "s3://bucket/explainer.npz" names one in another file
+            system; it is read into memory as a whole, and no copy of it is left on disk.
         device, n_jobs, memory_limit, expected_rows, check_additivity
             As for :class:`TreeExplainer`.
         verify : bool, default=False
             Also compare large tables with their checksums, which reads all of them.
+        filesystem : file system of pyarrow or fsspec, or None, default=None
+            File system in which ``path`` is, unless it has a scheme. None: the local one.
 
         Returns
         -------
@@ -1058,8 +1070,11 @@ class TreeExplainer:
             The file has no tables, and those of "fast_v2" need more memory than they may take.
         OSError
             The file cannot be read.
+        ImportError
+            A package for the URL or file system is not installed.
         """
-        saved = saving.load(path, verify)
+        place = locate(path, filesystem)
+        saved = saving.load(place, verify)
         outputs, model_output = (saved.options.get(name) for name in ("outputs", "model_output"))
         columns = saved.options.get("columns", "all")
         require_one_of("outputs", outputs, _OUTPUTS)
@@ -1093,7 +1108,7 @@ class TreeExplainer:
                 tables=saved.tables,
             )
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
+            raise ValueError(f"{str(place)!r} cannot be loaded: {error}") from error
         return explainer
 
     def __copy__(self) -> TreeExplainer:

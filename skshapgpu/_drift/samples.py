@@ -6,13 +6,13 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._explanations.interactions import INDEX_NAMES, InteractionExplanation
 from .._explanations.values import Explanation, column_names
+from .._files.locations import is_path, locate, shown
 from .._rows.arrow import require_arrow
 from .._rows.gpu_arrays import to_host
 from ..batches.files import FilesSource
@@ -127,8 +127,8 @@ class FileSample(Sample):
                 f"{what}_weights must be the name of a column of the files that {what} names, one of those "
                 f"in keep=, not a {type(weights).__name__}"
             )
-        self._shown = repr(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else "the files"
-        if isinstance(path, (str, os.PathLike)) and is_unfinished(Path(path)):
+        self._shown = repr(shown(path)) if is_path(path) else "the files"
+        if is_path(path) and is_unfinished(locate(path)):
             raise ValueError(
                 f"{what}: {self._shown} is an unfinished output of explain_batches: repeat that call, which "
                 "resumes it"

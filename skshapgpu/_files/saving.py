@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -21,6 +20,7 @@ from .._versions import __version__
 from ..adapters.ensemble import LINEAR_FIELDS, Ensemble
 from ..adapters.schema import AdaptedModel, InputSchema
 from . import storage
+from .locations import Place
 
 #: Models with linear leaves need version 2, which earlier releases reject instead of ignoring the leaves.
 _FORMAT, _VERSION, _LINEAR_VERSION = "skshapgpu explainer", 1, 2
@@ -56,7 +56,7 @@ class Saved:
         Values of the saved options of ``TreeExplainer``, by name.
     background : Background or None
     tables : dict of str to ndarray
-        The result of ``_core.Plan.contents``; memory-mapped if from a file. Empty: no tables are stored.
+        The result of ``_core.Plan.contents``; memory-mapped if from a local file. Empty: no tables.
     """
 
     adapted: AdaptedModel
@@ -65,7 +65,7 @@ class Saved:
     tables: dict[str, np.ndarray]
 
 
-def save(path: str | os.PathLike[str], saved: Saved) -> None:
+def save(path: Place, saved: Saved) -> None:
     """Write a file, completely or not at all.
 
     Raises
@@ -116,12 +116,12 @@ def _fields_of(ensemble: Ensemble) -> list[str]:
     return [f.name for f in fields(Ensemble) if ensemble.has_linear_leaves or f.name not in LINEAR_FIELDS]
 
 
-def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
+def load(path: Place, verify: bool = False) -> Saved:
     """Read a file.
 
     Parameters
     ----------
-    path : path-like
+    path : Path or RemotePath
     verify : bool
         Compare large tables with their checksums, too.
 
@@ -134,10 +134,10 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
     """
     header, arrays = storage.read(path, _LARGE, verify)
     if header.get("format") != _FORMAT:
-        raise ValueError(f"{os.fspath(path)!r} holds no explainer")
+        raise ValueError(f"{str(path)!r} holds no explainer")
     if header.get("version") not in (_VERSION, _LINEAR_VERSION):
         raise ValueError(
-            f"{os.fspath(path)!r} has version {header.get('version')!r} of the format, written by skshapgpu "
+            f"{str(path)!r} has version {header.get('version')!r} of the format, written by skshapgpu "
             f"{header.get('library')}; this one reads versions {_VERSION} and {_LINEAR_VERSION}"
         )
     try:
@@ -154,10 +154,10 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
             raise ValueError(f"its options are {options!r:.80}")
         return Saved(adapted, options, background, tables)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{os.fspath(path)!r} is damaged: {error}") from error
+        raise ValueError(f"{str(path)!r} is damaged: {error}") from error
 
 
-def library_version(path: str | os.PathLike[str]) -> str:
+def library_version(path: Place) -> str:
     """Return the version of this package that wrote a file.
 
     Raises

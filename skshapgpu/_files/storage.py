@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -22,6 +23,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
+
+from .locations import Place, RemotePath, shown
 
 _HEADER = "header.json"
 
@@ -44,13 +47,15 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 _PADDING_FIELD = 0xD935
 
 
-def is_ours(path: str | os.PathLike[str]) -> bool:
+def is_ours(path: str | os.PathLike[str] | RemotePath) -> bool:
     """Return whether a file is empty or was written by :func:`write`, judging by its content."""
     try:
-        if not os.path.getsize(path):
-            return True
-        with zipfile.ZipFile(path) as archive, archive.open(_HEADER) as member:
-            header = json.loads(member.read(_MAX_HEADER))
+        with path.open() if isinstance(path, RemotePath) else open(path, "rb") as file:
+            if not file.read(1):
+                return True
+            file.seek(0)
+            with zipfile.ZipFile(file) as archive, archive.open(_HEADER) as member:
+                header = json.loads(member.read(_MAX_HEADER))
         return str(header["format"]).startswith("skshapgpu")
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
@@ -58,7 +63,7 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def require_ours(path: str | os.PathLike[str], is_ours: Callable[[Any], bool] = is_ours) -> None:
+def require_ours(path: str | os.PathLike[str] | RemotePath, is_ours: Callable[[Any], bool] = is_ours) -> None:
     """Raise an error if writing to a path would replace a file that is not ours.
 
     Raises
@@ -66,13 +71,15 @@ def require_ours(path: str | os.PathLike[str], is_ours: Callable[[Any], bool] = 
     FileExistsError
         The file exists, and ``is_ours`` is false for it.
     """
-    if os.path.lexists(path) and not is_ours(path):
-        raise _not_ours(path)
+    exists = path.exists() if isinstance(path, RemotePath) else os.path.lexists(path)
+    if exists and not is_ours(path):
+        raise not_ours(path)
 
 
-def _not_ours(path: str | os.PathLike[str]) -> FileExistsError:
+def not_ours(path: Any) -> FileExistsError:
+    """Return the error to raise for an existing file that is not ours."""
     return FileExistsError(
-        f"{os.fspath(path)!r} exists, and is not a file that skshapgpu would replace: choose another "
+        f"{shown(path)!r} exists, and is not a file that skshapgpu would replace: choose another "
         "path, or delete it"
     )
 
@@ -104,20 +111,20 @@ def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: C
     try:
         os.link(beside, path)  # unlike a rename, this never replaces a file
     except FileExistsError as error:
-        raise _not_ours(path) from error
+        raise not_ours(path) from error
     except OSError:  # a file system without links
         os.replace(beside, path)
     else:
         os.unlink(beside)
 
 
-def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def write(target: Place, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a file, completely or not at all.
 
     Parameters
     ----------
-    path : path-like
-        Path of the file. A file that this function wrote before is replaced when the new one is complete.
+    target : Path or RemotePath
+        Place of the file. A file that this function wrote before is replaced when the new one is complete.
     header : mapping
         Must be serializable by ``json``.
     arrays : mapping of str to ndarray
@@ -132,8 +139,15 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
     OSError
         The file cannot be written.
     """
-    target = Path(path)
     require_ours(target)
+    if isinstance(target, RemotePath):
+        with tempfile.TemporaryDirectory() as folder:
+            local = Path(folder, "content")
+            with open(local, "xb") as file:
+                _write(file, header, arrays)
+            require_ours(target)
+            target.upload(local)
+        return
     # Files made by tempfile would be readable by their owner only.
     beside = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
@@ -180,13 +194,13 @@ def _member(file: BinaryIO, name: str) -> zipfile.ZipInfo:
 
 
 def read(
-    path: str | os.PathLike[str], lazy: Collection[str] = (), verify: bool = False
+    path: Place, lazy: Collection[str] = (), verify: bool = False
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Open a file that :func:`write` wrote, and compare it with its checksums.
 
     Parameters
     ----------
-    path : path-like
+    path : Path or RemotePath
     lazy : collection of str
         Arrays that are only checked for their position if they are large.
     verify : bool
@@ -196,7 +210,7 @@ def read(
     -------
     header : dict
     arrays : dict of str to ndarray
-        Memory-mapped, read-only.
+        Read-only; memory-mapped, or in memory if the file is in another file system.
 
     Raises
     ------
@@ -205,23 +219,35 @@ def read(
     ValueError
         The file is not ours, or is damaged.
     """
+    if isinstance(path, RemotePath):
+        from pyarrow import BufferReader
+
+        content = path.read_array()
+        return _checked(path, content, BufferReader(content.data), lazy, verify)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if not size:
-            raise _damaged(path, "it is empty")
-        raw = np.memmap(file, np.uint8, "r", shape=(size,))
-        try:
-            with zipfile.ZipFile(file) as archive:
-                members = archive.infolist()
-            return _read(raw, members, lazy, verify)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-            raise _damaged(path, error) from error
-        except (zipfile.BadZipFile, struct.error, NotImplementedError) as error:
-            raise _damaged(path, error) from error
+        raw = np.memmap(file, np.uint8, "r", shape=(size,)) if size else np.empty(0, np.uint8)
+        return _checked(path, raw, file, lazy, verify)
 
 
-def _damaged(path: str | os.PathLike[str], why: object) -> ValueError:
-    return ValueError(f"{os.fspath(path)!r} is not a file of skshapgpu, or it is damaged: {why}")
+def _checked(
+    path: Place, raw: np.ndarray, file: Any, lazy: Collection[str], verify: bool
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what a file holds, given its bytes as an array and as an open file."""
+    if not len(raw):
+        raise _damaged(path, "it is empty")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+        return _read(raw, members, lazy, verify)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise _damaged(path, error) from error
+    except (zipfile.BadZipFile, struct.error, NotImplementedError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Place, why: object) -> ValueError:
+    return ValueError(f"{str(path)!r} is not a file of skshapgpu, or it is damaged: {why}")
 
 
 def _read(

@@ -1,9 +1,9 @@
 """Explanations of more rows than fit into memory: in batches, from files to files, resumable after a crash.
 
-``sources.py`` and ``files.py`` read, ``record_batches.py`` explains and ``sinks.py`` writes; ``overlap.py``
-runs all of this at the same time, and ``journal.py`` records which call an output belongs to. A batch has the
-same rows in every run, and its values depend only on these rows, so a resumed run writes the same output as
-an uninterrupted one.
+``sources.py`` and ``files.py`` read, ``record_batches.py`` explains and ``sinks.py`` writes, into the folders
+of ``folders.py``; ``overlap.py`` runs all of this at the same time, and ``journal.py`` records which call an
+output belongs to. A batch has the same rows in every run, and its values depend only on these rows, so a
+resumed run writes the same output as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from typing import Any
 import numpy as np
 
 from .._common.progress import require_progress, watched
+from .._files.locations import is_path, lies_in, locate
 from .._versions import __version__
 from ..errors import require_one_of
 from .csv_files import CsvOptions
 from .files import FilesSource
 from .fingerprint import columns_written, fingerprint
+from .index_levels import require_no_levels
 from .journal import difference
 from .overlap import overlapped
 from .record_batches import BatchExplainer
-from .sinks import FORMATS, NpySink, Sink, files_of, open_sink, tidy
+from .sinks import FORMATS, Sink, open_sink, tidy
 from .source import Source, Wanted
 from .sources import open_source
 
@@ -60,9 +62,10 @@ class BatchesResult:
 
     Attributes
     ----------
-    path : Path
-        The output: a file or a folder.
-    paths : tuple of Path
+    path : Path or str
+        The output: a file or a folder. It is a string if it is not in the local file system: the path in
+        ``filesystem``, or the URL without credentials.
+    paths : tuple of Path or str
         Its files, in the order of the rows.
     n_rows : int
         Number of rows of the output.
@@ -80,8 +83,8 @@ class BatchesResult:
         See :attr:`.TreeExplainer.output_names`.
     """
 
-    path: Path
-    paths: tuple[Path, ...]
+    path: Path | str
+    paths: tuple[Path | str, ...]
     n_rows: int
     n_resumed: int
     batch_rows: int
@@ -119,6 +122,7 @@ def explain_batches(
     resume: bool = True,
     overwrite: bool = False,
     progress: Any = False,
+    filesystem: Any = None,
     **options: Any,
 ) -> BatchesResult:
     """Explain any number of rows in batches, from files to files.
@@ -142,23 +146,25 @@ def explain_batches(
           content, CSV by its name; a folder of files in one of the first three formats, read in the order
           of their paths, with "name=value" folders as columns; or a list of paths of such files. All files
           must have the columns of the first, in any order; numeric columns get a type that holds the values
-          of all files.
+          of all files. URLs such as "s3://bucket/rows/" are paths, too, here and in ``model`` and ``sink``.
         - A pyarrow ``Dataset``, ``Table`` or ``RecordBatchReader``.
         - A two-dimensional NumPy array, in memory or memory-mapped, or a sparse matrix.
         - An iterator over record batches, tables, pandas or polars data frames, arrays or sparse matrices,
           all with the columns of the first, whose types the output takes over. To resume, it must yield the
           same rows again: those already explained are read and dropped. It is consumed in another thread.
     sink : path
-        A single file, ``NAME.parquet``, ``NAME.arrow`` or ``NAME.npy``, which appears when it is complete;
-        or, if the name has no extension or ends with a slash, a folder of part files, one for each batch. A
-        NumPy file holds the values alone, in the shape that ``explain`` returns. Incomplete output is kept
-        in a hidden folder beside the file, or inside the output folder.
+        A single file, ``NAME.parquet``, ``NAME.arrow``, ``NAME.csv`` or ``NAME.npy``, which appears when it
+        is complete; or, if the name has no extension or ends with a slash, a folder of part files, one for
+        each batch. A NumPy file holds the values alone, in the shape that ``explain`` returns; a CSV file has
+        no base values, as it has no metadata. Incomplete output is kept in a hidden folder beside the file,
+        or inside the output folder.
     batch_size : int or "auto", default="auto"
         Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
         ``memory_limit``, divided by the number of GPUs, if that is less; a resumed run keeps the size of the
         first run.
     features, keep, top, by_sign, group, interactions, index, prefix, dtype
-        See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
+        See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep. ``keep`` may also
+        name levels of the index of pandas, in data frames and in Parquet files that pandas wrote.
     format : {"parquet", "arrow"} or None, default=None
         Format of the files of a folder. None: Parquet.
     delimiter : str or None, default=None
@@ -181,6 +187,9 @@ def explain_batches(
         True shows a bar with rows per second and the time left, using tqdm or rich. A function is called
         after each batch with the number of rows written and the number of all rows, None if unknown; an
         exception that it raises ends the run.
+    filesystem : file system of pyarrow or fsspec, or None, default=None
+        File system of ``model``, ``source`` and ``sink``, where they are paths without a scheme. None: the
+        local one. "file://" URLs are always local.
     **options
         Options of :class:`.TreeExplainer`, such as ``device`` and ``n_jobs``, unless ``model`` is one.
 
@@ -196,9 +205,10 @@ def explain_batches(
         the model does not accept; or there is an output of another call (the message says what differs) or
         a file that ``explain_batches`` did not write.
     RuntimeError
-        Another call is writing the same output; or see :meth:`.TreeExplainer.explain`.
+        Another call is writing the same output, or, in another file system, has begun to write it since; or
+        see :meth:`.TreeExplainer.explain`.
     ImportError
-        pyarrow is not installed, or, for ``progress=True``, neither tqdm nor rich.
+        pyarrow, or a package for a URL, is not installed, or, for ``progress=True``, neither tqdm nor rich.
     OSError
         A file cannot be read or written. All batches written so far are kept, and the same call resumes.
 
@@ -225,7 +235,7 @@ def explain_batches(
     if format is not None:
         require_one_of("format", format, FORMATS)
     explainer = BatchExplainer(
-        model,
+        model if filesystem is None or not is_path(model) else locate(model, filesystem),
         features=features,
         keep=keep,
         top=top,
@@ -237,31 +247,30 @@ def explain_batches(
         dtype=dtype,
         **options,
     )
-    target = open_sink(sink, format)
+    target = open_sink(sink, format, filesystem)
     csv = CsvOptions(delimiter, quote_char, null_values, decimal)
-    rows = open_source(source, csv)
+    rows = open_source(source, csv, filesystem, explainer.keep)
     if csv.non_defaults() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
         raise ValueError(
             f"{', '.join(csv.non_defaults())} is for CSV files, but the source is of another kind"
         )
     run = _Run(explainer, rows, target)
-    if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
-        if target.path.resolve().is_relative_to(Path(source).resolve()):
-            raise ValueError(f"{str(target.path)!r} lies in the folder of the rows: name another output")
-    if not target.journal.folder.exists() and target.path.exists():
+    if is_path(source) and lies_in(target.place, place := locate(source, filesystem)) and place.is_dir():
+        raise ValueError(f"{str(target.place)!r} lies in the folder of the rows: name another output")
+    if not target.journal.folder.exists() and target.place.exists():
         target.require_ours()  # before the journal's folder is created there
     with target.journal.held():
         target.require_ours()
         n_batches = run.settle(batch_size, resume, overwrite)
         if n_batches is None:
-            paths, n_rows = run.finished()
+            names, n_rows = run.finished()
             n_resumed = n_rows
         else:
             n_resumed = n_batches * run.batch_rows
-            paths, n_rows = run.work_off(n_batches, progress)
+            names, n_rows = run.work_off(n_batches, progress)
     return BatchesResult(
         path=target.path,
-        paths=tuple(paths),
+        paths=tuple(target.files(names)),
         n_rows=n_rows,
         n_resumed=n_resumed,
         batch_rows=run.batch_rows,
@@ -283,6 +292,7 @@ class _Run:
         self._columns: tuple[str, ...] = ()
         if source.schema is not None:
             names = explainer.input_names(source.schema)
+            require_no_levels(names, source.levels)
             wanted = Wanted(names, explainer.keep, explainer._takes_all_columns, explainer._takes_numbers)
             source.settle(wanted)
             self._columns = wanted.columns
@@ -294,9 +304,12 @@ class _Run:
         self._names = names
         self.feature_names = explainer._names_explained(names)
         self._row: tuple[int, ...] = ()
-        if isinstance(sink, NpySink):
+        sink.require_types(self._schema)
+        if sink.holds_values:
             if explainer.keep or explainer._arguments()["top"]:
-                raise ValueError("a .npy file holds values alone: keep and top are for Parquet and Arrow")
+                raise ValueError(
+                    "a .npy file holds values alone: keep and top are for Parquet, Arrow and CSV"
+                )
             n_outputs = len(explainer.explainer.output_names or (None,))
             n_values = len(self._schema.names) // n_outputs
             self._row = (n_values,) if n_outputs == 1 else (n_values, n_outputs)
@@ -328,16 +341,17 @@ class _Run:
             differs = difference(before, call)
             if differs is not None:
                 raise ValueError(
-                    f"{str(sink.path)!r} is the {state} output of another call: {differs}. Name another "
+                    f"{str(sink.place)!r} is the {state} output of another call: {differs}. Name another "
                     "output, or use overwrite=True to start anew"
                 )
             if not resume:
                 raise ValueError(
-                    f"{str(sink.path)!r} is the {state} output of the same call: use resume=True to go on, "
+                    f"{str(sink.place)!r} is the {state} output of the same call: use resume=True to go on, "
                     "or overwrite=True to start anew"
                 )
             if journal.finished is not None and sink.is_there(journal.finished):
                 return None
+            journal.take()
             n_batches = sink.n_whole(self.batch_rows)
             if journal.finished is not None:  # some parts were deleted
                 journal.begin(call)
@@ -346,19 +360,19 @@ class _Run:
         if before is not None and overwrite and isinstance(batch_size, str):
             self.batch_rows = self._auto_rows()
             call = self._call()
+        journal.take()
         sink.clear()
         journal.begin(call)
         sink.open(self._schema, 0)
         return 0
 
-    def finished(self) -> tuple[list[Path], int]:
-        """Return the files and the number of rows of a complete output."""
+    def finished(self) -> tuple[list[str], int]:
+        """Return the names of the files and the number of rows of a complete output."""
         facts = self._sink.journal.finished
         assert facts is not None
-        folder = self._sink.path if self._sink.path.is_dir() else self._sink.path.parent
-        return [folder / name for name, _ in facts["files"]], facts["n_rows"]
+        return [name for name, _ in facts["files"]], facts["n_rows"]
 
-    def work_off(self, n_batches: int, progress: Any) -> tuple[list[Path], int]:
+    def work_off(self, n_batches: int, progress: Any) -> tuple[list[str], int]:
         """Explain the rows after the first ``n_batches`` batches, and complete the output."""
         n_done = n_batches * self.batch_rows
         n_written = [n_done]
@@ -400,12 +414,12 @@ class _Run:
                 raise ValueError(
                     f"the source gave {n_written[0]:,} rows, but had {n_rows:,}: it was changed meanwhile"
                 )
-            paths = self._sink.finish(n_written[0])
+            names = self._sink.finish(n_written[0])
         finally:
             self._sink.close()
-        self._sink.journal.finish({"n_rows": n_written[0], "files": files_of(paths)})
+        self._sink.journal.finish({"n_rows": n_written[0], "files": self._sink.sizes(names)})
         tidy(self._sink)
-        return paths, n_written[0]
+        return names, n_written[0]
 
     def _explainers(self, n_done: int) -> list[BatchExplainer]:
         """Return the explainers that take turns with the rows after the first ``n_done``, each in a thread.

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._engine.pairs import Request
 from .._explanations.grouping import Grouping, grouping_of
+from .._files.locations import RemotePath, head, is_path, locate
 from .._rows.arrow import to_pandas
 from .._rows.pipelines import unwrap
 from ..errors import require_one_of
@@ -24,7 +25,7 @@ def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
 
     Parameters
     ----------
-    model : TreeExplainer, fitted model, str or path
+    model : TreeExplainer, fitted model, str, path or RemotePath
         A path is that of a model file, or of a file that ``TreeExplainer.save`` wrote; the content decides.
     options : dict
         Options of ``TreeExplainer``, or of ``TreeExplainer.load`` for a saved explainer.
@@ -45,10 +46,11 @@ def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
 
 
 def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
-    if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
-        with open(model, "rb") as file:
-            if file.read(4) == _EXPLAINER_FILE:
-                return TreeExplainer.load(model, **options)
+    if is_path(model):
+        place: Any = locate(model)
+        is_file = place.is_file() if isinstance(place, RemotePath) else os.path.isfile(place)
+        if is_file and head(place, len(_EXPLAINER_FILE)) == _EXPLAINER_FILE:
+            return TreeExplainer.load(place, **options)
     return as_explainer(model, options)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .._files.locations import Place, RemotePath
 from .._rows.arrow import is_text, require_arrow
 
 #: Texts that stand for missing values, as in ``pandas.read_csv``.
@@ -72,20 +73,26 @@ class CsvFile:
 
     Attributes
     ----------
+    place : Path or RemotePath
     path : str
+        The place, for messages.
     names : list of str
         Names of the columns.
     n_rows : int
         Number of rows; known after :meth:`scan`.
+    levels : frozenset of str
+        Columns that are levels of an index: none, as the file does not say so.
     """
 
-    def __init__(self, path: str, options: CsvOptions, kind: str) -> None:
-        self.path, self._options = path, options
+    levels: frozenset[str] = frozenset()
+
+    def __init__(self, place: Place, options: CsvOptions, kind: str) -> None:
+        self.place, self.path, self._options = place, str(place), options
         self._delimiter = options.delimiter or {"csv": ",", "tsv": "\t"}[kind]
         if self._delimiter == options.decimal:
             raise ValueError(
-                f"{path!r}: delimiter and decimal are both {options.decimal!r}; files with decimal commas "
-                "usually separate values by semicolons: use delimiter=';'"
+                f"{self.path!r}: delimiter and decimal are both {options.decimal!r}; files with decimal "
+                "commas usually separate values by semicolons: use delimiter=';'"
             )
         self.names = self._header()
         self.n_rows = 0
@@ -94,7 +101,7 @@ class CsvFile:
     def _header(self) -> list[str]:
         quote = self._options.quote_char
         try:
-            with require_arrow().input_stream(self.path) as stream:
+            with self._stream() as stream:
                 lines = csv.reader(
                     io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline=""),
                     delimiter=self._delimiter,
@@ -113,6 +120,12 @@ class CsvFile:
                 f"{self._delimiter!r}: use delimiter={others[0]!r}, or name the other one if that is right"
             )
         return names
+
+    def _stream(self) -> Any:
+        """Open the file as uncompressed bytes."""
+        if isinstance(self.place, RemotePath):
+            return self.place.stream()
+        return require_arrow().input_stream(self.path)
 
     def parse_options(self) -> Any:
         """Return the pyarrow options for splitting the file into values."""
@@ -171,7 +184,7 @@ class CsvFile:
 
         try:
             yield from pyarrow.csv.open_csv(
-                self.path,
+                self._stream(),
                 # With threads, errors would not name the row.
                 read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
                 parse_options=self.parse_options(),

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from .._files.locations import Place, RemotePath, head
 from .._rows.arrow import MISSING_KEY, MISSING_NAN, is_text, require_arrow
 from .csv_files import CsvFile, CsvOptions
+from .index_levels import RangeLevel, level_columns, range_levels
 from .source import Source, Wanted, of_listing, of_schema, require_same_names, row_bytes
 from .types import fitted, wider
 
 #: Bytes read of a column of a Parquet file at once, so that large row groups are not held in memory.
 _BUFFER_BYTES = 2**18
+
+#: Bytes read at once of all columns of a file in another file system, where each request takes its time, and
+#: at most of one column.
+_REMOTE_BYTES, _REMOTE_BUFFER_BYTES = 2**26, 2**23
+
+#: Number of files in another file system that are looked into at the same time.
+_AT_ONCE = 16
 
 #: Number of batches that pyarrow may read ahead.
 READAHEAD = 2
@@ -45,7 +55,7 @@ class FilesSource(Source):
     files : list of CsvFile or _ArrowFile
     kind : str
     keys : list of dict
-        For each file, the columns that the names of its folders define.
+        For each file, the columns that the names of its folders define, and those that are ranges.
     schema : pyarrow.Schema
         Schema of the first file and of these columns.
     csv : CsvOptions
@@ -56,7 +66,7 @@ class FilesSource(Source):
     ) -> None:
         self._files, self.kind, self._keys, self._csv = files, kind, keys, csv
         self.schema = schema
-        self._infos = [info_of(file.path) for file in files]
+        self._infos = _each(info_of, [file.place for file in files])
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         return row_bytes(self.schema, columns)
@@ -93,17 +103,18 @@ class FilesSource(Source):
                     "files, so that folder names are not read"
                 )
         first = f"the first file, {self._files[0].path!r}"
-        require_same_names([*file.names, *keys], self.schema.names, wanted, repr(file.path), first)
+        names = [name for name in file.names if name not in file.levels or name in wanted.columns]
+        require_same_names([*names, *keys], self.schema.names, wanted, repr(file.path), first)
 
     def _type_for_all(self, name: str, wanted: Wanted) -> Any:
         """Return the type that holds the values of a column in all files."""
         arrow = require_arrow()
-        if name in self._keys[0]:
+        if name in self._keys[0] and not isinstance(self._keys[0][name], RangeLevel):
             return self.schema.field(name).type
         feature = name in wanted.features
         whole, begun = arrow.null(), self._files[0]
-        for file in self._files:
-            kind = file.type_of(name, exact=not feature)
+        for file, keys in zip(self._files, self._keys):
+            kind = arrow.int64() if name in keys else file.type_of(name, exact=not feature)
             if self.kind == "csv" and feature and wanted.numbers and is_text(kind):
                 row, text = file.first_text(name)
                 raise ValueError(
@@ -135,36 +146,36 @@ class FilesSource(Source):
             if start >= file.n_rows:
                 start -= file.n_rows
                 continue
-            own = arrow.schema([field for field in schema if field.name not in keys])
+            own, row = arrow.schema([field for field in schema if field.name not in keys]), 0
             try:
                 for piece in file.read(own, start, n):
                     size = piece.num_rows
                     if start < size and not isinstance(piece, _Skipped):
-                        piece = _with_keys(fitted(piece, own, repr(file.path)), schema, keys)
+                        piece = _with_keys(fitted(piece, own, repr(file.path)), schema, keys, row)
                         yield piece.slice(start) if start else piece
-                    start = max(0, start - size)
+                    start, row = max(0, start - size), row + size
             except (ValueError, OSError):  # a half-written file may be unreadable
-                _require_unchanged(file.path, info)
+                _require_unchanged(file.place, info)
                 raise
-            _require_unchanged(file.path, info)
+            _require_unchanged(file.place, info)
 
 
-def _require_unchanged(path: str, info: tuple[str, int, int]) -> None:
-    if info_of(path) != info:
-        raise ValueError(f"{path!r} was changed while it was read: start anew")
+def _require_unchanged(place: Place, info: tuple[str, int, int | None]) -> None:
+    if info_of(place) != info:
+        raise ValueError(f"{str(place)!r} was changed while it was read: start anew")
 
 
 class _ArrowFile:
     """A Parquet or Arrow file."""
 
-    def __init__(self, fragment: Any, kind: str) -> None:
-        self.path, self._fragment, self._kind = fragment.path, fragment, kind
+    def __init__(self, fragment: Any, place: Place, kind: str) -> None:
+        self.place, self.path, self._fragment, self._kind = place, str(place), fragment, kind
         try:
             self.schema = fragment.physical_schema
             self.n_rows = fragment.count_rows()
         except (ValueError, OSError) as error:  # pyarrow's own errors derive from these
             raise unreadable(self.path, error) from error
-        self.names = self.schema.names
+        self.names, self.levels = self.schema.names, level_columns(self.schema)
 
     def type_of(self, name: str, exact: bool = False) -> Any:
         return self.schema.field(name).type
@@ -181,7 +192,11 @@ class _ArrowFile:
         """Yield the pages of a row group one at a time; a pyarrow scanner would hold whole row groups."""
         import pyarrow.parquet
 
-        with pyarrow.parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+        source, size = self.path, _BUFFER_BYTES
+        if isinstance(self.place, RemotePath):
+            source = self.place.open()
+            size = min(max(size, _REMOTE_BYTES // max(len(columns), 1)), _REMOTE_BUFFER_BYTES)
+        with pyarrow.parquet.ParquetFile(source, pre_buffer=False, buffer_size=size) as file:
             first, skipped = 0, 0
             while first < file.num_row_groups:
                 size = file.metadata.row_group(first).num_rows
@@ -203,42 +218,50 @@ class _Skipped:
         self.num_rows = num_rows
 
 
-def _with_keys(piece: Any, schema: Any, keys: dict[str, Any]) -> Any:
-    """Add the columns that the names of folders define."""
+def _with_keys(piece: Any, schema: Any, keys: dict[str, Any], row: int) -> Any:
+    """Add the columns that the names of folders define, and ranges; ``row`` is the first row's number."""
     if len(piece.schema) == len(schema):
         return piece
     arrow, n_rows = require_arrow(), piece.num_rows
-    columns = [
-        arrow.repeat(arrow.scalar(keys[field.name], field.type), n_rows)
-        if field.name in keys
-        else piece.column(field.name)
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        key = keys.get(field.name)
+        if field.name not in keys:
+            columns.append(piece.column(field.name))
+        elif isinstance(key, RangeLevel):
+            columns.append(key.rows(row, n_rows).cast(field.type))
+        else:
+            columns.append(arrow.repeat(arrow.scalar(key, field.type), n_rows))
     return arrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def files_in(folder: Path) -> list[Path]:
+def files_in(folder: Place) -> list[Place]:
     """Return the files below a folder, in the order of their paths.
 
     Files are left out if their name, or that of a folder, begins with a dot or an underscore.
     """
-    found = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts)
-    ]
+    if isinstance(folder, Path):
+        names = [path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file()]
+    else:
+        entries = folder.entries(recursive=True)
+        names = [tuple(name.split("/")) for name, stamp in entries.items() if stamp is not None]
+    found: list[Place] = []
+    for parts in sorted(names):
+        if not any(part[0] in "._" for part in parts):
+            found.append(folder / "/".join(parts))
     if not found:
         raise ValueError(f"there are no files in {str(folder)!r}")
     return found
 
 
-def format_of(path: Path) -> str:
+def format_of(path: Place) -> str:
     """Return the format of a file: "parquet", "arrow", "npy", "csv" or "tsv"."""
     if not path.is_file():
-        pattern = "; for a pattern pass sorted(glob.glob(...))" if set("*?[") & set(path.name) else ""
+        pattern = ""
+        if isinstance(path, Path) and set("*?[") & set(path.name):
+            pattern = "; for a pattern pass sorted(glob.glob(...))"
         raise ValueError(f"there is no file {str(path)!r}{pattern}")
-    with open(path, "rb") as file:
-        begin = file.read(8)
+    begin = head(path, 8)
     for magic, kind in _MAGIC.items():
         if begin.startswith(magic):
             return kind
@@ -253,18 +276,22 @@ def format_of(path: Path) -> str:
     return kind
 
 
-def open_files(paths: Sequence[Path], folder: Path | None, csv: CsvOptions) -> FilesSource:
+def open_files(
+    places: Sequence[Place], folder: Place | None, csv: CsvOptions, keep: Sequence[str] = ()
+) -> FilesSource:
     """Return the source for some files, whose folders below ``folder`` may define columns.
 
     Raises
     ------
     ValueError
-        The files are not of one format, or cannot be read.
+        The files are not of one format, or of one file system, or cannot be read.
     """
     arrow = require_arrow()
     import pyarrow.dataset
 
-    kinds = {format_of(path) for path in paths}
+    places = [place.absolute() if isinstance(place, Path) else place for place in places]
+    _require_one_filesystem(places)
+    kinds = set(_each(format_of, places))
     if len(kinds) > 1:
         raise ValueError(f"the files of a source must be of one format, not of {' and '.join(sorted(kinds))}")
     kind = kinds.pop()
@@ -272,32 +299,72 @@ def open_files(paths: Sequence[Path], folder: Path | None, csv: CsvOptions) -> F
         raise ValueError(
             "several .npy files cannot be one source: pass an iterator over the arrays, or one of the paths"
         )
-    names = [os.fspath(path.absolute()) for path in paths]
     if kind in ("csv", "tsv"):
-        files = [CsvFile(name, csv, kind) for name in names]
+        files = _each(lambda place: CsvFile(place, csv, kind), places)
         columns = [arrow.field(name, arrow.null()) for name in files[0].names]  # the types depend on all rows
         if folder is None:
             return FilesSource(files, "csv", [{} for _ in files], arrow.schema(columns), csv)
-        whole = _dataset(names, pyarrow.dataset.CsvFileFormat(parse_options=files[0].parse_options()), folder)
+        form = pyarrow.dataset.CsvFileFormat(parse_options=files[0].parse_options())
+        whole = _dataset(places, form, folder)
         keys = _keys(whole)
         there = {name for of_file in keys for name in of_file}
         of_folders = [field for field in whole.schema if field.name in there - set(files[0].names)]
         return FilesSource(files, "csv", keys, arrow.schema([*columns, *of_folders]), csv)
-    whole = _dataset(names, kind, folder)
-    fragments = [_ArrowFile(fragment, kind) for fragment in whole.get_fragments()]
-    return FilesSource(fragments, kind, _keys(whole), whole.schema, csv)
+    whole = _dataset(places, kind, folder)
+    both = list(zip(places, whole.get_fragments()))
+    fragments = _each(lambda each: _ArrowFile(each[1], each[0], kind), both)
+    keys, schema = _keys(whole), whole.schema
+    for file, of_file in zip(fragments, keys):
+        of_file |= range_levels(file.schema, keep, repr(file.path))
+    for name, key in keys[0].items():
+        if isinstance(key, RangeLevel):
+            schema = schema.append(arrow.field(name, arrow.int64()))
+    return FilesSource(fragments, kind, keys, schema, csv)
 
 
-def _dataset(names: list[str], form: Any, folder: Path | None) -> Any:
+def _require_one_filesystem(places: Sequence[Place]) -> None:
+    first = places[0]
+    for place in places[1:]:
+        if isinstance(first, RemotePath) and isinstance(place, RemotePath):
+            if place.filesystem is first.filesystem or place.filesystem.equals(first.filesystem):
+                continue
+        elif type(place) is type(first):
+            continue
+        raise ValueError(
+            f"the files of a source must be in one file system, but {str(first)!r} and {str(place)!r} are "
+            "not: explain them one by one"
+        )
+
+
+def _each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Call a function for each file; for files in another file system at the same time."""
+    place = items[0][0] if isinstance(items[0], tuple) else items[0]
+    if not isinstance(place, RemotePath) or len(items) == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(function, items))
+
+
+def _dataset(places: Sequence[Place], form: Any, folder: Place | None) -> Any:
     import pyarrow.dataset
 
-    root = None if folder is None else os.fspath(folder.absolute())
+    first, root, names = places[0], None, [_path_in_filesystem(place) for place in places]
+    if folder is not None:
+        root = _path_in_filesystem(folder.absolute() if isinstance(folder, Path) else folder)
     try:
         return pyarrow.dataset.dataset(
-            names, format=form, partitioning=None if root is None else "hive", partition_base_dir=root
+            names,
+            format=form,
+            filesystem=first.filesystem if isinstance(first, RemotePath) else None,
+            partitioning=None if root is None else "hive",
+            partition_base_dir=root,
         )
     except (ValueError, OSError) as error:  # pyarrow's own errors derive from these
-        raise unreadable(names[0], error) from error
+        raise unreadable(str(first), error) from error
+
+
+def _path_in_filesystem(place: Place) -> str:
+    return os.fspath(place) if isinstance(place, Path) else place.path
 
 
 def _keys(whole: Any) -> list[dict[str, Any]]:
@@ -315,10 +382,12 @@ def unreadable(path: str, error: Exception) -> Exception:
     return ValueError(f"{path!r} cannot be read: {error}")
 
 
-def info_of(path: str | Path) -> tuple[str, int, int]:
+def info_of(place: Place) -> tuple[str, int, int | None]:
     """Return the path, size and modification time of a file, from which changes are detected."""
-    stat = os.stat(path)
-    return os.path.abspath(path), stat.st_size, stat.st_mtime_ns
+    if isinstance(place, RemotePath):
+        return str(place), *place.stamp()
+    stat = place.stat()
+    return os.path.abspath(place), stat.st_size, stat.st_mtime_ns
 
 
 def _advice(text: str, csv: CsvOptions) -> str:

@@ -1,10 +1,10 @@
 """Journal of an output: a folder beside it that records its call, so that a run can be resumed.
 
 The folder holds ``journal.json``, which is written before the first row, before a file gets its final name
-and when the output is complete; ``lock``, which a running process holds; and half-written files. The
-operating system releases the lock when its process ends, for whatever reason. The output itself shows which
-rows are done. The folder may outlive the output, so it does not prove by itself that a file belongs to that
-call.
+and when the output is complete, and half-written files. A local one has ``lock``, which a running process
+holds, and which the operating system releases when that ends, for whatever reason; one in another file system
+has ``owner``, the token of the call that has begun last. The output itself shows which rows are done. The
+folder may outlive the output, so it does not prove by itself that a file belongs to that call.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from .._files.locations import Place
+from .folders import GUARDS, Folder, folder_of
+
 _FORMAT, _VERSION = "skshapgpu batches", 1
-_JOURNAL, _LOCK = "journal.json", "lock"
+_JOURNAL = "journal.json"
 
 #: Name of the journal's folder inside an output folder.
 INSIDE = ".skshapgpu"
@@ -30,24 +30,27 @@ class Journal:
 
     Attributes
     ----------
-    folder : Path
+    folder : Folder
     call : dict or None
         Call passed to :meth:`begin` for the existing output; None if there is no output.
     finished : dict or None
         Facts passed to :meth:`finish`; None if the output is not complete.
     ours : list of str
         Digests of the files written by this package that may exist at the path of the output.
+    replaced : dict or None
+        Call whose output :meth:`begin` has deleted; if it still runs, it may yet write a part.
     """
 
-    def __init__(self, folder: Path, output: Path) -> None:
-        self.folder, self._output = folder, output
+    def __init__(self, folder: Folder, output: Place) -> None:
+        self.folder, self._output = folder, str(output)
         self.call: dict[str, Any] | None = None
         self.finished: dict[str, Any] | None = None
         self.ours: list[str] = []
+        self.replaced: dict[str, Any] | None = None
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Lock the output against other processes, and against other calls in this one.
+        """Keep other processes, and other calls in this one, out of a local folder.
 
         Raises
         ------
@@ -56,19 +59,26 @@ class Journal:
         ValueError
             The journal is damaged, or was written by a later version.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / _LOCK, "ab") as file:
-            if not _locked(file.fileno()):
-                raise RuntimeError(
-                    f"another call is writing {str(self._output)!r}: wait for it, or name another output"
-                )
+        with self.folder.held(self._output):
             self._read()
             yield
 
+    def take(self) -> None:
+        """Declare that this call writes from now on."""
+        self.folder.take()
+
+    def require_taken(self) -> None:
+        """Raise an error if another call has begun to write since :meth:`take`.
+
+        Raises
+        ------
+        RuntimeError
+        """
+        self.folder.require_taken(self._output)
+
     def _read(self) -> None:
-        path = self.folder / _JOURNAL
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(self.folder.read(_JOURNAL))
             if (content["format"], content["version"]) != (_FORMAT, _VERSION):
                 raise ValueError(f"it is of version {content['version']!r}")
             self.call, self.finished = content["call"], content["finished"]
@@ -77,8 +87,8 @@ class Journal:
             return
         except (ValueError, LookupError, TypeError) as error:
             raise ValueError(
-                f"{str(path)!r} cannot be read as the journal of an output: {error}; use another output, or "
-                "delete both"
+                f"{str(self.folder.place / _JOURNAL)!r} cannot be read as the journal of an output: {error}; "
+                "use another output, or delete both"
             ) from error
 
     def begin(self, call: dict[str, Any]) -> None:
@@ -86,9 +96,10 @@ class Journal:
 
         An existing output file is still known as written by this package.
         """
-        for path in self.folder.iterdir():
-            if path.name not in (_LOCK, _JOURNAL):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for name in self.folder.entries():
+            if name not in (*GUARDS, _JOURNAL):
+                self.folder.delete(name)
+        self.replaced = self.call
         self._write(call, None)
 
     def add(self, digest: str) -> None:
@@ -112,25 +123,24 @@ class Journal:
             "finished": finished,
             "ours": self.ours,
         }
-        beside = self.folder / f"{_JOURNAL}.new"
-        with open(beside, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            flush(file)
-        os.replace(beside, self.folder / _JOURNAL)
-        flush_folder(self.folder)
+        self.require_taken()
+        self.folder.write(_JOURNAL, json.dumps(content, indent=1).encode())
         self.call, self.finished = call, finished
 
 
-def is_unfinished(output: Path) -> bool:
+def is_unfinished(output: Place) -> bool:
     """Return whether an output is a folder that lacks files of its call."""
     if not output.is_dir():  # a single file appears when it is complete
         return False
-    journal = Journal(output / INSIDE, output)
+    folder = folder_of(output)
+    journal = Journal(folder / INSIDE, output)
     journal._read()
     if journal.call is None:
         return False
-    files = (journal.finished or {"files": []})["files"]
-    return journal.finished is None or not all((output / name).exists() for name, _ in files)
+    if journal.finished is None:
+        return True
+    there = folder.entries()
+    return not all(name in there for name, _ in journal.finished["files"])
 
 
 def call_digest(call: dict[str, Any]) -> str:
@@ -154,36 +164,3 @@ def difference(old: Any, new: Any, name: str = "") -> str | None:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def flush(file: Any) -> None:
-    """Have the operating system write a file to disk."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def flush_folder(folder: Path) -> None:
-    """Have the operating system write the names in a folder to disk, where it supports that."""
-    if os.name == "nt":
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def _locked(number: int) -> bool:
-    """Lock a file for as long as it is open; return False if another process or call holds the lock."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True

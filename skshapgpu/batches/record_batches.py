@@ -35,6 +35,7 @@ from .._rows.tables import check_names
 from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
 from .batch_arguments import explainer_of, groups_of_inputs, parse_names, request_of
+from .index_levels import level_columns
 from .strongest import Strongest
 
 #: Key of a schema's metadata that holds base values and other facts about the explainer, as JSON.
@@ -63,7 +64,7 @@ class BatchExplainer:
     features : sequence of str or None, default=None
         Names of the columns that are the model's features, in its order. None selects the columns with the
         names of the training data if the model knows names and all are present; otherwise all columns that
-        are not in ``keep``, in order.
+        are neither in ``keep`` nor, as pandas recorded in the schema, levels of an index, in order.
     keep : sequence of str, default=()
         Names of columns that are copied to the output unchanged, such as row ids; they come first.
     top : int or None, default=None
@@ -227,7 +228,8 @@ class BatchExplainer:
             if all(name in there for name in known):
                 names = tuple(there[name] for name in known)
         if names is None:
-            names = tuple(name for name in schema.names if name not in self._keep)
+            others = {*self._keep, *level_columns(schema)}
+            names = tuple(name for name in schema.names if name not in others)
         require_columns(schema, (*self._keep, *names))
         if known is not None:
             check_names([name.replace(" ", "_") for name in names] if blank else names, known)

@@ -61,8 +61,11 @@ class Source(ABC):
         Schema of the record batches that the source yields; None if it yields arrays or CSR matrices.
     single : bool
         Whether these arrays are float32.
+    levels : tuple of str
+        Columns that are levels of the index of data frames, to be kept; they are no features.
     """
 
+    levels: tuple[str, ...] = ()
     n_rows: int | None = None
     schema: Any = None
     single: bool = False

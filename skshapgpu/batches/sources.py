@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -11,11 +12,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.lib import format as npy
 
+from .._files.locations import Place, RemotePath, is_path, locate, locate_all
 from .._rows.arrow import MISSING_KEY, MISSING_NAN, MISSING_NONE, require_arrow
 from .._rows.tables import table
 from .csv_files import CsvOptions
 from .files import READAHEAD, files_in, format_of, info_of, open_files
+from .index_levels import levels_to_keep
 from .source import Source, Wanted, of_listing, of_schema, part, require_same_names, row_bytes
 from .types import fitted, is_number, wider
 
@@ -28,7 +32,9 @@ _NO_OPTIONS = CsvOptions()
 _FIRST = "the first item"
 
 
-def open_source(source: Any, csv: CsvOptions = _NO_OPTIONS) -> Source:
+def open_source(
+    source: Any, csv: CsvOptions = _NO_OPTIONS, filesystem: Any = None, keep: Sequence[str] = ()
+) -> Source:
     """Return the source that the argument of ``explain_batches`` specifies.
 
     Parameters
@@ -37,16 +43,20 @@ def open_source(source: Any, csv: CsvOptions = _NO_OPTIONS) -> Source:
         See :func:`explain_batches`.
     csv : CsvOptions
         Options of CSV files, ignored for other sources.
+    filesystem : file system of pyarrow or fsspec, or None
+        File system of paths without a scheme.
+    keep : sequence of str
+        Names of columns to keep, which may be levels of the index of pandas.
 
     Raises
     ------
     ValueError, TypeError
         ``source`` is not a supported source, or a path cannot be read.
     """
-    if _is_path(source):
-        return _of_path(Path(source), csv)
-    if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
-        return open_files([Path(p) for p in source], None, csv)
+    if is_path(source):
+        return _of_path(locate(source, filesystem), csv, keep)
+    if isinstance(source, (list, tuple)) and source and all(map(is_path, source)):
+        return open_files(locate_all(source, filesystem), None, csv, keep)
     if isinstance(source, np.ndarray):
         return MatrixSource(table(source))
     if sp.issparse(source):
@@ -57,15 +67,15 @@ def open_source(source: Any, csv: CsvOptions = _NO_OPTIONS) -> Source:
     if isinstance(source, pyarrow.dataset.Dataset):
         return DatasetSource(source)
     if isinstance(source, (arrow.Table, arrow.RecordBatch)):
-        return TableSource(_as_table(source))
+        return TableSource(*_as_table(source))
     if isinstance(source, arrow.RecordBatchReader):
         return StreamSource(source.schema, source)
     if hasattr(source, "collect"):
         raise TypeError(f"source is a {type(source).__qualname__}: collect it first, or write it to files")
     if hasattr(source, "columns") or hasattr(source, "__dataframe__"):
-        return TableSource(_as_table(source))
+        return TableSource(*_as_table(source, keep))
     if isinstance(source, Iterable) and not isinstance(source, (bytes, dict, set)):
-        return _of_iterator(iter(source))
+        return _of_iterator(iter(source), keep)
     raise TypeError(
         "source must be a path, paths, a pyarrow dataset, table or reader, an array, a CSR matrix, a data "
         f"frame or an iterator over such objects, not a {type(source).__qualname__}"
@@ -107,10 +117,13 @@ class NpySource(Source):
     def __init__(self, path: Path) -> None:
         self._path, self._info = path, info_of(path)
         array = self._map()
-        if array.ndim != 2:
-            raise ValueError(f"{str(path)!r} has an array of shape {array.shape}, not a two-dimensional one")
-        self._shape, self._dtype = array.shape, array.dtype
-        self.n_rows, self.single = array.shape[0], array.dtype.char == "f"
+        self._set_up(array.shape, array.dtype)
+
+    def _set_up(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        if len(shape) != 2:
+            raise ValueError(f"{str(self._path)!r} has an array of shape {shape}, not a two-dimensional one")
+        self._shape, self._dtype = shape, dtype
+        self.n_rows, self.single = shape[0], dtype.char == "f"
 
     def _map(self) -> np.ndarray:
         try:
@@ -127,18 +140,63 @@ class NpySource(Source):
         about = {"kind": "npy", "dtype": self._dtype.str, "shape": list(self._shape)}
         return about | of_listing([self._info])
 
+    def _rows(self, first: int, n: int) -> np.ndarray:
+        array = self._map()
+        self._require_unchanged()
+        return np.array(array[first : first + n])
+
+    def _require_unchanged(self) -> None:
+        if info_of(self._path) != self._info:
+            raise ValueError(f"{str(self._path)!r} was changed while it was read")
+
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         for first in range(start, self._shape[0], n):
-            array = self._map()
-            if info_of(self._path) != self._info:
-                raise ValueError(f"{str(self._path)!r} was changed while it was read")
-            yield np.array(array[first : first + n])
+            yield self._rows(first, n)
+
+
+class RemoteNpySource(NpySource):
+    """A ``.npy`` file in another file system, of which each piece is a range."""
+
+    _path: Any
+
+    def __init__(self, path: RemotePath) -> None:
+        self._path, self._info = path, info_of(path)
+        try:
+            with path.open() as file:
+                version = npy.read_magic(file)
+                read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
+                if read is None:
+                    raise ValueError(f"its version of the format is {version}")
+                shape, self._by_columns, dtype = read(file)
+                self._begin = file.tell()
+            if dtype.hasobject:
+                raise ValueError("it holds Python objects, which only a pickle could restore")
+            if self._begin + math.prod(shape) * dtype.itemsize > self._info[1]:
+                raise ValueError("it is cut off")
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{str(path)!r} cannot be read: {error}") from error
+        self._set_up(shape, dtype)
+
+    def _rows(self, first: int, n: int) -> np.ndarray:
+        n_rows, n_columns = self._shape
+        n, size = min(n, n_rows - first), self._dtype.itemsize
+        with self._path.open() as file:
+            if self._by_columns:
+                ranges = [(self._begin + (n_rows * i + first) * size, n * size) for i in range(n_columns)]
+            else:
+                ranges = [(self._begin + first * n_columns * size, n * n_columns * size)]
+            content = b"".join(file.read_at(length, offset) for offset, length in ranges)
+        self._require_unchanged()
+        shape = (n_columns, n) if self._by_columns else (n, n_columns)
+        found = np.frombuffer(content, self._dtype).reshape(shape)
+        return np.ascontiguousarray(found.T) if self._by_columns else found
 
 
 class TableSource(Source):
-    """A table in memory."""
+    """A table in memory; ``levels`` are columns that are levels of the index of a data frame."""
 
-    def __init__(self, whole: Any) -> None:
+    def __init__(self, whole: Any, levels: Sequence[str] = ()) -> None:
+        self.levels = tuple(levels)
         self._table, self.schema, self.n_rows = whole, whole.schema, whole.num_rows
 
     def row_bytes(self, columns: Sequence[str]) -> int:
@@ -162,8 +220,10 @@ class TableSource(Source):
 class StreamSource(Source):
     """Record batches or arrays that can be read only once, one after the other."""
 
-    def __init__(self, schema: Any, items: Iterable[Any], first: Any = None) -> None:
-        self.schema, self._items, self._first = schema, items, first
+    def __init__(
+        self, schema: Any, items: Iterable[Any], first: Any = None, levels: Sequence[str] = ()
+    ) -> None:
+        self.schema, self._items, self._first, self.levels = schema, items, first, tuple(levels)
         self.single = first is not None and first.dtype.char == "f"
         self._wanted = Wanted(())
 
@@ -207,7 +267,8 @@ class StreamSource(Source):
 
     def _checked(self, item: Any, where: str) -> list[Any]:
         """Return the columns of an item by name; features may have a wider type than in the first item."""
-        whole, wanted = _as_table(item), self._wanted
+        wanted = self._wanted
+        whole, _ = _as_table(item, wanted.kept, where)
         require_same_names(whole.schema.names, self.schema.names, wanted, where, _FIRST)
         arrow = require_arrow()
         fields, columns = [], []
@@ -308,46 +369,65 @@ class DatasetSource(Source):
             ) from error
 
 
-def _of_path(path: Path, csv: CsvOptions) -> Source:
-    if path.is_dir():
-        return open_files(files_in(path), path, csv)
-    if format_of(path) == "npy":
-        return NpySource(path)
-    return open_files([path], None, csv)
+def _of_path(place: Place, csv: CsvOptions, keep: Sequence[str]) -> Source:
+    if place.is_dir():
+        return open_files(files_in(place), place, csv, keep)
+    if format_of(place) == "npy":
+        return NpySource(place) if isinstance(place, Path) else RemoteNpySource(place)
+    return open_files([place], None, csv, keep)
 
 
-def _of_iterator(items: Iterator[Any]) -> Source:
+def _of_iterator(items: Iterator[Any], keep: Sequence[str]) -> Source:
     try:
         first = next(items)
     except StopIteration:
         raise ValueError("source is an iterator without items, so its columns are not known") from None
-    if _is_path(first):
+    if is_path(first):
         raise TypeError("source is an iterator of paths: pass a list of them")
     both = chain([first], items)
     arrow = require_arrow()
     if isinstance(first, (arrow.Table, arrow.RecordBatch)) or hasattr(first, "columns"):
-        return StreamSource(_as_table(first).schema, both)
+        whole, levels = _as_table(first, keep, _FIRST)
+        return StreamSource(whole.schema, both, levels=levels)
     array = table(first)
     return StreamSource(None, both, array[:0].copy())
 
 
-def _as_table(item: Any) -> Any:
-    """Convert an object of pyarrow, pandas or polars to a table."""
+def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame") -> tuple[Any, list[str]]:
+    """Convert an object of pyarrow, pandas or polars to a table.
+
+    Returns
+    -------
+    table : pyarrow.Table
+    levels : list of str
+        Its last columns, those that are levels of the index of a data frame of pandas.
+    """
     arrow = require_arrow()
     if isinstance(item, arrow.Table):
-        return item
+        return item, []
     if isinstance(item, arrow.RecordBatch):
-        return arrow.Table.from_batches([item])
+        return arrow.Table.from_batches([item]), []
     try:
         if hasattr(item, "to_arrow"):
-            return item.to_arrow()
+            return item.to_arrow(), []
         if hasattr(item, "iloc"):
-            return _of_pandas(item)
+            return _with_levels(item, keep, where)
     except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
         raise ValueError(f"a data frame cannot be converted to Arrow: {error}") from error
     raise TypeError(
         f"source has a {type(item).__module__}.{type(item).__qualname__}, which is not a supported table"
     )
+
+
+def _with_levels(frame: Any, keep: Sequence[str], where: str) -> tuple[Any, list[str]]:
+    """Convert a data frame and the levels of its index that are kept."""
+    whole, levels = _of_pandas(frame), levels_to_keep(frame, keep, where)
+    if levels is None:
+        return whole, []
+    further = _of_pandas(levels)
+    for field, column in zip(further.schema, further.columns):
+        whole = whole.append_column(field, column)
+    return whole, further.schema.names
 
 
 def _of_pandas(frame: Any) -> Any:
@@ -366,7 +446,3 @@ def _places(n_rows: int) -> list[int]:
     """Return the numbers of the rows to compare, evenly spaced."""
     places = np.linspace(0, max(n_rows - 1, 0), min(n_rows, _COMPARED_ROWS)).astype(int)
     return np.unique(places).tolist()
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, (str, os.PathLike))

@@ -24,6 +24,8 @@ MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm,
 folder in which Spark ML saved a tree model, a pipeline or model that skops saved (.skops), or a file written
 by TreeExplainer.save. Pickles and files of joblib are not opened, because they can execute anything.
 
+All files and folders may be URLs, such as s3://bucket/data.parquet, of a kind that pyarrow or fsspec opens.
+
 exit codes: 0 success, 1 an error, 2 a wrong command line, 3 a comparison that fails, 130 interrupted
 """
 
@@ -38,6 +40,7 @@ examples:
   skshapgpu explain model.ubj data.parquet -o values.parquet
   skshapgpu explain model.txt data.csv -o values/ --keep id,date
   skshapgpu explain model.txt data.csv -o values/ --delimiter ";" --decimal ,
+  skshapgpu explain s3://bucket/model.ubj s3://bucket/data/ -o s3://bucket/values/
   skshapgpu explain model.cbm data.parquet -o strongest.parquet --top 5
   skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
   skshapgpu explain model.ubj data.parquet -o values.parquet --group place=latitude,longitude
@@ -166,7 +169,7 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         "--output",
         metavar="OUT",
         required=True,
-        help="a .parquet, .arrow or .npy file; without an extension, a folder of .parquet files",
+        help="a .parquet, .arrow, .csv or .npy file; without an extension, a folder of .parquet files",
     )
     what = command.add_argument_group("what to explain")
     what.add_argument(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._common.digits import number
+from .._files.locations import shown
 from ..batches import explain_batches
 from ..batches.batch_arguments import groups_of_inputs, rows_for
 from ..batches.csv_files import CsvOptions
@@ -41,6 +42,7 @@ _PHRASES = {
     "by_sign splits": "--by-sign splits",
     "give top=, not interactions=": "give --top, not --interactions",
     "keep and top are": "--keep and --top are",
+    "leave it out of keep=": "leave it out of --keep",
     "Give the explainer groups= as a mapping of names to lists of columns": "Use --group NAME=COLS",
 }
 
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> Answer:
     except ValueError as error:
         raise ValueError(_missing_column(args, explainer) or in_flags(str(error))) from error
     facts = {
-        "output": args.output,
+        "output": shown(args.output),
         "n_rows": result.n_rows,
         "n_resumed": result.n_resumed,
         "seconds": result.seconds,
@@ -151,7 +153,7 @@ def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str |
     """Describe the column that is missing from DATA, if that is the error."""
     find = _columns(args, explainer)
     try:
-        schema = open_source(args.data, csv_options(args)).schema
+        schema = open_source(args.data, csv_options(args), keep=args.keep).schema
     except (ValueError, OSError):
         return None
     if schema is None:
@@ -163,7 +165,7 @@ def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str |
             if name not in there:
                 raise ValueError(f"there is no column {name}{meant(name, there)}")
     except ValueError as error:
-        return f"DATA: {args.data!r}: {error}"
+        return f"DATA: {shown(args.data)!r}: {error}"
     return None
 
 

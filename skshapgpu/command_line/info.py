@@ -10,7 +10,8 @@ import numpy as np
 
 from .._common.digits import number
 from .._files import saving
-from ..adapters import adapt
+from .._files.locations import RemotePath, locate, shown
+from .._files.model_files import adapt_file
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
 from ..batches.batch_arguments import steps_of
@@ -42,17 +43,22 @@ _LINKS = {
 def run(args: argparse.Namespace) -> Answer:
     """Describe the model in the file, with estimates of memory and time."""
     path = args.model
-    facts: dict[str, Any] = {"file": path, "file_bytes": os.path.getsize(path) if os.path.exists(path) else 0}
+    place = locate(path)
+    if isinstance(place, RemotePath):
+        n_bytes = place.stamp()[0] if place.is_file() else 0
+    else:
+        n_bytes = os.path.getsize(place) if os.path.exists(place) else 0
+    facts: dict[str, Any] = {"file": shown(path), "file_bytes": n_bytes}
     if is_explainer(path):
-        saved = saving.load(path)
-        facts |= {"kind": "explainer", "library_version": saving.library_version(path)}
+        saved = saving.load(place)
+        facts |= {"kind": "explainer", "library_version": saving.library_version(place)}
         facts |= _of_model(saved.adapted) | saved.options
         facts["n_background_rows"] = 0 if saved.background is None else len(saved.background.rows)
         facts |= _of_explainer(TreeExplainer.load(path, n_jobs=-1))
         return Answer(facts, _text(facts))
     model = open_model(path, args)
     steps, last = ([], model) if isinstance(model, str) else steps_of(model)
-    adapted = adapt(last)
+    adapted = adapt_file(last)
     facts |= {"kind": "model", "steps": [type(step).__name__ for step in steps]} | _of_model(adapted)
     try:
         facts |= _of_explainer(TreeExplainer(adapted, n_jobs=-1))

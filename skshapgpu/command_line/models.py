@@ -7,7 +7,8 @@ import os
 from typing import Any
 
 from .._engine.algorithms import TIME_OUTPUTS
-from ..adapters import adapt
+from .._files.locations import Place, RemotePath, head, is_url, locate, shown
+from .._files.model_files import adapt_file
 from ..adapters.spark_ml import folder as spark_folder
 from ..batches.batch_arguments import rows_for, steps_of
 from ..explainer import TreeExplainer
@@ -56,8 +57,15 @@ def require_place(path: str) -> None:
 
     Raises
     ------
-    ValueError
+    ValueError, ImportError, OSError
+        There is no such place, or its file system cannot be opened.
     """
+    place = locate(path)
+    if isinstance(place, RemotePath):
+        if place.is_dir():
+            raise ValueError(f"-o: {str(place)!r} is a folder; expected the name of a file")
+        return
+    path = os.fspath(place) if is_url(path) else path
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise ValueError(f"-o: there is no folder {folder!r}; make it first")
@@ -77,24 +85,29 @@ def is_explainer(path: str) -> bool:
     OSError
         It cannot be read.
     """
-    require_file(path, "MODEL")
-    if os.path.isdir(path):
-        if spark_folder.is_saved(path):
+    place = require_file(path, "MODEL")
+    if place.is_dir():
+        if _is_of_spark(place):
             return False
-        raise ValueError(f"MODEL: {path!r} is a folder; expected a model file")
-    if not os.path.isfile(path):
-        raise ValueError(f"MODEL: {path!r} is not a regular file; expected a model file")
-    with open(path, "rb") as file:
-        start = file.read(8)
+        raise ValueError(f"MODEL: {shown(path)!r} is a folder; expected a model file")
+    if not place.is_file():
+        raise ValueError(f"MODEL: {shown(path)!r} is not a regular file; expected a model file")
+    start = head(place, 8)
     for magic, what in _NO_MODELS.items():
         if start.startswith(magic):
-            raise ValueError(f"MODEL: {path!r} is {what}, and is not opened; {_SAVE}")
+            raise ValueError(f"MODEL: {shown(path)!r} is {what}, and is not opened; {_SAVE}")
     for magic, what in _DATA.items():
         if start.startswith(magic):
-            raise ValueError(f"MODEL: {path!r} is {what}, no model; MODEL stands before DATA")
+            raise ValueError(f"MODEL: {shown(path)!r} is {what}, no model; MODEL stands before DATA")
     if not start.startswith(b"PK\x03\x04"):
         return False
-    return not is_skops(path)
+    return not is_skops(place)
+
+
+def _is_of_spark(place: Place) -> bool:
+    return (
+        (place / "metadata").is_dir() if isinstance(place, RemotePath) else spark_folder.is_saved(str(place))
+    )
 
 
 def open_model(path: str, args: argparse.Namespace) -> Any:
@@ -105,10 +118,13 @@ def open_model(path: str, args: argparse.Namespace) -> Any:
     ValueError, ImportError
         See :func:`load_skops`; or types are trusted, but the file is not one of skops.
     """
-    if is_skops(path):
-        return load_skops(path, args.trust)
+    place = locate(path)
+    if is_skops(place):
+        return load_skops(place, args.trust)
     if args.trust:
-        raise ValueError(f"--trust is about types in a file of skops, which {path!r} is not: leave it out")
+        raise ValueError(
+            f"--trust is about types in a file of skops, which {shown(path)!r} is not: leave it out"
+        )
     return path
 
 
@@ -133,11 +149,13 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         fixed = [flag for name, flag in _SETTLED.items() if getattr(args, name, None) is not None]
         if fixed:
             raise ValueError(
-                f"{path!r} is a saved explainer, which fixes {', '.join(fixed)}: leave it out, or "
+                f"{shown(path)!r} is a saved explainer, which fixes {', '.join(fixed)}: leave it out, or "
                 "give the model file"
             )
         if args.trust:
-            raise ValueError(f"{path!r} is a saved explainer, which has no types to --trust: leave it out")
+            raise ValueError(
+                f"{shown(path)!r} is a saved explainer, which has no types to --trust: leave it out"
+            )
         return TreeExplainer.load(path, **options)
     if args.background is None:
         for name in ("background_rows", "seed"):
@@ -160,7 +178,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
     if args.background is None:
         return TreeExplainer(model, **options)
     steps, last = ([], model) if isinstance(model, str) else steps_of(model)
-    adapted = adapt(last)
+    adapted = adapt_file(last)
     schema = adapted.schema
     expected: Any = getattr(steps[0], "feature_names_in_", None) if steps else schema.feature_names
     background = read_rows(

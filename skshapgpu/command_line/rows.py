@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._files.locations import Place, RemotePath, locate, shown
 from ..batches.csv_files import CsvOptions
 from ..batches.source import Wanted
 from ..batches.sources import open_source
@@ -22,15 +23,21 @@ _PIECE = 2**16
 _NO_OPTIONS = CsvOptions()
 
 
-def require_file(path: str, what: str) -> None:
-    """Reject a file or folder that does not exist, and suggest one with a similar name.
+def require_file(path: str, what: str) -> Place:
+    """Return the place of a file or folder; reject a missing one, and suggest a local one of a similar name.
 
     Raises
     ------
-    ValueError
+    ValueError, ImportError, OSError
+        There is no such file, or its file system cannot be opened.
     """
-    if not os.path.exists(path):
-        raise ValueError(f"{what}: there is no file {path!r}{_like(path)}")
+    place = locate(path)
+    if isinstance(place, RemotePath):
+        if not place.exists():
+            raise ValueError(f"{what}: there is no file {str(place)!r}")
+    elif not path or not os.path.exists(place):
+        raise ValueError(f"{what}: there is no file {path!r}{_like(place)}")
+    return place
 
 
 def csv_options(args: argparse.Namespace) -> CsvOptions:
@@ -107,9 +114,9 @@ def read_rows(
     OSError
         The file cannot be read.
     """
-    require_file(path, what)
+    place = require_file(path, what)
     try:
-        source = open_source(path, csv)
+        source = open_source(place, csv)
         names = [] if source.schema is None else columns(source.schema)
         source.settle(Wanted(tuple(names), numbers=not categories))
         there, pieces = _drawn(source.read(names, 0, _PIECE), n_rows, seed)
@@ -117,7 +124,7 @@ def read_rows(
             raise ValueError(f"there are only {there:,} rows, not {n_rows:,}")
         return _joined(pieces, categories) if pieces else []
     except (ValueError, LookupError, TypeError) as error:  # pyarrow's own errors derive from these
-        named = str(error) if repr(path) in str(error) else f"{path!r}: {error}"
+        named = str(error) if repr(shown(path)) in str(error) else f"{shown(path)!r}: {error}"
         raise ValueError(f"{what}: {named}") from error
 
 
@@ -163,9 +170,8 @@ def _joined(pieces: list[Any], categories: bool) -> Any:
     return table.unify_dictionaries().combine_chunks()
 
 
-def _like(path: str) -> str:
+def _like(missing: Path) -> str:
     """Suggest a file with a similar name in the same folder."""
-    missing = Path(path)
     try:
         beside = os.listdir(missing.parent)
     except OSError:

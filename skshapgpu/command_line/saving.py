@@ -7,6 +7,7 @@ import os
 from time import perf_counter
 
 from .._common.digits import number
+from .._files.locations import RemotePath, locate, shown
 from .._files.storage import require_ours
 from .answers import Answer, bytes_text
 from .models import is_explainer, open_explainer, require_place
@@ -15,27 +16,29 @@ from .models import is_explainer, open_explainer, require_place
 def run(args: argparse.Namespace) -> Answer:
     """Compile the model and save it."""
     require_place(args.output)
-    require_ours(args.output)
+    place = locate(args.output)
+    require_ours(place)
     start = perf_counter()
     explainer = open_explainer(args.model, args, n_jobs=args.n_jobs, memory_limit=args.memory_limit)
     if explainer._steps:
         raise ValueError(
-            f"{args.model!r} is a pipeline, whose first steps a saved explainer cannot keep: give 'skshapgpu "
-            "explain' the file of skops itself"
+            f"{shown(args.model)!r} is a pipeline, whose first steps a saved explainer cannot keep: give "
+            "'skshapgpu explain' the file of skops itself"
         )
     built = perf_counter() - start
     explainer.save(args.output)
     seconds = perf_counter() - start
-    file_bytes, table_bytes = os.path.getsize(args.output), explainer.model_info()["table_bytes"]
+    file_bytes = place.stamp()[0] if isinstance(place, RemotePath) else os.path.getsize(place)
+    table_bytes = explainer.model_info()["table_bytes"]
     facts = {
-        "file": args.output,
+        "file": shown(args.output),
         "file_bytes": file_bytes,
         "table_bytes": table_bytes,
         "seconds": seconds,
         "building_seconds": built,
     }
     text = (
-        f"{args.output}: {bytes_text(file_bytes)}, of which tables {bytes_text(table_bytes)}; "
+        f"{shown(args.output)}: {bytes_text(file_bytes)}, of which tables {bytes_text(table_bytes)}; "
         f"compiled in {number(built, 2)} s, written in {number(seconds - built, 2)} s"
     )
     path_dependent = explainer.feature_perturbation == "tree_path_dependent"

@@ -7,24 +7,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .._files.locations import Place
 from .._files.skops_objects import UntrustedTypesError, loads, require_skops
 
 
-def is_skops(path: str) -> bool:
+def is_skops(place: Place) -> bool:
     """Return whether there is a file of skops."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return "schema.json" in archive.namelist()
+        with open(place, "rb") if isinstance(place, Path) else place.open() as file:
+            with zipfile.ZipFile(file) as archive:
+                return "schema.json" in archive.namelist()
     except (zipfile.BadZipFile, OSError):  # a folder, for instance
         return False  # the code that opens it reports what it is
 
 
-def load_skops(path: str, trusted: Sequence[str]) -> Any:
+def load_skops(place: Place, trusted: Sequence[str]) -> Any:
     """Load a fitted pipeline or model.
 
     Parameters
     ----------
-    path : str
+    place : Path or RemotePath
     trusted : sequence of str
         Types that may be loaded, in addition to those that skops trusts.
 
@@ -35,12 +37,12 @@ def load_skops(path: str, trusted: Sequence[str]) -> Any:
     ImportError
         skops, or a library of the model, is not installed.
     """
-    skops = require_skops(f"MODEL: {path!r} is a file of skops")
+    skops = require_skops(f"MODEL: {str(place)!r} is a file of skops")
     try:
-        return loads(skops, Path(path).read_bytes(), trusted)
+        return loads(skops, place.read_bytes(), trusted)
     except UntrustedTypesError as error:
         flags = " ".join(f"--trust {name}" for name in error.types)
         reason = f"it has {error}. If you trust them and the file, add {flags}"
     except ValueError as error:
         reason = str(error)
-    raise ValueError(f"MODEL: {path!r} cannot be loaded: {reason}")
+    raise ValueError(f"MODEL: {str(place)!r} cannot be loaded: {reason}")

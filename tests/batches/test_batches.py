@@ -22,7 +22,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import skshapgpu
 from skshapgpu import TreeExplainer, explain_batches
-from skshapgpu.batches import sinks as sinks_module
+from skshapgpu.batches import encoding as encoding_module
 from skshapgpu.batches import sources as sources_module
 
 pa = pytest.importorskip("pyarrow")
@@ -236,7 +236,7 @@ def test_what_fails_ends_everything(tmp_path: Path, explainer: Any, monkeypatch:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sinks_module, "_write", full)
+        patched.setattr(encoding_module, "write", full)
         with pytest.raises(OSError, match="No space left"):
             explain_batches(explainer, TABLE, tmp_path / "out", batch_size=10, overwrite=True)
 
@@ -285,7 +285,7 @@ def test_rich_shows_the_speed(monkeypatch: Any, tmp_path: Path, explainer: Any, 
         ({"batch_size": "big"}, ValueError, "batch_size"),
         ({"batch_size": 1.5}, TypeError, "batch_size must be a number of rows"),
         ({"sink": 5}, TypeError, "sink must be a path"),
-        ({"sink": "out.csv"}, ValueError, "has no extension of an output file"),
+        ({"sink": "out.txt"}, ValueError, "has no extension of an output file"),
         ({"sink": "nowhere/out.parquet"}, ValueError, "there is no folder"),
         ({"sink": "out.parquet", "format": "arrow"}, ValueError, "is a file of parquet"),
         ({"sink": "out", "format": "npy"}, ValueError, "a NumPy file is named"),

@@ -19,7 +19,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 import skshapgpu
 from skshapgpu import TreeExplainer, explain_batches
-from skshapgpu.batches import journal as journal_module
+from skshapgpu.batches import encoding as encoding_module
+from skshapgpu.batches import folders as folders_module
+from skshapgpu.batches import parts as parts_module
 from skshapgpu.batches import sinks as sinks_module
 from skshapgpu.batches import source as source_module
 from skshapgpu.batches.record_batches import BatchExplainer
@@ -63,10 +65,11 @@ def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
         (os, "replace"),
         (os, "link"),
         (os, "unlink"),
-        (journal_module, "flush"),
+        (folders_module, "flush"),
+        (parts_module, "flush"),
         (sinks_module, "flush"),
-        (sinks_module, "flush_folder"),
-        (sinks_module, "_write"),
+        (folders_module, "flush_folder"),
+        (encoding_module, "write"),
         (BatchExplainer, "_values"),
         (source_module, "_joined"),
     ):

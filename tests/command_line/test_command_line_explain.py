@@ -502,7 +502,7 @@ def test_what_explain_refuses(fails: Any, saved: Path, data: Path) -> None:
     assert "device" in fails("explain", saved, data, "-o", out, "--device", "gpu")
     assert "memory_limit" in fails("explain", saved, data, "-o", out, "--memory-limit", "much")
     assert "no" in fails("explain", saved, data, "-o", data.parent / "no" / "out.parquet")
-    assert "out.csv" in fails("explain", saved, data, "-o", data.parent / "out.csv")
+    assert "out.txt" in fails("explain", saved, data, "-o", data.parent / "out.txt")
     frame().drop(columns="bmi").to_parquet(data.parent / "less.parquet")
     for more in ((), ("--interactions", "top:3")):
         message = fails("explain", saved, data.parent / "less.parquet", "-o", out, *more)

@@ -27,9 +27,10 @@ OF_FRAMES = [
     "table",
     "frames",
     "frame",
+    "frame with an index",
 ]
 OF_ARRAYS = ["npy", "npy float32", "array", "csr", "arrays", "parquet"]
-SINKS = ["values.parquet", "values.arrow", "values.npy", "values/"]
+SINKS = ["values.parquet", "values.arrow", "values.csv", "values.npy", "values/"]
 
 
 def batches(case: Case, report: Report) -> None:
@@ -63,11 +64,14 @@ def batches(case: Case, report: Report) -> None:
     sizes: list[int | str] = [3, 5, "auto"] if repeats == 1 else [1024, 2000, "auto"]
     size = sizes[int(rng.integers(3))]
     options = {"device": case.device, **case.draw.options}
+    top, target = case.fitted.top, sink
+    if rng.random() < 0.3:  # the same files, in what is another file system to pyarrow
+        source, target = _relative(source, folder), Path(sink.name)
+        top = Path(top).as_uri() if isinstance(top, (str, Path)) else top
+        more = more | {"filesystem": _subtree(folder)}
     try:
         with many.tables(case.draw):
-            result = explain_batches(
-                case.fitted.top, source, sink, batch_size=size, keep=keep, **more, **options
-            )
+            result = explain_batches(top, source, target, batch_size=size, keep=keep, **more, **options)
     except (ValueError, TypeError) as error:
         text = f"{name}: {type(error).__name__}: {error}"
         may = _may_refuse(case, name, text)
@@ -76,8 +80,11 @@ def batches(case: Case, report: Report) -> None:
     if name == "a column less":
         report.true("a missing column is refused", False, str(result))
         return
-    values, kept = _read(sink, result, keep)
+    values, kept = _read(sink, [folder / path for path in result.paths], keep)
     k = case.n_outputs * (2 if options.get("outputs") == "all" else 1)
+    direct = np.tile(outputs_last(explain(case.fitted.top, few, **options).values, 3), (repeats, 1, 1))
+    if sink.suffix == ".csv":  # the shortest digits of a float32 are another float64
+        values = values.astype(direct.dtype)
     got = values.reshape(len(values), -1, k).astype(np.float64)
     if keep:
         report.equal("kept column", kept, list(range(len(got))))
@@ -87,7 +94,6 @@ def batches(case: Case, report: Report) -> None:
     scale = np.abs(got).sum(axis=1).max(axis=0, initial=0)
     allowed = case.allowed(right * 0 + scale, whole=True, factor=2, float32="32" in name)
     report.close(f"additivity of batches: {name}", total, right, allowed)
-    direct = np.tile(outputs_last(explain(case.fitted.top, few, **options).values, 3), (repeats, 1, 1))
     report.close(
         f"values of batches: {name}", got, direct, case.allowed(direct, factor=2, float32="32" in name)
     )
@@ -217,6 +223,7 @@ SOURCES: dict[str, Any] = {
     "csv of strange form": _strange_csv,
     "table": lambda X, folder, rng: (_table(_numbered(X)), {}),
     "frame": lambda X, folder, rng: (_numbered(X), {}),
+    "frame with an index": lambda X, folder, rng: (_numbered(X).set_index("row number"), {}),
     "frames": _frames,
     "npy": _npy,
     "npy float32": _npy,
@@ -226,15 +233,31 @@ SOURCES: dict[str, Any] = {
 }
 
 
-def _read(sink: Path, result: Any, keep: list[str]) -> tuple[np.ndarray, list[Any]]:
+def _subtree(folder: Path) -> Any:
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    return SubTreeFileSystem(str(folder), LocalFileSystem())
+
+
+def _relative(source: Any, folder: Path) -> Any:
+    """Return a path, or paths, in the file system of a folder; other sources are returned as they are."""
+    if isinstance(source, list):
+        return [_relative(path, folder) for path in source]
+    return source.relative_to(folder).as_posix() if isinstance(source, Path) else source
+
+
+def _read(sink: Path, paths: list[Path], keep: list[str]) -> tuple[np.ndarray, list[Any]]:
     """Read the values in a sink, one row each, and the columns kept."""
     if sink.suffix == ".npy":
         values = np.load(sink)
         return values.reshape(len(values), -1), []
+    if sink.suffix == ".csv":
+        frame = pd.read_csv(sink, float_precision="round_trip")
+        return frame.drop(columns=keep).to_numpy(), frame[keep[0]].tolist() if keep else []
     import pyarrow
 
     tables = []
-    for path in result.paths:
+    for path in paths:
         if path.suffix == ".parquet":
             tables.append(pyarrow.parquet.read_table(path))
         else:

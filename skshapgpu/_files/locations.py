@@ -1,0 +1,508 @@
+"""Places of files: local paths, and paths in other file systems, such as object stores.
+
+A path with a scheme (``s3://bucket/rows.parquet``) is opened by pyarrow where pyarrow knows the scheme, and
+by fsspec otherwise; other paths are local, unless the caller passes a file system. A URL may hold
+credentials, so it is never shown as it is: :func:`shown` returns it without its user and query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+
+import numpy as np
+
+#: A path with a scheme. One letter would be a drive of Windows.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
+
+#: Characters of a URL that are not percent-encoded before pyarrow parses it.
+_SAFE = "%/:?[]@!$&'()*+,;=~-._"
+
+#: Schemes whose user is the container of the data, and no credential.
+_CONTAINER_AS_USER = ("abfs", "abfss")
+
+#: Kinds of file systems, by pyarrow or fsspec, in which an object appears only when it is complete, and which
+#: have no folders of their own.
+_OBJECT_STORES = {
+    *("s3", "gcs", "abfs"),
+    *(f"py::fsspec+{name}" for name in ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss")),
+}
+
+#: Bytes that are copied at once.
+_COPIED_BYTES = 2**23
+
+#: Keys, in fsspec's descriptions of files, of the time of the last change.
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
+
+
+class RemotePath:
+    """Path in a file system of pyarrow, with the part of the interface of ``pathlib.Path`` that is used here.
+
+    Attributes
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    path : str
+        Path in this file system.
+    """
+
+    def __init__(self, filesystem: Any, path: str, shown: str) -> None:
+        self.filesystem, self.path, self._shown = filesystem, path, shown
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def __truediv__(self, name: str) -> RemotePath:
+        path = f"{self.path.rstrip('/')}/{name}" if self.path else name
+        return RemotePath(self.filesystem, path, f"{self._shown.rstrip('/')}/{name}")
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """Last extension of the name."""
+        return Path(self.name).suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """Extensions of the name."""
+        return Path(self.name).suffixes
+
+    @property
+    def parent(self) -> RemotePath:
+        """Folder of the file."""
+        above, shown = self.path.rpartition("/")[0], self._shown.rstrip("/").rpartition("/")[0]
+        return RemotePath(self.filesystem, above, shown)
+
+    @property
+    def appears_whole(self) -> bool:
+        """Whether a file that is being written is visible only when it is complete, as in an object store."""
+        filesystem = self.filesystem
+        while filesystem.type_name == "subtree":
+            filesystem = filesystem.base_fs
+        return filesystem.type_name in _OBJECT_STORES
+
+    def _info(self) -> Any:
+        self._forget_listings()
+        return self.filesystem.get_file_info(self.path)
+
+    def _forget_listings(self) -> None:
+        """Have fsspec ask the file system again, instead of answering from a cache."""
+        if (fsspec := _fsspec_of(self.filesystem)) is not None:
+            fsspec.invalidate_cache()
+
+    def exists(self) -> bool:
+        """Return whether there is a file or a folder."""
+        return self._info().type.name != "NotFound"
+
+    def is_dir(self) -> bool:
+        """Return whether there is a folder."""
+        return self._info().type.name == "Directory"
+
+    def is_file(self) -> bool:
+        """Return whether there is a file."""
+        return self._info().type.name == "File"
+
+    def stamp(self) -> tuple[int, int | None]:
+        """Return the size of a file and the time of its last change in nanoseconds, if it is known.
+
+        Raises
+        ------
+        FileNotFoundError
+        """
+        found = self._info()
+        if found.type.name != "File":
+            raise FileNotFoundError(f"there is no file {str(self)!r}")
+        return found.size, _time_of(self.filesystem, found)
+
+    def open(self) -> Any:
+        """Open the file for reading at any position; only what is read is transferred."""
+        self._forget_listings()
+        return self.filesystem.open_input_file(self.path)
+
+    def stream(self) -> Any:
+        """Open the file for reading it once, uncompressed according to its name."""
+        return self.filesystem.open_input_stream(self.path, compression="detect")
+
+    def read_bytes(self) -> bytes:
+        """Return the content of the file."""
+        with self.open() as file:
+            return file.read()
+
+    def read_array(self) -> np.ndarray:
+        """Return the content of the file as read-only bytes, aligned like memory-mapped ones."""
+        import pyarrow
+
+        with self.open() as file:
+            found = np.frombuffer(pyarrow.allocate_buffer(file.size()), np.uint8)
+            n_read = 0
+            while n_read < len(found):
+                n = file.readinto(found[n_read : n_read + _COPIED_BYTES].data)
+                if not n:
+                    raise OSError(f"{str(self)!r} ended early while it was read")
+                n_read += n
+        found.flags.writeable = False
+        return found
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write a small file."""
+        with tempfile.TemporaryDirectory() as folder:
+            local = Path(folder, "content")
+            local.write_bytes(content)
+            self.upload(local)
+
+    def upload(self, local: Path, aside: RemotePath | None = None) -> None:
+        """Copy a local file to this path, where it appears when it is complete.
+
+        Parameters
+        ----------
+        local : Path
+        aside : RemotePath or None
+            Folder for the incomplete file, where the file system shows it; None: that of this path.
+
+        Raises
+        ------
+        OSError
+        """
+        if not self.appears_whole:
+            self.parent.make()
+            aside = aside or self.parent
+            aside.make()
+            beside = aside / f".{self.name}.{secrets.token_hex(4)}"
+            try:
+                self.filesystem.move(_sent(local, beside).path, self.path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    beside.delete()
+                raise
+            return
+        before = self.stamp() if self.is_file() else None
+        try:
+            _sent(local, self)
+        except BaseException:
+            with contextlib.suppress(OSError):  # a stream that is closed after an error may leave a fragment
+                after = self.stamp()
+                if after != before and after[0] != local.stat().st_size:
+                    self.delete()
+            raise
+
+    def make(self) -> None:
+        """Make the folder, where the file system has folders."""
+        if not self.appears_whole and self.path:
+            self.filesystem.create_dir(self.path, recursive=True)
+
+    def delete(self) -> None:
+        """Delete a file, or a folder with all files in it; nothing happens if there is none."""
+        kind = self._info().type.name
+        if kind == "File":
+            self.filesystem.delete_file(self.path)
+        elif kind == "Directory":
+            self.filesystem.delete_dir(self.path)
+
+    def entries(self, recursive: bool = False) -> dict[str, tuple[int, int | None] | None]:
+        """Return the :meth:`stamp` of each file in a folder by its path in it, and None for folders."""
+        import pyarrow.fs
+
+        self._forget_listings()
+        selector = pyarrow.fs.FileSelector(self.path, recursive=recursive, allow_not_found=True)
+        found: dict[str, tuple[int, int | None] | None] = {}
+        begin = len(self.path.strip("/")) + 1 if self.path.strip("/") else 0
+        for info in self.filesystem.get_file_info(selector):
+            name = info.path.strip("/")[begin:]
+            if name:
+                is_file = info.type.name == "File"
+                found[name] = (info.size, _time_of(self.filesystem, info)) if is_file else None
+        return found
+
+
+#: A place of a file or folder.
+Place = Path | RemotePath
+
+
+def is_path(value: Any) -> bool:
+    """Return whether a value is a path or URL."""
+    return isinstance(value, (str, os.PathLike, RemotePath))
+
+
+def is_url(path: Any) -> bool:
+    """Return whether a path has a scheme."""
+    return not isinstance(path, RemotePath) and bool(_URL.match(os.fsdecode(path)))
+
+
+def shown(path: Any) -> str:
+    """Return a path for messages and records: of a URL, scheme, host and path, without credentials."""
+    if isinstance(path, RemotePath):
+        return str(path)
+    text = os.fsdecode(path)
+    if not (scheme := _URL.match(text)):
+        return text
+    after = text[scheme.end() :].partition("?")[0]
+    host, slash, rest = after.partition("/")
+    if "@" in rest and re.search(r":(?![0-9]*$)", host):  # a secret key with a slash that is not encoded
+        user, _, after = after.rpartition("@")
+        host, slash, rest = after.partition("/")
+    else:
+        user, _, host = host.rpartition("@")
+    if scheme[1].lower() in _CONTAINER_AS_USER and user.partition(":")[0]:
+        host = f"{user.partition(':')[0]}@{host}"
+    return f"{scheme[0]}{host}{slash}{rest}"
+
+
+def opened(filesystem: Any) -> Any:
+    """Return the pyarrow file system for the argument ``filesystem``; None for the local one.
+
+    Raises
+    ------
+    TypeError
+        It is not a file system of pyarrow or fsspec.
+    """
+    if filesystem is None:
+        return None
+    fs = _pyarrow_fs("filesystem=")
+    fsspec = sys.modules.get("fsspec")
+    if fsspec is not None and isinstance(filesystem, fsspec.AbstractFileSystem):
+        protocols = [filesystem.protocol] if isinstance(filesystem.protocol, str) else filesystem.protocol
+        return None if "file" in protocols else fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    if not isinstance(filesystem, fs.FileSystem):
+        raise TypeError(
+            f"filesystem must be a file system of pyarrow or fsspec, not a {type(filesystem).__qualname__}"
+        )
+    return None if isinstance(filesystem, fs.LocalFileSystem) else filesystem
+
+
+def locate(path: Any, filesystem: Any = None) -> Place:
+    """Return the place that a path or URL names.
+
+    Parameters
+    ----------
+    path : str, path-like or RemotePath
+    filesystem : file system of pyarrow or fsspec, or None
+        File system of paths without a scheme; None: the local one.
+
+    Raises
+    ------
+    ValueError
+        A URL is not valid, or of an unknown kind.
+    ImportError
+        A package for such URLs is not installed.
+    OSError
+        The file system cannot be reached.
+    TypeError
+        ``filesystem`` is none.
+    """
+    return locate_all([path], filesystem)[0]
+
+
+def locate_all(paths: Sequence[Any], filesystem: Any = None) -> list[Place]:
+    """Return the places of several paths; URLs of one file system share a connection."""
+    default = opened(filesystem)
+    bases: dict[tuple[str, str, str], tuple[Any, str]] = {}
+    return [_located(path, default, bases) for path in paths]
+
+
+def _located(path: Any, default: Any, bases: dict[tuple[str, str, str], tuple[Any, str]]) -> Place:
+    if isinstance(path, RemotePath):
+        return path
+    if is_url(path):
+        text = os.fsdecode(path)
+        if text[:5].lower() == "file:":
+            return _of_file_url(text)
+        parts = _split(text)
+        key, below = (parts.scheme, parts.netloc, parts.query), unquote(parts.path).strip("/")
+        if key in bases and below:
+            filesystem, base = bases[key]
+            return RemotePath(filesystem, base + below, shown(text))
+        filesystem, found = _of_url(text)
+        if below and found.endswith(below):
+            bases[key] = filesystem, found.removesuffix(below)
+        return RemotePath(filesystem, found, shown(text))
+    if default is None:
+        return Path(os.fsdecode(path))
+    text = os.fsdecode(path)
+    return RemotePath(default, _normal(default, text), text)
+
+
+def _split(url: str) -> SplitResult:
+    return urlsplit(url, allow_fragments=False)  # "#" is a character of names
+
+
+def _of_file_url(url: str) -> Path:
+    parts = _split(url)
+    if parts.netloc not in ("", "localhost"):
+        raise ValueError(f"{shown(url)!r} names another machine: a local file is file:///PATH")
+    from urllib.request import url2pathname
+
+    return Path(url2pathname(parts.path))
+
+
+def _of_url(url: str) -> tuple[Any, str]:
+    """Return the pyarrow file system of a URL, and the path in it; errors do not show the URL itself."""
+    fs, scheme = _pyarrow_fs(repr(shown(url))), url.partition("://")[0].lower()
+    if scheme in ("http", "https") and (_split(url).query or "@" in _split(url).netloc):
+        raise ValueError(
+            f"{shown(url)!r} has a query or a user, which may be credentials that a message of fsspec would "
+            "show: use the URL of the store itself, such as s3://, or download the file"
+        )
+    try:
+        filesystem, path = fs.FileSystem.from_uri(quote(url, safe=_SAFE))
+        return filesystem, _normal(filesystem, path)
+    except (NotImplementedError, ImportError):  # pyarrow was built without it, or calls a package itself
+        pass
+    except ValueError as error:
+        if "nrecognized filesystem type" not in str(error):
+            raise ValueError(f"{shown(url)!r} is not a valid URL{_said(error, url)}") from None
+    except OSError as error:
+        raise OSError(f"{shown(url)!r} cannot be opened{_said(error, url)}") from None
+    try:
+        import fsspec.core
+    except ImportError:
+        raise ImportError(
+            f"{shown(url)!r}: pyarrow does not know the scheme {scheme}://. fsspec may know it: pip install "
+            "fsspec, and the package that fsspec needs for it"
+        ) from None
+    try:
+        found, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise ImportError(f"{shown(url)!r} cannot be opened{_said(error, url)}") from None
+    except ValueError as error:
+        raise ValueError(
+            f"{shown(url)!r}: neither pyarrow nor fsspec can open {scheme}:// URLs{_said(error, url)}"
+        ) from None
+    except Exception as error:  # of a package that fsspec calls
+        raise OSError(f"{shown(url)!r} cannot be opened{_said(error, url)}") from None
+    filesystem = fs.PyFileSystem(fs.FSSpecHandler(found))
+    return filesystem, _normal(filesystem, path)
+
+
+def _said(error: Exception, url: str) -> str:
+    """Return the text of an error for the end of a message, unless it repeats secret parts of a URL."""
+    parts, text = _split(url), str(error)
+    user = parts.netloc.rpartition("@")[0]
+    hidden = [user, *user.split(":"), parts.query, *(value for _, value in parse_qsl(parts.query))]
+    hidden += [unquote(each) for each in hidden]
+    return "" if any(each and each in text for each in hidden) else f": {text}"
+
+
+def _pyarrow_fs(what: str) -> Any:
+    try:
+        import pyarrow.fs
+    except ImportError as error:
+        raise ImportError(
+            f"{what}: other file systems than the local one need pyarrow: pip install skshapgpu[arrow]"
+        ) from error
+    return pyarrow.fs
+
+
+def _normal(filesystem: Any, path: str) -> str:
+    """Return a path as the file system itself lists it."""
+    fsspec = _fsspec_of(filesystem)
+    path = path if fsspec is None else str(fsspec._strip_protocol(path))
+    return path.rstrip("/") or path[:1]
+
+
+def _fsspec_of(filesystem: Any) -> Any:
+    """Return the file system of fsspec that a file system of pyarrow wraps; None if there is none."""
+    found = getattr(getattr(filesystem, "handler", None), "fs", None)
+    return found if hasattr(found, "invalidate_cache") else None
+
+
+def _time_of(filesystem: Any, info: Any) -> int | None:
+    """Return the time of the last change in nanoseconds; pyarrow does not read all that fsspec gives."""
+    if info.mtime_ns is not None:
+        return info.mtime_ns
+    if (fsspec := _fsspec_of(filesystem)) is None:
+        return None
+    about = fsspec.info(info.path)
+    for found in (about.get(key) for key in _TIMES):
+        if isinstance(found, datetime):
+            return int(found.timestamp() * 1e6) * 1000
+        if isinstance(found, (int, float)):
+            return int(found * 1e6) * 1000
+    return None
+
+
+def _sent(local: Path, to: RemotePath) -> RemotePath:
+    """Copy a local file, in a thread: Ctrl-C must not close the stream early, as if it were complete."""
+
+    def copy() -> None:
+        with (
+            open(local, "rb") as source,
+            to.filesystem.open_output_stream(to.path, compression=None) as stream,
+        ):
+            while piece := source.read(_COPIED_BYTES):
+                stream.write(piece)
+
+    with ThreadPoolExecutor(1, "skshapgpu-upload") as pool:
+        pool.submit(copy).result()
+    return to
+
+
+def head(place: Place, n: int) -> bytes:
+    """Return the first bytes of a file.
+
+    Raises
+    ------
+    OSError
+    """
+    with open(place, "rb") if isinstance(place, Path) else place.open() as file:
+        return file.read(n)
+
+
+@contextlib.contextmanager
+def fetched(place: RemotePath) -> Iterator[str]:
+    """Copy a file, or a folder of small files, to a temporary folder, which is deleted again.
+
+    Errors that name the copy are made to name the place instead.
+
+    Yields
+    ------
+    str
+        Path of the copy.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        local = Path(folder, place.name)
+        try:
+            if place.is_dir():
+                local.mkdir()
+                for name, stamp in place.entries(recursive=True).items():
+                    if stamp is not None:
+                        local.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+                        _copied(place / name, local / name)
+            else:
+                _copied(place, local)
+            yield os.fspath(local)
+        except Exception as error:
+            shown_local = os.fspath(local)
+            error.args = tuple(
+                argument.replace(shown_local, str(place)) if isinstance(argument, str) else argument
+                for argument in error.args
+            )
+            raise
+
+
+def _copied(place: RemotePath, local: Path) -> None:
+    with place.open() as source, open(local, "xb") as file:
+        while piece := source.read(_COPIED_BYTES):
+            file.write(piece)
+
+
+def lies_in(place: Place, folder: Place) -> bool:
+    """Return whether a place is a folder, or lies in it."""
+    if isinstance(place, Path) or isinstance(folder, Path):
+        if not (isinstance(place, Path) and isinstance(folder, Path)):
+            return False
+        return place.resolve().is_relative_to(folder.resolve())
+    inside = f"{place.path.strip('/')}/".startswith(f"{folder.path.strip('/')}/")
+    return inside and place.filesystem.equals(folder.filesystem)

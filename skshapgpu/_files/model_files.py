@@ -1,0 +1,30 @@
+"""Model files wherever they are: those in other file systems are copied to a temporary folder to be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..adapters import adapt
+from ..adapters.schema import AdaptedModel
+from .locations import RemotePath, fetched, is_path, is_url, locate
+
+
+def adapt_file(model: Any) -> AdaptedModel:
+    """Return the adapted model of a fitted model, or of a model file or folder given by its path or URL.
+
+    Raises
+    ------
+    ValueError, UnsupportedModelError, TypeError, ImportError, OSError
+        As for :func:`.adapt`; or the URL is not that of a file.
+    """
+    if not is_path(model) or not (isinstance(model, RemotePath) or is_url(model)):
+        return adapt(model)
+    place = locate(model)
+    if not isinstance(place, RemotePath):
+        return adapt(place)
+    if not place.exists():
+        raise ValueError(f"there is no file {str(place)!r}; a string is treated as the path of a model file")
+    if place.is_dir() and not (place / "metadata").is_dir():  # it may be large
+        raise ValueError(f"{str(place)!r} is a directory; expected a model file")
+    with fetched(place) as copy:
+        return adapt(copy)

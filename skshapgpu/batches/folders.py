@@ -1,0 +1,331 @@
+"""Folders in which output is kept: local ones, and those of object stores and other file systems.
+
+A local folder belongs to the process that holds the lock on a file in it, and a file gets its name by a link
+or a rename. An object store has neither locks nor links: whoever begins to write puts a random token into the
+folder, and stops when another one is there. A file is uploaded from a local temporary file, and appears when
+it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from .._files import storage
+from .._files.locations import Place, RemotePath
+
+_LOCK, _OWNER = "lock", "owner"
+
+#: Number of files of a remote folder that are looked into at the same time.
+_AT_ONCE = 16
+
+#: Size and time of the last change of a file.
+Stamp = tuple[int, int | None]
+
+
+class Folder(ABC):
+    """Folder with files of an output.
+
+    Attributes
+    ----------
+    place : Path or RemotePath
+    has_lock : bool
+        Whether nobody else writes into the folder while it is held.
+    """
+
+    place: Place
+    has_lock: bool
+
+    @abstractmethod
+    def __truediv__(self, name: str) -> Folder:
+        """Return a folder in this one."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Return whether there is such a folder."""
+
+    @abstractmethod
+    def make(self) -> None:
+        """Make the folder, in an existing one, unless it exists."""
+
+    @abstractmethod
+    def entries(self) -> dict[str, Stamp | None]:
+        """Return the names in the folder, sorted, with the stamps of files, and None for folders."""
+
+    @abstractmethod
+    def stamp(self, name: str) -> Stamp | None:
+        """Return the stamp of a file; None if there is neither a file nor a folder of that name."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """Return the content of a small file, or raise ``FileNotFoundError``."""
+
+    @abstractmethod
+    def open(self, name: str) -> Any:
+        """Open a file for pyarrow, which reads parts of it."""
+
+    @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """Write a small file, completely or not at all; an existing one is replaced."""
+
+    @abstractmethod
+    def put(self, beside: Path, name: str, is_ours: Callable[[str], bool]) -> None:
+        """Give a complete file of :meth:`scratch` a name; only a local folder takes it away from there.
+
+        Raises
+        ------
+        FileExistsError
+            There is a file of that name, of which ``is_ours`` is false.
+        """
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a file, or a folder with its content, if it exists."""
+
+    @abstractmethod
+    def each(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
+        """Call a function, which looks into a file, for several names."""
+
+    @abstractmethod
+    def held(self, output: str) -> contextlib.AbstractContextManager[None]:
+        """Hold the folder, as far as it can be: see :meth:`take`.
+
+        Raises
+        ------
+        RuntimeError
+            Another call is writing the output.
+        """
+
+    @abstractmethod
+    def take(self) -> None:
+        """Declare that this call writes from now on."""
+
+    @abstractmethod
+    def require_taken(self, output: str) -> None:
+        """Raise ``RuntimeError`` if another call has begun to write since :meth:`take`."""
+
+    @abstractmethod
+    def scratch(self) -> Path:
+        """Return a local folder for files that are being written; it is empty after a crash."""
+
+    def close(self) -> None:  # noqa: B027 - a local folder has nothing to close
+        """Delete the folder of :meth:`scratch`, if it is a temporary one."""
+
+
+class LocalFolder(Folder):
+    """Folder of the local file system."""
+
+    place: Path
+    has_lock = True
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __truediv__(self, name: str) -> LocalFolder:
+        return LocalFolder(self.place / name)
+
+    def exists(self) -> bool:
+        return self.place.exists()
+
+    def make(self) -> None:
+        self.place.mkdir(exist_ok=True)
+
+    def entries(self) -> dict[str, Stamp | None]:
+        if not self.place.exists():
+            return {}
+        return {path.name: _stamp(path) for path in sorted(self.place.iterdir())}
+
+    def stamp(self, name: str) -> Stamp | None:
+        try:
+            return _stamp(self.place / name)
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str) -> bytes:
+        return (self.place / name).read_bytes()
+
+    def open(self, name: str) -> Any:
+        import pyarrow
+
+        return pyarrow.OSFile(os.fspath(self.place / name))
+
+    def write(self, name: str, content: bytes) -> None:
+        beside = self.place / f"{name}.new"
+        with open(beside, "wb") as file:
+            file.write(content)
+            flush(file)
+        os.replace(beside, self.place / name)
+        flush_folder(self.place)
+
+    def put(self, beside: Path, name: str, is_ours: Callable[[str], bool]) -> None:
+        storage.put(beside, self.place / name, lambda path: is_ours(Path(path).name))
+        flush_folder(self.place)
+
+    def delete(self, name: str) -> None:
+        path = self.place / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    def each(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
+        return [function(name) for name in names]
+
+    @contextlib.contextmanager
+    def held(self, output: str) -> Iterator[None]:
+        self.place.mkdir(parents=True, exist_ok=True)
+        with open(self.place / _LOCK, "ab") as file:
+            if not _locked(file.fileno()):
+                raise RuntimeError(f"another call is writing {output!r}: wait for it, or name another output")
+            yield
+
+    def take(self) -> None:
+        """Do nothing: the lock is enough."""
+
+    def require_taken(self, output: str) -> None:
+        """Do nothing: the lock is enough."""
+
+    def scratch(self) -> Path:
+        return self.place
+
+
+class RemoteFolder(Folder):
+    """Folder of another file system."""
+
+    place: RemotePath
+    has_lock = False
+
+    def __init__(self, place: RemotePath, aside: RemotePath | None = None) -> None:
+        self.place, self._aside = place, aside
+        self._token: bytes | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def __truediv__(self, name: str) -> RemoteFolder:
+        return RemoteFolder(self.place / name)
+
+    def exists(self) -> bool:
+        return self.place.is_dir()
+
+    def make(self) -> None:
+        self.place.make()
+
+    def entries(self) -> dict[str, Stamp | None]:
+        return dict(sorted(self.place.entries().items()))
+
+    def stamp(self, name: str) -> Stamp | None:
+        try:
+            return (self.place / name).stamp()
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str) -> bytes:
+        return (self.place / name).read_bytes()
+
+    def open(self, name: str) -> Any:
+        return (self.place / name).open()
+
+    def write(self, name: str, content: bytes) -> None:
+        (self.place / name).write_bytes(content)
+
+    def put(self, beside: Path, name: str, is_ours: Callable[[str], bool]) -> None:
+        path = self.place / name
+        if path.exists() and not is_ours(name):
+            raise storage.not_ours(path)
+        path.upload(beside, self._aside)
+
+    def delete(self, name: str) -> None:
+        (self.place / name).delete()
+
+    def each(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(function, names))
+
+    @contextlib.contextmanager
+    def held(self, output: str) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.close()
+
+    def take(self) -> None:
+        self._token = secrets.token_hex(16).encode()
+        self.make()
+        self.write(_OWNER, self._token)
+
+    def require_taken(self, output: str) -> None:
+        try:
+            found: bytes | None = self.read(_OWNER)
+        except FileNotFoundError:
+            found = None
+        if found != self._token:
+            raise RuntimeError(
+                f"another call has begun to write {output!r}, so this one stops: let one call at a time "
+                "write an output"
+            )
+
+    def scratch(self) -> Path:
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="skshapgpu-")
+        return Path(self._scratch.name)
+
+    def close(self) -> None:
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
+
+
+#: Names, in the folder of a journal, by which calls exclude each other.
+GUARDS = (_LOCK, _OWNER)
+
+
+def folder_of(place: Place, aside: str | None = None) -> Folder:
+    """Return the folder at a place; ``aside`` names the folder in it for incomplete files."""
+    if isinstance(place, Path):
+        return LocalFolder(place)
+    return RemoteFolder(place, None if aside is None else place / aside)
+
+
+def flush(file: Any) -> None:
+    """Have the operating system write a file to disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def flush_folder(folder: Path) -> None:
+    """Have the operating system write the names in a folder to disk, where it supports that."""
+    if os.name == "nt":
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _stamp(path: Path) -> Stamp | None:
+    stat = path.stat()
+    return None if path.is_dir() else (stat.st_size, stat.st_mtime_ns)
+
+
+def _locked(number: int) -> bool:
+    """Lock a file for as long as it is open; return False if another process or call holds the lock."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
