@@ -29,11 +29,11 @@ def test_values_are_read_back_to_the_bit(
     )
     assert result.paths == (tmp_path / "out.csv",) and result.n_rows == 150
     want = values.reshape(150, -1).astype(dtype)
-    found = pd.read_csv(result.path, float_precision="round_trip")
+    found = pd.read_csv(result.path, dtype=str)
     assert found.columns[:2].tolist() == KEPT
     for name in KEPT:
-        assert found[name].tolist() == TABLE.column(name).to_pylist()
-    np.testing.assert_array_equal(found.iloc[:, 2:].to_numpy().astype(dtype), want)
+        assert found[name].tolist() == [str(value) for value in TABLE.column(name).to_pylist()]
+    np.testing.assert_array_equal(found.iloc[:, 2:].map(float).to_numpy().astype(dtype), want)
     source = open_source(result.path)
     source.settle(Wanted(tuple(source.schema.names[2:]), tuple(KEPT)))
     table = pa.Table.from_batches(source.read(source.schema.names, 0, 1000))

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+#: Credentials that the server accepts, as it does all; they must not appear anywhere.
+KEY, SECRET = "AKIAVERYSECRETKEY", "sEcReTsEcReTsEcReTsEcReT"
+
 
 class Store:
     """A file system with files for a test.

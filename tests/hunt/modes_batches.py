@@ -252,7 +252,7 @@ def _read(sink: Path, paths: list[Path], keep: list[str]) -> tuple[np.ndarray, l
         values = np.load(sink)
         return values.reshape(len(values), -1), []
     if sink.suffix == ".csv":
-        frame = pd.read_csv(sink, float_precision="round_trip")
+        frame = pd.read_csv(sink, dtype=str).map(float)
         return frame.drop(columns=keep).to_numpy(), frame[keep[0]].tolist() if keep else []
     import pyarrow
 

@@ -14,9 +14,6 @@ from helpers import stores
 
 from skshapgpu import TreeExplainer
 
-#: Credentials that the server accepts, as it does all; they must not appear anywhere.
-KEY, SECRET = "AKIAVERYSECRETKEY", "sEcReTsEcReTsEcReTsEcReT"
-
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
@@ -34,8 +31,8 @@ def s3_server() -> Iterator[str]:
 def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of a new bucket, and an environment in which pyarrow finds the server."""
     for name, value in {
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_ACCESS_KEY_ID": stores.KEY,
+        "AWS_SECRET_ACCESS_KEY": stores.SECRET,
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ENDPOINT_URL_S3": f"http://{s3_server}",

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import KEY, SECRET
 from helpers import stores
 from helpers.batches import ALONE, KEPT, TABLE, content, same
+from helpers.stores import KEY, SECRET
 
 from skshapgpu import TreeExplainer, explain_batches
 from skshapgpu.command_line import main
