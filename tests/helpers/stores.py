@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,25 @@ def subtree(folder: Path) -> Store:
     return Store(filesystem, "data", "data/", {"filesystem": filesystem})
 
 
+def separate_readers() -> None:
+    """Have fsspec's memory give each reader a file of its own: threads would share one, and its position."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    shared = MemoryFileSystem._open
+    if shared.__name__ == "open_separately":
+        return
+
+    def open_separately(self: Any, path: str, mode: str = "rb", **options: Any) -> Any:
+        file = shared(self, path, mode, **options)
+        return io.BytesIO(file.getvalue()) if mode == "rb" else file
+
+    MemoryFileSystem._open = open_separately
+
+
 def memory(name: str, by_url: bool = False) -> Store:
     """Return a store in memory, addressed by URLs or as a file system of fsspec."""
     fs, fsspec = pytest.importorskip("pyarrow.fs"), pytest.importorskip("fsspec")
+    separate_readers()
     found = fsspec.filesystem("memory")
     filesystem = fs.PyFileSystem(fs.FSSpecHandler(found))
     filesystem.create_dir(f"/{name}")

@@ -102,8 +102,9 @@ def test_a_loaded_explainer_has_aligned_arrays(store: Store, tmp_path: Path) -> 
     place = store.place("explainer.npz")
     TreeExplainer(FOREST, algorithm="fast_v2").save(place, **store.given)
     saved = saving.load(locate(place, **store.given))
-    assert saved.tables
-    for array in (*saved.tables.values(), saved.adapted.ensemble.threshold):
+    tables = [array for array in saved.tables.values() if array.size]
+    assert tables
+    for array in tables:
         assert array.ctypes.data % 64 == 0 and not array.flags.writeable
 
 
