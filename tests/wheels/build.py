@@ -83,7 +83,6 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -
         "cmake.define.SKSHAPGPU_CUDA": "ON" if gpu else "OFF",
         "cmake.define.CMAKE_SHARED_LINKER_FLAGS": "-s",
         "cmake.define.CMAKE_MODULE_LINKER_FLAGS": "-s",
-        "cmake.define.PYTHON_MODULE_EXTENSION": suffix,
     }
     if not gpu:
         settings |= {
@@ -108,6 +107,10 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -
         quiet=True,
     )
     (built,) = raw.glob(f"*-{tag}-{tag}-*.whl")
+    with zipfile.ZipFile(built) as archive:
+        modules = [name for name in archive.namelist() if name.endswith(".so")]
+    if not modules or not all(name.endswith(suffix) for name in modules):
+        raise SystemExit(f"{built.name} has modules that Python {version} does not find: {modules}")
     shown = run(sys.executable, "-m", "auditwheel", "show", built, quiet=True)
     found = re.findall(r"manylinux_(\d+)_(\d+)_" + arch, shown)
     needed = min(((int(a), int(b)) for a, b in found), default=None)
