@@ -29,10 +29,14 @@ struct EnsembleView {
   // Per node, or null: the next node in the same place of the tree (see plan/merged_trees.h), or -1.
   const int32_t* next = nullptr;
   // For Owen values (see plan/owen_trees.h), or null. Per node: the player, whatever its feature's is, and
-  // whether that is a feature of the group whose features are apart. Per tree: whether it adds to margins.
+  // whether that is a feature of the group whose features are apart. Per tree: whether it adds to margins,
+  // whether its walk is balanced (see plan/balance.h) and, if features are apart in it, with how many of them a
+  // path takes one node less than it needs.
   const int32_t* node_player = nullptr;
   const uint8_t* is_apart = nullptr;
   const uint8_t* adds_margin = nullptr;
+  const uint8_t* balanced = nullptr;
+  const int32_t* n_saving = nullptr;
 
   bool is_leaf(int64_t node) const { return left[node] < 0; }
   // Return the first node after this one in the same place of a tree with this root, or -1.
@@ -46,6 +50,7 @@ struct EnsembleView {
   }
   bool apart(int64_t node) const { return is_apart && is_apart[node]; }
   bool has_margin(int32_t tree) const { return !adds_margin || adds_margin[tree]; }
+  bool is_balanced(int32_t tree) const { return balanced && balanced[tree]; }
 };
 
 enum class Precision { kSingle, kDouble };

@@ -5,6 +5,7 @@
 #include "cpu/chunk_walk.h"
 #include "cpu/tree_algorithm.h"
 #include "intervals/lookup.h"
+#include "plan/balance.h"
 #include "plan/plan.h"
 #include "rows/coding.h"
 #include "rows/grid.h"
@@ -83,7 +84,7 @@ TileSize tile_size(const Plan& plan) {
 class RowSums {
  public:
   RowSums(const Plan& plan, const Result& result, size_t n_outputs, int n_rows)
-      : plan_(plan), result_(result) {
+      : plan_(plan), result_(result), balance_(plan.groups) {
     values_.resize(n_outputs, n_value_sums(plan), n_rows);
     pairs_.resize(n_outputs, plan.pairs.size(), n_rows);
     triples_.resize(n_outputs, plan.triples.size(), n_rows);
@@ -106,6 +107,7 @@ class RowSums {
         add_scaled(1, sums.margin + o * kBlockRows,
                    margin->at(std::max(chunk.output, 0) + o) + block * kBlockRows);
     add_places(chunk, block, chunk.slots, plan_.leaf_scale, sums.values, values_);
+    if (chunk.balanced) add_shares(chunk, block, sums.values);
     // The walk finds twice the interaction of a pair.
     add_places(chunk, block, chunk.pairs, plan_.leaf_scale / 2, sums.pairs, pairs_);
     add_places(chunk, block, chunk.triples, plan_.leaf_scale, sums.triples, triples_);
@@ -134,6 +136,20 @@ class RowSums {
       for (const int32_t place : places) {
         if (static_cast<size_t>(place) < sums.n_places())  // else nobody needs the sum
           add_scaled(scale, from, sums.at(first + o, place) + block * kBlockRows);
+        from += kBlockRows;
+      }
+  }
+
+  // Add the shares of the sums of a balanced chunk.
+  template <class T>
+  void add_shares(const Chunk& chunk, int block, const T* from) const {
+    const size_t n_outputs = n_used_outputs(plan_, chunk);
+    const size_t first = static_cast<size_t>(std::max(chunk.output, 0)) - first_output_;
+    for (size_t o = 0; o < n_outputs; ++o)
+      for (const int32_t player : chunk.slots) {
+        balance_.share(chunk, player, [&](int32_t feature, double weight) {
+          add_scaled(plan_.leaf_scale * weight, from, values_.at(first + o, feature) + block * kBlockRows);
+        });
         from += kBlockRows;
       }
   }
@@ -178,6 +194,7 @@ class RowSums {
   const Plan& plan_;
   const Kernels& kernels_ = kernels();
   const Result& result_;
+  const Balance balance_;
   size_t first_output_ = 0;
   TileSums values_, pairs_, triples_;
   std::vector<double> main_;  // main effects of one row

@@ -276,6 +276,7 @@ class Launches {
     CudaSumArgs sums{};
     sums.part_offsets = model_.offsets.template as<int64_t>();
     sums.parts = model_.parts.template as<int32_t>();
+    sums.part_weights = model_.part_weights.template as<double>();
     sums.features = pairs ? nullptr : model_.features.template as<int32_t>();
     sums.n_whole = static_cast<int32_t>(plan_.order == 2 ? plan_.features.size() : n_places());
     sums.n_places = static_cast<int32_t>(n_places());

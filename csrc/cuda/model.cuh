@@ -113,7 +113,7 @@ struct CudaModel {
   uint32_t n_slots = 0;
   size_t frame_bytes = 0;  // memory of a walk for all its warps
   DeviceBuffer stream, chunks, category_bits, category_sets, nodes, tree_nodes, leaf_values, constant, base,
-      columns, full_columns, thresholds, categories, groups, offsets, parts, features, partner_offsets,
+      columns, full_columns, thresholds, categories, groups, offsets, parts, part_weights, features, partner_offsets,
       partners, place_of;
   bool small_matrices = false;  // whether add_matrices can be used
   bool codes_all = false;       // whether every feature is coded in each call
@@ -441,9 +441,15 @@ struct CudaModel {
   void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {
     const size_t n_places = cuda_places(plan), n_outputs = plan.n_outputs;
     std::vector<std::vector<int32_t>> parts((n_places + 1) * n_outputs);
+    std::vector<std::vector<double>> weights(parts.size());  // of the last parts; those before count once
     for (size_t slot = 0; slot < program.slots.size() && !gputreeshap; ++slot)
       if (const auto [output, place] = program.slots[slot]; place != kNoPlace)
         parts[output * n_places + place].push_back(static_cast<int32_t>(slot));
+    for (const CudaShare& share : program.shares) {
+      const size_t column = share.to.output * n_places + share.to.place;
+      parts[column].push_back(share.slot);
+      weights[column].push_back(share.weight);
+    }
     std::vector<CudaMarginGroup> groups;
     n_sums = 0;
     for (size_t tree = 0; tree < program.tree_output.size();) {
@@ -463,10 +469,14 @@ struct CudaModel {
       parts[n_outputs * n_places + output].push_back(n_sums++);
     std::vector<int64_t> offsets{0};
     std::vector<int32_t> flat;
-    for (const std::vector<int32_t>& p : parts) {
-      flat.insert(flat.end(), p.begin(), p.end());
+    std::vector<double> flat_weights;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      flat.insert(flat.end(), parts[i].begin(), parts[i].end());
+      flat_weights.resize(flat.size() - weights[i].size(), 1.0);
+      flat_weights.insert(flat_weights.end(), weights[i].begin(), weights[i].end());
       offsets.push_back(static_cast<int64_t>(flat.size()));
     }
+    if (!program.shares.empty()) part_weights = upload(flat_weights);
     n_groups = static_cast<int>(groups.size());
     this->groups = upload(groups);
     this->offsets = upload(offsets);

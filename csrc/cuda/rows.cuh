@@ -212,7 +212,8 @@ struct CudaSumArgs {
   // its parts begin in `parts`, which lists slots of all chunks and sums of margins.
   const int64_t* part_offsets;
   const int32_t* parts;
-  const int32_t* features;  // used ones: columns of `values`; null if it has one per place
+  const double* part_weights;  // of those of features; null: each counts once
+  const int32_t* features;     // used ones: columns of `values`; null if it has one per place
   int32_t n_whole;  // places of features and triples; the walk computes twice what belongs to the others
   int32_t n_places, n_outputs, n_features;
   uint32_t n_slots;
@@ -225,6 +226,13 @@ struct CudaSumArgs {
   void* values;    // [row][output][feature, or place]
   double* margin;  // [row][output], or null
 };
+
+// Return a part of the sum of a row, whose sums begin at `partial`.
+template <class T, int kTile>
+__device__ double weighted_part(const CudaSumArgs& a, const T* partial, int64_t part) {
+  const double sum = static_cast<double>(partial[static_cast<int64_t>(a.parts[part]) * kTile]);
+  return a.part_weights ? a.part_weights[part] * sum : sum;
+}
 
 // Add up the chunks, in their order, and transpose the result to rows: a block takes the rows of a tile and
 // 32 columns of the result.
@@ -240,7 +248,7 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
       if (column >= width) break;
       double sum = 0;
       for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
-        sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + i % kTile]);
+        sum += weighted_part<T, kTile>(a, partial + i % kTile, p);
       const bool half = column % a.n_places >= a.n_whole;
       transposed[i / kTile][i % kTile] = static_cast<Out>(sum * (half ? a.scale / 2 : a.scale));
     }
@@ -268,7 +276,7 @@ __global__ void __launch_bounds__(256) add_chunks_of_few_rows(CudaSumArgs a) {
   const T* partial = static_cast<const T*>(a.partial) + row / kTile * a.n_slots * kTile + row % kTile;
   double sum = 0;
   for (int64_t p = a.part_offsets[column] + threadIdx.x % 32; p < a.part_offsets[column + 1]; p += 32)
-    sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile]);
+    sum += weighted_part<T, kTile>(a, partial, p);
   for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   if (threadIdx.x % 32 == 0)
     static_cast<Out*>(

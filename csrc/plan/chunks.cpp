@@ -39,6 +39,7 @@ class Divider {
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
       if (is_first(a) != is_first(b)) return is_first(a);
       if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
+      if (shapes_[a].balanced != shapes_[b].balanced) return shapes_[b].balanced;
       if (shapes_[a].n_apart != shapes_[b].n_apart) return shapes_[a].n_apart < shapes_[b].n_apart;
       if (shapes_[a].n_apart && shapes_[a].n_nodes != shapes_[b].n_nodes)
         return shapes_[a].n_nodes < shapes_[b].n_nodes;
@@ -52,7 +53,8 @@ class Divider {
     if (chunks_.empty()) return false;
     const int32_t last = chunks_.back().back();
     if (e_.tree_output[last] != e_.tree_output[tree] || shapes_[last].n_nodes != shapes_[tree].n_nodes ||
-        shapes_[last].n_apart != shapes_[tree].n_apart || is_first(last) != is_first(tree))
+        shapes_[last].n_apart != shapes_[tree].n_apart || shapes_[last].balanced != shapes_[tree].balanced ||
+        is_first(last) != is_first(tree))
       return false;
     if (chunks_.back().size() >= kMaxChunkTrees || n_bytes_ >= kMaxChunkBytes) return false;
     return n_leaves_ < std::max({plan_.n_leaves / kManyChunks, kFewLeaves, kFewLeavesPerSum * n_sums()});

@@ -6,6 +6,13 @@
 
 namespace skshap {
 
+namespace {
+
+// What a leaf takes in a walk of these nodes, in the time of a node: the rest does not depend on their number.
+size_t leaf_work(int n_nodes) { return static_cast<size_t>(n_nodes + 4); }
+
+}  // namespace
+
 void set_groups(Plan& plan, const int32_t* groups) {
   plan.groups.clear();
   for (const int32_t feature : plan.features) plan.groups.push_back(groups[feature]);
@@ -24,10 +31,10 @@ OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const s
       from_tests_(coded.tests),
       plan_(coded.plan),
       groups_(groups),
-      n_players_(static_cast<int32_t>(groups.size()) +
-                 (groups.empty() ? 0 : 1 + *std::max_element(groups.begin(), groups.end()))),
+      balance_(groups),
+      n_players_(static_cast<int32_t>(groups.size()) + balance_.n_groups()),
       view_(trees),
-      most_of_group_(static_cast<size_t>(n_players_) - groups.size(), 0),
+      most_of_group_(balance_.n_groups(), 0),
       met_of_group_(most_of_group_.size(), 0),
       met_of_feature_(groups.size(), 0),
       splits_(groups.size(), 0),
@@ -51,6 +58,8 @@ OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const s
   view_.node_player = player_.data();
   view_.is_apart = is_apart_.data();
   view_.adds_margin = adds_margin_.data();
+  view_.balanced = is_balanced_.data();
+  view_.n_saving = n_saving_.data();
 }
 
 // Find the groups of a tree, how many features of each occur on one path, how many groups do, and the splits
@@ -127,10 +136,15 @@ void OwenTrees::add_copies(int32_t tree, bool is_unit) {
                                      [&](int32_t group) { return most_of_group_[group] == 1; });
   bool has_players = any_alone || groups_of_tree_.empty();
   by_path_ = !is_unit;  // all values of a feature of a unit are from one copy
+  balanced_ = !is_unit && std::any_of(groups_of_tree_.begin(), groups_of_tree_.end(), [&](int32_t group) {
+    return balance_.size_of(group) == most_of_group_[group];
+  });
   if (!has_players && by_path_) {
+    const bool balanced = balanced_;
     const size_t work = add_copies(tree, is_unit, true, false);
-    by_path_ = false;
+    by_path_ = balanced_ = false;
     has_players = by_path_ = work < add_copies(tree, is_unit, false, false);
+    balanced_ = balanced && has_players;
   }
   add_copies(tree, is_unit, has_players, true);
 }
@@ -142,7 +156,7 @@ size_t OwenTrees::add_copies(int32_t tree, bool is_unit, bool has_players, bool 
   bool first = !has_players;
   if (has_players) {
     const int64_t n_nodes = from_.tree_offsets[tree + 1] - from_.tree_offsets[tree];
-    work += static_cast<size_t>((n_nodes + 1) / 2 * quadrature_nodes(Index::kShapley, most_groups_));
+    work += static_cast<size_t>((n_nodes + 1) / 2) * leaf_work(radau_nodes(Index::kShapley, most_groups_));
     if (adds) copy(tree, kNone, kAllLeaves);
   }
   for (const int32_t group : groups_of_tree_) {
@@ -195,7 +209,8 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
     stack.pop_back();
     if (from_.is_leaf(node)) {
       const int32_t own = is_alone ? 0 : features_of_group_[apart];
-      const int32_t set = std::min(quadrature_nodes(Index::kShapley, own), kMaxSets - 1);
+      const bool saves = own > 0 && own == size_if_balanced(apart);
+      const int32_t set = std::min(quadrature_nodes(Index::kShapley, own) - saves, kMaxSets - 1);
       sets_of_node_[node - root] = uint64_t{1} << set;
       most_others_[set] = std::max(most_others_[set], n_groups - (own > 0));
       continue;
@@ -217,7 +232,7 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
   }
 }
 
-// Return the work of walking a copy with the leaves of some sets: its leaves times its nodes.
+// Return the work of walking a copy with the leaves of some sets.
 size_t OwenTrees::cost(int32_t tree, uint64_t sets) const {
   const int64_t root = from_.tree_offsets[tree];
   size_t n_leaves = 0;
@@ -238,7 +253,7 @@ size_t OwenTrees::cost(int32_t tree, uint64_t sets) const {
     most_others = std::max(most_others, most_others_[set]);
     most_apart = set;
   }
-  return n_leaves * static_cast<size_t>(most_apart * quadrature_nodes(Index::kShapley, most_others + 1));
+  return n_leaves * leaf_work(most_apart * quadrature_nodes(Index::kShapley, most_others + 1));
 }
 
 // Copy a tree, with the features of one group apart unless this is kNone. A subtree without leaves of these
@@ -283,6 +298,8 @@ void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
   tree_offsets_.push_back(static_cast<int64_t>(left_.size()));
   tree_output_.push_back(from_.tree_output[tree]);
   adds_margin_.push_back(sets == kAllLeaves);
+  n_saving_.push_back(apart == kNone ? 0 : size_if_balanced(apart));
+  is_balanced_.push_back(balanced_ && (apart == kNone || n_saving_.back() > 0));
   apart_.push_back(apart);
 }
 

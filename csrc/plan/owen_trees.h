@@ -8,11 +8,12 @@
 //
 // A feature may also be the only one of its group on all paths through a split. It gets the value of the
 // group, from one walk in which the groups are players, and those paths are left out of the group's own walk.
-// See docs/mathematics.md.
+// See docs/mathematics.md, and plan/balance.h for the groups whose walks take fewer nodes.
 #pragma once
 
 #include <vector>
 
+#include "plan/balance.h"
 #include "plan/plan.h"
 
 namespace skshap {
@@ -48,6 +49,7 @@ class OwenTrees {
   void find_groups(int32_t tree);
   void inherit_companions(int32_t tree);
   void find_leaves(int32_t tree, int32_t apart);
+  int32_t size_if_balanced(int32_t group) const { return balanced_ ? balance_.size_of(group) : 0; }
   size_t cost(int32_t tree, uint64_t sets) const;
   void add_copies(int32_t tree, bool is_unit);
   size_t add_copies(int32_t tree, bool is_unit, bool has_players, bool adds);
@@ -63,6 +65,7 @@ class OwenTrees {
   const DecideNode* const from_tests_;
   const Plan& plan_;
   const std::vector<int32_t>& groups_;
+  const Balance balance_;
   const int32_t n_players_;
   int32_t n_first_ = 0;
   EnsembleView view_;
@@ -73,7 +76,7 @@ class OwenTrees {
   // By node of that tree: whether the feature is the only one of its group on all paths through the node, and
   // through those above it that split on the feature. Used if by_path_; otherwise, all paths of a tree count.
   std::vector<uint8_t> is_only_;
-  bool by_path_ = false;
+  bool by_path_ = false, balanced_ = false;
   std::vector<int64_t> met_of_group_, met_of_feature_;  // splits met so far, of all trees
   std::vector<int32_t> splits_, features_of_group_;     // of a path, by feature and by group
   std::vector<uint64_t> sets_of_node_;                  // by node: the sets of leaves below it
@@ -81,7 +84,8 @@ class OwenTrees {
   std::vector<int32_t> first_copies_{0}, apart_;
   std::vector<int64_t> tree_offsets_{0};
   std::vector<int32_t> tree_output_, left_, right_, feature_, player_;
-  std::vector<uint8_t> is_apart_, adds_margin_;
+  std::vector<uint8_t> is_apart_, adds_margin_, is_balanced_;
+  std::vector<int32_t> n_saving_;
   std::vector<double> cover_, value_;
   std::vector<DecideNode> tests_;
 };

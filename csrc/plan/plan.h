@@ -39,7 +39,6 @@ struct TreeProgram {
   bool merged;     // see plan/merged_trees.h; only path-dependent values are computed from such trees
   size_t n_leaves;
   bool adds_margin = true;  // false if the same tree, for Owen values, is listed in another form, too
-  int n_apart = 0;          // for Owen values, if the features of a group are apart: see TreeShape
 };
 
 // Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
@@ -48,6 +47,8 @@ struct Chunk {
   int32_t output;  // -1: each leaf holds all outputs
   int n_nodes;     // K
   bool radau;      // walked by simd/scalar_walk_kernel-inl.h, by Gauss-Radau quadrature; else Gauss-Legendre
+  int n_apart;     // for Owen values, if the features of a group are apart: see TreeShape
+  bool balanced;   // for Owen values: see plan/balance.h; groups have slots, too, behind the features
   int height;
   int n_values;  // that a walk keeps on its stack
   size_t tree_begin, tree_end;

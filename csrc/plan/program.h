@@ -69,6 +69,14 @@ enum Op : uint8_t {
   kQuad = kTrio + 4,  // + 4 * root repeated + 2 * first + second pair repeated
   kJoin = kQuad + 8,  // add the B of two nodes in the same place of a merged tree
   kAddLeaf,           // add the value of a leaf in the same place
+  kSilentEnter,       // silent operations: see simd/scalar_walk_kernel-inl.h
+  kSilentExitNew,
+  kSilentExitRep,
+  kSilentExitLeafNew,
+  kSilentExitLeafRep,
+  kSilentPair,
+  kSilentTrio,
+  kSilentQuad,
   kRightChild = 32,   // added to a pair, trio or quad whose C is that of the parent less the left child's
 };
 constexpr int kSlotShift = 8;

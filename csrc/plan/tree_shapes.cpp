@@ -82,9 +82,11 @@ class MeasuredTrees::Measurer {
     }
     shape.n_leaves = static_cast<int64_t>(leaves_.size());
     shape.n_features = most_distinct;
+    shape.balanced = e_.is_balanced(tree);
     int n_radau = radau_nodes(index_, most_distinct), n_legendre = quadrature_nodes(index_, most_distinct);
     if (most_apart > 0) {
       shape.n_apart = quadrature_nodes(index_, most_apart);
+      if (e_.n_saving && e_.n_saving[tree] == most_apart) --shape.n_apart;
       n_radau = n_legendre = shape.n_apart * quadrature_nodes(index_, most_others + 1);
     }
     shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !interactions_;

@@ -13,6 +13,7 @@ struct TreeShape {
   int n_nodes = 0;     // K
   int n_apart = 0;     // for Owen values, if the features of a group are apart: nodes of its own integral
   bool radau = false;  // see Chunk
+  bool balanced = false;
   int height = 0;
   int64_t n_leaves = 0;
   bool merged = false;   // whether several nodes take one place

@@ -36,13 +36,15 @@ void TreeWriter::begin_chunk(int32_t first_tree) {
   chunk.output = e_.tree_output[first_tree];
   chunk.n_nodes = shape.n_nodes;
   chunk.radau = shape.radau;
+  chunk.n_apart = shape.n_apart;
+  chunk.balanced = shape.balanced;
   chunk.tree_begin = chunk.tree_end = plan_.trees.size();
   chunk.quadrature = writer_.n_constants();
   plan_.chunks.push_back(chunk);
   // The kernels for any K have no fused subtrees.
   fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !plan_.interactions();
   radau_ = chunk.radau;
-  writer_.begin_chunk(chunk, shape.n_apart);
+  writer_.begin_chunk(chunk);
 }
 
 uint32_t TreeWriter::slot(int32_t feature) {
@@ -51,7 +53,8 @@ uint32_t TreeWriter::slot(int32_t feature) {
     Chunk& chunk = plan_.chunks.back();
     slot = static_cast<int32_t>(chunk.slots.size());
     if (chunk.slots.size() >= kMaxSlots) throw std::invalid_argument("a tree uses too many features");
-    chunk.slots.push_back(static_cast<int32_t>(position(plan_.features, feature)));
+    const int32_t place = static_cast<int32_t>(position(plan_.features, feature));
+    chunk.slots.push_back(chunk.balanced ? feature : place);  // features of such a plan are positions
     slot_features_.push_back(feature);
   }
   return static_cast<uint32_t>(slot);
@@ -85,15 +88,29 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   first_leaf_ = plan_.leaf_values.size();
   merged_ = shape.merged;
   edges_to_leaves_.clear();
+  find_silent();
   plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_, first_leaf_,
                          shape.height, shape.n_features, true, tree, merged_,
-                         static_cast<size_t>(shape.n_leaves), e_.has_margin(tree), shape.n_apart});
+                         static_cast<size_t>(shape.n_leaves), e_.has_margin(tree)});
   Chunk& chunk = plan_.chunks.back();
   chunk.tree_end = plan_.trees.size();
   chunk.height = std::max(chunk.height, shape.height);
   // Each level keeps the B of its left child, and that of the nodes before the last in the same place.
   chunk.n_values = std::max(chunk.n_values, (merged_ ? 2 : 1) * shape.height + 2);
   writer_.begin_tree(tree);
+}
+
+// Find the nodes with features of the group below whose values alone are needed, if the kernel has silent
+// nodes. Children follow their parents in trees for Owen values.
+void TreeWriter::find_silent() {
+  any_apart_.clear();
+  if (!radau_ || !plan_.chunks.back().n_apart) return;
+  any_apart_.resize(static_cast<size_t>(e_.tree_offsets[tree_ + 1] - root_));
+  for (size_t i = any_apart_.size(); i-- > 0;) {
+    const int64_t node = root_ + static_cast<int64_t>(i);
+    any_apart_[i] = !e_.is_leaf(node) &&
+                    (e_.apart(node) || any_apart_[e_.left[node]] || any_apart_[e_.right[node]]);
+  }
 }
 
 void TreeWriter::end_tree() {
@@ -139,7 +156,7 @@ void TreeWriter::visit(const Item& item) {
     path_.leave();
     return;
   }
-  if (radau_ && right) writer_.middle(n, 0);
+  if (radau_ && right && !n.silent_below) writer_.middle(n, 0);
   writer_.enter(n, left.share);
   labels_.push_back(n);
   stack_.push_back({item.node, kLeave, 0, false, false});
@@ -195,6 +212,8 @@ Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
   n.slot = slot(f);
   n.apart = e_.apart(node);
   n.repeated = previous != nullptr || n.apart;
+  n.silent = !any_apart_.empty() && !n.apart;
+  n.silent_below = n.silent && !any_apart_[node - root_];
   n.zero_fraction = previous ? previous->share : 1.0;
   n.others = 1;
   if (radau_)

@@ -38,6 +38,7 @@ class TreeWriter {
   uint32_t slot(int32_t feature);
   void write_tree(int32_t tree);
   void begin_tree(int32_t tree, const TreeShape& shape);
+  void find_silent();
   void end_tree();
   void push_place(int64_t first, int32_t parent, bool right);
   void visit(const Item& item);
@@ -80,6 +81,7 @@ class TreeWriter {
   bool fuse_ = false, radau_ = false;  // of the chunk
   size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
   bool merged_ = false;                   // the tree
+  std::vector<uint8_t> any_apart_;        // by node of a tree with silent ones: see find_silent()
   std::vector<int32_t> edges_to_leaves_;  // of a merged tree
 };
 

@@ -15,15 +15,15 @@ WalkWriter::WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measur
       width_(ensemble.value_width),
       numbers_(plan) {}
 
-void WalkWriter::begin_chunk(const Chunk& chunk, int n_apart) {
+void WalkWriter::begin_chunk(const Chunk& chunk) {
   radau_ = chunk.radau;
   fused_vectors_ = chunk.output < 0 && chunk.n_nodes <= kMaxFixedValueNodes && !interactions_;
   numbers_.begin_chunk();
   std::vector<double> weights;
-  if (n_apart) {
+  if (chunk.n_apart) {
     // Gauss-Radau quadrature of both variables would have nodes at which only one of them is 0.
     end_weight_ = 0;
-    product_quadrature(chunk.n_nodes / n_apart, n_apart, t_, apart_, weights);
+    product_quadrature(chunk.n_nodes / chunk.n_apart, chunk.n_apart, t_, apart_, weights);
   } else if (radau_)
     end_weight_ = radau_quadrature(plan_.index, chunk.n_nodes, t_, weights);
   else
@@ -43,6 +43,11 @@ void WalkWriter::clear() {
 // --- Nodes ---
 
 void WalkWriter::pair(const Label& n, bool right, const std::vector<Label>& above) {
+  if (n.silent) {
+    op(kSilentPair, 0);
+    expected_.push_back(expected(n, 0));
+    return silent_pair(n);
+  }
   fused_op(n.repeated ? kPairRep : kPairNew, n, right);
   if (radau_) {
     radau_pair(n);
@@ -60,6 +65,7 @@ void WalkWriter::pair(const Label& n, bool right, const std::vector<Label>& abov
 }
 
 void WalkWriter::trio(const Label& n, const Label& first, bool right) {
+  if (n.silent_below) return silent_subtree(n, first, nullptr);
   fused_op(kTrio + 2 * n.repeated + first.repeated, n, right);
   plan_.ops.push_back(first.slot);
   if (fused_vectors_) {
@@ -79,6 +85,7 @@ void WalkWriter::trio(const Label& n, const Label& first, bool right) {
 }
 
 void WalkWriter::quad(const Label& n, const Label& first, const Label& second, bool right) {
+  if (n.silent_below) return silent_subtree(n, first, &second);
   fused_op(kQuad + 4 * n.repeated + 2 * first.repeated + second.repeated, n, right);
   plan_.ops.push_back(first.slot);
   plan_.ops.push_back(second.slot);
@@ -98,7 +105,24 @@ void WalkWriter::quad(const Label& n, const Label& first, const Label& second, b
   radau_pair(second);
 }
 
+void WalkWriter::silent_subtree(const Label& n, const Label& first, const Label* second) {
+  op(second ? kSilentQuad : kSilentTrio, 0);
+  const double left = expected(first, 0), right = second ? expected(*second, 0) : leaf(n.right, 0);
+  push_shares(n);
+  factor_stream(n);
+  silent_pair(first);
+  if (second)
+    silent_pair(*second);
+  else
+    push(right);
+  expected_.push_back(expected(n, left, right));
+}
+
 void WalkWriter::enter(const Label& n, double z) {
+  if (n.silent_below) {
+    op(kSilentEnter, 0);
+    return push_shares(n);
+  }
   op(n.repeated ? kEnterRep : kEnterNew, n.slot);
   split_stream(n);
   if (interactions_) lambda_stream(z);
@@ -113,14 +137,16 @@ void WalkWriter::middle(const Label& n, double z) {
 }
 
 void WalkWriter::exit(const Label& n, const std::vector<Label>& above) {
-  const bool right_leaf = e_.is_leaf(n.right);
-  if (right_leaf)
+  const bool right_leaf = e_.is_leaf(n.right), repeated = n.repeated || n.silent_below;
+  if (n.silent)
+    op((right_leaf ? kSilentExitLeafNew : kSilentExitNew) + repeated, 0);
+  else if (right_leaf)
     op(n.repeated ? kExitLeafRep : kExitLeafNew, n.slot);
   else
     op(n.repeated ? kExitRep : kExitNew, n.slot);
-  if (!n.repeated) push(n.share);
-  if (n.repeated && radau_) factor_stream(n);
-  if (n.repeated) gain_stream(n);
+  if (!repeated) push(n.share);
+  if (repeated && radau_) factor_stream(n);
+  if (n.repeated && !n.silent) gain_stream(n);
   if (radau_) {
     double right = 0;
     if (right_leaf) {
@@ -130,7 +156,7 @@ void WalkWriter::exit(const Label& n, const std::vector<Label>& above) {
       expected_.pop_back();
     }
     const double left = expected_.back();
-    push_end(n, left - right);
+    if (!n.silent) push_end(n, left - right);
     expected_.back() = expected(n, left, right);
   }
   if (right_leaf) push_leaf(n.right);
@@ -173,10 +199,14 @@ void WalkWriter::factor_stream(const Label& n) {
   for (const double t : nodes(n)) push(factor(n, t, true));
 }
 
-void WalkWriter::split_stream(const Label& n) {
+void WalkWriter::push_shares(const Label& n) {
   push(n.share);
   push(-n.share);
   push(1 - n.share);
+}
+
+void WalkWriter::split_stream(const Label& n) {
+  push_shares(n);
   if (n.repeated) factor_stream(n);
 }
 
@@ -226,6 +256,14 @@ void WalkWriter::radau_pair(const Label& n) {
   push(leaf(n.left, 0));
   factor_stream(n);
   gain_stream(n);
+}
+
+// Write a silent pair, which has the form of a repeated one.
+void WalkWriter::silent_pair(const Label& n) {
+  slope_stream(n, 0);
+  push(leaf(n.right, 0));
+  push(leaf(n.left, 0));
+  factor_stream(n);
 }
 
 void WalkWriter::new_quad(const Label& n, const Label& first, const Label& second) {

@@ -18,6 +18,8 @@ struct Label {
   bool flip;
   bool repeated;         // or new, but apart: the kernels know only the nodes of the outer integral
   bool apart;            // for Owen values: a feature of the group whose features are apart
+  bool silent;           // the values of its feature are not needed
+  bool silent_below;     // nor those of any node below it
   double share;          // cover fraction of the left child
   double zero_fraction;  // of the path above, if repeated
   double others;         // with Gauss-Radau: the product of the zero fractions of the other features above
@@ -27,9 +29,9 @@ class WalkWriter {
  public:
   WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan);
 
-  // Begin a chunk of trees: write its quadrature nodes and their weights. With n_apart nodes for the group
-  // whose features are apart, they are those of a double integral.
-  void begin_chunk(const Chunk& chunk, int n_apart);
+  // Begin a chunk of trees: write its quadrature nodes and their weights, of a double integral if the features
+  // of a group are apart.
+  void begin_chunk(const Chunk& chunk);
   void begin_tree(int32_t tree) {
     tree_ = tree;
     expected_.clear();
@@ -74,8 +76,11 @@ class WalkWriter {
   void push_leaf(int64_t node);
   const std::vector<double>& nodes(const Label& n) const { return n.apart ? apart_ : t_; }
   double factor(const Label& n, double t, bool left) const;
+  void silent_pair(const Label& n);
+  void silent_subtree(const Label& n, const Label& first, const Label* second);
   void gain_stream(const Label& n);
   void factor_stream(const Label& n);
+  void push_shares(const Label& n);
   void split_stream(const Label& n);
   void pair_stream(const Label& n);
   void fused_split(const Label& n);

@@ -14,6 +14,10 @@
 // the others, delta = 0 and g_k = r. The streams hold -u_k, so that with a base of r, 0 or 1
 //   g_k = base + delta (-u_k).
 //
+// A walk for Owen values needs the values of one group's features only. The nodes on others are silent: they
+// add nothing to phi, so a subtree of silent nodes needs no C, and its nodes, new or not, have the form of
+// repeated ones.
+//
 // Included by simd/kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
@@ -317,6 +321,102 @@ struct ScalarWalker {
     op += 2;
   }
 
+  // --- Silent nodes ---
+
+  // Go down to a node of a silent subtree. Constants: r, -r, 1 - r.
+  SKSHAP_INLINE void silent_enter() {
+    const ScalarWalker w = *this;
+    const Decisions<1> decided(w.m, w.first);
+    const Constants<3, 8> s(w.c);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V g_base;
+      S::store(w.delta(v), w.template split<true>(v, decided, s, g_base));
+      S::store(w.base(v), g_base);
+    }
+    frame += kFrame;
+    c += 3;
+    m += 2;
+  }
+
+  // Constants: r, or if repeated -u[K]; if the right child is a leaf, its value.
+  template <bool kRepeated, bool kRightLeaf>
+  SKSHAP_INLINE void silent_exit() {
+    constexpr int kLeaf = kRepeated ? K : 1, kCount = kLeaf + kRightLeaf;
+    frame -= kFrame;
+    const ScalarWalker w = *this;
+    const Constants<kCount, 6> s(w.c);
+    const Constants<kRepeated ? 0 : K, 8> nodes(w.t);
+    const T* const right = w.value - kValue;
+    T* const left = w.value - (kRightLeaf ? 1 : 2) * kValue;
+    for (int v = 0; v < w.n_vectors; ++v) {
+      const V d = S::load(w.delta(v));
+      const V g_base = kRepeated ? S::load(w.base(v)) : s[0];
+      SKSHAP_UNROLL
+      for (int k = 0; k < K; ++k) {
+        const size_t i = k * kRows + v * W;
+        const V b = kRightLeaf ? s[kLeaf] : S::load(right + i);
+        const V g = S::fma(d, kRepeated ? s.factor(k) : nodes.factor(k), g_base);
+        S::store(left + i, S::fma(g, S::sub(S::load(left + i), b), b));
+      }
+    }
+    value -= kRightLeaf ? 0 : kValue;
+    c += kCount;
+  }
+
+  // Leave B of a silent pair in x. Constants: B of rows not alive; phi factor of rows that go right, left;
+  // v_R, v_L, -u[K].
+  static constexpr int kSilentPairConstants = 5 + K;
+  template <int kFrom, class Decided, class Stream>
+  SKSHAP_INLINE void silent_pair(int v, int index, const Decided& decided, const Stream& s, V (&x)[K]) const {
+    const M left = decided.left(index, v), alive = decided.alive(index, v);
+    const V slope = three_way_or_zero(alive, left, s[kFrom + 1], s[kFrom + 2]);
+    const V b = three_way(alive, left, s[kFrom], s[kFrom + 3], s[kFrom + 4]);
+    SKSHAP_UNROLL
+    for (int k = 0; k < K; ++k) x[k] = S::fma(slope, s.factor(kFrom + 5 + k), b);
+  }
+
+  SKSHAP_INLINE void silent_pair() {
+    const ScalarWalker w = *this;
+    const Decisions<1> decided(w.m, w.first);
+    const Constants<kSilentPairConstants, 6> s(w.c);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V x[K];
+      w.template silent_pair<0>(v, 0, decided, s, x);
+      SKSHAP_UNROLL
+      for (int k = 0; k < K; ++k) S::store(w.value + k * kRows + v * W, x[k]);
+    }
+    value += kValue;
+    c += kSilentPairConstants;
+    m += 2;
+  }
+
+  // Walk a silent node with a pair on the left and, on the right, a leaf or another pair. Constants: r, -r,
+  // 1 - r, -u[K]; those of the pair; the value of the leaf or those of the other pair.
+  template <bool kLeaf>
+  SKSHAP_INLINE void silent_subtree() {
+    constexpr int kPair1 = 3 + K, kPair2 = kPair1 + kSilentPairConstants;
+    constexpr int kCount = kPair2 + (kLeaf ? 1 : kSilentPairConstants);
+    const ScalarWalker w = *this;
+    const Decisions<kLeaf ? 2 : 3> decided(w.m, w.first);
+    const Constants<kCount, 2 * K + 6> s(w.c);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V left[K], right[K];
+      V g_base;
+      const V d = w.template split<true>(v, decided, s, g_base);
+      w.template silent_pair<kPair1>(v, 1, decided, s, left);
+      if constexpr (!kLeaf) w.template silent_pair<kPair2>(v, 2, decided, s, right);
+      SKSHAP_UNROLL
+      for (int k = 0; k < K; ++k) {
+        const V b = kLeaf ? s[kPair2] : right[k];
+        const V g = S::fma(d, s.factor(3 + k), g_base);
+        S::store(w.value + k * kRows + v * W, S::fma(g, S::sub(left[k], b), b));
+      }
+    }
+    value += kValue;
+    c += kCount;
+    m += kLeaf ? 4 : 6;
+  }
+
   template <bool kRight, bool kRoot, bool kPair>
   SKSHAP_INLINE void trio(uint32_t slot, const uint32_t*& op) {
     subtree<kRight, kRoot, kPair, true, false>(slot, op[1], 0);
@@ -359,6 +459,14 @@ struct ScalarWalker {
         case kQuad + 7: quad<false, true, true, true>(slot, op); break;
         case kJoin: join(); break;
         case kAddLeaf: add_leaf(); break;
+        case kSilentEnter: silent_enter(); break;
+        case kSilentExitNew: silent_exit<false, false>(); break;
+        case kSilentExitRep: silent_exit<true, false>(); break;
+        case kSilentExitLeafNew: silent_exit<false, true>(); break;
+        case kSilentExitLeafRep: silent_exit<true, true>(); break;
+        case kSilentPair: silent_pair(); break;
+        case kSilentTrio: silent_subtree<true>(); break;
+        case kSilentQuad: silent_subtree<false>(); break;
         case kRightChild + kPairNew: fused_pair<true, false>(slot); break;
         case kRightChild + kPairRep: fused_pair<true, true>(slot); break;
         case kRightChild + kTrio: trio<true, false, false>(slot, op); break;

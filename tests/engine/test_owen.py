@@ -130,6 +130,31 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
     assert max(n_nodes) > 8
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("double", 1e-10), ("single", 5e-6)])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("sizes", [(3, 3, 1), (3, 3, 3), (5, 1, 1, 1), (7, 2, 1), (9, 1), (11, 1)])
+def test_groups_of_an_odd_number_of_features(
+    sizes: tuple[int, ...], n_outputs: int, precision: str, tolerance: float
+) -> None:
+    """Their walks take one node less than paths with all their features need."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    rng = np.random.default_rng(sum(sizes))
+    n_features = sum(sizes)
+    X = rng.normal(size=(700, n_features)).round(1)
+    y = 100 + np.column_stack([X @ rng.normal(size=n_features) + X[:, 0] * X[:, i] for i in range(n_outputs)])
+    model = RandomForestRegressor(3, max_features=1, random_state=0).fit(X, y[:, 0] if n_outputs == 1 else y)
+    groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    explainer = TreeExplainer(model, groups=named(groups), precision=precision)
+    found = by_output(explainer.explain(X[:10], index="OV").values)
+    ensemble = adapt(model).ensemble
+    expected = reference.path_dependent_owen(ensemble, X[:10].astype(ensemble.x_dtype), groups)
+    assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+    n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
+    of_groups = (len(sizes) + 1) // 2
+    assert max(n_nodes) == of_groups * max(n // 2 if n <= 9 else (n + 1) // 2 for n in sizes)
+
+
 def test_leaves_without_tables_go_through_patterns() -> None:
     n_patterns = 0
     for seed in range(100):

@@ -82,7 +82,7 @@ class CudaCompiler {
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         if (!plan_.trees[i].walked) continue;
         const int n = rounded_nodes<T>(nodes_of(plan_.trees[i]));
-        if (n <= kMaxFixedNodes && !plan_.trees[i].n_apart) leaves[n] += plan_.trees[i].n_inner + 1;
+        if (n <= kMaxFixedNodes && !chunk.n_apart) leaves[n] += plan_.trees[i].n_inner + 1;
         n_leaves += plan_.trees[i].n_inner + 1;
       }
     const size_t most = small_ ? kSmallChunkLeaves : kMaxChunkLeaves;
@@ -104,10 +104,9 @@ class CudaCompiler {
 
   // Write the trees of a chunk of the plan, or for Owen values their walks with each part of the nodes.
   void write_trees(const Chunk& chunk) {
-    const int n_apart = chunk.tree_begin < chunk.tree_end ? plan_.trees[chunk.tree_begin].n_apart : 0;
-    if (!n_apart) return write_trees(chunk, [&](const TreeProgram& tree) { write_tree(chunk, tree); });
+    if (!chunk.n_apart) return write_trees(chunk, [&](const TreeProgram& tree) { write_tree(chunk, tree); });
     CudaQuadrature all;
-    product_quadrature(chunk.n_nodes / n_apart, n_apart, all.t, all.s, all.weights);
+    product_quadrature(chunk.n_nodes / chunk.n_apart, chunk.n_apart, all.t, all.s, all.weights);
     const auto is_general = [&] { return needs_general_form(chunk, kMaxFixedNodes); };
     bool any_fused = false;
     write_trees(chunk, [&](const TreeProgram&) {  // the general form takes any number of nodes

@@ -144,6 +144,13 @@ struct CudaSlot {
 };
 constexpr int32_t kNoPlace = -1;  // of values that nobody needs
 
+// A share of the sums of a slot, which are added to those of a place with a weight: see plan/balance.h.
+struct CudaShare {
+  int32_t slot;  // of all chunks
+  CudaSlot to;
+  double weight;
+};
+
 // A node of the trees, in the form for the margin kernel.
 struct alignas(16) CudaNode {
   uint32_t column_flags;  // column << 4 | flags
@@ -162,6 +169,7 @@ struct CudaProgram {
   std::vector<CudaChunk> chunks;
   std::vector<CudaQuadrature> quadratures;
   std::vector<CudaSlot> slots;  // of all chunks
+  std::vector<CudaShare> shares;
   std::vector<Element> stream;
   std::vector<uint32_t> category_sets;  // first word in Plan::category_bits
   std::vector<CudaNode> nodes;

@@ -26,6 +26,7 @@ CudaTree::CudaTree(const Plan& plan, const CudaColumns& columns)
 
 void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, int32_t end) {
   width_ = n_used_outputs(plan, chunk);
+  is_apart_ = chunk.n_apart > 0;
   nodes.clear();
   n_sets = 0;
   fits = true;
@@ -45,7 +46,7 @@ int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node) {
   copy.test = plan.decide[tree.decide + node];
   copy.feature = plan.players.empty() ? feature_of_column_[copy.test.column]
                                       : plan.players[tree.decide + static_cast<size_t>(node)];
-  copy.apart = tree.n_apart && copy.feature < static_cast<int32_t>(plan.features.size());
+  copy.apart = is_apart_ && copy.feature < static_cast<int32_t>(plan.features.size());
   copy.next = copy.previous = copy.parent = -1;
   copy.share = plan.shares[tree.decide + node];
   copy.zero_fraction = copy.edge_fraction = 1;

@@ -97,6 +97,7 @@ class CudaTree {
   const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
   const std::vector<double> zeros_;               // a leaf
   size_t width_ = 1;                              // values of a leaf
+  bool is_apart_ = false;                         // whether features of a group are apart
   TreePath path_;
   std::vector<int32_t> subtree_end_;        // by node of the tree: the first node behind those below it
   std::vector<uint32_t> listed_, counted_;  // when a feature, or a place, was last met

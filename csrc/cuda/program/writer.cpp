@@ -17,12 +17,14 @@ CudaWriter<T>::CudaWriter(const Plan& plan, const CudaColumns& columns, CudaTree
       tree_(tree),
       out_(program),
       pairs_(plan.interactions()),
-      slot_(tree.n_places(), -1) {}
+      balance_(plan.groups),
+      slot_(tree.n_places() + 1, -1) {}
 
 template <class T>
 void CudaWriter<T>::begin_chunk(const Chunk& chunk, const CudaQuadrature& nodes, bool general) {
   end_chunk();
   open_ = true;
+  chunk_ = &chunk;
   nodes_ = nodes;
   n_ = static_cast<int>(nodes.t.size());
   output_ = chunk.output;
@@ -73,19 +75,35 @@ void CudaWriter<T>::end_chunk() {
 }
 
 // Return the slot of a feature, or of an interaction, which follow the features. For Owen values, groups
-// follow the features, and all of them share one slot.
+// follow the features, and all of them whose values nobody needs have one slot.
 template <class T>
 uint32_t CudaWriter<T>::slot(int32_t place) {
   const bool is_group = static_cast<size_t>(place) >= cuda_places(plan_);
-  if (is_group) place = static_cast<int32_t>(cuda_places(plan_));
+  if (is_group && !has_shares(place)) place = static_cast<int32_t>(slot_.size()) - 1;
   if (slot_[place] < 0) {
     slot_[place] = static_cast<int32_t>(out_.chunks.back().n_slots);
     slot_places_.push_back(place);
     const int32_t n = static_cast<int32_t>(width()), first = std::max(output_, 0);
-    for (int32_t o = 0; o < n; ++o) out_.slots.push_back({first + o, is_group ? kNoPlace : place});
+    for (int32_t o = 0; o < n; ++o) {
+      const int32_t slot = static_cast<int32_t>(out_.slots.size());
+      out_.slots.push_back({first + o, is_group ? kNoPlace : place});
+      if (has_shares(place))
+        balance_.share(*chunk_, place, [&](int32_t feature, double weight) {
+          out_.shares.push_back({slot, {first + o, feature}, weight});
+        });
+    }
     out_.chunks.back().n_slots += n;
   }
   return static_cast<uint32_t>(slot_[place]);
+}
+
+// Return whether features get shares of the sums of a place.
+template <class T>
+bool CudaWriter<T>::has_shares(int32_t place) const {
+  bool any = false;
+  if (chunk_->balanced && static_cast<size_t>(place) + 1 < slot_.size())
+    balance_.share(*chunk_, place, [&](int32_t, double) { any = true; });
+  return any;
 }
 
 // Number the slots of the chunk by how often they are used, most often first: the first ones are in shared

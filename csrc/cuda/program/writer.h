@@ -6,6 +6,7 @@
 
 #include "cuda/program/columns.h"
 #include "cuda/program/tree.h"
+#include "plan/balance.h"
 
 namespace skshap {
 
@@ -33,6 +34,7 @@ class CudaWriter {
 
   int32_t number_of(const CudaQuadrature& nodes);
   uint32_t slot(int32_t place);
+  bool has_shares(int32_t place) const;
   void sort_slots();
   // A step of the fused form: a visit of a node, or the frame or leaf of a joined place.
   struct Step {
@@ -111,7 +113,9 @@ class CudaWriter {
   CudaTree& tree_;
   CudaProgram<T>& out_;
   const bool pairs_;
-  int n_ = 0;  // K
+  const Balance balance_;
+  const Chunk* chunk_ = nullptr;  // of the plan
+  int n_ = 0;                     // K
   int32_t output_ = 0;
   uint32_t height_ = 0;  // of the chunk
   bool open_ = false;
