@@ -255,12 +255,17 @@ def run_partial_dependence(arguments: argparse.Namespace, refuse: Callable[[str]
 
 
 def run_owen(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
-    if arguments.repeats < 1:
-        refuse("--repeats must be positive")
-    report = reports.start_report("owen", arguments)
+    on_gpu = arguments.device == "cuda"
+    if arguments.quick:
+        arguments.rows = 300
+    elif arguments.rows is None:
+        arguments.rows = 200_000 if on_gpu else models.SAMPLE_ROWS
+    if min(arguments.rows, arguments.repeats) < 1:
+        refuse("--rows and --repeats must be positive")
+    report = reports.start_report("owen-cuda" if on_gpu else "owen", arguments)
     report["tolerance"] = owen.TOLERANCE
     for case in cases(arguments, owen.DEFAULT_MODELS, report, refuse):
-        case.X = models.take_rows(case.X, 300 if arguments.quick else models.SAMPLE_ROWS)
+        case.X = models.take_rows(case.X, arguments.rows)
         result = owen.measure(case, peers.ensemble_of(case.model), arguments)
         report["models"].append(result)
         owen.print_model(result)
@@ -311,9 +316,10 @@ def run_plans(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> N
         arguments.rows, arguments.repeats = [100], 1
     if min(*arguments.rows, arguments.repeats) < 1:
         refuse("all numbers must be positive")
-    report = reports.start_report("plans", arguments)
-    for name, (model, X) in plans.models().items():
-        result = plans.measure(name, model, X, arguments.rows, arguments.repeats)
+    on_gpu = arguments.device == "cuda"
+    report = reports.start_report("plans-cuda" if on_gpu else "plans", arguments)
+    for name, (kind, model, X) in plans.models().items():
+        result = plans.measure(name, kind, model, X, arguments)
         report["models"].append(result)
         plans.print_result(result)
         reports.write(report, arguments)

@@ -1,4 +1,4 @@
-"""Owen values and values of groups on one thread against SHAP values of the same model, in turn."""
+"""Owen values and values of groups against SHAP values of the same model, in turn, on one thread or a GPU."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ TOLERANCE = 1e-5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, help="of a call (10,000 on a CPU, 200,000 on a GPU)")
     parser.add_argument("--repeats", type=int, default=5, help="rounds (5)")
 
 
@@ -64,7 +65,7 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
         if n_background and ensemble.n_leaves > MOST_LEAVES_AGAINST_BACKGROUND:
             continue
         data = case.X[:n_background] if n_background else None
-        common: dict[str, Any] = {"device": "cpu", **options}
+        common: dict[str, Any] = {"device": arguments.device, **options}
 
         def shap_values(data: Any = data, common: dict[str, Any] = common) -> Callable[[], Any]:
             explainer = TreeExplainer(case.model, data, **common)

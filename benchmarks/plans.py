@@ -1,4 +1,4 @@
-"""Estimates of ``TreeExplainer.plan`` beside measured times and sizes, for each kind of values."""
+"""Estimates of ``TreeExplainer.plan`` beside measured times, for each kind of values and of models."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from models import take_rows
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -16,7 +17,9 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
+
 from skshapgpu import TreeExplainer
+from skshapgpu._engine.algorithms import named
 
 #: Kinds of values: arguments of ``plan``.
 KINDS: dict[str, dict[str, Any]] = {
@@ -34,14 +37,28 @@ _PAIRS = {kind: request for kind, request in KINDS.items() if "triples" not in k
 _OWEN = {"Owen values": {"index": "OV"}}
 _GROUPS = {"groups": {"a": [0, 1, 2], "b": [3, 4, 5, 6]}}
 
+_VALUES: dict[str, dict[str, Any]] = {"SHAP values": {}}
+
 #: Options of the explainer, and the kinds of values that are measured with them.
-CASES: list[tuple[dict[str, Any], dict[str, dict[str, Any]]]] = [
+Cases = list[tuple[dict[str, Any], dict[str, dict[str, Any]]]]
+_TREES: Cases = [
     ({}, KINDS),
-    ({"background": True}, _PAIRS),
+    ({"background": 100}, _PAIRS),
     (_GROUPS, _OWEN),
-    (_GROUPS | {"background": True}, _OWEN),
-    ({"background": True, "model_output": "probability"}, {"Probability": {}}),
+    (_GROUPS | {"background": 100}, _OWEN),
+    *(({"algorithm": algorithm}, _VALUES) for algorithm in ("treeshap", "fast_v1", "gputreeshap")),
 ]
+_PROBABILITY = {"model_output": "probability"}
+
+#: By kind of models.
+CASES: dict[str, Cases] = {
+    "trees": _TREES,
+    "binary": [*_TREES, (_PROBABILITY | {"background": 100}, {"probability": {}})],
+    "softmax": [(_PROBABILITY | {"background": n}, {"probability": {}}) for n in (10, 100)],
+    "linear": [
+        ({"background": n}, {"SHAP values": {}, "Banzhaf values": {"index": "BV"}}) for n in (10, 100, 1000)
+    ],
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,52 +66,98 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="calls, of which the fastest counts (5)")
 
 
-def models() -> dict[str, tuple[Any, np.ndarray]]:
-    """Train small models of different shapes; return each with rows."""
+def models() -> dict[str, tuple[str, Any, np.ndarray]]:
+    """Train small models of different shapes; return the kind of each, the model and rows."""
+    from lightgbm import LGBMRegressor
+
     rng = np.random.default_rng(0)
     X10, X30 = rng.normal(size=(8000, 10)), rng.normal(size=(8000, 30))
     y10, y30 = (X[:, 0] * X[:, 1] + np.sin(X[:, 2]) * X[:, 3] for X in (X10, X30))
     three = np.digitize(X10[:, 0] * X10[:, 1], [-0.3, 0.3])
+    linear: dict[str, Any] = {"linear_tree": True, "n_jobs": 1, "verbose": -1}
     return {
-        "forest of depth 6": (RandomForestRegressor(50, max_depth=6, random_state=0).fit(X10, y10), X10),
+        "forest of depth 6": (
+            "trees",
+            RandomForestRegressor(50, max_depth=6, random_state=0).fit(X10, y10),
+            X10,
+        ),
         "deep forest": (
+            "trees",
             RandomForestRegressor(10, min_samples_leaf=3, random_state=0).fit(X10[:4000], y10[:4000]),
             X10,
         ),
-        "forest, 3 classes": (RandomForestClassifier(20, max_depth=7, random_state=0).fit(X10, three), X10),
-        "boosting, 30 columns": (HistGradientBoostingRegressor(random_state=0).fit(X30, y30), X30),
+        "forest, 3 classes": (
+            "trees",
+            RandomForestClassifier(20, max_depth=7, random_state=0).fit(X10, three),
+            X10,
+        ),
+        "boosting, 30 columns": ("trees", HistGradientBoostingRegressor(random_state=0).fit(X30, y30), X30),
         "boosting, 2 classes": (
+            "binary",
             HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(X10, y10 > 0),
             X10,
+        ),
+        "boosting, 3 classes": (
+            "softmax",
+            HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(X10[:, :6], three),
+            X10[:, :6],
+        ),
+        "linear leaves, 10 columns": ("linear", LGBMRegressor(**linear).fit(X10, y10), X10),
+        "linear leaves, 30 columns": (
+            "linear",
+            LGBMRegressor(num_leaves=15, **linear).fit(X30, y30),
+            X30,
         ),
     }
 
 
-def measure(name: str, model: Any, X: np.ndarray, rows: list[int], repeats: int) -> dict[str, Any]:
-    """Compare the estimates with the fastest of several calls on one thread."""
-    measured = []
-    for options, kinds in CASES:
-        if "model_output" in options and len(getattr(model, "classes_", ())) != 2:
-            continue
+def measure(
+    name: str, kind_of_model: str, model: Any, X: np.ndarray, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Compare the estimates with the fastest of several calls, on one thread or a GPU."""
+    measured, device = [], arguments.device
+    for options, kinds in CASES[kind_of_model]:
         options = dict(options)
-        background = X[4000:4100] if options.pop("background", False) else None
-        explainer = TreeExplainer(model, background, device="cpu", n_jobs=1, **options)
+        n_background = options.pop("background", 0)
+        background = X[4000 : 4000 + n_background] if n_background else None
+        if not is_computed(options, kind_of_model, device):
+            continue
+        n_jobs = 1 if device == "cpu" else None
+        explainer = TreeExplainer(model, background, device=device, n_jobs=n_jobs, **options)
         for kind, request in kinds.items():
+            # A row of a softmax takes a prediction for each coalition and background row.
+            rows = [10, 100] if kind_of_model == "softmax" else arguments.rows
             for n_rows in rows:
-                call = call_of(explainer, X[:n_rows], request)
-                call()
+                call = call_of(explainer, take_rows(X, n_rows), request)
+                try:
+                    call()
+                except ValueError as error:
+                    if "on the CPU only" not in str(error):
+                        raise
+                    continue  # of models with long paths
                 plan = explainer.plan(n_rows, **request)
-                seconds = min(timed(call) for _ in range(repeats))
+                seconds = min(timed(call) for _ in range(arguments.repeats))
+                # These calls have the tables that a first one builds.
+                estimated = None if plan.seconds is None else plan.seconds - plan.build_seconds
+                label = ", ".join([kind, *(value for key, value in options.items() if key == "algorithm")])
                 measured.append(
                     {
-                        "kind": kind if background is None else f"{kind}, 100 background rows",
+                        "kind": f"{label}, {n_background} background rows" if n_background else label,
                         "rows": n_rows,
-                        "estimated_ms": None if plan.seconds is None else 1e3 * plan.seconds,
+                        "device": plan.device,
+                        "estimated_ms": None if estimated is None else 1e3 * estimated,
                         "measured_ms": 1e3 * seconds,
-                        "ratio": None if plan.seconds is None else plan.seconds / seconds,
+                        "ratio": None if estimated is None else estimated / seconds,
                     }
                 )
     return {"name": name, "measured": measured}
+
+
+def is_computed(options: dict[str, Any], kind_of_model: str, device: str) -> bool:
+    """Return whether the algorithm computes values of such a model on the device."""
+    if kind_of_model in ("softmax", "linear"):
+        return device == "cpu"
+    return device in named(options.get("algorithm", "auto")).devices
 
 
 def call_of(explainer: TreeExplainer, X: np.ndarray, request: dict[str, Any]) -> Callable[[], Any]:

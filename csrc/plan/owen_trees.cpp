@@ -8,7 +8,7 @@ namespace skshap {
 
 namespace {
 
-// What a leaf takes in a walk of these nodes, in the time of a node: the rest does not depend on their number.
+// Return the work of a leaf in a walk of n_nodes nodes, of which a part does not depend on their number.
 size_t leaf_work(int n_nodes) { return static_cast<size_t>(n_nodes + 4); }
 
 }  // namespace

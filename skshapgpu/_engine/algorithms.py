@@ -46,15 +46,12 @@ class Results:
     model_outputs : tuple of str
         Values of the option ``model_output`` for which they are computed. Functions of time that are margins,
         as those of survival forests are, count as "raw".
-    estimated : bool
-        Whether ``costs.py`` estimates the time of a call.
     """
 
     kinds: tuple[Kind, ...]
     devices: tuple[str, ...]
     interventional: bool = False
     model_outputs: tuple[str, ...] = ("raw",)
-    estimated: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,6 +95,11 @@ class Algorithm:
         return tuple(device for device in DEVICES if any(device in found.devices for found in self.results))
 
     @property
+    def is_for_comparison(self) -> bool:
+        """Whether it explains all trees in the same way, without quadrature or tables."""
+        return self.gpu_method != "walk" or self.method not in ("walk", "fast_v2")
+
+    @property
     def interventional(self) -> bool:
         """Whether it computes results against background data."""
         return any(found.interventional for found in self.results)
@@ -128,18 +130,16 @@ _QUADRATURE = (
         ("cpu", "cuda"),
         interventional=True,
         model_outputs=("probability", "log_loss"),
-        estimated=False,
     ),
     Results(
         (SHAP_VALUES,),
         ("cpu",),
         interventional=True,
         model_outputs=("response", *TIME_OUTPUTS),
-        estimated=False,
     ),
 )
-_LINEAR = (Results((SHAP_VALUES, BANZHAF_VALUES), ("cpu",), interventional=True, estimated=False),)
-_SHAP_VALUES_ON_CPU = (Results((SHAP_VALUES,), ("cpu",), estimated=False),)
+_LINEAR = (Results((SHAP_VALUES, BANZHAF_VALUES), ("cpu",), interventional=True),)
+_SHAP_VALUES_ON_CPU = (Results((SHAP_VALUES,), ("cpu",)),)
 
 #: The first one computes everything that any of them does, so error messages recommend it.
 ALGORITHMS = (
@@ -153,7 +153,7 @@ ALGORITHMS = (
     ),
     Algorithm(
         "gputreeshap",
-        (Results((SHAP_VALUES,), ("cuda",), estimated=False),),
+        (Results((SHAP_VALUES,), ("cuda",)),),
         gpu_method="gputreeshap",
         deterministic=False,  # it uses atomic additions
     ),

@@ -171,8 +171,7 @@ class CallPlan:
         Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
         ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
         model was measured (of 3 or 4 for Owen values, and with background data), and of 2 or 3 more on other
-        machines. None if nothing was measured from which the time could be estimated; then
-        ``no_seconds_reason`` says what.
+        machines. None if the time cannot be estimated; then ``no_seconds_reason`` says why.
     result : str
         What the call computes, such as "SHAP values".
     no_seconds_reason : str or None

@@ -26,7 +26,6 @@ from . import algorithms, costs
 from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
 from .features import TwoLevelGame
-from .interaction_costs import cuda_interaction_seconds, interaction_seconds
 from .link_costs import cpu_seconds_of_link, cuda_seconds_of_link
 from .links import Link
 from .pair_costs import PairTables
@@ -483,10 +482,6 @@ class CompiledModel:
         model_output = "raw" if self.link is None else self.link.model_output
         return algorithm.by_kind(self.background is not None, model_output, self.has_linear_leaves)
 
-    def is_estimated(self, kind: Kind) -> bool:
-        """Return whether the cost model covers results of this kind."""
-        return self._results[kind].estimated
-
     def _on_gpus(self, kind: Kind) -> bool:
         """Return whether GPUs compute results of this kind for this model."""
         found = self._results.get(kind)
@@ -518,9 +513,13 @@ class CompiledModel:
         None: they do not fit into memory.
         """
         if kind not in self._pair_tables:
-            costs = self.plan(kind).table_costs(self._gpu_table_room())
-            self._pair_tables[kind] = None if costs is None else PairTables(**costs)
+            self._pair_tables[kind] = self.pair_tables_within(self._gpu_table_room(), kind)
         return self._pair_tables[kind]
+
+    def pair_tables_within(self, table_bytes: int, kind: Kind) -> PairTables | None:
+        """Return the costs of these tables; None if they are larger, or beyond what tables can hold."""
+        found = self.plan(kind).table_costs(table_bytes)
+        return None if found is None else PairTables(**found)
 
     def _gpu_table_room(self) -> int:
         """Return the bytes that tables and patterns which only GPUs need may take there."""
@@ -568,7 +567,7 @@ class CompiledModel:
             return self.options.algorithm.gpu_method
         if self.link is not None or self.is_tiled(kind) or intervals != NO_INTERVALS:
             return "chunks"
-        method = costs.cuda_method(self._groups_of(kind), n_rows)
+        method = costs.cuda_method(self.groups_of(kind), n_rows)
         by_leaves = kind in (SHAP_VALUES, BANZHAF_VALUES)
         return "small_chunks" if method == "leaves" and not by_leaves else method
 
@@ -640,7 +639,7 @@ class CompiledModel:
             return self._plan_link(on_cpu, n_rows)
         if self.is_tiled(kind):
             return self._plan_pairs(kind, on_cpu, n_rows)
-        groups = self._groups_of(kind)
+        groups = self.groups_of(kind)
         walking = self._cuda_seconds(kind, groups, n_rows)
         # Rows and values are transferred, and rows go through patterns, whatever tables there are.
         transfer = costs.cuda_row_seconds(n_rows, self.n_features_of(kind), self.n_outputs)
@@ -678,12 +677,13 @@ class CompiledModel:
         """Choose the GPUs, or the CPU, for values of the link."""
         of_tables = self._link_costs()
         assert of_tables is not None
-        cpu = self._cpu_seconds_of_link(n_rows, on_cpu.n_threads)
+        cpu = self.cpu_seconds_of_link(n_rows, on_cpu.n_threads)
         cuda = cuda_seconds_of_link(int(self.info["n_leaves"]), of_tables["n_patterns"], n_rows)
         indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, cuda)
         return on_cpu._replace(indices=indices, seconds=cuda / len(indices)) if indices else on_cpu
 
-    def _cpu_seconds_of_link(self, n_rows: int, n_threads: int) -> float:
+    def cpu_seconds_of_link(self, n_rows: int, n_threads: int) -> float:
+        """Return the seconds in which the CPU computes values of the link."""
         assert self.background is not None
         n_background = len(self.background.weights)
         return cpu_seconds_of_link(int(self.info["n_leaves"]), n_background, n_rows, n_threads)
@@ -696,7 +696,7 @@ class CompiledModel:
         tables = self.pair_tables(kind)
         assert tables is not None
         element = 4 if self.options.precision == "single" else 8
-        n_threads, n_results = on_cpu.n_threads, self._n_results(kind)
+        n_threads, n_results = on_cpu.n_threads, self.n_results(kind)
         cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order)
         building = tables.build_seconds(n_threads, element)
         part = n_rows / max(n_rows, self.options.expected_rows or 0)
@@ -706,47 +706,17 @@ class CompiledModel:
             return on_cpu
         return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
 
-    def _n_results(self, kind: Kind) -> int:
+    def n_results(self, kind: Kind) -> int:
         """Return the number of results of a row that the core computes."""
         sets = () if kind.order == 1 else getattr(self.plan(kind), ("pairs", "triples")[kind.order - 2])
         return self.n_outputs * (self.n_features + len(sets))
-
-    def estimate(self, kind: Kind, n_rows: int, execution: ExecutionPlan) -> tuple[float | None, str | None]:
-        """Return the estimated seconds of a call; or None, and the reason why there is no estimate."""
-        if self.link is not None and self.link.is_joint:
-            return None, "the times of this model output are not modelled"
-        n_threads, precision = execution.n_threads, self.options.precision
-        reading = costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
-        if self.link is not None:
-            on_cpu = reading + self._cpu_seconds_of_link(n_rows, n_threads)
-            return execution.seconds if execution.indices else on_cpu, None
-        if not self.is_estimated(kind):
-            what = "models with linear leaves" if self.has_linear_leaves else "this algorithm"
-            return None, f"the times of {what} are not modelled"
-        if kind.order == 1 and not self.is_tiled(kind):
-            return execution.seconds, None
-        if execution.indices:
-            n_results = 0 if self.is_tiled(kind) else n_rows * self._n_results(kind)  # else counted already
-            return execution.seconds + cuda_interaction_seconds(n_results), None
-        if self.is_tiled(kind):
-            tables = self.pair_tables(kind)
-            if tables is None:
-                return None, "the tables of the background data are too large"
-            element = 4 if precision == "single" else 8
-            n_results = self._n_results(kind)
-            return reading + tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order), None
-        groups, of_values = self._groups_of(kind), self._groups_of(SHAP_VALUES)
-        output_work, n_results = self._work(SHAP_VALUES), self._n_results(kind)
-        return reading + interaction_seconds(
-            kind, groups, of_values, n_rows, n_results, n_threads, output_work, precision
-        ), None
 
     def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
         # Counting processors takes longer than a small call.
         n_threads = 1 if n_rows <= self._rows_alone(kind) else effective_n_jobs(self.options.n_jobs)
-        work, precision = self._work(kind), self.options.precision
-        groups, intervals, building = self._groups_of(kind), NO_INTERVALS, 0.0
+        work, precision = self.work(kind), self.options.precision
+        groups, intervals, building = self.groups_of(kind), NO_INTERVALS, 0.0
         seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
         table_bytes = self._counted_table_bytes(kind)
         layout = self._worthwhile_tables(kind, n_rows)
@@ -768,10 +738,10 @@ class CompiledModel:
     def _rows_alone(self, kind: Kind) -> int:
         """Return the most rows for which a call uses one thread."""
         if kind not in self._alone:
-            groups, alone = self._groups_of(kind), costs.BLOCK_ROWS
+            groups, alone = self.groups_of(kind), costs.BLOCK_ROWS
             only_walks = self.background is None and self.options.algorithm.tables != "all"
             if only_walks and all(group.algorithm != "tables" for group in groups):
-                alone = costs.rows_to_share(groups, self._work(kind), self.options.precision)
+                alone = costs.rows_to_share(groups, self.work(kind), self.options.precision)
             self._alone[kind] = alone
         return self._alone[kind]
 
@@ -790,8 +760,8 @@ class CompiledModel:
         most_entries = costs.table_size(expected_rows)
         if not self._may_have_tables(kind) or not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
             return None
-        work, precision = self._work(kind), self.options.precision
-        seconds = costs.cpu_seconds(self._groups_of(kind), n_rows, 1, work, precision)
+        work, precision = self.work(kind), self.options.precision
+        seconds = costs.cpu_seconds(self.groups_of(kind), n_rows, 1, work, precision)
         if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
             return None
         sizes, work = (Intervals(most_entries), Intervals(costs.MERGED_ONLY)), self._layout_work(kind)
@@ -837,7 +807,7 @@ class CompiledModel:
         expected_rows = max(n_rows, self.options.expected_rows or 0)
         if not n_rows or not self._may_have_tables(kind):
             return None
-        groups = self._groups_of(kind)
+        groups = self.groups_of(kind)
         n_leaves = sum(group.n_leaves for group in groups)
         walking = self._cuda_seconds(kind, groups, expected_rows)
         if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
@@ -855,7 +825,7 @@ class CompiledModel:
     def _cuda_seconds(self, kind: Kind, groups: tuple[TreeGroup, ...], n_rows: int) -> float:
         """Return the seconds that a call spends in trees on a GPU, without tables by intervals."""
         seconds = costs.cuda_owen_seconds if kind == OWEN_VALUES else costs.cuda_seconds
-        return seconds(groups, n_rows, self._work(kind), self.options.precision)
+        return seconds(groups, n_rows, self.work(kind), self.options.precision)
 
     def _laid_out_cuda_seconds(self, kind: Kind, layout: TableLayout, n_rows: int) -> float:
         """Return the seconds that a call spends in trees on a GPU, with the tables of a layout that exist."""
@@ -885,12 +855,12 @@ class CompiledModel:
 
         (most_entries, on_gpu), precision = intervals, self.options.precision
         prices = costs.gpu_table_prices(precision) if on_gpu else costs.table_prices(precision)
-        walk = self._layout_work(kind) / self._work(kind)
+        walk = self._layout_work(kind) / self.work(kind)
         prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
         n_rows = costs.GPU_TABLE_ROWS if on_gpu else costs.typical_rows(most_entries)
         return _core.IntervalLayout(plan, most_entries, n_rows, prices, self._interval_room(), on_gpu)
 
-    def _work(self, kind: Kind) -> float:
+    def work(self, kind: Kind) -> float:
         """Return the work at each leaf, relative to SHAP values of one output."""
         n_leaf_outputs = self.ensemble.value.shape[1]
         return _INTERACTION_WORK[kind.order] * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
@@ -901,15 +871,16 @@ class CompiledModel:
         For Owen values, a tree is walked several times, with more quadrature nodes.
         """
         if kind != OWEN_VALUES or self.background is not None:
-            return self._work(kind)
+            return self.work(kind)
         precision, rows = self.options.precision, costs.LEAST_TABLE_ROWS
         walked, of_columns = (
             costs.cpu_seconds(groups, rows, 1, precision=precision) - costs.cpu_seconds((), rows, 1)
-            for groups in (self._groups_of(kind), costs.groups_of(self._of_columns.info()["groups"]))
+            for groups in (self.groups_of(kind), costs.groups_of(self._of_columns.info()["groups"]))
         )
-        return self._work(kind) * max(1.0, walked / of_columns if of_columns else 1.0)
+        return self.work(kind) * max(1.0, walked / of_columns if of_columns else 1.0)
 
-    def _groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
+    def groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
+        """Return the groups of trees of a plan without tables by intervals."""
         if kind not in self._groups:
             self._groups[kind] = costs.groups_of(self.plan(kind).info()["groups"])
         return self._groups[kind]

@@ -58,7 +58,7 @@ class SoftmaxPlan:
         self._players, of_column = np.unique(player[self._tested], return_inverse=True)
         weighted = background.weights > 0
         self._weights = background.weights[weighted]
-        _require_few(len(self._players), len(self._weights))
+        self._n_predictions = _require_few(len(self._players), len(self._weights))
         self._background = np.ascontiguousarray(background.rows[weighted][:, self._tested])
         numbers = np.arange(2 ** len(self._players))
         in_coalition = (numbers[:, np.newaxis] >> np.arange(len(self._players)) & 1).astype(bool)
@@ -73,8 +73,8 @@ class SoftmaxPlan:
         self.background_margin = self._of_margin.background_margin
 
     def info(self) -> dict[str, Any]:
-        """Return counts and sizes, as ``_core.RescaledPlan.info`` does."""
-        return self._of_margin.info()
+        """Return counts and sizes, as ``_core.RescaledPlan.info`` does, and the predictions for a row."""
+        return self._of_margin.info() | {"n_predictions": self._n_predictions}
 
     def table_costs(self, table_bytes: int) -> None:
         """Return None: there are no tables with which GPUs compute these values."""
@@ -112,7 +112,8 @@ class SoftmaxPlan:
         return np.concatenate(found, axis=1)
 
 
-def _require_few(n_features: int, n_background: int) -> None:
+def _require_few(n_features: int, n_background: int) -> int:
+    """Return the number of predictions for a row; reject too many."""
     predictions = 2**n_features * n_background
     if n_features > MOST_FEATURES or predictions > MOST_PREDICTIONS:
         raise ValueError(
@@ -122,6 +123,7 @@ def _require_few(n_features: int, n_background: int) -> None:
             f"explained. At most {MOST_FEATURES} features and {MOST_PREDICTIONS:,} predictions are possible: "
             "use fewer background rows, groups= of columns, or model_output='raw'"
         )
+    return predictions
 
 
 def _shapley_weights(in_coalition: np.ndarray) -> np.ndarray:

@@ -224,7 +224,7 @@ def test_trees_have_the_tables_that_the_row_says(algorithm: Algorithm) -> None:
     assert explainer.model_info()["n_table_trees"] == (4 if algorithm.tables == "all" else 0)
     few, many = explainer.plan(1), explainer.plan(10**6)
     assert (many.build_seconds > 0) == (algorithm.tables == "worthwhile") and few.build_seconds == 0
-    assert (many.seconds is not None) == algorithm.results[0].estimated
+    assert many.seconds > few.seconds > 0
 
 
 # Refusals

@@ -15,6 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
+from skshapgpu._engine.call_plans import estimate
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -90,18 +91,37 @@ def test_groups_and_background_data() -> None:
     assert explainer.plan(1000, index="BV").result == "Banzhaf values"
 
 
-def test_what_is_not_estimated_is_named() -> None:
+def test_probabilities_of_several_classes() -> None:
+    """Each row takes a prediction for each coalition and background row, here of whole blocks."""
     model = HistGradientBoostingClassifier(max_iter=5).fit(X[:, :3], np.digitize(Y, [100, 200]))
-    plan = explainer_of(model, X[:50, :3], model_output="probability").plan(10)
-    assert (
-        plan.seconds is None and plan.no_seconds_reason == "the times of this model output are not modelled"
-    )
-    assert "\ntime not estimated: the times of this model output" in str(plan)
-    plan = explainer_of(FOREST, algorithm="treeshap").plan(10)
-    assert plan.no_seconds_reason == "the times of this algorithm are not modelled"
+    few, many = (explainer_of(model, X[:n, :3], model_output="probability") for n in (64, 384))
+    plan = few.plan(100)
+    assert plan.seconds > 0 and plan.groups == () and "not estimated" not in str(plan)
+    assert 1.5 * plan.seconds < few.plan(200).seconds < 2.5 * plan.seconds
+    assert 3 * plan.seconds < many.plan(100).seconds < 6 * plan.seconds
+
+
+def test_algorithms_for_comparison_take_longer() -> None:
+    fast = explainer_of(FOREST, algorithm="quadrature").plan(10_000)
+    for algorithm in ("fast_v1", "treeshap"):
+        plan = explainer_of(FOREST, algorithm=algorithm).plan(10_000)
+        assert plan.seconds > 5 * fast.seconds and plan.groups == ()
+        assert "not estimated" not in str(plan)
+
+
+def test_background_tables_that_are_too_large_for_gpus() -> None:
     deep = RandomForestRegressor(10, max_depth=8, random_state=0).fit(X, Y)
-    limited = explainer_of(deep, X[:3], memory_limit=10_000).plan(1, interactions="occurring")
-    assert limited.seconds is None and "too large" in str(limited.no_seconds_reason)
+    limited = explainer_of(deep, X[:3], memory_limit=10_000)
+    assert limited._compiled.pair_tables(Kind(2)) is None
+    assert limited.plan(1, interactions="occurring").seconds > 0
+
+
+def test_what_is_not_estimated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    explainer = explainer_of(FOREST, X[:3])
+    monkeypatch.setattr(type(explainer._compiled), "pair_tables_within", lambda *_: None)
+    plan = explainer.plan(10, interactions="occurring")
+    assert plan.seconds is None and "too many patterns" in str(plan.no_seconds_reason)
+    assert "\ntime not estimated: the background data have too many patterns" in str(plan)
 
 
 def test_probabilities_and_losses() -> None:
@@ -119,8 +139,8 @@ def test_probabilities_and_losses() -> None:
 def test_interactions_on_gpus_take_longer_than_values() -> None:
     compiled = explainer_of(FOREST)._compiled
     on_gpu = compiled.plan_on_cpu(SHAP_VALUES, 1000)._replace(indices=(0,))
-    assert compiled.estimate(SHAP_VALUES, 1000, on_gpu) == (on_gpu.seconds, None)
-    few, many = (compiled.estimate(Kind(2), n_rows, on_gpu)[0] for n_rows in (1000, 100_000))
+    assert estimate(compiled, SHAP_VALUES, 1000, on_gpu) == (on_gpu.seconds, None)
+    few, many = (estimate(compiled, Kind(2), n_rows, on_gpu)[0] for n_rows in (1000, 100_000))
     assert on_gpu.seconds + 1e-4 < few < on_gpu.seconds + 2e-3
     assert many - few > 99_000 * 55 * 4e-10  # all pairs of ten columns are transferred
 
