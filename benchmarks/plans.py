@@ -17,7 +17,6 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-
 from skshapgpu import TreeExplainer
 from skshapgpu._engine.algorithms import named
 

@@ -30,8 +30,8 @@ struct EnsembleView {
   const int32_t* next = nullptr;
   // For Owen values (see plan/owen_trees.h), or null. Per node: the player, whatever its feature's is, and
   // whether that is a feature of the group whose features are apart. Per tree: whether it adds to margins,
-  // whether its walk is balanced (see plan/balance.h) and, if features are apart in it, with how many of them a
-  // path takes one node less than it needs.
+  // whether its walk is balanced (see plan/balance.h) and, if features are apart in it, with how many of them
+  // a path takes one node less than it needs.
   const int32_t* node_player = nullptr;
   const uint8_t* is_apart = nullptr;
   const uint8_t* adds_margin = nullptr;

@@ -113,8 +113,8 @@ struct CudaModel {
   uint32_t n_slots = 0;
   size_t frame_bytes = 0;  // memory of a walk for all its warps
   DeviceBuffer stream, chunks, category_bits, category_sets, nodes, tree_nodes, leaf_values, constant, base,
-      columns, full_columns, thresholds, categories, groups, offsets, parts, part_weights, features, partner_offsets,
-      partners, place_of;
+      columns, full_columns, thresholds, categories, groups, offsets, parts, part_weights, features,
+      partner_offsets, partners, place_of;
   bool small_matrices = false;  // whether add_matrices can be used
   bool codes_all = false;       // whether every feature is coded in each call
   std::vector<Launch> launches;

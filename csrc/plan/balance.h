@@ -2,11 +2,11 @@
 //
 // The values of n features of a group on a path need n / 2 nodes for the integral of the group. For an odd n,
 // rounding down makes an error, but the same one for all n features: Gauss-Legendre quadrature with K nodes
-// errs by a constant times the coefficient of degree 2 K = n - 1, and this is the product of the differences of
-// one and zero fraction of all n features. So if only paths with all features of the group err, the walk in
-// which the groups are players tells the error, because it has the sum of the values. These walks are balanced:
-// a feature gets its own sum, an equal share of that of its group, and minus an equal share of those of all
-// features of the group.
+// errs by a constant times the coefficient of degree 2 K = n - 1, and this is the product of the differences
+// of one and zero fraction of all n features. So if only paths with all features of the group err, the walk
+// in which the groups are players tells the error, because it has the sum of the values. These walks are
+// balanced: a feature gets its own sum, an equal share of that of its group, and minus an equal share of
+// those of all features of the group.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,7 @@ class Balance {
  public:
   // Take the group of each feature of a plan.
   explicit Balance(const std::vector<int32_t>& groups)
-      : groups_(groups),
-        features_(groups.empty() ? 0 : 1 + *std::max_element(groups.begin(), groups.end())) {
+      : groups_(groups), features_(groups.empty() ? 0 : 1 + *std::max_element(groups.begin(), groups.end())) {
     for (size_t feature = 0; feature < groups.size(); ++feature)
       features_[groups[feature]].push_back(static_cast<int32_t>(feature));
   }

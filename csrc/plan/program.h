@@ -77,7 +77,7 @@ enum Op : uint8_t {
   kSilentPair,
   kSilentTrio,
   kSilentQuad,
-  kRightChild = 32,   // added to a pair, trio or quad whose C is that of the parent less the left child's
+  kRightChild = 32,  // added to a pair, trio or quad whose C is that of the parent less the left child's
 };
 constexpr int kSlotShift = 8;
 

@@ -108,8 +108,8 @@ void TreeWriter::find_silent() {
   any_apart_.resize(static_cast<size_t>(e_.tree_offsets[tree_ + 1] - root_));
   for (size_t i = any_apart_.size(); i-- > 0;) {
     const int64_t node = root_ + static_cast<int64_t>(i);
-    any_apart_[i] = !e_.is_leaf(node) &&
-                    (e_.apart(node) || any_apart_[e_.left[node]] || any_apart_[e_.right[node]]);
+    any_apart_[i] =
+        !e_.is_leaf(node) && (e_.apart(node) || any_apart_[e_.left[node]] || any_apart_[e_.right[node]]);
   }
 }
 

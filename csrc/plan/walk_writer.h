@@ -29,8 +29,8 @@ class WalkWriter {
  public:
   WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan);
 
-  // Begin a chunk of trees: write its quadrature nodes and their weights, of a double integral if the features
-  // of a group are apart.
+  // Begin a chunk of trees: write its quadrature nodes and their weights, of a double integral if the
+  // features of a group are apart.
   void begin_chunk(const Chunk& chunk);
   void begin_tree(int32_t tree) {
     tree_ = tree;

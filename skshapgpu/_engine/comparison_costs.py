@@ -12,8 +12,8 @@ from .costs import TreeGroup
 _CPU_LEAF = {"treeshap": (1.53e-8, 1.8e-9), "fast_v1": (1.35e-8, 5e-10)}
 _CPU_CALL = 3.5e-5
 
-#: Seconds on an H200 for each call and, times n, for each row and leaf; each further output takes a part of the
-#: latter. One of the algorithms runs there.
+#: Seconds on an H200 for each call and, times n, for each row and leaf; each further output takes a part of
+#: the latter. One of the algorithms runs there.
 _CUDA_CALL, _CUDA_LEAF, _CUDA_OUTPUT = 1.2e-3, 2e-11, 0.3
 
 
