@@ -213,7 +213,8 @@ class CallPlan:
             elif group.n_walked_leaves < group.n_leaves:
                 lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
         if self.build_seconds:
-            what = "building the tables" if self.table_bytes else "merging the trees"
+            only_merged = self.groups and not self.table_bytes
+            what = "merging the trees" if only_merged else "building the tables"
             lines.append(f"{what} takes about {number(self.build_seconds, 2)} s of it")
         return "\n".join(lines)
 

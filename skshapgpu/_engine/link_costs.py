@@ -8,8 +8,9 @@ from .costs import BLOCK_ROWS
 #: background rows; and for each leaf.
 _CPU_PAIR, _CPU_LEAF = 1.1e-10, 4e-7
 
-#: Seconds on a GPU for each row and leaf, and for each leaf whose tables are filled, measured on an H200.
-_GPU_ROW, _GPU_LEAF = 1.5e-11, 4e-5
+#: Seconds on a GPU for each call, for each row and leaf, and for each leaf whose tables are filled, measured
+#: on an H200.
+_GPU_CALL, _GPU_ROW, _GPU_LEAF = 5e-4, 1.5e-11, 4e-5
 
 #: Seconds on a GPU at leaves without a table: for each row and pattern of background data, and for each
 #: pattern whose weights are found. Measured on an H100.
@@ -26,10 +27,14 @@ def cpu_seconds_of_link(n_leaves: int, n_background: int, n_rows: int, n_threads
     return (_CPU_PAIR * n_padded * n_rows / n_threads + _CPU_LEAF) * n_leaves
 
 
+def build_seconds_of_link(n_leaves: int, n_patterns: int) -> float:
+    """Return the seconds in which the tables of a GPU are filled."""
+    return _GPU_LEAF * n_leaves + _GPU_WEIGHTS * n_patterns
+
+
 def cuda_seconds_of_link(n_leaves: int, n_patterns: int, n_rows: int) -> float:
-    """Return the seconds of a call on a GPU whose tables do not exist yet."""
-    of_leaves = (_GPU_ROW * n_rows + _GPU_LEAF) * n_leaves
-    return of_leaves + (_GPU_PATTERN * n_rows + _GPU_WEIGHTS) * n_patterns
+    """Return the seconds of a call on a GPU whose tables exist."""
+    return _GPU_CALL + n_rows * (_GPU_ROW * n_leaves + _GPU_PATTERN * n_patterns)
 
 
 def seconds_of_joint_link(

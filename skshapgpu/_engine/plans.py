@@ -26,7 +26,7 @@ from . import algorithms, costs
 from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
 from .features import TwoLevelGame
-from .link_costs import cpu_seconds_of_link, cuda_seconds_of_link
+from .link_costs import build_seconds_of_link, cpu_seconds_of_link, cuda_seconds_of_link
 from .links import Link
 from .pair_costs import PairTables
 from .sharing import PairSharing, Sharing
@@ -678,9 +678,13 @@ class CompiledModel:
         of_tables = self._link_costs()
         assert of_tables is not None
         cpu = self.cpu_seconds_of_link(n_rows, on_cpu.n_threads)
-        cuda = cuda_seconds_of_link(int(self.info["n_leaves"]), of_tables["n_patterns"], n_rows)
-        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, cuda)
-        return on_cpu._replace(indices=indices, seconds=cuda / len(indices)) if indices else on_cpu
+        counts = int(self.info["n_leaves"]), of_tables["n_patterns"]
+        cuda, building = cuda_seconds_of_link(*counts, n_rows), build_seconds_of_link(*counts)
+        cuda += costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
+        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, building + cuda)
+        if not indices:
+            return on_cpu
+        return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
 
     def cpu_seconds_of_link(self, n_rows: int, n_threads: int) -> float:
         """Return the seconds in which the CPU computes values of the link."""
