@@ -281,40 +281,31 @@ def cuda_pattern_seconds(n_rows: int, n_patterns: int) -> float:
 
 
 def cuda_seconds(
-    groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0, precision: str = "single"
+    groups: Sequence[TreeGroup],
+    n_rows: int,
+    work: float = 1.0,
+    precision: str = "single",
+    of_owen_values: bool = False,
 ) -> float:
-    """Return the seconds that a call spends in trees on a GPU."""
-    seconds, n_leaves = _CUDA_CALL, 0
-    for group in groups:
-        if group.algorithm == "tables":
-            seconds += n_rows * group.n_lookups * _CUDA_LOOKUP
-        else:
-            seconds += n_rows * group.n_walked_leaves * group.n_nodes * _CUDA_ROW[precision] * work
-            n_leaves += group.n_walked_leaves
-    method = cuda_method(groups, n_rows)
-    if method == "leaves" and work == 1:
+    """Return the seconds that a call spends in trees on a GPU.
+
+    For Owen values, trees are not explained leaf by leaf, and walks with other nodes follow one another.
+    """
+    walked = [group for group in groups if group.algorithm != "tables"]
+    n_lookups = sum(group.n_lookups for group in groups if group.algorithm == "tables")
+    n_leaves, method = sum(group.n_walked_leaves for group in walked), cuda_method(groups, n_rows)
+    if method == "leaves" and work == 1 and not of_owen_values:
         return _CUDA_CALL + n_rows * n_leaves * _CUDA_LEAF_ROW
     most = _CHUNK_LEAVES if method == "chunks" else _SMALL_CHUNK_LEAVES
-    return seconds + min(n_leaves / _LEAST_CHUNKS, most) * _CUDA_CHUNK_LEAF
-
-
-def cuda_owen_seconds(
-    groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0, precision: str = "single"
-) -> float:
-    """Return the seconds that a call for Owen values spends in trees on a GPU.
-
-    Trees are not explained leaf by leaf, and the walks with each part of the nodes follow one another.
-    """
-    seconds = _CUDA_CALL
-    most = _CHUNK_LEAVES if cuda_method(groups, n_rows) == "chunks" else _SMALL_CHUNK_LEAVES
-    for group in groups:
-        if group.algorithm == "tables":
-            seconds += n_rows * group.n_lookups * _CUDA_LOOKUP
-            continue
-        seconds += n_rows * group.n_walked_leaves * group.n_nodes * _CUDA_ROW[precision] * work
-        n_parts = -(-group.n_nodes // _MOST_CUDA_NODES)
-        seconds += n_parts * min(group.n_walked_leaves / _LEAST_CHUNKS, most) * _CUDA_CHUNK_LEAF
-    return seconds
+    leaf_nodes = sum(group.n_walked_leaves * group.n_nodes for group in walked)
+    chunk_leaves = min(n_leaves / _LEAST_CHUNKS, most)
+    if of_owen_values:
+        chunk_leaves = sum(
+            -(-group.n_nodes // _MOST_CUDA_NODES) * min(group.n_walked_leaves / _LEAST_CHUNKS, most)
+            for group in walked
+        )
+    of_row = leaf_nodes * _CUDA_ROW[precision] * work + n_lookups * _CUDA_LOOKUP
+    return _CUDA_CALL + n_rows * of_row + chunk_leaves * _CUDA_CHUNK_LEAF
 
 
 def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:

@@ -828,8 +828,8 @@ class CompiledModel:
 
     def _cuda_seconds(self, kind: Kind, groups: tuple[TreeGroup, ...], n_rows: int) -> float:
         """Return the seconds that a call spends in trees on a GPU, without tables by intervals."""
-        seconds = costs.cuda_owen_seconds if kind == OWEN_VALUES else costs.cuda_seconds
-        return seconds(groups, n_rows, self.work(kind), self.options.precision)
+        work, precision = self.work(kind), self.options.precision
+        return costs.cuda_seconds(groups, n_rows, work, precision, of_owen_values=kind == OWEN_VALUES)
 
     def _laid_out_cuda_seconds(self, kind: Kind, layout: TableLayout, n_rows: int) -> float:
         """Return the seconds that a call spends in trees on a GPU, with the tables of a layout that exist."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..adapters import adapt
 from ..adapters.schema import AdaptedModel
+from ..adapters.spark_ml import folder as spark_folder
 from .locations import RemotePath, fetched, is_path, is_url, locate
 
 
@@ -24,7 +25,7 @@ def adapt_file(model: Any) -> AdaptedModel:
         return adapt(place)
     if not place.exists():
         raise ValueError(f"there is no file {str(place)!r}; a string is treated as the path of a model file")
-    if place.is_dir() and not (place / "metadata").is_dir():  # it may be large
+    if place.is_dir() and not spark_folder.is_saved(place):  # it may be large
         raise ValueError(f"{str(place)!r} is a directory; expected a model file")
     with fetched(place) as copy:
         return adapt(copy)

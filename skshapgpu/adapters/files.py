@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
     else:
         path = os.fsdecode(model)
         name = f"{path!r}"
-        if spark_folder.is_saved(path):
+        if spark_folder.is_saved(Path(path)):
             return _read(name, "Spark ML", lambda: _read_spark(path))
         content = content_of(path)
     for start, advice in _NO_MODELS.items():

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from .._engine.algorithms import TIME_OUTPUTS
-from .._files.locations import Place, RemotePath, head, is_url, locate, shown
+from .._files.locations import RemotePath, head, is_url, locate, shown
 from .._files.model_files import adapt_file
 from ..adapters.spark_ml import folder as spark_folder
 from ..batches.batch_arguments import rows_for, steps_of
@@ -87,7 +87,7 @@ def is_explainer(path: str) -> bool:
     """
     place = require_file(path, "MODEL")
     if place.is_dir():
-        if _is_of_spark(place):
+        if spark_folder.is_saved(place):
             return False
         raise ValueError(f"MODEL: {shown(path)!r} is a folder; expected a model file")
     if not place.is_file():
@@ -102,12 +102,6 @@ def is_explainer(path: str) -> bool:
     if not start.startswith(b"PK\x03\x04"):
         return False
     return not is_skops(place)
-
-
-def _is_of_spark(place: Place) -> bool:
-    return (
-        (place / "metadata").is_dir() if isinstance(place, RemotePath) else spark_folder.is_saved(str(place))
-    )
 
 
 def open_model(path: str, args: argparse.Namespace) -> Any:

@@ -24,9 +24,9 @@ _INTEGERS = {
 _MOST_NUMBERS = 64
 
 
-def is_saved(path: str) -> bool:
-    """Return whether a path is that of a folder which Spark may have written."""
-    return os.path.isdir(os.path.join(path, "metadata"))
+def is_saved(place: Any) -> bool:
+    """Return whether a path, also one of another file system, is a folder that Spark may have written."""
+    return bool((place / "metadata").is_dir())
 
 
 def metadata(path: str) -> dict[str, Any]:
