@@ -95,6 +95,12 @@ constexpr int kMaxOrder = 3;
 // ones run the loop over K at run time.
 constexpr int kMaxFixedNodes = 8, kMaxFixedValueNodes = 16;
 
+// Return whether walks with n_nodes nodes have silent operations: those of many nodes are large, and few
+// models need them in double precision.
+constexpr bool has_silent_operations(bool single, int n_nodes) {
+  return n_nodes <= (single ? kMaxFixedValueNodes : kMaxFixedNodes);
+}
+
 // Rows that one walk carries. They bound its stack, which should stay in the L1 cache.
 template <class T>
 constexpr int walk_rows(bool interactions) {

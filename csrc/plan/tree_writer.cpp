@@ -104,7 +104,9 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
 // nodes. Children follow their parents in trees for Owen values.
 void TreeWriter::find_silent() {
   any_apart_.clear();
-  if (!radau_ || !plan_.chunks.back().n_apart) return;
+  const int n_nodes = plan_.chunks.back().n_nodes;
+  const bool any = radau_ && plan_.chunks.back().n_apart > 0;
+  if (!any || !has_silent_operations(plan_.precision == Precision::kSingle, n_nodes)) return;
   any_apart_.resize(static_cast<size_t>(e_.tree_offsets[tree_ + 1] - root_));
   for (size_t i = any_apart_.size(); i-- > 0;) {
     const int64_t node = root_ + static_cast<int64_t>(i);

@@ -417,6 +417,19 @@ struct ScalarWalker {
     m += kLeaf ? 4 : 6;
   }
 
+  SKSHAP_INLINE void silent(uint8_t code) {
+    switch (code) {
+      case kSilentEnter: silent_enter(); break;
+      case kSilentExitNew: silent_exit<false, false>(); break;
+      case kSilentExitRep: silent_exit<true, false>(); break;
+      case kSilentExitLeafNew: silent_exit<false, true>(); break;
+      case kSilentExitLeafRep: silent_exit<true, true>(); break;
+      case kSilentPair: silent_pair(); break;
+      case kSilentTrio: silent_subtree<true>(); break;
+      default: silent_subtree<false>(); break;
+    }
+  }
+
   template <bool kRight, bool kRoot, bool kPair>
   SKSHAP_INLINE void trio(uint32_t slot, const uint32_t*& op) {
     subtree<kRight, kRoot, kPair, true, false>(slot, op[1], 0);
@@ -459,14 +472,16 @@ struct ScalarWalker {
         case kQuad + 7: quad<false, true, true, true>(slot, op); break;
         case kJoin: join(); break;
         case kAddLeaf: add_leaf(); break;
-        case kSilentEnter: silent_enter(); break;
-        case kSilentExitNew: silent_exit<false, false>(); break;
-        case kSilentExitRep: silent_exit<true, false>(); break;
-        case kSilentExitLeafNew: silent_exit<false, true>(); break;
-        case kSilentExitLeafRep: silent_exit<true, true>(); break;
-        case kSilentPair: silent_pair(); break;
-        case kSilentTrio: silent_subtree<true>(); break;
-        case kSilentQuad: silent_subtree<false>(); break;
+        case kSilentEnter:
+        case kSilentExitNew:
+        case kSilentExitRep:
+        case kSilentExitLeafNew:
+        case kSilentExitLeafRep:
+        case kSilentPair:
+        case kSilentTrio:
+        case kSilentQuad:
+          if constexpr (has_silent_operations(sizeof(T) == 4, K)) silent(code);
+          break;
         case kRightChild + kPairNew: fused_pair<true, false>(slot); break;
         case kRightChild + kPairRep: fused_pair<true, true>(slot); break;
         case kRightChild + kTrio: trio<true, false, false>(slot, op); break;
