@@ -26,7 +26,9 @@ _MOST_NUMBERS = 64
 
 def is_saved(place: Any) -> bool:
     """Return whether a path, also one of another file system, is a folder that Spark may have written."""
-    return bool((place / "metadata").is_dir())
+    found = place / "metadata"
+    # With a name that is too long, that of pathlib raises an error.
+    return os.path.isdir(found) if isinstance(found, os.PathLike) else bool(found.is_dir())
 
 
 def metadata(path: str) -> dict[str, Any]:
