@@ -284,8 +284,8 @@ class TreeExplainer:
         Number of rows that all calls together are expected to explain. With "auto" on the CPU, calls of 256
         rows or more then use lookup tables if building these pays off over so many rows, and those of deep
         trees may take a quarter of the machine's memory, if they save a third of the time. With None, it must
-        pay off within a single call. Like the number of rows of a call, it can change the last digits of the
-        values. It has no effect with a ``memory_limit``.
+        pay off within two calls, and the first must not take longer. Like the number of rows of a call, it
+        can change the last digits of the values. It has no effect with a ``memory_limit``.
     check_additivity : bool, default=True
         Compare the base value plus the SHAP values with the margin of each row, which is computed in the
         same pass. They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all

@@ -21,7 +21,7 @@ constexpr uint32_t kMostEntries = (1 << 16) / kTablesAtOnce;
 constexpr int64_t kManyLeaves = 8192;
 constexpr double kMostSampled = 0.125, kSampledPerRow = 4e-6;
 constexpr size_t kLeastTrees = 2;  // of a block
-constexpr double kLeastSaving = 0.05;
+constexpr double kLeastSaving = 0.08;
 // By how much tables of a sample may take more memory for each leaf than those of all trees.
 constexpr double kSharing = 2;
 
@@ -77,6 +77,8 @@ class Layout {
   }
 
   size_t n_leaves(size_t tree) const { return plan_.trees[tree].n_inner + 1; }
+  // Return the number of Gauss-Legendre nodes of a tree, for which the prices are.
+  int n_nodes(size_t tree) const { return quadrature_nodes(plan_.index, plan_.trees[tree].n_features); }
   size_t n_leaf_outputs(size_t tree) const { return n_used_outputs(plan_, chunk_of(plan_, tree)); }
   // Return the seconds for a row without tables by intervals.
   double seconds_without(size_t tree) const {
@@ -99,8 +101,7 @@ class Layout {
   double walk_seconds(size_t tree) const {
     // Each further output of a leaf takes about this fraction of the work for the first.
     const double work = 1 + 0.7 * static_cast<double>(n_leaf_outputs(tree) - 1);
-    return static_cast<double>(n_leaves(tree)) * work *
-           (prices_.leaf + prices_.leaf_node * chunk_of(plan_, tree).n_nodes);
+    return static_cast<double>(n_leaves(tree)) * work * (prices_.leaf + prices_.leaf_node * n_nodes(tree));
   }
   size_t row_bytes(const PackedWindow& window) const {
     return padded_sums(window_sums(plan_, window)) * element_bytes(plan_);
@@ -249,12 +250,11 @@ class Layout {
     tables.n_lookups = out_.tables.size();
     std::map<int, TableCost> without;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
-      const int n_nodes = quadrature_nodes(plan_.index, plan_.trees[tree].n_features);
-      TableCost& cost =
-          out_.units.has(tree)
-              ? tables
-              : without.try_emplace(n_nodes, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
-      cost.n_nodes = std::max(cost.n_nodes, n_nodes);
+      const int n = n_nodes(tree);
+      TableCost& cost = out_.units.has(tree)
+                            ? tables
+                            : without.try_emplace(n, TableCost{n, 0, 0, 0, 0, 0, 0}).first->second;
+      cost.n_nodes = std::max(cost.n_nodes, n);
       ++cost.n_trees;
       cost.n_leaves += n_leaves(tree);
       if (out_.units.has(tree)) continue;

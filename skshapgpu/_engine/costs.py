@@ -56,6 +56,9 @@ _LEAST_SAVING = 0.05
 #: Part of that time that tables must save if they take more memory than those that were not asked for.
 _LEAST_SAVING_OF_LARGE = 1 / 3
 
+#: They must save it within this number of calls, of which the first, which builds them, must not take longer.
+TABLE_CALLS = 2
+
 #: Least number of rows of a call that uses tables by intervals or merged trees: fewer rows find too little of
 #: the tables in caches, and do not save the time in which trees are merged.
 LEAST_TABLE_ROWS = 256
@@ -365,13 +368,12 @@ class TableLayout:
         read = self.table_bytes * _TABLE_READ if self.is_large else 0.0
         return seconds + read + n_rows * self.lookup_seconds / threads
 
-    def seconds(self, n_rows: int, expected_rows: int, work: float, precision: str) -> float:
-        """Return the seconds of a call of one thread that is one of those which explain the expected rows.
+    def seconds(self, n_rows: int, n_calls: float, work: float, precision: str) -> float:
+        """Return the seconds of a call of one thread, one of ``n_calls`` of this size.
 
         It pays for its part of the time in which the tables are built.
         """
-        building = self.build_seconds * n_rows / expected_rows
-        return self.call_seconds(n_rows, 1, work, precision) + building
+        return self.call_seconds(n_rows, 1, work, precision) + self.build_seconds / n_calls
 
     def cuda_seconds(self, n_rows: int, work: float, precision: str) -> float:
         """Return the seconds that a call spends in trees on a GPU, with tables that exist."""

@@ -769,9 +769,14 @@ class CompiledModel:
         if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
             return None
         sizes, work = (Intervals(most_entries), Intervals(costs.MERGED_ONLY)), self._layout_work(kind)
-        return self._best_layout(
-            kind, sizes, lambda each: each.seconds(n_rows, expected_rows, work, precision), seconds
-        )
+        n_calls = expected_rows / n_rows
+
+        def seconds_with(layout: TableLayout) -> float:
+            if layout.seconds(n_rows, n_calls, work, precision) > seconds:
+                return math.inf
+            return layout.seconds(n_rows, max(n_calls, costs.TABLE_CALLS), work, precision)
+
+        return self._best_layout(kind, sizes, seconds_with, seconds)
 
     def _best_layout(
         self,

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.plans import attributes_of
+from helpers.plans import ALWAYS_TABLES, attributes_of
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
+from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core, cuda_info
 from skshapgpu._common.memory import parse_bytes, shown
@@ -123,6 +124,48 @@ def test_tables_for_expected_rows(forest: RandomForestRegressor) -> None:
     # A larger call is what is expected from then on.
     assert expecting.plan(10**8) == explainer.plan(10**8)
     assert algorithms(explainer_of(forest, expected_rows=1), n_rows) == {"quadrature"}
+
+
+@pytest.mark.parametrize(
+    ("call", "building", "has_tables"),
+    [
+        (0.5, 0.2, True),
+        (0.5, 0.49, True),  # they pay in the second call
+        (0.5, 0.51, False),  # the first call would take longer
+        (0.93, 0.06, False),  # two calls save 4 %
+        (0.91, 0.06, True),
+    ],
+)
+def test_tables_pay_within_two_calls(
+    forest: RandomForestRegressor,
+    monkeypatch: pytest.MonkeyPatch,
+    call: float,
+    building: float,
+    has_tables: bool,
+) -> None:
+    n_rows, explainer = 100_000, explainer_of(forest)
+    compiled = explainer._compiled
+    walking = cpu_seconds(explainer_of(forest, algorithm="quadrature").plan(n_rows).groups, n_rows, 1)
+    per_row = (call * walking - cpu_seconds((), n_rows, 1)) / n_rows
+    layout = TableLayout(table_size(n_rows), (tables(3, 20, 1000),), 1000, per_row, building * walking)
+    monkeypatch.setattr(compiled, "_layout", lambda *_: layout)
+    assert (algorithms(explainer, n_rows) == {"tables"}) == has_tables
+
+
+def test_tables_are_laid_out_for_the_walks_that_plans_count() -> None:
+    rows = np.random.default_rng(0).normal(size=(500, 3))
+    tree = DecisionTreeRegressor(max_depth=5).fit(rows, (rows @ [3, 2, 1]) ** 2)
+    plan = _core.Plan(attributes_of(explainer_of(tree)._compiled.ensemble), "single")
+    free = dict.fromkeys(ALWAYS_TABLES, 0.0) | {"small_bytes": 1e9, "line_bytes": 1e9, "leaf_node": 1.0}
+
+    def laid_out(lookup: float) -> tuple[dict[str, Any], ...]:
+        return tuple(_core.IntervalLayout(plan, 65536, 1.0, free | {"lookup": lookup}).info()["groups"])
+
+    (group,), (in_tables,) = plan.info()["groups"], laid_out(0.0)
+    assert group["n_nodes"] == 2 and in_tables["algorithm"] == "tables"
+    as_walked = group["n_nodes"] * group["n_leaves"] / in_tables["n_lookups"]
+    assert laid_out(0.9 * as_walked) == (in_tables,)
+    assert laid_out(1.1 * as_walked)[0]["algorithm"] == "quadrature"
 
 
 def test_expected_rows_of_a_file(forest: RandomForestRegressor, tmp_path: Path) -> None:
