@@ -24,6 +24,7 @@ from ._engine.call_plans import call_plan
 from ._engine.calls import Run, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.covers import with_covers_of
+from ._engine.execution import plan_execution
 from ._engine.features import (
     Features,
     Group,
@@ -35,8 +36,9 @@ from ._engine.features import (
 )
 from ._engine.linear_leaves import require_explainable
 from ._engine.links import link_of, read_times, require_model_output, unit_of
+from ._engine.options import Options
 from ._engine.pairs import Interactions, Request, compute_interactions
-from ._engine.plans import CompiledModel, Options
+from ._engine.plans import CompiledModel
 from ._engine.sharing import Sharing
 from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
 from ._explanations.values import Explanation
@@ -938,7 +940,7 @@ class TreeExplainer:
 
     def _gpus(self, kind: Kind, n_rows: int) -> tuple[int, ...]:
         """Return the GPUs of a call with rows from the host; empty for the CPU."""
-        return self._compiled.plan_execution(kind, n_rows).indices
+        return plan_execution(self._compiled, kind, n_rows).indices
 
     def _on_gpu(self, index: int) -> TreeExplainer:
         """Return this explainer for calls on one of its GPUs; the values are the same."""

@@ -12,18 +12,19 @@ from .algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Kind
 from .calls import HostRun, value_row_bytes
 from .comparison_costs import comparison_seconds, cuda_comparison_seconds
 from .costs import CallPlan
+from .execution import ExecutionPlan, cpu_reason, cpu_seconds_of_link, plan_execution
 from .interaction_costs import cuda_interaction_seconds, interaction_seconds
 from .linear_costs import linear_seconds
 from .link_costs import seconds_of_joint_link
 from .pairs import Request, row_bytes
-from .plans import CompiledModel, ExecutionPlan
+from .plans import CompiledModel
 
 _VALUES = {SHAP_VALUES: "SHAP values", BANZHAF_VALUES: "Banzhaf values", OWEN_VALUES: "Owen values"}
 
 
 def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request | None) -> CallPlan:
     """Plan a call for values, or for the requested interactions; only the number of rows of X is used."""
-    execution, options = compiled.plan_execution(kind, X.n_rows), compiled.options
+    execution, options = plan_execution(compiled, kind, X.n_rows), compiled.options
     run, n_sets = HostRun(compiled, kind, X, execution, None), 0
     if request is None:
         name = _VALUES[kind]
@@ -48,7 +49,7 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
         table_bytes=sum(group.table_bytes for group in execution.groups),
         result_bytes=need.result,
         peak_bytes=need.peak(size),
-        cpu_reason=None if execution.indices else compiled.cpu_reason(kind),
+        cpu_reason=None if execution.indices else cpu_reason(compiled, kind),
         refusal=refusal,
         build_seconds=execution.building,
         seconds=seconds,
@@ -75,7 +76,7 @@ def estimate(
         counts = info["n_predictions"], info["n_trees"], info["n_leaves"]
         return reading + seconds_of_joint_link(*counts, n_rows, n_threads), None
     if compiled.link is not None:
-        on_cpu = reading + compiled.cpu_seconds_of_link(n_rows, n_threads)
+        on_cpu = reading + cpu_seconds_of_link(compiled, n_rows, n_threads)
         return execution.seconds if execution.indices else on_cpu, None
     if compiled.has_linear_leaves:
         assert compiled.background is not None

@@ -24,9 +24,11 @@ from .._rows import gpu_arrays
 from .._rows.gpu_arrays import GpuArray
 from .._rows.inputs import HostRows
 from .._rows.rows import Rows
+from . import additivity
 from .algorithms import Kind
 from .costs import BLOCK_ROWS
-from .plans import NO_INTERVALS, CompiledModel, ExecutionPlan, Intervals
+from .execution import ExecutionPlan, intervals_on_gpu, plan_execution, plan_on_cpu
+from .plans import NO_INTERVALS, CompiledModel, Intervals
 from .sharing import Sharing
 
 T = TypeVar("T")
@@ -73,11 +75,11 @@ def _execute(
         return results_of(DeviceRun(compiled, kind, rows, labels))
     assert isinstance(rows, HostRows)
     try:
-        return results_of(HostRun(compiled, kind, rows, compiled.plan_execution(kind, rows.n_rows), labels))
+        return results_of(HostRun(compiled, kind, rows, plan_execution(compiled, kind, rows.n_rows), labels))
     except (MemoryError, RuntimeError) as error:
         if not (compiled.options.devices.auto and devices.is_cuda_error(error)):
             raise
-    return results_of(HostRun(compiled, kind, rows, compiled.plan_on_cpu(kind, rows.n_rows), labels))
+    return results_of(HostRun(compiled, kind, rows, plan_on_cpu(compiled, kind, rows.n_rows), labels))
 
 
 class Run(ABC):
@@ -196,8 +198,8 @@ class Run(ABC):
         RuntimeError
             A gap is larger than rounding can explain.
         """
-        if not (gaps <= self._compiled.allowed_gap(dtype)).all():
-            self._compiled.check(*margins(), self._rows.row_labels, start)
+        if not (gaps <= additivity.allowed_gap(self._compiled, dtype)).all():
+            additivity.check(self._compiled, *margins(), self._rows.row_labels, start)
         self.gap = max(self.gap or 0.0, float(gaps.max()))
 
     def fill(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
@@ -359,7 +361,7 @@ class HostRun(Run):
         else:
             self.plan.explain(block, values, margin, n_threads, zeroed=zeroed, **parts)
         if margin is not None:
-            gap = compiled.check(values, margin, self._rows.row_labels, start, labels, reach)
+            gap = additivity.check(compiled, values, margin, self._rows.row_labels, start, labels, reach)
             self.gap = max(self.gap or 0.0, gap)
 
     def _rescale_on_gpus(
@@ -433,7 +435,7 @@ class DeviceRun(Run):
     def __init__(
         self, compiled: CompiledModel, kind: Kind, array: GpuArray, labels: np.ndarray | None
     ) -> None:
-        super().__init__(compiled, kind, array, compiled.intervals_on_gpu(kind, array.n_rows))
+        super().__init__(compiled, kind, array, intervals_on_gpu(compiled, kind, array.n_rows))
         self.device = devices.label((array.gpu,))
         self._labels = labels
 
@@ -507,7 +509,7 @@ class DeviceRun(Run):
         self._refuse(refused, array, start)
         if margin is not None:
             on_host = gpu_arrays.to_host(values)
-            self.gap = max(self.gap or 0.0, compiled.check(on_host, margin, None, start, labels))
+            self.gap = max(self.gap or 0.0, additivity.check(compiled, on_host, margin, None, start, labels))
 
     def _refuse(self, refused: int, array: GpuArray, start: int) -> None:
         """Reject rows from ``start`` on if the number at this position, unless it is -1, is not allowed."""

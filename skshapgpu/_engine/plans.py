@@ -1,42 +1,32 @@
-"""The compiled plans of a model, and all decisions about them: devices, tables, memory, rejected calls.
+"""The compiled plans of a model: their tables, their memory, and the calls that are rejected.
 
-A plan belongs to a *kind* of results: an order and an index. ``calls.py`` runs it on the rows of a call.
+A plan belongs to a *kind* of results: an order and an index. ``execution.py`` decides which plan a call uses,
+and ``calls.py`` runs it on the rows.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
-from numbers import Integral
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.utils import check_scalar
 
 from .._common import devices, memory
 from .._common.devices import Devices
 from .._rows.background import Background
 from ..adapters.ensemble import Ensemble
-from ..errors import require_n_jobs, require_one_of
-from . import algorithms, costs
+from . import additivity, costs
 from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
 from .features import TwoLevelGame
-from .link_costs import build_seconds_of_link, cpu_seconds_of_link, cuda_seconds_of_link
 from .links import Link
+from .options import Options
 from .pair_costs import PairTables
 from .sharing import PairSharing, Sharing
 from .softmax import SoftmaxPlan
-
-#: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the sum
-#: over the trees of their largest centered leaf. The gap is the sum of the rounding errors at a tree's nodes,
-#: each of which is a few units in the last place of that leaf. 2^-18 is 32 units of float32, and 1 to 3 are
-#: observed in practice. A wrong path changes the sum by a good part of a leaf, which is far above the limit.
-_RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 
 #: By order, for the choice of devices, which needs the ratio of CPU and GPU rather than the times: at each
 #: leaf, a plan for interactions does about this many times the work of a plan for values.
@@ -69,80 +59,6 @@ class Intervals(NamedTuple):
 
 
 NO_INTERVALS = Intervals(0)
-
-
-class ExecutionPlan(NamedTuple):
-    """How a call is executed: its GPUs (none: the CPU), its threads, and its tables by intervals.
-
-    ``groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building`` seconds for
-    tables and merged trees that do not exist yet.
-    ``table_bytes`` is the size of the tables that count towards the memory of the call: those that it uses,
-    or, if there is a memory limit, all tables of the model.
-    """
-
-    indices: tuple[int, ...]
-    intervals: Intervals
-    groups: tuple[TreeGroup, ...]
-    building: float
-    seconds: float
-    n_threads: int
-    table_bytes: int
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of ``TreeExplainer`` that say how to compute, parsed and checked."""
-
-    algorithm: Algorithm
-    devices: Devices
-    precision: str
-    n_jobs: int | None
-    memory_limit: int | None
-    expected_rows: int | None
-    check_additivity: bool
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"algorithm": self.algorithm.name}  # the row is part of the code
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state | {"algorithm": algorithms.named(state["algorithm"])})
-
-    @classmethod
-    def parse(
-        cls,
-        *,
-        algorithm: Any,
-        device: Any,
-        precision: Any,
-        n_jobs: int | None,
-        memory_limit: int | str | None,
-        check_additivity: bool,
-        interventional: bool,
-        expected_rows: int | None = None,
-    ) -> Options:
-        """Parse and check the options; ``interventional``: there is background data.
-
-        Raises
-        ------
-        ValueError, TypeError
-            An option has an invalid value, or options contradict each other.
-        RuntimeError
-            The requested GPU is not available.
-        """
-        require_one_of("algorithm", algorithm, algorithms.NAMES)
-        row, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
-        require_one_of("precision", precision, row.precisions)
-        if interventional and not row.interventional:
-            raise ValueError(f"{option} computes no interventional SHAP values: use 'auto'")
-        if "cuda" not in row.devices:
-            devices.require_cpu(device, option)
-        require_n_jobs(n_jobs)
-        if expected_rows is not None:
-            expected_rows = int(check_scalar(expected_rows, "expected_rows", Integral, min_val=1))
-        limit, asked = memory.parse_bytes(memory_limit), Devices.parse(device)
-        if "cpu" not in row.devices:
-            asked = asked.insist(option)
-        return cls(row, asked, precision, n_jobs, limit, expected_rows, bool(check_additivity))
 
 
 class CompiledModel:
@@ -214,7 +130,7 @@ class CompiledModel:
         self._layouts: dict[tuple[Kind, Intervals], TableLayout] = {}
         self._core_layouts: dict[tuple[Kind, Intervals], Any] = {}  # of tables that do not exist yet
         self._table_bytes: dict[tuple[Kind, Intervals], int] = {}
-        self._gpus = self.options.devices.indices or (0,)  # which all have the same tables
+        self.gpus = self.options.devices.indices or (0,)  # which all have the same tables
         self._results = self._results_of(self.options.algorithm)
         self.checked_kinds = self._kinds_checked(self.options.check_additivity)
         plan = self._plans[SHAP_VALUES, NO_INTERVALS] = self._compile_plan(
@@ -223,7 +139,7 @@ class CompiledModel:
         self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
         if self.has_linear_leaves and not np.isfinite(self.leaf_magnitude).all():
             raise ValueError("data has numbers so large that a linear leaf overflows")
-        self._rounding = self._rounding_of(self.leaf_magnitude)
+        self.rounding = additivity.rounding(self, self.leaf_magnitude)
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
@@ -302,7 +218,7 @@ class CompiledModel:
             "_layouts",
             "_core_layouts",
             "_table_bytes",
-            "_gpus",
+            "gpus",
             "_results",
             "checked_kinds",
         )
@@ -327,7 +243,7 @@ class CompiledModel:
     def _drop_tables(self, kind: Kind, kept: Intervals) -> None:
         """Drop tables by intervals of calls of other sizes, the oldest first, until all fit the memory."""
         others = [key for key in self._plans if key[1] != NO_INTERVALS and key != (kind, kept)]
-        room = self._interval_room()
+        room = self.interval_room()
         while others and sum(self._table_bytes[key] for key in (*others, (kind, kept))) > room:
             key = others.pop(0)
             del self._plans[key], self._table_bytes[key]
@@ -482,18 +398,18 @@ class CompiledModel:
         model_output = "raw" if self.link is None else self.link.model_output
         return algorithm.by_kind(self.background is not None, model_output, self.has_linear_leaves)
 
-    def _on_gpus(self, kind: Kind) -> bool:
+    def on_gpus(self, kind: Kind) -> bool:
         """Return whether GPUs compute results of this kind for this model."""
         found = self._results.get(kind)
         if found is None or "cuda" not in found.devices:
             return False
         if self.link is not None:
-            return self._link_costs() is not None
+            return self.link_costs() is not None
         if kind == OWEN_VALUES:
-            return not self._n_patterns(kind)
+            return not self.n_patterns(kind)
         return not self.is_tiled(kind) or self.pair_tables(kind) is not None
 
-    def _link_costs(self) -> dict[str, int] | None:
+    def link_costs(self) -> dict[str, int] | None:
         """Return the costs of the tables with which GPUs compute values of the link.
 
         None: they do not fit into memory, or the margins of the background data are too far apart.
@@ -609,7 +525,7 @@ class CompiledModel:
             raise ValueError(
                 f"algorithm={algorithm.name!r} computes SHAP values only, not {what}: use 'auto'"
             )
-        if not (on_gpu or self.options.devices.indices) or self._on_gpus(kind):
+        if not (on_gpu or self.options.devices.indices) or self.on_gpus(kind):
             return
         if "cuda" not in algorithm.devices:
             what = f"the values of algorithm={algorithm.name!r}"
@@ -630,116 +546,18 @@ class CompiledModel:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
         raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
 
-    def plan_execution(self, kind: Kind, n_rows: int) -> ExecutionPlan:
-        """Decide how to run a call with ``n_rows`` rows from the host; nothing else decides this."""
-        on_cpu, asked = self.plan_on_cpu(kind, n_rows), self.options.devices
-        if not n_rows or asked.none or not self._on_gpus(kind):
-            return on_cpu
-        if self.link is not None:
-            return self._plan_link(on_cpu, n_rows)
-        if self.is_tiled(kind):
-            return self._plan_pairs(kind, on_cpu, n_rows)
-        groups = self.groups_of(kind)
-        walking = self._cuda_seconds(kind, groups, n_rows)
-        # Rows and values are transferred, and rows go through patterns, whatever tables there are.
-        transfer = costs.cuda_row_seconds(n_rows, self.n_features_of(kind), self.n_outputs)
-        transfer += costs.cuda_pattern_seconds(n_rows, self._n_patterns(kind))
-        # Tables pay off only in calls for which a GPU is faster without them, too.
-        indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
-        if not indices:
-            return on_cpu
-        n_threads, table_bytes = on_cpu.n_threads, self._counted_table_bytes(kind)
-        layout = self._worthwhile_gpu_layout(kind, n_rows)
-        if layout is None:
-            seconds = (walking + transfer) / len(indices)
-            return ExecutionPlan(indices, NO_INTERVALS, groups, 0.0, seconds, n_threads, table_bytes)
-        building, intervals = layout.build_seconds, Intervals(layout.most_entries, on_gpu=True)
-        looking_up = self._laid_out_cuda_seconds(kind, layout, n_rows)
-        seconds = building + (looking_up + transfer) / len(indices)
-        table_bytes += layout.table_bytes
-        return ExecutionPlan(indices, intervals, layout.groups, building, seconds, n_threads, table_bytes)
-
-    def cpu_reason(self, kind: Kind) -> str:
-        """Say why a call runs on the CPU, given that it does."""
-        asked = self.options.devices
-        if not (asked.auto or asked.indices):
-            return "the device is 'cpu'"
-        if not self._on_gpus(kind):
-            return "these values are computed on the CPU only"
-        return devices.missing() or "the CPU is estimated to be faster"
-
-    def intervals_on_gpu(self, kind: Kind, n_rows: int) -> Intervals:
-        """Return the tables by intervals that a call uses whose rows are on a GPU."""
-        layout = self._worthwhile_gpu_layout(kind, n_rows)
-        return NO_INTERVALS if layout is None else Intervals(layout.most_entries, on_gpu=True)
-
-    def _plan_link(self, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
-        """Choose the GPUs, or the CPU, for values of the link."""
-        of_tables = self._link_costs()
-        assert of_tables is not None
-        cpu = self.cpu_seconds_of_link(n_rows, on_cpu.n_threads)
-        counts = int(self.info["n_leaves"]), of_tables["n_patterns"]
-        cuda, building = cuda_seconds_of_link(*counts, n_rows), build_seconds_of_link(*counts)
-        cuda += costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
-        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, building + cuda)
-        if not indices:
-            return on_cpu
-        return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
-
-    def cpu_seconds_of_link(self, n_rows: int, n_threads: int) -> float:
-        """Return the seconds in which the CPU computes values of the link."""
-        assert self.background is not None
-        n_background = len(self.background.weights)
-        return cpu_seconds_of_link(int(self.info["n_leaves"]), n_background, n_rows, n_threads)
-
-    def _plan_pairs(self, kind: Kind, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
-        """Choose the GPUs, or the CPU, for interventional Banzhaf values or interactions.
-
-        Like the choice of other tables, this one does not depend on earlier calls.
-        """
-        tables = self.pair_tables(kind)
-        assert tables is not None
-        element = 4 if self.options.precision == "single" else 8
-        n_threads, n_results = on_cpu.n_threads, self.n_results(kind)
-        cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order)
-        building = tables.build_seconds(n_threads, element)
-        part = n_rows / max(n_rows, self.options.expected_rows or 0)
-        cuda = tables.cuda_seconds(n_rows, n_results)
-        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, part * building + cuda)
-        if not indices:
-            return on_cpu
-        return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
-
     def n_results(self, kind: Kind) -> int:
         """Return the number of results of a row that the core computes."""
         sets = () if kind.order == 1 else getattr(self.plan(kind), ("pairs", "triples")[kind.order - 2])
         return self.n_outputs * (self.n_features + len(sets))
 
-    def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
-        """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
-        # Counting processors takes longer than a small call.
-        n_threads = 1 if n_rows <= self._rows_alone(kind) else effective_n_jobs(self.options.n_jobs)
-        work, precision = self.work(kind), self.options.precision
-        groups, intervals, building = self.groups_of(kind), NO_INTERVALS, 0.0
-        seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
-        table_bytes = self._counted_table_bytes(kind)
-        layout = self._worthwhile_tables(kind, n_rows)
-        if layout is not None:
-            groups, intervals = layout.groups, Intervals(layout.most_entries)
-            building = layout.build_seconds / n_threads
-            seconds = building + layout.call_seconds(n_rows, n_threads, self._layout_work(kind), precision)
-            table_bytes += layout.table_bytes
-        seconds += costs.cpu_row_seconds(n_rows, self.n_features_of(kind), self.n_outputs, n_threads)
-        seconds += costs.cpu_pattern_seconds(n_rows, self._n_patterns(kind), n_threads)
-        return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
-
-    def _n_patterns(self, kind: Kind) -> int:
+    def n_patterns(self, kind: Kind) -> int:
         """Return the number of patterns of background data, at leaves without a table."""
         if kind == OWEN_VALUES and self.background is not None:
             return int(self.plan(kind).info()["n_patterns"])
         return int(self.info["n_patterns"]) if kind == SHAP_VALUES else 0
 
-    def _rows_alone(self, kind: Kind) -> int:
+    def rows_alone(self, kind: Kind) -> int:
         """Return the most rows for which a call uses one thread."""
         if kind not in self._alone:
             groups, alone = self.groups_of(kind), costs.BLOCK_ROWS
@@ -749,98 +567,13 @@ class CompiledModel:
             self._alone[kind] = alone
         return self._alone[kind]
 
-    def _counted_table_bytes(self, kind: Kind) -> int:
+    def counted_table_bytes(self, kind: Kind) -> int:
         """Return the bytes of existing tables that count towards a call: all, or without a limit its own."""
         return (
             self._table_bytes[kind, NO_INTERVALS] if self.options.memory_limit is None else self.table_bytes
         )
 
-    def _worthwhile_tables(self, kind: Kind, n_rows: int) -> TableLayout | None:
-        """Return the tables by intervals, or the merged trees, that save time in calls of this size.
-
-        The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
-        """
-        expected_rows = max(n_rows, self.options.expected_rows or 0)
-        most_entries = costs.table_size(expected_rows)
-        if not self._may_have_tables(kind) or not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
-            return None
-        work, precision = self.work(kind), self.options.precision
-        seconds = costs.cpu_seconds(self.groups_of(kind), n_rows, 1, work, precision)
-        if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
-            return None
-        sizes, work = (Intervals(most_entries), Intervals(costs.MERGED_ONLY)), self._layout_work(kind)
-        n_calls = expected_rows / n_rows
-
-        def seconds_with(layout: TableLayout) -> float:
-            if layout.seconds(n_rows, n_calls, work, precision) > seconds:
-                return math.inf
-            return layout.seconds(n_rows, max(n_calls, costs.TABLE_CALLS), work, precision)
-
-        return self._best_layout(kind, sizes, seconds_with, seconds)
-
-    def _best_layout(
-        self,
-        kind: Kind,
-        sizes: tuple[Intervals, ...],
-        seconds_with: Callable[[TableLayout], float],
-        without: float,
-    ) -> TableLayout | None:
-        """Return the layout with which a call takes the least time; None if it takes the least without."""
-        best, least = None, math.inf
-        for intervals in sizes:
-            layout = self._layout(kind, intervals)
-            seconds = seconds_with(layout)
-            is_worthwhile = not layout.is_empty and seconds < min(least, layout.most_part * without)
-            if is_worthwhile and layout.table_bytes <= self._interval_room():
-                best, least = layout, seconds
-            if not layout.table_bytes:
-                break
-        for intervals in sizes:
-            if best is None or intervals.most_entries != best.most_entries:
-                self._core_layouts.pop((kind, intervals), None)  # laid out again if a call needs it
-        return best
-
-    def _may_have_tables(self, kind: Kind) -> bool:
-        """Return whether there are tables by intervals for results of this kind with these options."""
-        options = self.options
-        possible = kind.order == 1
-        if self.background is not None:
-            possible = kind in (SHAP_VALUES, OWEN_VALUES) and not self.checks_rows
-        return possible and options.algorithm.tables == "worthwhile" and options.memory_limit is None
-
-    def _worthwhile_gpu_layout(self, kind: Kind, n_rows: int) -> TableLayout | None:
-        """Return the tables by intervals, or the merged trees, that save time in calls of this size on GPUs.
-
-        The choice depends neither on earlier calls nor on the number of GPUs, and so the results do not.
-        """
-        expected_rows = max(n_rows, self.options.expected_rows or 0)
-        if not n_rows or not self._may_have_tables(kind):
-            return None
-        groups = self.groups_of(kind)
-        n_leaves = sum(group.n_leaves for group in groups)
-        walking = self._cuda_seconds(kind, groups, expected_rows)
-        if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
-            return None
-        sizes: tuple[Intervals, ...] = (Intervals(costs.MERGED_ONLY, on_gpu=True),)
-        if walking >= costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(self._gpus):
-            sizes = (Intervals(costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
-
-        def seconds_with(layout: TableLayout) -> float:
-            building = layout.build_seconds * n_rows / expected_rows
-            return building + self._laid_out_cuda_seconds(kind, layout, n_rows)
-
-        return self._best_layout(kind, sizes, seconds_with, self._cuda_seconds(kind, groups, n_rows))
-
-    def _cuda_seconds(self, kind: Kind, groups: tuple[TreeGroup, ...], n_rows: int) -> float:
-        """Return the seconds that a call spends in trees on a GPU, without tables by intervals."""
-        work, precision = self.work(kind), self.options.precision
-        return costs.cuda_seconds(groups, n_rows, work, precision, of_owen_values=kind == OWEN_VALUES)
-
-    def _laid_out_cuda_seconds(self, kind: Kind, layout: TableLayout, n_rows: int) -> float:
-        """Return the seconds that a call spends in trees on a GPU, with the tables of a layout that exist."""
-        return layout.cuda_seconds(n_rows, self._layout_work(kind), self.options.precision)
-
-    def _layout(self, kind: Kind, intervals: Intervals) -> TableLayout:
+    def layout(self, kind: Kind, intervals: Intervals) -> TableLayout:
         """Return the layout of tables by intervals; lay them out at the first time."""
         key = kind, intervals
         if key not in self._layouts:
@@ -854,7 +587,11 @@ class CompiledModel:
                     self._layouts[key] = TableLayout(intervals.most_entries, groups, **info)
         return self._layouts[key]
 
-    def _interval_room(self) -> int:
+    def forget_layout(self, kind: Kind, intervals: Intervals) -> None:
+        """Forget a layout of tables that are not built; it is laid out again if a call needs it."""
+        self._core_layouts.pop((kind, intervals), None)
+
+    def interval_room(self) -> int:
         """Return the bytes that tables by intervals may take: more if a number of rows is expected."""
         room = memory.table_bytes(None, self.options.expected_rows is not None)
         return room - int(self.info["table_bytes"])
@@ -864,17 +601,17 @@ class CompiledModel:
 
         (most_entries, on_gpu), precision = intervals, self.options.precision
         prices = costs.gpu_table_prices(precision) if on_gpu else costs.table_prices(precision)
-        walk = self._layout_work(kind) / self.work(kind)
+        walk = self.layout_work(kind) / self.work(kind)
         prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
         n_rows = costs.GPU_TABLE_ROWS if on_gpu else costs.typical_rows(most_entries)
-        return _core.IntervalLayout(plan, most_entries, n_rows, prices, self._interval_room(), on_gpu)
+        return _core.IntervalLayout(plan, most_entries, n_rows, prices, self.interval_room(), on_gpu)
 
     def work(self, kind: Kind) -> float:
         """Return the work at each leaf, relative to SHAP values of one output."""
         n_leaf_outputs = self.ensemble.value.shape[1]
         return _INTERACTION_WORK[kind.order] * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
 
-    def _layout_work(self, kind: Kind) -> float:
+    def layout_work(self, kind: Kind) -> float:
         """Return the work at each leaf of the trees that are laid out, relative to SHAP values.
 
         For Owen values, a tree is walked several times, with more quadrature nodes.
@@ -893,76 +630,3 @@ class CompiledModel:
         if kind not in self._groups:
             self._groups[kind] = costs.groups_of(self.plan(kind).info()["groups"])
         return self._groups[kind]
-
-    def allowed_gap(
-        self,
-        dtype: Any,
-        labels: np.ndarray | None = None,
-        margin: np.ndarray | None = None,
-        reach: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Return the largest allowed additivity gap of each output.
-
-        With a link, which needs the margins of the rows, and their labels if it has any, it may differ from
-        row to row; also with linear leaves, of which ``reach`` bounds the magnitude.
-        """
-        precision = "single" if dtype == np.float32 else self.options.precision
-        if reach is not None:
-            return _RELATIVE_GAP[precision] * reach + self._rounding_of(reach)
-        allowed = _RELATIVE_GAP[precision] * self.leaf_magnitude + self._rounding
-        if self.link is None:
-            return allowed
-        assert margin is not None
-        highest = np.maximum(margin, self.plan(SHAP_VALUES).background_margin.max(axis=0))
-        return self.link.allowed_gap(allowed, self.constant, self.leaf_magnitude, labels, highest)
-
-    def _rounding_of(self, leaf_magnitude: np.ndarray) -> np.ndarray:
-        """Return the rounding of margins, given the sum over the trees of their largest leaf."""
-        # Margins are sums in float64, of chunks of trees that are added to the constant. No number takes part
-        # in more additions than there are trees, plus one.
-        return (self.ensemble.n_trees + 4) * 2.0**-53 * (np.abs(self.constant) + leaf_magnitude)
-
-    def check(
-        self,
-        values: np.ndarray,
-        margin: np.ndarray,
-        index: Any,
-        start: int,
-        labels: np.ndarray | None = None,
-        reach: np.ndarray | None = None,
-    ) -> float:
-        """Return the largest additivity gap of rows from ``start`` on.
-
-        ``index`` holds the row labels of all rows, as in pandas; ``labels`` are what the link compares the
-        margins of these rows with, and ``reach`` bounds the magnitude of linear leaves.
-
-        Raises
-        ------
-        RuntimeError
-            The gap is larger than rounding can explain.
-        ValueError
-            A linear leaf overflows.
-        """
-        if reach is not None and not np.isfinite(reach).all():
-            row = int(np.argmin(np.isfinite(reach).all(axis=1)))
-            raise ValueError(f"row {start + row} of X has numbers so large that a linear leaf overflows")
-        total = values.sum(axis=2, dtype=np.float64) + self.base_value(labels)
-        explained = margin if self.link is None else self.link.of(margin, labels)
-        gap = np.abs(total - explained)
-        worst = float(gap.max())
-        allowed = self.allowed_gap(values.dtype, labels, margin, reach)
-        if worst <= allowed.min() or (gap <= allowed).all():
-            return worst
-        row, output = np.argwhere(~(gap <= allowed))[0]
-        label = "" if index is None else f" (index {index[start + row]!r})"
-        name = "" if self.output_names is None or self.widen else f", output {self.output_names[output]!r}"
-        noun = "margin" if self.link is None else self.link.noun
-        bound = np.broadcast_to(allowed, gap.shape)[row, output]
-        raise RuntimeError(
-            f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
-            f"{total[row, output]:.9g}, the {noun} is {explained[row, output]:.9g}; they differ by "
-            f"{gap[row, output]:.3g}, but may differ by {bound:.3g} at most. The values were computed in "
-            f"{self.options.precision} precision and are {values.dtype}. Likely cause: rounding in trees "
-            "whose leaves differ hugely in magnitude, if precision='double' with float64 X helps; otherwise "
-            "an error in skshapgpu, worth a report. check_additivity=False returns the values as they are"
-        )

@@ -33,6 +33,7 @@ from skshapgpu._engine.algorithms import (
     indices_of,
     named,
 )
+from skshapgpu._engine.execution import plan_execution
 from skshapgpu.adapters import AdaptedModel, adapt
 from skshapgpu.adapters.survival import by_link
 
@@ -325,7 +326,7 @@ def test_auto_takes_a_gpu_only_for_what_the_table_says(monkeypatch: pytest.Monke
                         algorithm, "auto", found.interventional, model_output, groups=groups_for(found)
                     )
                 for kind in found.kinds:
-                    chosen = explainer._compiled.plan_execution(kind, 100).indices
+                    chosen = plan_execution(explainer._compiled, kind, 100).indices
                     assert chosen == ((0,) if "cuda" in found.devices else ()), (algorithm.name, kind)
 
 

@@ -16,6 +16,7 @@ from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 from skshapgpu._engine.call_plans import estimate
+from skshapgpu._engine.execution import plan_on_cpu
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -138,7 +139,7 @@ def test_probabilities_and_losses() -> None:
 
 def test_interactions_on_gpus_take_longer_than_values() -> None:
     compiled = explainer_of(FOREST)._compiled
-    on_gpu = compiled.plan_on_cpu(SHAP_VALUES, 1000)._replace(indices=(0,))
+    on_gpu = plan_on_cpu(compiled, SHAP_VALUES, 1000)._replace(indices=(0,))
     assert estimate(compiled, SHAP_VALUES, 1000, on_gpu) == (on_gpu.seconds, None)
     few, many = (estimate(compiled, Kind(2), n_rows, on_gpu)[0] for n_rows in (1000, 100_000))
     assert on_gpu.seconds + 1e-4 < few < on_gpu.seconds + 2e-3

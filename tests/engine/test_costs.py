@@ -148,7 +148,7 @@ def test_tables_pay_within_two_calls(
     walking = cpu_seconds(explainer_of(forest, algorithm="quadrature").plan(n_rows).groups, n_rows, 1)
     per_row = (call * walking - cpu_seconds((), n_rows, 1)) / n_rows
     layout = TableLayout(table_size(n_rows), (tables(3, 20, 1000),), 1000, per_row, building * walking)
-    monkeypatch.setattr(compiled, "_layout", lambda *_: layout)
+    monkeypatch.setattr(compiled, "layout", lambda *_: layout)
     assert (algorithms(explainer, n_rows) == {"tables"}) == has_tables
 
 

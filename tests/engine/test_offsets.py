@@ -24,6 +24,7 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
+from skshapgpu._engine.additivity import allowed_gap
 from skshapgpu.adapters import _REGISTERED, adapt
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.adapters.schema import AdaptedModel, InputSchema
@@ -253,7 +254,7 @@ def test_the_additivity_bound_is_that_of_the_centered_leaves(offset: float) -> N
     rng = np.random.default_rng(5)
     ensemble = shifted(random_ensemble(rng, n_trees=8, shapes=("random",)), np.full(8, offset))
     explainer = TreeExplainer(EnsembleModel(ensemble))
-    allowed = explainer._compiled.allowed_gap(np.float64)[0]
+    allowed = allowed_gap(explainer._compiled, np.float64)[0]
     spread = np.ptp(ensemble.margin(random_rows(rng, ensemble, 500)))
     # A leaf lies within the spread of its tree's leaves of the mean: at most 8 times, here, that of the sum.
     assert 0 < allowed <= 2.0**-18 * 8 * spread + 20 * 2.0**-52 * offset * 8

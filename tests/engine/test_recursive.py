@@ -31,8 +31,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core
+from skshapgpu._engine.additivity import _RELATIVE_GAP
 from skshapgpu._engine.algorithms import ALGORITHMS
-from skshapgpu._engine.plans import _RELATIVE_GAP
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_shap
 

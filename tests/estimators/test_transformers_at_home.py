@@ -254,7 +254,7 @@ def test_skops(transformer: Any, data: Any) -> None:
         "adapters.ensemble.Ensemble",
         "explainer.TreeExplainer",
         "_rows.inputs.Reader",
-        "_engine.plans.Options",
+        "_engine.options.Options",
         "_engine.plans.CompiledModel",
         "adapters.schema.AdaptedModel",
         "adapters.schema.InputSchema",

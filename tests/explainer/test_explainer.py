@@ -27,7 +27,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, explain, explain_interactions
 from skshapgpu._common.memory import parse_bytes
-from skshapgpu._engine import plans
+from skshapgpu._engine import execution
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 from skshapgpu._engine.plans import NO_INTERVALS
 from skshapgpu.adapters import adapt
@@ -529,7 +529,7 @@ def test_inside_joblib(regressor: Any, backend: str) -> None:
 def test_processors_are_counted_for_enough_work_only(regressor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     large = RandomForestRegressor(100, n_jobs=1, random_state=0).fit(DIABETES, DIABETES[:, 0])
     counted: list[int] = []
-    monkeypatch.setattr(plans, "effective_n_jobs", lambda n_jobs: counted.append(n_jobs) or 2)
+    monkeypatch.setattr(execution, "effective_n_jobs", lambda n_jobs: counted.append(n_jobs) or 2)
     explainers = [TreeExplainer(model, device="cpu", n_jobs=-1) for model in (regressor, large)]
     counted.clear()
     many = np.tile(DIABETES, (3, 1))

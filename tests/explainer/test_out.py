@@ -245,7 +245,7 @@ def test_memory_of_sparse_x_is_refused() -> None:
 
 def test_values_that_do_not_add_up_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = TreeExplainer(boosting(), device="cpu")
-    monkeypatch.setattr(explainer._compiled, "allowed_gap", lambda *_: np.array([-1.0]))
+    monkeypatch.setattr("skshapgpu._engine.additivity.allowed_gap", lambda *_: np.array([-1.0]))
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.shap_values(ROWS, out=np.empty(ROWS.shape))
     rows = DIABETES.copy()

@@ -18,6 +18,7 @@ from skshapgpu import TreeExplainer
 INSTRUMENT = (
     "skshapgpu._rows.inputs",
     "skshapgpu._rows.background",
+    "skshapgpu._engine.options",
     "skshapgpu._engine.plans",
     "skshapgpu._common.devices",
 )

@@ -1,0 +1,94 @@
+"""The additivity check: how far the sum of a row's values may be from its margin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .algorithms import SHAP_VALUES
+
+if TYPE_CHECKING:
+    from .plans import CompiledModel
+
+#: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the sum
+#: over the trees of their largest centered leaf. The gap is the sum of the rounding errors at a tree's nodes,
+#: each of which is a few units in the last place of that leaf. 2^-18 is 32 units of float32, and 1 to 3 are
+#: observed in practice. A wrong path changes the sum by a good part of a leaf, which is far above the limit.
+_RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
+
+
+def allowed_gap(
+    model: CompiledModel,
+    dtype: Any,
+    labels: np.ndarray | None = None,
+    margin: np.ndarray | None = None,
+    reach: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the largest allowed additivity gap of each output.
+
+    With a link, which needs the margins of the rows, and their labels if it has any, it may differ from
+    row to row; also with linear leaves, of which ``reach`` bounds the magnitude.
+    """
+    precision = "single" if dtype == np.float32 else model.options.precision
+    if reach is not None:
+        return _RELATIVE_GAP[precision] * reach + rounding(model, reach)
+    allowed = _RELATIVE_GAP[precision] * model.leaf_magnitude + model.rounding
+    if model.link is None:
+        return allowed
+    assert margin is not None
+    highest = np.maximum(margin, model.plan(SHAP_VALUES).background_margin.max(axis=0))
+    return model.link.allowed_gap(allowed, model.constant, model.leaf_magnitude, labels, highest)
+
+
+def check(
+    model: CompiledModel,
+    values: np.ndarray,
+    margin: np.ndarray,
+    index: Any,
+    start: int,
+    labels: np.ndarray | None = None,
+    reach: np.ndarray | None = None,
+) -> float:
+    """Return the largest additivity gap of rows from ``start`` on.
+
+    ``index`` holds the row labels of all rows, as in pandas; ``labels`` are what the link compares the
+    margins of these rows with, and ``reach`` bounds the magnitude of linear leaves.
+
+    Raises
+    ------
+    RuntimeError
+        The gap is larger than rounding can explain.
+    ValueError
+        A linear leaf overflows.
+    """
+    if reach is not None and not np.isfinite(reach).all():
+        row = int(np.argmin(np.isfinite(reach).all(axis=1)))
+        raise ValueError(f"row {start + row} of X has numbers so large that a linear leaf overflows")
+    total = values.sum(axis=2, dtype=np.float64) + model.base_value(labels)
+    explained = margin if model.link is None else model.link.of(margin, labels)
+    gap = np.abs(total - explained)
+    worst = float(gap.max())
+    allowed = allowed_gap(model, values.dtype, labels, margin, reach)
+    if worst <= allowed.min() or (gap <= allowed).all():
+        return worst
+    row, output = np.argwhere(~(gap <= allowed))[0]
+    label = "" if index is None else f" (index {index[start + row]!r})"
+    name = "" if model.output_names is None or model.widen else f", output {model.output_names[output]!r}"
+    noun = "margin" if model.link is None else model.link.noun
+    bound = np.broadcast_to(allowed, gap.shape)[row, output]
+    raise RuntimeError(
+        f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
+        f"{total[row, output]:.9g}, the {noun} is {explained[row, output]:.9g}; they differ by "
+        f"{gap[row, output]:.3g}, but may differ by {bound:.3g} at most. The values were computed in "
+        f"{model.options.precision} precision and are {values.dtype}. Likely cause: rounding in trees "
+        "whose leaves differ hugely in magnitude, if precision='double' with float64 X helps; otherwise "
+        "an error in skshapgpu, worth a report. check_additivity=False returns the values as they are"
+    )
+
+
+def rounding(model: CompiledModel, leaf_magnitude: np.ndarray) -> np.ndarray:
+    """Return the rounding of margins, given the sum over the trees of their largest leaf."""
+    # Margins are sums in float64, of chunks of trees that are added to the constant. No number takes part
+    # in more additions than there are trees, plus one.
+    return (model.ensemble.n_trees + 4) * 2.0**-53 * (np.abs(model.constant) + leaf_magnitude)

@@ -1,0 +1,230 @@
+"""All decisions about calls: their devices, tables by intervals and threads, and the time that they take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from joblib import effective_n_jobs
+
+from .._common import devices
+from . import costs, link_costs
+from .algorithms import OWEN_VALUES, SHAP_VALUES, Kind
+from .costs import TableLayout, TreeGroup
+from .plans import NO_INTERVALS, CompiledModel, Intervals
+
+
+class ExecutionPlan(NamedTuple):
+    """How a call is executed: its GPUs (none: the CPU), its threads, and its tables by intervals.
+
+    ``groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building`` seconds for
+    tables and merged trees that do not exist yet.
+    ``table_bytes`` is the size of the tables that count towards the memory of the call: those that it uses,
+    or, if there is a memory limit, all tables of the model.
+    """
+
+    indices: tuple[int, ...]
+    intervals: Intervals
+    groups: tuple[TreeGroup, ...]
+    building: float
+    seconds: float
+    n_threads: int
+    table_bytes: int
+
+
+def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
+    """Decide how to run a call with ``n_rows`` rows from the host; nothing else decides this."""
+    on_cpu, asked = plan_on_cpu(model, kind, n_rows), model.options.devices
+    if not n_rows or asked.none or not model.on_gpus(kind):
+        return on_cpu
+    if model.link is not None:
+        return _plan_link(model, on_cpu, n_rows)
+    if model.is_tiled(kind):
+        return _plan_pairs(model, kind, on_cpu, n_rows)
+    groups = model.groups_of(kind)
+    walking = _cuda_seconds(model, kind, groups, n_rows)
+    # Rows and values are transferred, and rows go through patterns, whatever tables there are.
+    transfer = costs.cuda_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs)
+    transfer += costs.cuda_pattern_seconds(n_rows, model.n_patterns(kind))
+    # Tables pay off only in calls for which a GPU is faster without them, too.
+    indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
+    if not indices:
+        return on_cpu
+    n_threads, table_bytes = on_cpu.n_threads, model.counted_table_bytes(kind)
+    layout = _worthwhile_gpu_layout(model, kind, n_rows)
+    if layout is None:
+        seconds = (walking + transfer) / len(indices)
+        return ExecutionPlan(indices, NO_INTERVALS, groups, 0.0, seconds, n_threads, table_bytes)
+    building, intervals = layout.build_seconds, Intervals(layout.most_entries, on_gpu=True)
+    looking_up = _laid_out_cuda_seconds(model, kind, layout, n_rows)
+    seconds = building + (looking_up + transfer) / len(indices)
+    table_bytes += layout.table_bytes
+    return ExecutionPlan(indices, intervals, layout.groups, building, seconds, n_threads, table_bytes)
+
+
+def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
+    """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
+    # Counting processors takes longer than a small call.
+    n_threads = 1 if n_rows <= model.rows_alone(kind) else effective_n_jobs(model.options.n_jobs)
+    work, precision = model.work(kind), model.options.precision
+    groups, intervals, building = model.groups_of(kind), NO_INTERVALS, 0.0
+    seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
+    table_bytes = model.counted_table_bytes(kind)
+    layout = _worthwhile_tables(model, kind, n_rows)
+    if layout is not None:
+        groups, intervals = layout.groups, Intervals(layout.most_entries)
+        building = layout.build_seconds / n_threads
+        seconds = building + layout.call_seconds(n_rows, n_threads, model.layout_work(kind), precision)
+        table_bytes += layout.table_bytes
+    seconds += costs.cpu_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs, n_threads)
+    seconds += costs.cpu_pattern_seconds(n_rows, model.n_patterns(kind), n_threads)
+    return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
+
+
+def cpu_reason(model: CompiledModel, kind: Kind) -> str:
+    """Say why a call runs on the CPU, given that it does."""
+    asked = model.options.devices
+    if not (asked.auto or asked.indices):
+        return "the device is 'cpu'"
+    if not model.on_gpus(kind):
+        return "these values are computed on the CPU only"
+    return devices.missing() or "the CPU is estimated to be faster"
+
+
+def intervals_on_gpu(model: CompiledModel, kind: Kind, n_rows: int) -> Intervals:
+    """Return the tables by intervals that a call uses whose rows are on a GPU."""
+    layout = _worthwhile_gpu_layout(model, kind, n_rows)
+    return NO_INTERVALS if layout is None else Intervals(layout.most_entries, on_gpu=True)
+
+
+def cpu_seconds_of_link(model: CompiledModel, n_rows: int, n_threads: int) -> float:
+    """Return the seconds in which the CPU computes values of the link."""
+    assert model.background is not None
+    n_background = len(model.background.weights)
+    return link_costs.cpu_seconds_of_link(int(model.info["n_leaves"]), n_background, n_rows, n_threads)
+
+
+def _plan_link(model: CompiledModel, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
+    """Choose the GPUs, or the CPU, for values of the link."""
+    of_tables = model.link_costs()
+    assert of_tables is not None
+    cpu = cpu_seconds_of_link(model, n_rows, on_cpu.n_threads)
+    counts = int(model.info["n_leaves"]), of_tables["n_patterns"]
+    building = link_costs.build_seconds_of_link(*counts)
+    cuda = link_costs.cuda_seconds_of_link(*counts, n_rows)
+    cuda += costs.cuda_row_seconds(n_rows, model.n_features, model.n_outputs)
+    indices = model.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, building + cuda)
+    if not indices:
+        return on_cpu
+    return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
+
+
+def _plan_pairs(model: CompiledModel, kind: Kind, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
+    """Choose the GPUs, or the CPU, for interventional Banzhaf values or interactions.
+
+    Like the choice of other tables, this one does not depend on earlier calls.
+    """
+    tables = model.pair_tables(kind)
+    assert tables is not None
+    element = 4 if model.options.precision == "single" else 8
+    n_threads, n_results = on_cpu.n_threads, model.n_results(kind)
+    cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order)
+    building = tables.build_seconds(n_threads, element)
+    part = n_rows / max(n_rows, model.options.expected_rows or 0)
+    cuda = tables.cuda_seconds(n_rows, n_results)
+    indices = model.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, part * building + cuda)
+    if not indices:
+        return on_cpu
+    return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
+
+
+def _worthwhile_tables(model: CompiledModel, kind: Kind, n_rows: int) -> TableLayout | None:
+    """Return the tables by intervals, or the merged trees, that save time in calls of this size.
+
+    The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
+    """
+    expected_rows = max(n_rows, model.options.expected_rows or 0)
+    most_entries = costs.table_size(expected_rows)
+    if not _may_have_tables(model, kind) or not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
+        return None
+    work, precision = model.work(kind), model.options.precision
+    seconds = costs.cpu_seconds(model.groups_of(kind), n_rows, 1, work, precision)
+    if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
+        return None
+    sizes, work = (Intervals(most_entries), Intervals(costs.MERGED_ONLY)), model.layout_work(kind)
+    n_calls = expected_rows / n_rows
+
+    def seconds_with(layout: TableLayout) -> float:
+        if layout.seconds(n_rows, n_calls, work, precision) > seconds:
+            return math.inf
+        return layout.seconds(n_rows, max(n_calls, costs.TABLE_CALLS), work, precision)
+
+    return _best_layout(model, kind, sizes, seconds_with, seconds)
+
+
+def _best_layout(
+    model: CompiledModel,
+    kind: Kind,
+    sizes: tuple[Intervals, ...],
+    seconds_with: Callable[[TableLayout], float],
+    without: float,
+) -> TableLayout | None:
+    """Return the layout with which a call takes the least time; None if it takes the least without."""
+    best, least = None, math.inf
+    for intervals in sizes:
+        layout = model.layout(kind, intervals)
+        seconds = seconds_with(layout)
+        is_worthwhile = not layout.is_empty and seconds < min(least, layout.most_part * without)
+        if is_worthwhile and layout.table_bytes <= model.interval_room():
+            best, least = layout, seconds
+        if not layout.table_bytes:
+            break
+    for intervals in sizes:
+        if best is None or intervals.most_entries != best.most_entries:
+            model.forget_layout(kind, intervals)
+    return best
+
+
+def _may_have_tables(model: CompiledModel, kind: Kind) -> bool:
+    """Return whether there are tables by intervals for results of this kind with these options."""
+    options = model.options
+    possible = kind.order == 1
+    if model.background is not None:
+        possible = kind in (SHAP_VALUES, OWEN_VALUES) and not model.checks_rows
+    return possible and options.algorithm.tables == "worthwhile" and options.memory_limit is None
+
+
+def _worthwhile_gpu_layout(model: CompiledModel, kind: Kind, n_rows: int) -> TableLayout | None:
+    """Return the tables by intervals, or the merged trees, that save time in calls of this size on GPUs.
+
+    The choice depends neither on earlier calls nor on the number of GPUs, and so the results do not.
+    """
+    expected_rows = max(n_rows, model.options.expected_rows or 0)
+    if not n_rows or not _may_have_tables(model, kind):
+        return None
+    groups = model.groups_of(kind)
+    n_leaves = sum(group.n_leaves for group in groups)
+    walking = _cuda_seconds(model, kind, groups, expected_rows)
+    if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
+        return None
+    sizes: tuple[Intervals, ...] = (Intervals(costs.MERGED_ONLY, on_gpu=True),)
+    if walking >= costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(model.gpus):
+        sizes = (Intervals(costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
+
+    def seconds_with(layout: TableLayout) -> float:
+        building = layout.build_seconds * n_rows / expected_rows
+        return building + _laid_out_cuda_seconds(model, kind, layout, n_rows)
+
+    return _best_layout(model, kind, sizes, seconds_with, _cuda_seconds(model, kind, groups, n_rows))
+
+
+def _cuda_seconds(model: CompiledModel, kind: Kind, groups: tuple[TreeGroup, ...], n_rows: int) -> float:
+    """Return the seconds that a call spends in trees on a GPU, without tables by intervals."""
+    work, precision = model.work(kind), model.options.precision
+    return costs.cuda_seconds(groups, n_rows, work, precision, of_owen_values=kind == OWEN_VALUES)
+
+
+def _laid_out_cuda_seconds(model: CompiledModel, kind: Kind, layout: TableLayout, n_rows: int) -> float:
+    """Return the seconds that a call spends in trees on a GPU, with the tables of a layout that exist."""
+    return layout.cuda_seconds(n_rows, model.layout_work(kind), model.options.precision)
