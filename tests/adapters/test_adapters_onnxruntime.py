@@ -150,6 +150,28 @@ def test_classes_without_weights(transform, base):
     np.testing.assert_allclose(total, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("base", [[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [5.0, 6.0]], ids=str)
+@pytest.mark.parametrize("targets", [[0, 1], [[0, 1], 1], [[0, 1], 0, 1]], ids=str)
+def test_targets_without_weights(targets, base):
+    """onnxruntime returns 0, not the base value, if a row reaches no weight of a target."""
+    trees = [
+        [STUMP[0], *(("LEAF", dict.fromkeys(np.atleast_1d(target).tolist(), w)) for w in (0.25, -0.5))]
+        for target in targets
+    ]
+    trees[0][2] = ("LEAF", {1: 0.75})
+    content = regressor({**listed(trees), "n_targets": 2, "base_values": base})
+    rows = np.array([[0, 0, 0], [0, 1, 0]], np.float32)
+    expected = run(content, rows)[0]
+    try:
+        found = margin(adapt(content), rows)
+    except UnsupportedModelError as error:
+        assert "no tree whose leaves all have a weight of this target" in str(error)
+        np.testing.assert_array_equal(expected[1, 0], 0)
+        assert base[0] and len(targets) == 2
+    else:
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
 # Converted models
 
 

@@ -34,9 +34,23 @@ class Scores:
 
 
 def of_targets(table: Table, base: np.ndarray, n_targets: int) -> Scores:
-    """Return the scores of a regressor."""
+    """Return the scores of a regressor.
+
+    Raises
+    ------
+    ValueError
+        There are not as many base values as targets.
+    UnsupportedModelError
+        A row may reach no weight of one of several targets with a base value: onnxruntime then returns 0.
+    """
     if len(base) not in (0, n_targets):
         raise ValueError(f"it has {len(base)} base values for {n_targets} targets")
+    for target in np.flatnonzero(base).tolist() if n_targets > 1 else ():
+        if not _always_has_weight(table, target):
+            raise UnsupportedModelError(
+                f"the ONNX model has a base value of target {target}, and no tree whose leaves all have a "
+                "weight of this target: runtimes disagree whether a row without weights gets the base value"
+            )
     return Scores(table, base if len(base) else np.zeros(n_targets))
 
 
@@ -84,7 +98,11 @@ def _of_two(table: Table, base: np.ndarray, labels: tuple[Any, ...], transform: 
             is_probability = transform == "NONE" and _within(*_sums(table, intercept[0]), 0.0, 1.0)
             return replace(scores, binary="probability", link="identity" if is_probability else None)
         return scores
-    _require_second_class(table)
+    if not _always_has_weight(table, 1):  # without a weight of the second class, scores have another meaning
+        raise UnsupportedModelError(
+            "the ONNX model has two classes, and no tree whose leaves all have a weight of the second one: "
+            "how scores are computed depends on the row"
+        )
     low, high = _sums(table, 0.0)
     second = table.weight_output == 1
     only = replace(
@@ -102,15 +120,11 @@ def _of_two(table: Table, base: np.ndarray, labels: tuple[Any, ...], transform: 
     return Scores(table, np.zeros(2), labels, link=_LINKS.get(transform))
 
 
-def _require_second_class(table: Table) -> None:
-    """Raise unless each row has a weight of the second class, without which scores have another meaning."""
+def _always_has_weight(table: Table, output: int) -> bool:
+    """Return whether all leaves of some tree have a weight of an output, so that each row gets one."""
     has_weight = table.mode != LEAF
-    has_weight[table.weight_node[table.weight_output == 1]] = True
-    if not np.logical_and.reduceat(has_weight, table.offsets[:-1]).any():
-        raise UnsupportedModelError(
-            "the ONNX model has two classes, and no tree whose leaves all have a weight of the second one: "
-            "how scores are computed depends on the row"
-        )
+    has_weight[table.weight_node[table.weight_output == output]] = True
+    return bool(np.logical_and.reduceat(has_weight, table.offsets[:-1]).any())
 
 
 def _sums(table: Table, intercept: float) -> tuple[float, float]:
