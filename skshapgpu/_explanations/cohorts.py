@@ -169,7 +169,10 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
     column = read_column(data, names.index(name), np.arange(len(explanation)))
     if column.categories is None:
         numbers = column.numbers
-        whole = bool(((np.abs(numbers) < 2**53) & (numbers == np.round(numbers))).all())
+        small = np.abs(numbers) < 2**53
+        if column.exact is not None and not small.all():  # different numbers may be equal in float64
+            return column.exact.tolist(), None
+        whole = bool((small & (numbers == np.round(numbers))).all())
         return (numbers.astype(np.int64) if whole else numbers).tolist(), None
     texts = [None if np.isnan(code) else column.categories[int(code)] for code in column.numbers]
     return texts, column.categories

@@ -28,10 +28,13 @@ class Column:
         Numbers, or positions in ``categories``; NaN where missing.
     categories : tuple of str or None
         Names of the categories, in the order of the column's type or else sorted; None for numbers.
+    exact : ndarray or None
+        The numbers before they were rounded to float64, if they are integers or objects and none is missing.
     """
 
     numbers: np.ndarray
     categories: tuple[str, ...] | None = None
+    exact: np.ndarray | None = None
 
     @property
     def missing(self) -> np.ndarray:
@@ -129,13 +132,13 @@ def _of_codes(codes: Any, names: Any) -> Column:
 def _of_values(values: np.ndarray) -> Column:
     """Read a column as numbers if all non-missing values are numbers, otherwise as sorted categories."""
     if values.dtype.kind in "fiub":
-        return Column(values.astype(np.float64))
+        return Column(values.astype(np.float64), exact=values if values.dtype.kind in "iu" else None)
     is_present = np.array([not is_missing(value) for value in values], bool)
     numbers = np.full(len(values), np.nan)
     present = values[is_present]
     if all(isinstance(value, (Real, np.bool_, Decimal)) for value in present):
         numbers[is_present] = present.astype(np.float64)
-        return Column(numbers)
+        return Column(numbers, exact=values if is_present.all() else None)
     names, codes = np.unique([str(value) for value in present], return_inverse=True)
     numbers[is_present] = codes
     return Column(numbers, tuple(map(str, names)))
