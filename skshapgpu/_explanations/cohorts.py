@@ -11,6 +11,7 @@ from .._common.digits import number
 from .._rows.columns import read_column
 from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of, row_labels
+from .labels import is_of_other_rows
 
 if TYPE_CHECKING:
     from .interactions import InteractionExplanation
@@ -180,10 +181,9 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
 
 def _given(explanation: Any, labels: Any) -> tuple[list[Any], Sequence[Any] | None]:
     """Return labels that were given for the rows, and their order; None: they are sorted."""
-    index, order = row_labels(labels), None
-    if index is not None and labels.ndim == 1:
-        known = explanation.row_labels
-        if known is not None and not (len(index) == len(known) and index.equals(known)):
+    order = None
+    if row_labels(labels) is not None and labels.ndim == 1:
+        if is_of_other_rows(labels, explanation.row_labels):
             raise ValueError(
                 "labels are of other rows than the explanation, or in another order, by their index: select "
                 "them with labels.loc[explanation.row_labels], or pass labels.to_numpy()"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from .._rows.tables import row_labels
+
 if TYPE_CHECKING:
     from .values import LabelledValues
 
@@ -26,6 +28,12 @@ def places_of(index: Any, label: Any) -> np.ndarray:
         return np.atleast_1d(np.arange(len(index))[index.get_loc(label)])
     except (LookupError, TypeError, InvalidIndexError) as error:
         raise KeyError(f"row {label!r} is not among the labels of the rows that were explained") from error
+
+
+def is_of_other_rows(given: Any, index: Any) -> bool:
+    """Return whether a pandas series has other row labels than ``index``, or the same in another order."""
+    own = row_labels(given)
+    return own is not None and index is not None and not (len(own) == len(index) and own.equals(index))
 
 
 class ByLabel(Generic[T]):

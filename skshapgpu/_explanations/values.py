@@ -18,7 +18,7 @@ from .._rows.origins import Origins
 from .._rows.tables import select, to_array
 from .cohorts import Cohorts, cohorts_of
 from .grouping import grouping_of
-from .labels import ByLabel
+from .labels import ByLabel, is_of_other_rows
 from .reasons import records
 
 #: Number of features in the table that a notebook shows.
@@ -127,7 +127,14 @@ class LabelledValues:
 
     def _key_parts(self, key: Any) -> list[Any]:
         """Split an index into its parts: rows, columns and outputs."""
-        return _expand(key, 2 if self._several_outputs() is None else 3)
+        parts = _expand(key, 2 if self._several_outputs() is None else 3)
+        is_mask = str(getattr(parts[0], "dtype", "")).startswith("bool")
+        if is_mask and is_of_other_rows(parts[0], self.row_labels):
+            raise ValueError(
+                "the mask is of other rows than the explanation, or in another order, by its index: select "
+                "with mask.loc[explanation.row_labels], or pass mask.to_numpy()"
+            )
+        return parts
 
     def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:
         """Select outputs of the fields; ``arrays`` are fields whose last axis is that of the outputs."""
@@ -538,4 +545,5 @@ def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
         raise IndexError(f"cannot select by {key!r}")
     if len(chosen) and (chosen.min() < -size or chosen.max() >= size):
         raise IndexError(f"{key!r} is out of range for {size}")
+    chosen = chosen.astype(np.int64)  # a smaller type may not hold the size
     return chosen % size if size else chosen

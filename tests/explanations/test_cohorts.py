@@ -299,6 +299,20 @@ def test_rows_by_labels(explanation: Explanation) -> None:
         explain(forest().fit(FRAME, Y), FRAME.to_numpy()).loc[0]
 
 
+@pytest.mark.parametrize("dtype", ["bool", "boolean"])
+def test_masks_are_of_the_same_rows(explanation: Explanation, dtype: str) -> None:
+    mask = (FRAME["b"] > 0).astype(dtype)
+    expected = explanation.values[mask.to_numpy(bool)]
+    np.testing.assert_array_equal(explanation[mask].values, expected)
+    pairs = explain_interactions(forest().fit(FRAME, Y), FRAME)
+    in_another_order = mask.sort_index()
+    for each in (explanation, pairs):
+        with pytest.raises(ValueError, match="the mask is of other rows than the explanation, or in another"):
+            each[in_another_order, "b"]
+    np.testing.assert_array_equal(explanation[in_another_order.loc[FRAME.index]].values, expected)
+    assert len(explain(forest().fit(FRAME, Y), FRAME.to_numpy())[in_another_order]) == len(expected)
+
+
 def test_labels_that_repeat_and_tuples() -> None:
     model, repeated = forest().fit(FRAME, Y), FRAME.set_axis(np.arange(N_ROWS) // 2, axis=0)
     explanation = explain(model, repeated)

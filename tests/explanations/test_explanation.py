@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,14 @@ def test_selection_of_one_output() -> None:
     np.testing.assert_array_equal(part.values, [[110], [210]])
     np.testing.assert_array_equal(part.data, [[1005], [1009]])
     assert part.base_values == 0.5
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])
+def test_positions_of_a_type_that_is_too_small_for_the_number_of_rows(dtype: str) -> None:
+    whole = explanation()
+    many = replace(whole, values=np.repeat(whole.values, 100, axis=0), data=None)
+    rows = np.array([3, 0, 127], dtype)
+    np.testing.assert_array_equal(many[rows].values, many.values[[3, 0, 127]])
 
 
 def test_rows_can_be_iterated() -> None:
