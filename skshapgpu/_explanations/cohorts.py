@@ -10,7 +10,7 @@ import numpy as np
 from .._common.digits import number
 from .._rows.columns import read_column
 from .._rows.real_numbers import is_missing
-from .._rows.tables import names_of, row_labels
+from .._rows.tables import names_of
 from .labels import is_of_other_rows
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class Cohorts(Mapping[Any, Any]):
         ndarray of float64, shape ``(n_cohorts, *values.shape[1:])``
             ``importance()`` of each cohort; NaN where no row has values.
         """
-        return np.stack([part.importance() for part in self.values()])
+        found = [part.importance() for part in self.values()]
+        return np.array(found, np.float64).reshape(len(self), *self.explanation.shape[1:])
 
     def strongest(self, n: int = 10) -> dict[Any, list[tuple[str, float]]]:
         """Return the strongest features, or interactions, of each cohort.
@@ -181,15 +182,13 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
 
 def _given(explanation: Any, labels: Any) -> tuple[list[Any], Sequence[Any] | None]:
     """Return labels that were given for the rows, and their order; None: they are sorted."""
-    order = None
-    if row_labels(labels) is not None and labels.ndim == 1:
-        if is_of_other_rows(labels, explanation.row_labels):
-            raise ValueError(
-                "labels are of other rows than the explanation, or in another order, by their index: select "
-                "them with labels.loc[explanation.row_labels], or pass labels.to_numpy()"
-            )
-        if type(labels.dtype).__name__ == "CategoricalDtype":
-            order = labels.cat.categories.tolist()
+    if getattr(labels, "ndim", 0) == 1 and is_of_other_rows(labels, explanation.row_labels):
+        raise ValueError(
+            "labels are of other rows than the explanation, or in another order, by their index: select "
+            "them with labels.loc[explanation.row_labels], or pass labels.to_numpy()"
+        )
+    is_categorical = type(getattr(labels, "dtype", None)).__name__ == "CategoricalDtype"
+    order = labels.dtype.categories.tolist() if is_categorical else None
     found = labels if hasattr(labels, "ndim") else np.asarray(labels, object)
     if found.ndim != 1:
         raise ValueError(f"labels must have one dimension, not {found.ndim}")

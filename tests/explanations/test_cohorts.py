@@ -76,8 +76,8 @@ def test_frame_is_that_of_pandas(explanation: Explanation) -> None:
 
 def test_order_of_categories_and_of_labels_that_cannot_be_compared(explanation: Explanation) -> None:
     sizes = pd.Categorical(COLOR, ["red", "violet", "green", "blue"])
-    cohorts = explanation.groupby(pd.Series(sizes, FRAME.index))
-    assert list(cohorts) == ["red", "green", "blue"]
+    for labels in (sizes, pd.CategoricalIndex(sizes), pd.Series(sizes, FRAME.index)):
+        assert list(explanation.groupby(labels)) == ["red", "green", "blue"]
     mixed = [1, "one"] * (N_ROWS // 2)
     assert list(explanation.groupby(mixed)) == [1, "one"]
     days = pd.Series(pd.to_datetime(["2024-02-01", "2024-01-01"] * (N_ROWS // 2)), FRAME.index)
@@ -100,6 +100,11 @@ def test_order_of_categories_and_of_labels_that_cannot_be_compared(explanation: 
 def test_refused_labels(explanation: Explanation, labels: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         explanation.groupby(labels)
+
+
+def test_no_rows_have_no_cohorts(explanation: Explanation) -> None:
+    cohorts = explanation[[]].groupby([])
+    assert cohorts.importance().shape == (0, 3) and len(cohorts.to_frame()) == 0
 
 
 def test_columns_by_category_and_before_a_pipeline() -> None:
