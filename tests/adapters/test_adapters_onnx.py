@@ -62,7 +62,7 @@ def test_listed_nodes(modes, dtype, double):
 
 
 @pytest.mark.parametrize(
-    "modes", [["LEQ"], ["LT", "GTE"], ["MEMBER"], ["LEQ", "MEMBER"], MODES], ids=" ".join
+    "modes", [["LEQ"], ["LT", "GTE"], ["LEQ", "EQ"], ["MEMBER"], ["LEQ", "MEMBER"], MODES], ids=" ".join
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_indexed_nodes(modes, dtype):

@@ -73,7 +73,9 @@ def test_comparisons(modes, dtype, double):
         np.testing.assert_allclose(margin(adapt(content), rows), expected, rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("modes", [["LEQ"], ["MEMBER"], ["LEQ", "MEMBER"], MODES], ids=" ".join)
+@pytest.mark.parametrize(
+    "modes", [["LEQ"], ["EQ"], ["MEMBER"], ["LT", "LEQ", "NEQ"], ["LEQ", "MEMBER"], MODES], ids=" ".join
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_tree_ensembles(modes, dtype):
     """Rows are integers: onnxruntime 1.32 truncates others before it looks for them in some sets."""

@@ -211,7 +211,7 @@ def read_indexed(attributes: Attributes) -> Table:
         offsets=np.concatenate([[0], np.cumsum(np.bincount(tree_of, minlength=len(roots)))]),
         mode=placed(mode, LEAF),
         feature=placed(feature, 0),
-        threshold=placed(np.where(mode == MEMBER, 0.0, splits), 0.0),
+        threshold=placed(np.where(mode == MEMBER, 0.0, splits).astype(np.float64), 0.0),
         tracks_true=placed(tracks_true, False),
         true=placed(place[child[0]], -1),
         false=placed(place[child[1]], -1),
