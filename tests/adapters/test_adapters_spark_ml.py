@@ -329,6 +329,13 @@ def test_other_models(name, advice, tmp_path):
         adapt(tmp_path)
 
 
+def test_one_class(tmp_path):
+    """The file is not damaged: Spark trains such models."""
+    write(tmp_path, "DecisionTreeClassificationModel", [[node(0, [20.0])]], numClasses=1)
+    with pytest.raises(UnsupportedModelError, match="less than two classes"):
+        adapt(tmp_path)
+
+
 def test_leaves_without_weight(tmp_path):
     trees = [[STUMP[0] | {"impurityStats": [1.0, 2.0]}, node(1, [0, 0]), node(2, [1, 1])]]
     write(tmp_path, "DecisionTreeClassificationModel", trees, numClasses=2)
