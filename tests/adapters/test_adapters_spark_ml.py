@@ -332,7 +332,7 @@ def test_other_models(name, advice, tmp_path):
 def test_one_class(tmp_path):
     """The file is not damaged: Spark trains such models."""
     write(tmp_path, "DecisionTreeClassificationModel", [[node(0, [20.0])]], numClasses=1)
-    with pytest.raises(UnsupportedModelError, match="less than two classes"):
+    with pytest.raises(UnsupportedModelError, match="fewer than two classes"):
         adapt(tmp_path)
 
 

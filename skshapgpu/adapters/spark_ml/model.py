@@ -157,12 +157,12 @@ def _shares(nodes: Nodes, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     Raises
     ------
     UnsupportedModelError
-        There are less than two classes, or the rows in a leaf have no weight.
+        There are fewer than two classes, or the rows in a leaf have no weight.
     """
     if (nodes.stats.length != n_classes).any():
         raise ValueError(f"it has {n_classes} classes, but a node has weights of another number of classes")
     if n_classes < 2:
-        raise UnsupportedModelError("cannot explain a classifier of Spark with less than two classes")
+        raise UnsupportedModelError("cannot explain a classifier of Spark with fewer than two classes")
     stats = nodes.stats.values[nodes.stats.start[:, None] + np.arange(n_classes)]
     total = stats.sum(axis=1)
     if (total[nodes.left < 0] <= 0).any():
