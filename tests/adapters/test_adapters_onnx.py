@@ -325,7 +325,7 @@ def test_other_classes():
     with pytest.raises(UnsupportedModelError, match="depends on the row"):
         adapt(two_classes([{0: 0.1}, {1: 0.2}] * 2))
     attributes = listed([STUMP], "class")
-    with pytest.raises(UnsupportedModelError, match="less than two classes"):
+    with pytest.raises(UnsupportedModelError, match="fewer than two classes"):
         adapt(classifier({**attributes, "classlabels_int64s": [3]}))
     trees = random_trees(np.random.default_rng(0), NUMBERS, n_outputs=3)
     for transform, link in (

@@ -62,11 +62,11 @@ def of_classes(table: Table, base: np.ndarray, labels: tuple[Any, ...], transfor
     ValueError
         There are not as many base values as classes.
     UnsupportedModelError
-        There are less than two classes, or weights or base values of two classes that runtimes interpret in
+        There are fewer than two classes, or weights or base values of two classes that runtimes interpret in
         different ways.
     """
     if len(labels) < 2:
-        raise UnsupportedModelError("the ONNX model has less than two classes")
+        raise UnsupportedModelError("the ONNX model has fewer than two classes")
     if len(labels) == 2:
         return _of_two(table, base, labels, transform)
     if len(base) not in (0, len(labels)):
