@@ -13,7 +13,7 @@ from scipy.stats.mstats import mquantiles
 
 from .._rows.inputs import read
 from .._rows.real_numbers import is_missing
-from .._rows.tables import select, to_array
+from .._rows.tables import package_of, select, to_array
 from ..adapters.ensemble import ZERO_MAGNITUDE, Ensemble
 from ..adapters.schema import Column
 from .computation import Axis, Computation
@@ -142,7 +142,11 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
             values = _breakpoints(computation, feature, *_limits(numbers, name, options))
         else:
             values = even_grid(numbers, name, options)
-        points = _points(computation, feature, values)
+        if package_of(rows.data) is not None and rows.has_encoder(feature):
+            grid = f"the grid of {name!r}, which is not in categorical_features,"
+            points = _points_of_categories(computation, values, grid, *categories_of(of_rows))
+        else:
+            points = _points(computation, feature, values)
         return GridFeature(Axis(columns, points), values, False, deciles_of(numbers))
     values, first = categories_of(of_rows)
     if custom is not None:
@@ -341,13 +345,26 @@ def _custom_categories(
     if isinstance(rows.data, np.ndarray) and rows.data.dtype.kind in "fiub" and len(columns) == 1:
         numbers = given_numbers(given, name)
         return GridFeature(Axis(columns, _points(computation, feature, numbers)), numbers, True, None)
+    points = _points_of_categories(computation, given, f"custom_values of {name!r}", values, first)
+    return GridFeature(Axis(columns, points), given, True, None)
+
+
+def _points_of_categories(
+    computation: Computation, given: np.ndarray, what: str, values: np.ndarray, first: list[int]
+) -> np.ndarray:
+    """Return encoded rows with given categories, from the first row with each of ``values``.
+
+    Raises
+    ------
+    ValueError
+        A category occurs in no row; ``what`` begins the message.
+    """
     row_of = {None if is_missing(value) else value: row for value, row in zip(values.tolist(), first)}
     keys = [None if is_missing(value) else value for value in given.tolist()]
     unknown = [key for key in keys if key not in row_of]
     if unknown:
         raise ValueError(
-            f"custom_values of {name!r} has {unknown[0]!r}, which occurs in no row of X: the code of a "
-            "category is known only from a row that has it"
+            f"{what} has {unknown[0]!r}, which occurs in no row of X: the code of a category is known only "
+            "from a row that has it"
         )
-    points = np.concatenate([rows.chunk(row_of[key], row_of[key] + 1) for key in keys])
-    return GridFeature(Axis(columns, points), given, True, None)
+    return np.concatenate([computation.rows.chunk(row_of[key], row_of[key] + 1) for key in keys])

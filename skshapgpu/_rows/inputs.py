@@ -210,6 +210,10 @@ class HostRows:
         """Return whether a column of a data frame has a type for categories or strings."""
         return self._rules.is_categorical(feature)
 
+    def has_encoder(self, feature: int) -> bool:
+        """Return whether the values of a column are encoded as codes."""
+        return self._rules.has_encoder(feature)
+
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked.
 

@@ -307,6 +307,40 @@ def test_categories_of_a_frame() -> None:
     assert sorted(ranges)[1] > 0.01  # one of the models does not use it
 
 
+@pytest.mark.parametrize("family", ["lightgbm", "xgboost", "sklearn"])
+def test_categories_that_are_numbers_and_not_named(family: str) -> None:
+    """If a call names other columns as categories, numbers in a column of codes stand for its categories."""
+    pd = library("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"code": pd.Categorical(rng.choice([10, 20, 30, 40], 400)), "x": rng.normal(size=400)}
+    )
+    effect = {10: 5.0, 20: -3.0, 30: 2.0, 40: 9.0}
+    y = frame["code"].astype(int).map(effect) + frame["x"]
+    model: Any
+    if family == "lightgbm":
+        model = library("lightgbm").LGBMRegressor(n_estimators=20, verbose=-1)
+    elif family == "xgboost":
+        model = library("xgboost").XGBRegressor(n_estimators=20, enable_categorical=True)
+    else:
+        model = HistGradientBoostingRegressor(max_iter=20, categorical_features="from_dtype")
+    model.fit(frame, y)
+    expected = [
+        model.predict(frame.assign(code=pd.Categorical([code] * 400, frame["code"].cat.categories))).mean()
+        for code in effect
+    ]
+    assert np.ptp(expected) > 5
+    for categorical in ([], ["x"], [False, True]):
+        found = partial_dependence(model, frame, "code", categorical_features=categorical)
+        np.testing.assert_array_equal(found.grid_values[0], list(effect))
+        np.testing.assert_allclose(found.average[0], expected, rtol=0, atol=1e-5)
+        assert found.is_categorical == (False,)
+    with pytest.raises(
+        ValueError, match=r"'code', which is not in categorical_features, has 25.0, which occurs"
+    ):
+        partial_dependence(model, frame, "code", categorical_features=["x"], custom_values={"code": [10, 25]})
+
+
 def test_categories_of_an_array() -> None:
     """Codes of a model that splits by them, or that the call names; numbers may be given freely."""
     case = fitted("lightgbm codes")
