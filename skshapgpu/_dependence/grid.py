@@ -187,6 +187,8 @@ def _categorical_columns(computation: Computation, feature: int, of_rows: np.nda
 
 def are_numbers(of_rows: np.ndarray) -> bool:
     """Return whether all values of a column that are not missing are numbers."""
+    if of_rows.dtype.kind in "mM":  # NumPy's time spans are instances of Real
+        return False
     return of_rows.dtype.kind in "fiub" or all(is_missing(v) or isinstance(v, Real) for v in of_rows)
 
 
@@ -312,7 +314,7 @@ def categories_of(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
     """Return the different values of a column, ascending and a missing one last, and a row with each."""
     first: dict[Any, int] = {}
     missing = None
-    for row, value in enumerate(of_rows.tolist()):
+    for row, value in enumerate(_scalars(of_rows)):
         if is_missing(value):
             missing = row if missing is None else missing
         else:
@@ -328,6 +330,14 @@ def categories_of(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
             values = values.astype(np.float64)
         values, rows = np.append(values, np.nan), [*rows, missing]
     return values, rows
+
+
+def _scalars(of_rows: np.ndarray) -> list[Any]:
+    """Return a column as a list; dates and time spans as Python's, which nanoseconds would make integers."""
+    if of_rows.dtype.kind not in "mM":
+        return of_rows.tolist()
+    rounded = of_rows.astype(f"{of_rows.dtype.kind}8[us]")
+    return rounded.tolist() if np.array_equal(rounded, of_rows, equal_nan=True) else list(of_rows)
 
 
 def _custom_categories(

@@ -11,11 +11,15 @@ from helpers.displays import scikit_learns_display
 from helpers.families import library
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.inspection import partial_dependence as brute_force
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import partial_dependence
@@ -111,6 +115,45 @@ def test_missing_and_given_values() -> None:
     expected = [encoded.predict(codes.fillna(0).assign(city=code)).mean() for code in range(4)]
     np.testing.assert_array_equal(found.grid_values[0], range(4))
     np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
+
+
+def months(X: Any) -> Any:
+    return X.apply(lambda column: pd.to_datetime(column).dt.month)
+
+
+def days(X: Any) -> Any:
+    return X.apply(lambda column: pd.to_timedelta(column).dt.days)
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "s"])
+def test_dates_and_time_spans(unit: str) -> None:
+    """Grids have the dates and time spans that occur, of any unit of pandas, a missing one last."""
+    rng = np.random.default_rng(0)
+    dates = pd.to_datetime(["2024-01-05", "2024-03-05", "2024-08-05", None])
+    spans = pd.to_timedelta([0, 1, 2], unit="D")
+    rows = pd.DataFrame(
+        {
+            "date": pd.Series(dates[rng.integers(0, 4, 200)]).astype(f"datetime64[{unit}]"),
+            "span": pd.Series(spans[rng.integers(0, 3, 200)]).astype(f"timedelta64[{unit}]"),
+        }
+    )
+    prepare = make_column_transformer(
+        (FunctionTransformer(months), ["date"]), (FunctionTransformer(days), ["span"])
+    )
+    model = make_pipeline(prepare, HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=5))
+    model.fit(rows, rows["date"].dt.month.fillna(20) + 3 * rows["span"].dt.days)
+    for name, values in (("date", dates), ("span", spans)):
+        expected = [
+            model.predict(rows.assign(**{name: pd.Series([value] * 200).astype(rows[name].dtype)})).mean()
+            for value in values
+        ]
+        assert np.ptp(expected) > 3
+        found = partial_dependence(model, rows, name, groups="input")
+        np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
+        assert found.is_categorical == (True,)
+        assert [value for value in found.grid_values[0] if value == value] == list(values.dropna())
+        given = partial_dependence(model, rows, name, groups="input", custom_values={name: [values[1]]})
+        np.testing.assert_allclose(given.average[0], expected[1:2], rtol=1e-11)
 
 
 @pytest.mark.parametrize("form", ["array", "float32", "polars", "pandas categories"])
