@@ -6,7 +6,7 @@ value of that column has them. The grid of any other group has combinations of v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -57,6 +57,7 @@ class GroupedFeatures:
         columns = (Group(None, (i,)) for i in range(len(computation.names)))
         self._groups = tuple(columns) if found is None else found
         self.names = Features(self._groups).names(computation.names)
+        self._members = groups if isinstance(groups, Mapping) else {}
         self._computation = computation
 
     def read(self, feature: int, options: GridOptions) -> GridFeature:
@@ -71,6 +72,7 @@ class GroupedFeatures:
         if self._by_input:
             return _OfInput(self._computation, columns, name).read(feature, options)
         if len(columns) > 1:
+            columns = self._as_listed(feature)
             return _of_combinations(self._computation, columns, name, options, options.custom.get(feature))
         (column,) = columns
         of_column = {column} if feature in (options.categorical or ()) else set()
@@ -79,6 +81,15 @@ class GroupedFeatures:
         return read_feature(
             self._computation, column, replace(options, categorical=categorical, custom=custom)
         )
+
+    def _as_listed(self, feature: int) -> tuple[int, ...]:
+        """Return the columns of a group in the order in which it lists them; a set has those of X."""
+        group, columns = self._groups[feature]
+        members = self._members[group]
+        if isinstance(members, Set):
+            return columns
+        names = self._computation.names
+        return tuple(names.index(each) if isinstance(each, str) else int(each) for each in members)
 
 
 class _OfInput:

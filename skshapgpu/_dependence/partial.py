@@ -80,7 +80,7 @@ def partial_dependence(
         in none. "input" groups the columns that the leading steps of a pipeline make from each column of X:
         the features are the columns of X, and so are the values of their grids, which the steps encode. The
         grid of any other group of several columns has all combinations of their values that occur in X, as
-        tuples, at most ``grid_resolution``.
+        tuples in the order of its list, at most ``grid_resolution``.
     n_jobs : int or None, default=None
         Number of threads, as for :class:`TreeExplainer`.
     memory_limit : int, str or None, default=None

@@ -219,6 +219,26 @@ def test_combinations_that_occur() -> None:
         partial_dependence(model, table, "size", groups=groups)
 
 
+@pytest.mark.parametrize(
+    "members", [["b", "a"], [1, "a"], np.array(["b", "a"]), ["a", "b"], {"b", "a"}], ids=str
+)
+def test_combinations_in_the_order_of_the_list(members: Any) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: rng.integers(0, 3, 200) for name in "abc"})
+    model = DecisionTreeRegressor(random_state=0).fit(table, 9 * table["a"] + 3 * table["b"] + table["c"])
+    order = ("a", "b") if isinstance(members, set) or members[0] == "a" else ("b", "a")
+    options = {"groups": {"pair": members}}
+    found = partial_dependence(model, table, "pair", **options)
+    given = partial_dependence(model, table, "pair", custom_values={"pair": [(2, 0), (0, 1)]}, **options)
+    assert list(found.grid_values[0]) == [(i, j) for i in range(3) for j in range(3)]
+    assert list(given.grid_values[0]) == [(2, 0), (0, 1)]
+    for result in (found, given):
+        expected = [
+            model.predict(table.assign(**dict(zip(order, values)))).mean() for values in result.grid_values[0]
+        ]
+        np.testing.assert_allclose(result.average[0], expected, rtol=1e-12)
+
+
 def test_columns_that_catboost_combines() -> None:
     """A group of all columns that a CTR combines can change together."""
     model = catboost_ctrs.fit("regressor", iterations=20, depth=5)
