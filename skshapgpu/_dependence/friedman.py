@@ -82,6 +82,8 @@ def friedman_h(
         require_progress(progress)
     computation = Computation.read(model, X, sample_weight, "raw", n_jobs, memory_limit)
     names = computation.names
+    if isinstance(features, str):  # its letters are no names
+        features = [features]
     chosen = _used(computation) if features is None else [position(each, names) for each in features]
     if features is not None and (len(set(chosen)) < len(chosen) or len(chosen) < 2):
         raise ValueError(f"at least two different features are needed, not {features!r}")

@@ -58,7 +58,12 @@ class GridOptions:
                 raise TypeError(f"grid_resolution must be an int or 'exact', not {grid_resolution!r}")
             if int(grid_resolution) < 2:
                 raise ValueError(f"grid_resolution must be at least 2, not {grid_resolution}")
-        custom = {position(each, names): given for each, given in (custom_values or {}).items()}
+        custom: dict[int, Any] = {}
+        for each, given in (custom_values or {}).items():
+            feature = position(each, names)
+            if feature in custom:
+                raise ValueError(f"custom_values has {names[feature]!r} twice, by name and by position")
+            custom[feature] = given
         unused = [names[i] for i in custom if i not in features]
         if unused:
             raise ValueError(f"custom_values has {unused[0]!r}, which is not among the features")
@@ -87,7 +92,7 @@ def position(feature: Any, names: tuple[str, ...]) -> int:
 def _categorical(given: Any, names: tuple[str, ...]) -> frozenset[int] | None:
     if given is None:
         return None
-    found = np.asarray(given)
+    found = np.atleast_1d(given)  # the letters of a single name are no names
     if found.dtype.kind == "b":
         if found.shape != (len(names),):
             raise ValueError(

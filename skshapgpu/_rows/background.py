@@ -113,6 +113,8 @@ def shares(weights: Any, n_rows: int, data: str = "data", name: str = "data_weig
         raise ValueError(f"{data} has no rows: at least one is needed")
     if weights is None:
         return np.full(n_rows, 1 / n_rows)
+    if isinstance(weights, np.ma.MaskedArray):  # an array without the mask would have what lies below it
+        raise TypeError(f"{name} is a masked array: fill it first, with 0 where rows do not count")
     try:
         shares = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:

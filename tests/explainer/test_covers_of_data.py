@@ -477,6 +477,7 @@ def test_data_that_the_model_does_not_accept(model: Any, data: Any, error: Any, 
         (-np.arange(40.0), ValueError, "entry 1 is -1"),
         (np.zeros(40), ValueError, "all zero"),
         (["a"] * 40, ValueError, "data_weights must be numbers"),
+        (np.ma.masked_less(np.arange(40.0), 5), TypeError, "data_weights is a masked array: fill it first"),
     ],
 )
 def test_invalid_weights(model: Any, weights: Any, error: Any, message: str) -> None:

@@ -127,7 +127,7 @@ def test_options() -> None:
     with pytest.raises(MemoryError, match=r"joint grid takes .* use a sample of the rows"):
         friedman_h(deep, many, memory_limit="2MB")
     assert friedman_h(deep, many, memory_limit="200MB").h_squared.shape == (1, 1)
-    for features in ([0], [1, 1]):
+    for features in ([0], [1, 1], "x0"):
         with pytest.raises(ValueError, match="at least two different features"):
             friedman_h(model, rows, features)
     with pytest.raises(TypeError, match="progress must be"):

@@ -353,7 +353,7 @@ def test_categories_of_an_array() -> None:
     with pytest.raises(ValueError, match=r"splits column .* by categories.* name it in categorical_features"):
         partial_dependence(case.model, case.X[:30], 1, categorical_features=[0], grid_resolution="exact")
     model = RandomForestRegressor(3, random_state=0).fit(X, Y)
-    for categorical in ([1, 2], np.arange(10) == 2):
+    for categorical in ([1, 2], np.arange(10) == 2, 2, "x2"):
         named = partial_dependence(model, X, 2, categorical_features=categorical)
         np.testing.assert_array_equal(named.grid_values[0], np.unique(X[:, 2]))
         assert named.is_categorical == (True,) and not named.deciles
@@ -506,6 +506,7 @@ def test_scikit_learns_display() -> None:
         ({"grid_resolution": "all"}, TypeError, "an int or 'exact', not 'all'"),
         ({"custom_values": {3: [1]}}, ValueError, "'x3', which is not among the features"),
         ({"custom_values": {0: ["a"]}}, ValueError, "custom_values of 'x0' must be numbers"),
+        ({"custom_values": {"x0": [1], 0: [2]}}, ValueError, "custom_values has 'x0' twice"),
         ({"custom_values": {0: [[1]]}}, ValueError, "must be a list of values"),
         ({"custom_values": {0: [np.inf]}}, ValueError, "infinity"),
         (
@@ -515,6 +516,8 @@ def test_scikit_learns_display() -> None:
         ),
         ({"sample_weight": -np.ones(442)}, ValueError, "sample_weight must be finite and not negative"),
         ({"sample_weight": np.zeros(442)}, ValueError, "sample_weight are all zero"),
+        ({"sample_weight": np.ma.masked_all(442)}, TypeError, "sample_weight is a masked array"),
+        ({"categorical_features": "bmi"}, KeyError, "'bmi' is not the name of a column"),
         ({"categorical_features": [True]}, ValueError, "mask must have 10 elements"),
         ({"X": X[:0]}, ValueError, "X has no rows"),
         ({"X": X[:, :3]}, ValueError, "X has 3 features, but the model expects 10"),
