@@ -10,7 +10,7 @@ import numpy as np
 
 from .._common.digits import number
 from .._explanations.labels import places_of
-from .._explanations.values import Explanation, positions
+from .._explanations.values import Explanation, LabelledValues, positions
 from .._rows.gpu_arrays import to_host
 from ..explainer import as_explainer
 
@@ -90,13 +90,13 @@ def explained(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explan
     return as_explainer(estimator, options).explain(X, y)
 
 
-def output_position(explanation: Explanation, output: Any) -> int | None:
+def output_position(explanation: LabelledValues, output: Any) -> int | None:
     """Return the position of the requested output (a name or position); None if there is only one."""
-    if explanation.values.ndim == 2:
+    if explanation.values.ndim == explanation._value_axes:
         if output is not None:
             raise ValueError(f"output={output!r}, but the explanation is of one output: leave it out")
         return None
-    names = explanation.output_names or tuple(range(explanation.values.shape[2]))
+    names = explanation.output_names or tuple(range(explanation.values.shape[-1]))
     if output is None:
         listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
         raise ValueError(f"the explanation is of {len(names)} outputs: choose one with output=, of {listed}")

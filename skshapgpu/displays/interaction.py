@@ -8,7 +8,7 @@ import numpy as np
 
 from .._explanations.interactions import InteractionExplanation
 from ..explainer import as_explainer
-from .base import LARGEST, LETTER, new_axes, pyplot, require_max_features, short
+from .base import LARGEST, LETTER, new_axes, output_position, pyplot, require_max_features, short
 
 #: Width and height of a cell, in inches.
 _CELL = 0.32
@@ -130,14 +130,17 @@ class ShapInteractionDisplay:
         Raises
         ------
         ValueError
-            The explanation is of triples, or ``max_features`` is less than 1.
+            The explanation is of triples; ``output`` does not name one of several outputs; or
+            ``max_features`` is less than 1.
+        KeyError, IndexError
+            The output does not exist.
         """
         pyplot()
         if explanation.order != 2:
             raise ValueError("a heat map shows pairs, but the explanation is of triples")
         require_max_features(max_features)
         if output is not None:
-            explanation = explanation[..., output]
+            explanation = explanation[..., output_position(explanation, output)]
         strength = _strength(explanation)
         total = np.nan_to_num(strength).sum(axis=0)
         chosen = np.argsort(-total, kind="stable")[:max_features]

@@ -86,6 +86,14 @@ def test_outputs(multiclass: Any, pairs: str) -> None:
     np.testing.assert_allclose(drawn(total).sum(), means.sum(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("pairs", ["all", "occurring", 3])
+@pytest.mark.parametrize("output", [0, 1, "x2"])
+def test_an_output_of_one_output_is_not_a_pair(explainer: Any, pairs: Any, output: Any) -> None:
+    explanation = explainer.explain_interactions(DIABETES, interactions=pairs)
+    with pytest.raises(ValueError, match="of one output: leave it out"):
+        ShapInteractionDisplay.from_explanation(explanation, output=output)
+
+
 def test_from_estimator(explainer: Any) -> None:
     model = RandomForestRegressor(8, max_depth=3, random_state=0).fit(DIABETES, PROGRESSION)
     figure, ax = pyplot.subplots()
