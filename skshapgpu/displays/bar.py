@@ -15,18 +15,17 @@ from .base import (
     NEGATIVE,
     PALETTE,
     explained,
-    explained_rows,
     legend_beside,
     make_room,
     numeral,
     others_name,
+    output_position,
     ranked,
     require_explanation,
     require_max_features,
     row_axes,
     short,
     value_name,
-    values_of,
     with_unit,
 )
 
@@ -205,8 +204,9 @@ class ShapBarDisplay:
         Parameters
         ----------
         explanation : Explanation or Cohorts
-            Rows without values, because no split of a cross-validation tested them, are left out. From
-            :meth:`Explanation.groupby`: at most 8 cohorts, whose bars are drawn beside each other.
+            Rows without values, because no split of a cross-validation tested them, are left out; those
+            without values of one class count for the others. From :meth:`Explanation.groupby`: at most 8
+            cohorts, whose bars are drawn beside each other.
         max_features : int or None, default=20
             See :meth:`plot`.
         output : str, int or None, default=None
@@ -230,17 +230,13 @@ class ShapBarDisplay:
         if isinstance(explanation, Cohorts):
             return cls._from_cohorts(explanation, output).plot(ax=ax, max_features=max_features)
         require_explanation(explanation)
-        names: Any = None
-        if output is not None or explanation.values.ndim == 2:
-            values = values_of(explanation, output)
-        else:
-            values, names = to_host(explanation.values), explanation.output_names
-        _, values = explained_rows(values)
-        importances = np.abs(values).mean(axis=0, dtype=np.float64)
+        stacked = output is None and explanation.values.ndim == 3
+        importances, _ = _means_of(explanation, output)
+        names: Any = explanation.output_names if stacked else None
         if names is not None and len(names) > len(PALETTE):
             importances, names = importances.sum(axis=1), None
         label = with_unit(f"mean |{value_name(explanation)}|", explanation)
-        if values.ndim == 3:
+        if stacked:
             label += ", summed over the outputs" if names is None else " of each output"
         display = cls(importances, explanation.feature_names, output_names=names, label=label)
         return display.plot(ax=ax, max_features=max_features, color=color)
@@ -257,13 +253,10 @@ class ShapBarDisplay:
         lengths, names = [], []
         several = output is None and whole.values.ndim == 3
         for label, rows in cohorts.rows.items():
-            part = whole[rows]
-            values = to_host(part.values) if several else values_of(part, output)
-            _, values = explained_rows(values)
-            means = np.abs(values).mean(axis=0, dtype=np.float64)
+            means, n_rows = _means_of(whole[rows], output)
             lengths.append(means.sum(axis=1) if several else means)
             name = label if cohorts.name is None else f"{cohorts.name} = {label}"
-            names.append(f"{name} ({len(values)} rows)")
+            names.append(f"{name} ({n_rows} rows)")
         label = with_unit(f"mean |{value_name(whole)}|", whole)
         label += ", summed over the outputs" if several else ""
         importances = np.column_stack(lengths)
@@ -361,6 +354,25 @@ class ShapBarDisplay:
             label += f"\n(mean and standard deviation of {len(importances)} splits)"
         display = cls(importances, names, splits=True, label=label)
         return display.plot(ax=ax, max_features=max_features, color=color)
+
+
+def _means_of(explanation: Explanation, output: Any) -> tuple[np.ndarray, int]:
+    """Return the mean magnitudes of an output, or of all for None, and the number of rows that have values.
+
+    A row of a cross-validation may have values of some outputs only; it counts for these.
+
+    Raises
+    ------
+    ValueError
+        No row has values, or none of some output.
+    """
+    if output is not None:
+        explanation = explanation[..., output_position(explanation, output)]
+    means = explanation.importance()
+    if np.isnan(means).any():
+        raise ValueError("the explanation has no row with values: there is nothing to draw")
+    known = ~np.isnan(to_host(explanation.values))
+    return means, int(known.any(axis=tuple(range(1, known.ndim))).sum())
 
 
 def _of_splits(explanation: Explanation, cv_results: Mapping[str, Any], n_splits: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from helpers.displays import (
     rgba,
     row_names,
 )
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import skshapgpu
 from skshapgpu import (
@@ -30,6 +30,7 @@ from skshapgpu import (
     ShapDependenceDisplay,
     ShapInteractionDisplay,
     ShapWaterfallDisplay,
+    cross_val_explain,
     explain,
 )
 from skshapgpu._rows.columns import read_column
@@ -286,6 +287,29 @@ def test_many_rows_take_bounded_time_and_size(tmp_path: Any) -> None:
     drawn = np.asarray(display.points_[0].get_offsets())[:, 0]
     assert drawn.min() == explanation.values[:, 0].min() and drawn.max() == explanation.values[:, 0].max()
     assert row_names(display)[0] == "feature 0", "the order is that of all rows"
+
+
+def test_bars_of_rows_without_values_of_one_class() -> None:
+    X, y = DIABETES[:90], np.repeat(["a", "b", "c"], 30)
+    splits = [(np.r_[:30, 60:90], np.arange(30, 60)), (np.r_[:15, 30:45, 60:75], np.r_[15:30, 45:60, 75:90])]
+    model = RandomForestClassifier(5, random_state=0)
+    with pytest.warns(UserWarning, match="split 0 have none of class 'b'"):
+        explanation = cross_val_explain(model, X, y, cv=splits)["explanation"]
+    values = np.abs(explanation.values)
+    assert 0 < np.isnan(values).any(axis=(1, 2)).sum() < 90
+    rows = np.arange(90) % 2 == 0
+
+    def means(chosen: np.ndarray) -> np.ndarray:
+        return np.column_stack([np.nanmean(values[chosen, :, k], axis=0) for k in range(3)])
+
+    display = ShapBarDisplay.from_explanation(explanation)
+    np.testing.assert_allclose(display.importances, means(np.full(90, True)), rtol=1e-6)
+    for k, name in enumerate("abc"):
+        one = ShapBarDisplay.from_explanation(explanation, output=name)
+        np.testing.assert_allclose(one.importances, display.importances[:, k], rtol=1e-6)
+    beside = ShapBarDisplay.from_explanation(explanation.groupby(rows))
+    expected = [means(~rows).sum(axis=1), means(rows).sum(axis=1)]
+    np.testing.assert_allclose(beside.importances.T, expected, rtol=1e-6)
 
 
 # All of them
