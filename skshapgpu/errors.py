@@ -6,6 +6,8 @@ from inspect import signature
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 
 class UnsupportedModelError(NotImplementedError):
     """The model, or a feature that it uses, cannot be explained exactly.
@@ -23,6 +25,17 @@ def require_one_of(option: str, value: object, allowed: tuple[str, ...]) -> None
     """Raise ``ValueError``, naming the option, unless its value is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{option} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def require_unmasked(name: str, given: object, advice: str) -> None:
+    """Raise ``TypeError`` for a masked array, which without its mask would have what lies below it."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: {advice}")
+
+
+def require_weights_unmasked(name: str, weights: object) -> None:
+    """Raise ``TypeError``, naming the argument, for a masked array of weights."""
+    require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
 
 
 def require_options(called: Callable[..., Any], options: Iterable[str]) -> None:

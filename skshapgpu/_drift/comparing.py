@@ -45,7 +45,7 @@ def compare_explanations(
         Number of bins of the population stability index, at least 2.
     reference_weights, current_weights : array-like of shape (n_rows,), str or None, default=None
         Weight of each row; for files, the name of a column that was written by ``keep``. None: all rows count
-        the same.
+        the same. A pandas series must have the index of the rows explained, in their order.
 
     Returns
     -------
@@ -58,9 +58,10 @@ def compare_explanations(
     ValueError
         Features or outputs differ, the values are of different kinds (``model_output``, ``index``,
         ``feature_perturbation``) or units, files have no values of every feature, values are infinite, a
-        sample has no values or no weight, or an argument has an invalid value.
+        sample has no values or no weight, weights have another index than the rows, or an argument has an
+        invalid value.
     TypeError
-        A sample is no explanation or path; interactions are not compared.
+        A sample is no explanation or path, or weights are masked; interactions are not compared.
     ImportError
         A path is given, and pyarrow is not installed.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._explanations.interactions import INDEX_NAMES, InteractionExplanation
+from .._explanations.labels import is_of_other_rows
 from .._explanations.values import Explanation, column_names
 from .._files.locations import is_path, locate, shown
 from .._rows.arrow import require_arrow
@@ -20,6 +21,7 @@ from ..batches.journal import is_unfinished
 from ..batches.record_batches import METADATA_KEY
 from ..batches.source import Wanted
 from ..batches.sources import open_source
+from ..errors import require_weights_unmasked
 
 #: Number of values in a batch.
 _BATCH_VALUES = 2**20
@@ -103,6 +105,12 @@ class ExplanationSample(Sample):
                 "weight of each row"
             )
         if weights is not None:
+            require_weights_unmasked(f"{what}_weights", weights)
+            if is_of_other_rows(weights, explanation.row_labels):
+                raise ValueError(
+                    f"{what}_weights are of other rows than {what}, or in another order, by their index: "
+                    "select them with weights.loc[explanation.row_labels], or pass weights.to_numpy()"
+                )
             self._weights = self._checked(np.asarray(weights, np.float64))
             if self._weights.shape != (self.n_rows,):
                 raise ValueError(

@@ -17,7 +17,7 @@ from sklearn.utils.validation import column_or_1d
 
 from .._common.devices import require_cpu
 from ..adapters.schema import AdaptedModel
-from ..errors import require_one_of
+from ..errors import require_one_of, require_unmasked
 from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
@@ -152,6 +152,7 @@ class Link:
         """
         if y is None:
             raise ValueError("model_output='log_loss' compares predictions with labels: give y=")
+        require_unmasked("y", y, "leave out the rows without labels")
         given = column_or_1d(y)
         labels = given.tolist()
         if len(labels) != n_rows:

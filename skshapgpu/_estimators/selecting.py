@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._rows.gpu_arrays import on_gpu
 from .._rows.tables import n_rows_of, table
-from ..errors import require_n_jobs
+from ..errors import require_n_jobs, require_weights_unmasked
 from .changed_columns import changed_model, changed_params
 from .cross_validation import require_explainable
 from .importance import Importances, find_importances
@@ -167,6 +167,7 @@ def _row_weights(of_fit: dict[str, Any], estimator: Any, n_rows: int) -> np.ndar
     given = of_fit.get(last) if given is None else given
     if given is None:
         return None
+    require_weights_unmasked("sample_weight", given)
     weights = np.asarray(given, np.float64)
     if weights.shape != (n_rows,):
         raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from ..errors import require_one_of
+from ..errors import require_one_of, require_weights_unmasked
 from . import gpu_arrays
 from .inputs import HostRows
 
@@ -113,8 +113,7 @@ def shares(weights: Any, n_rows: int, data: str = "data", name: str = "data_weig
         raise ValueError(f"{data} has no rows: at least one is needed")
     if weights is None:
         return np.full(n_rows, 1 / n_rows)
-    if isinstance(weights, np.ma.MaskedArray):  # an array without the mask would have what lies below it
-        raise TypeError(f"{name} is a masked array: fill it first, with 0 where rows do not count")
+    require_weights_unmasked(name, weights)
     try:
         shares = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:

@@ -98,6 +98,26 @@ def test_columns_that_are_not_held_give_the_same(held: int, monkeypatch: pytest.
     np.testing.assert_allclose(parts.wasserstein, whole.wasserstein, atol=1e-14)
 
 
+def test_weights_of_other_rows() -> None:
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame({"a": RNG.normal(size=60), "b": RNG.normal(size=60)}, index=RNG.permutation(60) + 7)
+    found = explain(RandomForestRegressor(3, random_state=0).fit(X, X["a"] + X["b"]), X)
+    weights = pd.Series(RNG.random(60), index=X.index)
+    expected = np.average(np.abs(found.values), axis=0, weights=weights)
+    for given in (weights, weights.to_numpy(), weights.sort_index().loc[found.row_labels]):
+        importance = compare_explanations(found, found, reference_weights=given).reference_importance
+        np.testing.assert_allclose(importance, expected, rtol=1e-6)
+    for other in (weights.sort_index(), weights.reset_index(drop=True)):
+        with pytest.raises(ValueError, match="reference_weights are of other rows than reference, or in an"):
+            compare_explanations(found, found, reference_weights=other)
+
+
+def test_masked_weights() -> None:
+    weights = np.ma.masked_less(np.arange(211.0), 100)
+    with pytest.raises(TypeError, match="current_weights is a masked array: fill it first, with 0"):
+        compare_explanations(explanation(REFERENCE), explanation(CURRENT), current_weights=weights)
+
+
 def test_weights() -> None:
     weights, of_current = RNG.integers(0, 4, 300), RNG.integers(0, 3, 211)
     found = compare_explanations(

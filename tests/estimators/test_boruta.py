@@ -324,6 +324,8 @@ def test_weights_count_in_fits_and_importances() -> None:
     for bad in (weight[:-1], -weight, np.zeros(60), np.full(60, np.nan)):
         with pytest.raises(ValueError, match="sample_weight"):
             selector.fit(X, y, sample_weight=bad)
+    with pytest.raises(TypeError, match="sample_weight is a masked array"):
+        selector.fit(X, y, sample_weight=np.ma.masked_less(weight, 1))
 
 
 def test_routing() -> None:

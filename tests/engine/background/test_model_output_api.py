@@ -284,6 +284,7 @@ def test_two_classes_of_a_loss_are_refused(boosting: Any) -> None:
     [
         (None, ValueError, "compares predictions with labels: give y="),
         (["yes"] * 3, ValueError, "y has 3 labels, but X has 4 rows"),
+        (np.ma.masked_array(["yes"] * 4, [0, 1, 0, 0]), TypeError, "y is a masked array: leave out the rows"),
         (
             ["yes", "no", "maybe", "no"],
             ValueError,
