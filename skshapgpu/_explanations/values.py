@@ -15,7 +15,7 @@ from .._common.digits import number
 from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
-from .._rows.tables import select, to_array
+from .._rows.tables import row_labels, select, to_array
 from .cohorts import Cohorts, cohorts_of
 from .grouping import grouping_of
 from .labels import ByLabel, is_of_other_rows
@@ -540,6 +540,8 @@ def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
     if chosen.dtype == bool and np.ndim(key) == 1:
         if len(chosen) != size:
             raise IndexError(f"a mask of {len(chosen)} entries does not fit {size}")
+        if names is not None:
+            _require_mask_of(key, names)
         return np.flatnonzero(chosen)
     if chosen.dtype.kind not in "iu":
         raise IndexError(f"cannot select by {key!r}")
@@ -547,3 +549,19 @@ def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
         raise IndexError(f"{key!r} is out of range for {size}")
     chosen = chosen.astype(np.int64)  # a smaller type may not hold the size
     return chosen % size if size else chosen
+
+
+def _require_mask_of(mask: Any, names: Sequence[Any]) -> None:
+    """Raise ``ValueError`` for a pandas series with other labels than the names, or in another order.
+
+    The index that pandas gives to a series by default has positions.
+    """
+    labels = row_labels(mask)
+    if labels is None:
+        return
+    found = labels.tolist()
+    if found != list(range(len(names))) and [str(label) for label in found] != [str(name) for name in names]:
+        raise ValueError(
+            "the mask is of other names than the explanation, or in another order, by its index: select with "
+            "mask.index[mask], or pass mask.to_numpy() if it has the order of the explanation"
+        )

@@ -318,6 +318,21 @@ def test_masks_are_of_the_same_rows(explanation: Explanation, dtype: str) -> Non
     assert len(explain(forest().fit(FRAME, Y), FRAME.to_numpy())[in_another_order]) == len(expected)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "boolean"])
+def test_masks_are_of_the_same_names(explanation: Explanation, dtype: str) -> None:
+    strength = pd.Series(explanation.importance().reshape(3, -1).sum(axis=1), list(explanation.feature_names))
+    mask = (strength > strength.min()).astype(dtype)
+    names = mask.index[mask]
+    expected = explanation[:, list(names)].values
+    pairs = explain_interactions(forest().fit(FRAME, Y), FRAME, interactions="all")
+    for given in (mask, mask.reset_index(drop=True), mask.to_numpy(bool), names):
+        np.testing.assert_array_equal(explanation[:, given].values, expected)
+    for other in (mask[::-1], mask.reset_index(drop=True)[::-1], mask.set_axis(["a", "b", "d"])):
+        for each in (explanation, pairs):
+            with pytest.raises(ValueError, match="the mask is of other names than the explanation"):
+                each[:, other]
+
+
 def test_labels_that_repeat_and_tuples() -> None:
     model, repeated = forest().fit(FRAME, Y), FRAME.set_axis(np.arange(N_ROWS) // 2, axis=0)
     explanation = explain(model, repeated)
