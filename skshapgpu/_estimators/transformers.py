@@ -373,6 +373,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
 
     def _learn(self, X: Any) -> None:
         request = Request.parse(self.interactions, self.index)
+        # Parameters that are set later take effect in the next fit, which selects the pairs.
+        self._all_occurring, self._index = request.form == "occurring", self.index
         self.interactions_: Any
         if request.form == "listed":
             self.interactions_ = request.positions(self.explainer_._names_explained(self._names_given()))
@@ -412,7 +414,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
             number[of_features] = np.arange(len(of_features))
             pairs = number[pairs]
             there = np.flatnonzero((pairs >= 0).all(axis=1))
-        found = explainer.explain_interactions(X, interactions=pairs[there], index=self.index).values
+        found = explainer.explain_interactions(X, interactions=pairs[there], index=self._index).values
         values = np.zeros((len(found), len(pairs), *found.shape[2:]), found.dtype)
         values[:, there] = found
         return side_by_side(values)
@@ -436,8 +438,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
         X = self._checked(X)
         return self.explainer_.explain_interactions(
             X,
-            interactions="occurring" if isinstance(self.interactions, str) else self.interactions_,
-            index=self.index,
+            interactions="occurring" if self._all_occurring else self.interactions_,
+            index=self._index,
             progress=progress,
         )
 

@@ -234,6 +234,19 @@ def test_copies(copy: Any) -> None:
     np.testing.assert_array_equal(other.transform(DIABETES), transformer.transform(DIABETES))
 
 
+@pytest.mark.parametrize("later", [{"index": "STII"}, {"interactions": "occurring"}, {"interactions": 1}])
+@pytest.mark.parametrize("interactions", [3, "occurring"])
+def test_parameters_take_effect_in_fit(interactions: Any, later: dict[str, Any]) -> None:
+    transformer = ShapInteractionTransformer(forest(), interactions=interactions)
+    expected = transformer.fit(DIABETES, PROGRESSION).transform(DIABETES)
+    transformer.set_params(**later)
+    np.testing.assert_array_equal(transformer.transform(DIABETES), expected)
+    assert transformer.get_feature_names_out().shape == expected.shape[1:]
+    fresh = ShapInteractionTransformer(forest(), **{"interactions": interactions} | later)
+    expected = fresh.fit(DIABETES, PROGRESSION).transform(DIABETES)
+    np.testing.assert_array_equal(transformer.fit(DIABETES, PROGRESSION).transform(DIABETES), expected)
+
+
 # Together with others
 
 
