@@ -188,7 +188,10 @@ def _from_frame(masker: Any) -> bool:
 
 def _require_numbers(model: AdaptedModel) -> None:
     """Raise ``NotImplementedError`` if the model takes the categories of arrays for codes."""
-    if model.schema.has_encoders and model.family != "sklearn":
+    schema = model.schema
+    # LightGBM counts the categorical columns of its training frame, which may have had none.
+    has_categories = schema.has_encoders and (bool(schema.encoders) or schema.n_categorical != 0)
+    if has_categories and model.family != "sklearn":
         raise NotImplementedError(
             "the model has categorical columns, and shap keeps only the plain values of a data frame: leave "
             "data out, or use skshapgpu.TreeExplainer"

@@ -259,6 +259,20 @@ def test_categories_of_background_frames_go_to_shap() -> None:
             TreeExplainer(model, X[:40])
 
 
+def test_background_frames_of_lightgbm_without_categories_are_explained() -> None:
+    pd, lightgbm = pytest.importorskip("pandas"), pytest.importorskip("lightgbm")
+    X = pd.DataFrame(DIABETES, columns=[f"f{i}" for i in range(10)])
+    y = PROGRESSION - 1e4  # shap sums leaves in float32
+    model = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(X, y)
+    expected = TreeExplainer(model, X[:40]).shap_values(X)
+    with patch_shap():
+        ours = TreeExplainer(model, X[:40])
+        values = ours.shap_values(X)
+    assert_same(values, expected)
+    np.testing.assert_allclose(ours.expected_value, model.predict(X[:40]).mean(), rtol=1e-9)
+    np.testing.assert_allclose(ours.expected_value + values.sum(axis=1), model.predict(X), rtol=1e-9)
+
+
 def test_categories_of_background_frames_of_histogram_boosting() -> None:
     """It reads categories of arrays by their values, so nothing is lost; shap takes them for numbers."""
     X = frame_with_categories()
