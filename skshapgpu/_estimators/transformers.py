@@ -81,7 +81,8 @@ class ShapTransformer(ExplainingTransformer):
         column of X are added up first, as by :meth:`Explanation.group` with "input"; a column that it drops
         has 0, and all columns of a group have the importance of the group. Raises ``ValueError`` if a step,
         such as PCA, is not known to make each of its columns from a single one. If there are more than
-        10,000 rows, evenly spaced ones are used. Missing after :meth:`from_fitted`, until ``fit`` is called.
+        10,000 rows, a fixed random sample of this size is used. Missing after :meth:`from_fitted`, until
+        ``fit`` is called.
     classes_ : ndarray
         Class labels of a classifier.
     n_features_in_ : int
@@ -178,7 +179,9 @@ class ShapTransformer(ExplainingTransformer):
             columns = self.explainer_.group_columns
         X = self._as_table(X)
         n_rows = n_rows_of(X)
-        rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
+        rows = np.arange(n_rows)
+        if n_rows > _IMPORTANCE_ROWS:  # evenly spaced ones would be all of one kind if two kinds alternate
+            rows = np.sort(np.random.default_rng(0).choice(n_rows, _IMPORTANCE_ROWS, replace=False))
         total = np.zeros(())
         for start in range(0, len(rows), _IMPORTANCE_CHUNK):
             values = to_host(self.explainer_.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK])))

@@ -290,7 +290,7 @@ def test_importances_are_the_mean_magnitudes() -> None:
 
 
 @pytest.mark.parametrize("kind", ["array", "list", "pandas", "polars", "pyarrow", "csr"])
-def test_importances_of_many_rows_take_evenly_spaced_ones(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_importances_of_many_rows_are_of_a_fixed_sample(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(skshapgpu._estimators.transformers, "_IMPORTANCE_ROWS", 100)
     monkeypatch.setattr(skshapgpu._estimators.transformers, "_IMPORTANCE_CHUNK", 30)
     X: Any = DIABETES
@@ -302,8 +302,20 @@ def test_importances_of_many_rows_take_evenly_spaced_ones(monkeypatch: pytest.Mo
         X = DIABETES.tolist() if kind == "list" else sp.csr_array(DIABETES)
     model = FrozenEstimator(forest().fit(X if kind != "pyarrow" else X.to_pandas(), PROGRESSION))
     transformer = ShapTransformer(model).fit(X, PROGRESSION)
-    expected = np.abs(TreeExplainer(model).shap_values(DIABETES[::5])).mean(axis=0)
+    rows = np.random.default_rng(0).choice(442, 100, replace=False)
+    expected = np.abs(TreeExplainer(model).shap_values(DIABETES[rows])).mean(axis=0)
     np.testing.assert_allclose(transformer.feature_importances_, expected)
+
+
+@pytest.mark.parametrize("period", [2, 3, 5])
+def test_importances_of_many_rows_of_alternating_kinds(monkeypatch: pytest.MonkeyPatch, period: int) -> None:
+    monkeypatch.setattr(skshapgpu._estimators.transformers, "_IMPORTANCE_ROWS", 1_000)
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1_000 * period, 2))
+    X[:, 0] = np.where(np.arange(len(X)) % period, rng.choice([-5.0, 5.0], len(X)), 0)
+    transformer = ShapTransformer(forest()).fit(X, X.sum(axis=1))
+    of_all_rows = np.abs(TreeExplainer(transformer.estimator_).shap_values(X)).mean(axis=0)
+    np.testing.assert_allclose(transformer.feature_importances_, of_all_rows, rtol=0.1)
 
 
 def test_pipeline_of_texts() -> None:
