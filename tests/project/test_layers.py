@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "_common": {"_cuda"},
     "_dependence": {"_common", "_core", "_engine", "_rows", "adapters", "errors"},
     "_deprecation": set(),
-    "_drift": {"_common", "_explanations", "_files", "_rows", "batches"},
+    "_drift": {"_common", "_explanations", "_files", "_rows", "batches", "errors"},
     "_engine": {"_common", "_core", "_explanations", "_rows", "adapters", "errors"},
     "_estimators": {
         "_common",
