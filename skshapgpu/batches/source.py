@@ -189,11 +189,12 @@ def of_schema(schema: Any, columns: Sequence[str]) -> dict[str, Any]:
 def of_listing(listing: Sequence[tuple[str, int | None, int | None]]) -> dict[str, Any]:
     """Return part of a fingerprint: the paths, sizes and modification times of files.
 
-    It holds the number of files, the path of the first, and a digest of all.
+    It holds the number of files, the path of the first, and a digest of all in their order, which is that of
+    the rows.
     """
     return {
         "n_files": len(listing),
         "first_file": listing[0][0] if listing else None,
         "bytes": sum(size or 0 for _, size, _ in listing),
-        "files": hashlib.sha256(repr(sorted(listing)).encode()).hexdigest(),
+        "files": hashlib.sha256(repr(list(listing)).encode()).hexdigest(),
     }

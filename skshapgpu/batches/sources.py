@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -340,12 +341,7 @@ class DatasetSource(Source):
         return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        found = {"kind": "dataset", **of_schema(self.schema, columns)}
-        files = getattr(self._dataset, "files", None)
-        if files is None:
-            return found
-        infos = self._dataset.filesystem.get_file_info(files)
-        return found | of_listing([(info.path, info.size, info.mtime_ns) for info in infos])
+        return {**_of_dataset(self._dataset), **of_schema(self.schema, columns)}
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         arrow, seen = require_arrow(), None
@@ -367,6 +363,25 @@ class DatasetSource(Source):
                 f"the dataset cannot be read: {error}; for CSV files, pass their paths, so that the types "
                 "of columns are determined from all rows, or give the types when creating the dataset"
             ) from error
+
+
+def _of_dataset(dataset: Any) -> dict[str, Any]:
+    """Return part of a fingerprint: the filter of a dataset, and its files, parts or rows in memory."""
+    import pyarrow.dataset
+
+    found: dict[str, Any] = {"kind": "dataset"}
+    condition = (getattr(dataset, "_scan_options", None) or {}).get("filter")
+    if condition is not None:  # its text leaves out the middle of a long list
+        found["filter"] = [str(condition), hashlib.sha256(pickle.dumps(condition)).hexdigest()]
+    if isinstance(dataset, pyarrow.dataset.UnionDataset):
+        found["parts"] = [_of_dataset(part) for part in dataset.children]
+    elif isinstance(dataset, pyarrow.dataset.InMemoryDataset):
+        rows = TableSource(dataset.to_table())
+        found["rows"] = rows.fingerprint(rows.schema.names)
+    elif files := getattr(dataset, "files", None):
+        infos = dataset.filesystem.get_file_info(files)
+        found |= of_listing([(info.path, info.size, info.mtime_ns) for info in infos])
+    return found
 
 
 def _of_path(place: Place, csv: CsvOptions, keep: Sequence[str]) -> Source:

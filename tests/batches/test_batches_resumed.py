@@ -27,7 +27,9 @@ from skshapgpu.batches import source as source_module
 from skshapgpu.batches.record_batches import BatchExplainer
 
 pa = pytest.importorskip("pyarrow")
+pc = pytest.importorskip("pyarrow.compute")
 pq = pytest.importorskip("pyarrow.parquet")
+dataset = pytest.importorskip("pyarrow.dataset")
 
 IRIS, SPECIES = load_iris(return_X_y=True, as_frame=True)
 
@@ -271,6 +273,45 @@ def test_changed_files_are_noticed(tmp_path: Path, explainer: Any) -> None:
     sink.unlink()
     assert explain_batches(explainer, source, sink).n_resumed == 0  # and it is there again
     assert len(content(sink)) == 150
+
+
+def test_files_in_another_order_are_other_rows(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    """The output has the rows of the files in the order of the list, so another order is another call."""
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    for number, path in enumerate(paths):
+        pq.write_table(TABLE.slice(50 * number, 50), path)
+    explain_batches(explainer, paths, tmp_path / "out.npy")
+    other = [paths[0], paths[2], paths[1]]
+    for source in (other, dataset.dataset(other)):
+        with pytest.raises(ValueError, match="output of another call: source"):
+            explain_batches(explainer, source, tmp_path / "out.npy")
+    explain_batches(explainer, other, tmp_path / "out.npy", overwrite=True)
+    found = np.load(tmp_path / "out.npy")
+    np.testing.assert_array_equal(found, values[np.r_[:50, 100:150, 50:100]])
+
+
+def test_other_rows_of_a_dataset_are_another_call(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    pq.write_table(TABLE, tmp_path / "in.parquet")
+    pq.write_table(TABLE.slice(50), tmp_path / "other.parquet")
+    whole, rest = dataset.dataset(tmp_path / "in.parquet"), dataset.dataset(tmp_path / "other.parquet")
+    row, doubled = dataset.field("id"), TABLE.set_column(0, TABLE.field(0), pc.multiply(TABLE.column(0), 2))
+    most = [number for number in range(150) if number != 70]
+    for number, (before, after) in enumerate(
+        [
+            (whole.filter(row < 50), whole.filter(row >= 50)),
+            (whole.filter(row < 50), whole),
+            (whole.filter(row.isin(range(149))), whole.filter(row.isin(most))),
+            (dataset.dataset([whole, rest]), dataset.dataset([rest, whole])),
+            (dataset.dataset(TABLE), dataset.dataset(doubled)),
+        ]
+    ):
+        sink = tmp_path / f"{number}.npy"
+        n_rows = explain_batches(explainer, before, sink).n_rows
+        assert explain_batches(explainer, before, sink).n_resumed == n_rows
+        with pytest.raises(ValueError, match="output of another call: source"):
+            explain_batches(explainer, after, sink)
+    explain_batches(explainer, whole.filter(row.isin(most)), tmp_path / "2.npy", overwrite=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "2.npy"), values[np.isin(TABLE.column("id"), most)])
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
