@@ -259,6 +259,11 @@ def explain_batches(
         raise ValueError(f"{str(target.place)!r} lies in the folder of the rows: name another output")
     if not target.journal.folder.exists() and target.place.exists():
         target.require_ours()  # before the journal's folder is created there
+    for file in rows.places:
+        if lies_in(file, target.place):
+            raise ValueError(
+                f"{str(file)!r} has rows, and would be replaced by the output: name another output"
+            )
     with target.journal.held():
         target.require_ours()
         n_batches = run.settle(batch_size, resume, overwrite)

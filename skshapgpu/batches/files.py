@@ -65,8 +65,8 @@ class FilesSource(Source):
         self, files: list[Any], kind: str, keys: list[dict[str, Any]], schema: Any, csv: CsvOptions
     ) -> None:
         self._files, self.kind, self._keys, self._csv = files, kind, keys, csv
-        self.schema = schema
-        self._infos = _each(info_of, [file.place for file in files])
+        self.schema, self.places = schema, tuple(file.place for file in files)
+        self._infos = _each(info_of, self.places)
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         return row_bytes(self.schema, columns)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._files.locations import Place
 from .._rows.arrow import require_arrow
 from .types import fitted, of_all
 
@@ -63,9 +64,12 @@ class Source(ABC):
         Whether these arrays are float32.
     levels : tuple of str
         Columns that are levels of the index of data frames, to be kept; they are no features.
+    places : tuple of Path or RemotePath
+        Files that are read, as far as they are known; the output must not replace them.
     """
 
     levels: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
     n_rows: int | None = None
     schema: Any = None
     single: bool = False

@@ -116,7 +116,7 @@ class NpySource(Source):
     """A ``.npy`` file, memory-mapped again for each piece so that pages already read are released."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._info = path, info_of(path)
+        self._path, self._info, self.places = path, info_of(path), (path,)
         array = self._map()
         self._set_up(array.shape, array.dtype)
 
@@ -161,7 +161,7 @@ class RemoteNpySource(NpySource):
     _path: Any
 
     def __init__(self, path: RemotePath) -> None:
-        self._path, self._info = path, info_of(path)
+        self._path, self._info, self.places = path, info_of(path), (path,)
         try:
             with path.open() as file:
                 version = npy.read_magic(file)
@@ -303,6 +303,7 @@ class DatasetSource(Source):
 
     def __init__(self, dataset: Any) -> None:
         self._dataset, self.schema = dataset, dataset.schema
+        self.places = tuple(_places_of(dataset))
         self._wanted = Wanted(())
 
     def settle(self, wanted: Wanted) -> None:
@@ -374,7 +375,7 @@ def _of_dataset(dataset: Any) -> dict[str, Any]:
     if condition is not None:  # its text leaves out the middle of a long list
         found["filter"] = [str(condition), hashlib.sha256(pickle.dumps(condition)).hexdigest()]
     if isinstance(dataset, pyarrow.dataset.UnionDataset):
-        found["parts"] = [_of_dataset(part) for part in dataset.children]
+        found["parts"] = [_of_dataset(child) for child in dataset.children]
     elif isinstance(dataset, pyarrow.dataset.InMemoryDataset):
         rows = TableSource(dataset.to_table())
         found["rows"] = rows.fingerprint(rows.schema.names)
@@ -382,6 +383,15 @@ def _of_dataset(dataset: Any) -> dict[str, Any]:
         infos = dataset.filesystem.get_file_info(files)
         found |= of_listing([(info.path, info.size, info.mtime_ns) for info in infos])
     return found
+
+
+def _places_of(dataset: Any) -> Iterator[Place]:
+    """Yield the files of a dataset."""
+    for child in getattr(dataset, "children", ()):
+        yield from _places_of(child)
+    for path in getattr(dataset, "files", ()):
+        local = dataset.filesystem.type_name == "local"
+        yield Path(path) if local else RemotePath(dataset.filesystem, path, path)
 
 
 def _of_path(place: Place, csv: CsvOptions, keep: Sequence[str]) -> Source:

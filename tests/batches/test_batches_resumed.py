@@ -328,6 +328,28 @@ def test_what_others_wrote_is_not_touched(overwrite: bool, tmp_path: Path, expla
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["letter.txt", "mine", "mine.parquet"]
 
 
+@pytest.mark.parametrize("form", ["parquet", "csv", "parts", "list", "dataset", "union"])
+def test_the_output_does_not_replace_the_rows(form: str, tmp_path: Path, explainer: Any) -> None:
+    """Not even with overwrite=True, and if the rows are an output of this package themselves."""
+    in_parts = form not in ("parquet", "csv")
+    sink = tmp_path / ("out" if in_parts else f"out.{form}")
+    options: dict[str, Any] = {"batch_size": 50, "overwrite": True, "prefix": "shap_"}
+    explain_batches(explainer, TABLE, sink, keep=[*IRIS], **options)
+    paths = sorted(sink.glob("part-*")) if in_parts else [sink]
+    before = [path.read_bytes() for path in paths]
+    one = dataset.dataset(paths) if in_parts else None
+    sources = {
+        "parts": lambda: paths[1],
+        "list": lambda: paths,
+        "dataset": lambda: one.filter(dataset.field(IRIS.columns[0]) > 0),
+        "union": lambda: dataset.dataset([one, one]),
+    }
+    source = sources[form]() if in_parts else sink
+    with pytest.raises(ValueError, match="has rows, and would be replaced by the output"):
+        explain_batches(explainer, source, sink, **options)
+    assert [path.read_bytes() for path in paths] == before
+
+
 def test_a_second_call_at_once_is_refused(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
     refused = []
 
