@@ -96,10 +96,10 @@ def pandas_source(series: Any) -> ColumnSource:
         return lambda start, stop: (np.asarray(array[start:stop], dtype=object), None)
 
     def numbers(start: int, stop: int) -> tuple[np.ndarray, None]:
-        """Return nullable, sparse or Arrow-backed numbers; integers remain integers if none is missing."""
+        """Return nullable, sparse or Arrow-backed numbers; integers and bools stay if none is missing."""
         part = array[start:stop]
-        if dtype.kind in "iu" and not np.asarray(part.isna()).any():
-            return part.to_numpy(dtype=np.dtype(f"{dtype.kind}8")), None
+        if dtype.kind in "iub" and not np.asarray(part.isna()).any():
+            return part.to_numpy(dtype=np.dtype(bool if dtype.kind == "b" else f"{dtype.kind}8")), None
         return part.to_numpy(dtype=np.float64, na_value=np.nan), None
 
     return numbers

@@ -10,6 +10,7 @@ import pytest
 from helpers.catboost_models import CATEGORIES, RTOL, TINY, category_model, data, encoded, raw
 from helpers.checks import assert_margin, hard_rows
 
+from skshapgpu import explain
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.schema import Column
 
@@ -112,6 +113,19 @@ def test_category_column_of_a_frame(dtype):
     frame = frame.head(50).assign(text=pd.Series([0, 1] * 25).astype(dtype))
     adapted = adapt(model)
     assert_margin(adapted.ensemble, encoded(adapted, frame), raw(model, frame), RTOL)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "boolean", "bool[pyarrow]"])
+def test_bools_of_any_frame_are_categories(dtype):
+    """They are the texts 0 and 1, not the floats 0.0 and 1.0."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    model, frame = category_model()
+    frame = frame.head(50).assign(text=pd.Series([False, True] * 25).astype(dtype))
+    explanation = explain(model, frame)
+    np.testing.assert_allclose(
+        explanation.values.sum(axis=1) + explanation.base_values, raw(model, frame), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("X", [[[1, 2, 3], [0, 1, 0]], [[True, False, True]], [["1", "0", "3"]]], ids=str)
