@@ -156,7 +156,7 @@ class FileSample(Sample):
         self.unit = about["unit"]
         self._columns = self._value_columns(names)
         self._weights = weights
-        if weights is not None and weights not in source.schema.names:
+        if weights is not None and (weights not in source.schema.names or weights in self._columns):
             raise ValueError(
                 f"{what}_weights: there is no column {weights!r} in {self._shown}: name it in keep= of "
                 "explain_batches"

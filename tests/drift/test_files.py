@@ -83,6 +83,7 @@ def test_weights_in_a_column(forest: Any, tmp_path: Path) -> None:
     assert_same(found, expected)
     for name, message in (
         ("v", "there is no column 'v' in .*: name it in keep="),
+        (X.columns[0], "there is no column .* in .*: name it in keep="),  # these are values
         (weights, "the name of a"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
