@@ -252,7 +252,7 @@ class StreamSource(Source):
                 start = max(0, start - size)
 
     def _checked_array(self, item: Any, where: str) -> Any:
-        """Return an item as an array if its columns and dtype fit the first item; float dtypes may differ."""
+        """Return a copy of an item if its columns and dtype fit the first item; float dtypes may differ."""
         array, first = table(item), self._first
         if not isinstance(array, np.ndarray) and not sp.issparse(array):
             raise ValueError(f"{where} is a data frame, but {_FIRST} has no names")
@@ -264,11 +264,13 @@ class StreamSource(Source):
             )
         if sp.issparse(array) != sp.issparse(first):
             raise ValueError(f"the source mixes arrays and sparse matrices: {where}")
-        return array
+        return array.copy()  # rows are read ahead, and iterators may fill the same array again
 
     def _checked(self, item: Any, where: str) -> list[Any]:
         """Return the columns of an item by name; features may have a wider type than in the first item."""
         wanted = self._wanted
+        if hasattr(item, "iloc"):  # of pandas, whose values the table would share: see _checked_array
+            item = item.copy()
         whole, _ = _as_table(item, wanted.kept, where)
         require_same_names(whole.schema.names, self.schema.names, wanted, where, _FIRST)
         arrow = require_arrow()

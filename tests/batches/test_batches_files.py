@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.feature_extraction.text import CountVectorizer
@@ -150,6 +151,32 @@ def test_items_are_explained_as_if_they_were_alone(tmp_path: Path) -> None:
         assert found.dtype == dtype
         np.testing.assert_array_equal(found[200:], np.concatenate(want).astype(dtype))
         np.testing.assert_array_equal(found[:200], EXPLAINER.shap_values(given[0][["a", "b", "c"]]))
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse", "frame", "frame of an array"])
+def test_an_iterator_may_fill_the_same_item_again(kind: str, tmp_path: Path) -> None:
+    """Rows are read ahead of those that are explained, and batches are made of several items."""
+    rows = X.to_numpy()
+
+    def items() -> Iterator[Any]:
+        buffer = np.ones((10, rows.shape[1]), order="F")
+        item: Any = buffer
+        if kind == "sparse":
+            item = sp.csr_matrix(buffer)
+        elif kind != "array":
+            item = pd.DataFrame(buffer, columns=X.columns, copy=kind == "frame")
+        for start in range(0, len(rows), 10):
+            if kind == "sparse":
+                item.data[:] = rows[start : start + 10].ravel()
+            elif kind == "frame":
+                item.iloc[:, :] = rows[start : start + 10]
+            else:
+                buffer[:] = rows[start : start + 10]
+            yield item
+
+    result = explain_batches(EXPLAINER, items(), tmp_path / "out.npy", batch_size=25)
+    assert result.n_rows == len(rows)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), EXPLAINER.shap_values(X))
 
 
 def test_items_of_arrays(tmp_path: Path) -> None:
