@@ -384,6 +384,9 @@ def _of_dataset(dataset: Any) -> dict[str, Any]:
     elif files := getattr(dataset, "files", None):
         infos = dataset.filesystem.get_file_info(files)
         found |= of_listing([(info.path, info.size, info.mtime_ns) for info in infos])
+        keys = getattr(dataset, "partitioning", None)
+        if keys is not None:
+            found["partitioning"] = [type(keys).__name__, keys.schema.names]
     return found
 
 

@@ -296,6 +296,15 @@ def test_other_rows_of_a_dataset_are_another_call(tmp_path: Path, explainer: Any
     whole, rest = dataset.dataset(tmp_path / "in.parquet"), dataset.dataset(tmp_path / "other.parquet")
     row, doubled = dataset.field("id"), TABLE.set_column(0, TABLE.field(0), pc.multiply(TABLE.column(0), 2))
     most = [number for number in range(150) if number != 70]
+    (tmp_path / "folders" / "1" / "2").mkdir(parents=True)
+    pq.write_table(
+        TABLE.drop_columns([*IRIS.columns[[1, 2]]]), tmp_path / "folders" / "1" / "2" / "x.parquet"
+    )
+
+    def in_folders(names: Any) -> Any:
+        keys = dataset.partitioning(TABLE.select([*names]).schema)
+        return dataset.dataset(tmp_path / "folders", partitioning=keys).filter(row < 50)
+
     for number, (before, after) in enumerate(
         [
             (whole.filter(row < 50), whole.filter(row >= 50)),
@@ -303,6 +312,7 @@ def test_other_rows_of_a_dataset_are_another_call(tmp_path: Path, explainer: Any
             (whole.filter(row.isin(range(149))), whole.filter(row.isin(most))),
             (dataset.dataset([whole, rest]), dataset.dataset([rest, whole])),
             (dataset.dataset(TABLE), dataset.dataset(doubled)),
+            (in_folders(IRIS.columns[[1, 2]]), in_folders(IRIS.columns[[2, 1]])),
         ]
     ):
         sink = tmp_path / f"{number}.npy"
