@@ -220,7 +220,9 @@ def test_combinations_that_occur() -> None:
 
 
 @pytest.mark.parametrize(
-    "members", [["b", "a"], [1, "a"], np.array(["b", "a"]), ["a", "b"], {"b", "a"}], ids=str
+    "members",
+    [["b", "a"], [1, "a"], np.array(["b", "a"]), ["a", "b"], {"b", "a"}],
+    ids=["list", "positions", "array", "in the order of X", "set"],
 )
 def test_combinations_in_the_order_of_the_list(members: Any) -> None:
     rng = np.random.default_rng(0)
