@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._explanations.interactions import INDEX_NAMES, InteractionExplanation
-from .._explanations.labels import is_of_other_rows
+from .._explanations.labels import require_same_rows
 from .._explanations.values import Explanation, column_names
 from .._files.locations import is_path, locate, shown
 from .._rows.arrow import require_arrow
@@ -106,11 +106,7 @@ class ExplanationSample(Sample):
             )
         if weights is not None:
             require_weights_unmasked(f"{what}_weights", weights)
-            if is_of_other_rows(weights, explanation.row_labels):
-                raise ValueError(
-                    f"{what}_weights are of other rows than {what}, or in another order, by their index: "
-                    "select them with weights.loc[explanation.row_labels], or pass weights.to_numpy()"
-                )
+            require_same_rows(weights, explanation.row_labels, f"{what}_weights are", what)
             self._weights = self._checked(np.asarray(weights, np.float64))
             if self._weights.shape != (self.n_rows,):
                 raise ValueError(

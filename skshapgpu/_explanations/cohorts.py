@@ -11,7 +11,7 @@ from .._common.digits import number
 from .._rows.columns import read_column
 from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of
-from .labels import is_of_other_rows
+from .labels import require_same_rows
 
 if TYPE_CHECKING:
     from .interactions import InteractionExplanation
@@ -182,11 +182,8 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
 
 def _given(explanation: Any, labels: Any) -> tuple[list[Any], Sequence[Any] | None]:
     """Return labels that were given for the rows, and their order; None: they are sorted."""
-    if getattr(labels, "ndim", 0) == 1 and is_of_other_rows(labels, explanation.row_labels):
-        raise ValueError(
-            "labels are of other rows than the explanation, or in another order, by their index: select "
-            "them with labels.loc[explanation.row_labels], or pass labels.to_numpy()"
-        )
+    if getattr(labels, "ndim", 0) == 1:
+        require_same_rows(labels, explanation.row_labels, "labels are")
     is_categorical = type(getattr(labels, "dtype", None)).__name__ == "CategoricalDtype"
     order = labels.dtype.categories.tolist() if is_categorical else None
     found = labels if hasattr(labels, "ndim") else np.asarray(labels, object)

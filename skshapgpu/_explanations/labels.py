@@ -30,10 +30,17 @@ def places_of(index: Any, label: Any) -> np.ndarray:
         raise KeyError(f"row {label!r} is not among the labels of the rows that were explained") from error
 
 
-def is_of_other_rows(given: Any, index: Any) -> bool:
-    """Return whether a pandas series has other row labels than ``index``, or the same in another order."""
+def require_same_rows(given: Any, index: Any, they_are: str, what: str = "the explanation") -> None:
+    """Raise ``ValueError`` for a pandas series with other row labels than ``index``, or in another order.
+
+    The message begins with ``they_are``, such as "labels are".
+    """
     own = row_labels(given)
-    return own is not None and index is not None and not (len(own) == len(index) and own.equals(index))
+    if own is not None and index is not None and not (len(own) == len(index) and own.equals(index)):
+        raise ValueError(
+            f"{they_are} of other rows than {what}, or in another order, by the index: select with "
+            ".loc[explanation.row_labels], or pass a NumPy array"
+        )
 
 
 class ByLabel(Generic[T]):

@@ -18,7 +18,7 @@ from .._rows.origins import Origins
 from .._rows.tables import row_labels, select, to_array
 from .cohorts import Cohorts, cohorts_of
 from .grouping import grouping_of
-from .labels import ByLabel, is_of_other_rows
+from .labels import ByLabel, require_same_rows
 from .reasons import records
 
 #: Number of features in the table that a notebook shows.
@@ -128,12 +128,8 @@ class LabelledValues:
     def _key_parts(self, key: Any) -> list[Any]:
         """Split an index into its parts: rows, columns and outputs."""
         parts = _expand(key, 2 if self._several_outputs() is None else 3)
-        is_mask = str(getattr(parts[0], "dtype", "")).startswith("bool")
-        if is_mask and is_of_other_rows(parts[0], self.row_labels):
-            raise ValueError(
-                "the mask is of other rows than the explanation, or in another order, by its index: select "
-                "with mask.loc[explanation.row_labels], or pass mask.to_numpy()"
-            )
+        if str(getattr(parts[0], "dtype", "")).startswith("bool"):
+            require_same_rows(parts[0], self.row_labels, "the mask is")
         return parts
 
     def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:
