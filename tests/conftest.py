@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -40,6 +41,12 @@ def gpu() -> None:
     info = cuda_info()
     if not info["available"]:
         pytest.skip(f"no GPU: {info['reason']}")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator of each test's own, so that its numbers do not depend on which tests ran before."""
+    return np.random.default_rng(0)
 
 
 @pytest.fixture

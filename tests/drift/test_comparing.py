@@ -74,16 +74,16 @@ def test_psi_of_deciles_by_hand() -> None:
     assert psi == pytest.approx(0.9 * np.log(10) + 9 * (1e-4 - 0.1) * np.log(1e-4 / 0.1))
 
 
-def test_psi_is_that_of_quantile_bins_in_continuous_data() -> None:
-    reference, current = RNG.normal(size=(2, 20_000, 1)) * [[[1]], [[1.2]]]
+def test_psi_is_that_of_quantile_bins_in_continuous_data(rng: np.random.Generator) -> None:
+    reference, current = rng.normal(size=(2, 20_000, 1)) * [[[1]], [[1.2]]]
     edges = np.quantile(reference, np.arange(1, 10) / 10, method="inverted_cdf")
     p, q = (np.bincount(np.searchsorted(edges, x[:, 0]), minlength=10) / 20_000 for x in (reference, current))
     (psi,) = compare_explanations(explanation(reference), explanation(current)).psi
     assert psi == pytest.approx(((q - p) * np.log(q / p)).sum(), rel=0.02)
 
 
-def test_psi_without_change_has_the_mean_of_theory() -> None:
-    samples = RNG.normal(size=(2, 1000, 300))
+def test_psi_without_change_has_the_mean_of_theory(rng: np.random.Generator) -> None:
+    samples = rng.normal(size=(2, 1000, 300))
     found = compare_explanations(explanation(samples[0]), explanation(samples[1, :500]))
     assert found.psi.mean() == pytest.approx(9 * (1 / 1000 + 1 / 500), rel=0.1)
 
@@ -98,11 +98,11 @@ def test_columns_that_are_not_held_give_the_same(held: int, monkeypatch: pytest.
     np.testing.assert_allclose(parts.wasserstein, whole.wasserstein, atol=1e-14)
 
 
-def test_weights_of_other_rows() -> None:
+def test_weights_of_other_rows(rng: np.random.Generator) -> None:
     pd = pytest.importorskip("pandas")
-    X = pd.DataFrame({"a": RNG.normal(size=60), "b": RNG.normal(size=60)}, index=RNG.permutation(60) + 7)
+    X = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60)}, index=rng.permutation(60) + 7)
     found = explain(RandomForestRegressor(3, random_state=0).fit(X, X["a"] + X["b"]), X)
-    weights = pd.Series(RNG.random(60), index=X.index)
+    weights = pd.Series(rng.random(60), index=X.index)
     expected = np.average(np.abs(found.values), axis=0, weights=weights)
     for given in (weights, weights.to_numpy(), weights.sort_index().loc[found.row_labels]):
         importance = compare_explanations(found, found, reference_weights=given).reference_importance
@@ -118,8 +118,8 @@ def test_masked_weights() -> None:
         compare_explanations(explanation(REFERENCE), explanation(CURRENT), current_weights=weights)
 
 
-def test_weights() -> None:
-    weights, of_current = RNG.integers(0, 4, 300), RNG.integers(0, 3, 211)
+def test_weights(rng: np.random.Generator) -> None:
+    weights, of_current = rng.integers(0, 4, 300), rng.integers(0, 3, 211)
     found = compare_explanations(
         explanation(REFERENCE), explanation(CURRENT), reference_weights=weights, current_weights=of_current
     )
@@ -173,8 +173,8 @@ def test_features_are_matched_by_name() -> None:
     assert not swapped.psi.any()
 
 
-def test_outputs_are_matched_by_name() -> None:
-    ours, theirs = RNG.normal(size=(2, 90, 4, 3)) * np.array([1, 2, 3])
+def test_outputs_are_matched_by_name(rng: np.random.Generator) -> None:
+    ours, theirs = rng.normal(size=(2, 90, 4, 3)) * np.array([1, 2, 3])
     one = explanation(ours, output_names=("a", "b", "c"))
     other = explanation(theirs[..., [2, 0, 1]], output_names=("c", "a", "b"))
     found = compare_explanations(one, other)
@@ -199,9 +199,9 @@ def test_outputs_are_matched_by_name() -> None:
         compare_explanations(one, explanation(theirs, output_names=("d", "b", "c")))
 
 
-def test_differences_of_rounding_do_not_count() -> None:
+def test_differences_of_rounding_do_not_count(rng: np.random.Generator) -> None:
     """Frequent values, zeros, and a constant that is not a float32, rounded to single precision."""
-    noise = 1e-7 * RNG.normal(size=REFERENCE.shape)
+    noise = 1e-7 * rng.normal(size=REFERENCE.shape)
     single = (REFERENCE + noise).astype(np.float32)
     found = compare_explanations(explanation(REFERENCE), explanation(single))
     assert found.psi[1:].max() < 1e-12 and found.psi[0] < 1e-3
@@ -266,8 +266,8 @@ def test_the_frame_and_the_dict() -> None:
         found.ndcg = 1.0  # type: ignore[misc]
 
 
-def test_labels_of_classes_go_into_json() -> None:
-    values = RNG.normal(size=(20, 2, 2))
+def test_labels_of_classes_go_into_json(rng: np.random.Generator) -> None:
+    values = rng.normal(size=(20, 2, 2))
     labelled = explanation(values, output_names=(np.int64(3), np.int64(4)))
     facts = json.loads(json.dumps(compare_explanations(labelled, labelled).to_dict()))
     assert {record["output"] for record in facts["features"]} == {3, 4}
@@ -320,15 +320,15 @@ def test_wrong_samples() -> None:
             compare_explanations(good, good, n_bins=n_bins)
 
 
-def test_interactions_are_refused() -> None:
-    X = RNG.normal(size=(40, 3))
+def test_interactions_are_refused(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(40, 3))
     model = RandomForestRegressor(3, random_state=0).fit(X, X[:, 0] * X[:, 1])
     with pytest.raises(TypeError, match="InteractionExplanation: values of features are compared"):
         compare_explanations(explain(model, X), explain_interactions(model, X))
 
 
-def test_groups_of_columns_and_classes() -> None:
-    X = RNG.normal(size=(200, 4))
+def test_groups_of_columns_and_classes(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(200, 4))
     model = RandomForestClassifier(5, random_state=0).fit(X, (X[:, 0] + X[:, 1] > 0) + 0 + (X[:, 2] > 1))
     whole = explain(model, X, groups={"place": [0, 1]})
     found = compare_explanations(whole[:100], whole[100:])

@@ -70,9 +70,9 @@ def test_importances_and_selectors_are_of_all_columns() -> None:
     assert results["explanation"].shape == (200, 40)
 
 
-def test_importances_behind_an_encoder() -> None:
+def test_importances_behind_an_encoder(rng: np.random.Generator) -> None:
     pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"letter": RNG.choice(list("abcdefgh"), 200), "number": RNG.choice([1, 2, 3], 200)})
+    frame = pd.DataFrame({"letter": rng.choice(list("abcdefgh"), 200), "number": rng.choice([1, 2, 3], 200)})
     y = (frame["letter"] == "b") * frame["number"]
     encode = make_column_transformer((OneHotEncoder(), ["letter", "number"]))
     pipeline = make_pipeline(encode, forest(3, 2))

@@ -93,17 +93,17 @@ def test_values_on_a_gpu_are_copied_to_the_host() -> None:
     np.testing.assert_array_equal(np.array(explained, np.float32), values.astype(np.float32))
 
 
-def test_a_thousand_rows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_rows_are_read_at_once(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: Any, key: Any) -> Any:
         raise AssertionError("no row is selected")
 
     monkeypatch.setattr(Explanation, "__getitem__", refuse)
-    values = RNG.normal(size=(1000, 10))
+    values = rng.normal(size=(1000, 10))
     np.testing.assert_array_equal(np.asarray(explanation(values)), values)
 
 
-def test_scikit_learn_takes_them_as_x() -> None:
-    values = RNG.normal(size=(60, 3))
+def test_scikit_learn_takes_them_as_x(rng: np.random.Generator) -> None:
+    values = rng.normal(size=(60, 3))
     y = values @ [1.0, -2.0, 0.5]
     explained = explanation(values)
     model = LinearRegression().fit(explained, y)
