@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, list[int]]] = {
 #: Options of both explainers, and the number of background rows.
 SETTINGS: dict[str, tuple[dict[str, Any], int]] = {
     "path-dependent": ({}, 0),
+    "expected_rows": ({"expected_rows": 10_000_000}, 0),
     "walked": ({"algorithm": "quadrature"}, 0),
     "background": ({}, 100),
 }
