@@ -162,6 +162,7 @@ void CudaTree::label(int32_t i, uint32_t level) {
   node.pair = node.left.is_leaf() && node.right.is_leaf();
   node.level = level;
   node.tracked = pairs_ && !node.pair;
+  node.above_apart = is_apart_ && !node.apart && (node.parent < 0 || nodes[node.parent].above_apart);
   if (node.parent >= 0) node.edge_fraction = path_.find(nodes[node.parent].feature)->share;
   if (!previous) return;
   node.previous = bit_node(previous->bit);

@@ -31,6 +31,7 @@ class CudaTree {
     uint32_t level, tracked_above;  // nodes above, and those of them that are tracked
     bool pair, tracked;             // whether it has two leaves; whether it has an alive bit
     bool apart;                     // for Owen values: a feature of the group whose features are apart
+    bool above_apart;               // whether neither it nor a node above is apart: then nobody needs its B
     // Return whether the node has the form of a repeated one. Without `previous`, all rows are alive there.
     bool repeated() const { return previous >= 0 || apart; }
   };

@@ -197,6 +197,7 @@ void CudaWriter<T>::middle(int32_t i) {
 template <class T>
 void CudaWriter<T>::exit(int32_t i) {
   const CudaTree::Node& n = tree_.nodes[i];
+  if (n.above_apart) return give_bit(i);
   op(cuda_code(n.right.is_leaf() ? kCudaExitLeaf : kCudaExit, n.height, n.repeated()), n.height);
   node(i, false);
   value(n.right.is_leaf() ? leaf(n.right.leaf) : 0);
