@@ -75,15 +75,17 @@ class Buffer {
 using DeviceBuffer = Buffer<false>;
 using HostBuffer = Buffer<true>;
 
+constexpr const char *kNoModelRoom = "the model does not fit the device's memory",
+                     *kCopyingModel = "copying the model";
+
 template <class X>
 DeviceBuffer upload(const std::vector<X>& x) {
   DeviceBuffer buffer;
-  buffer.reserve(x.size() * sizeof(X), "the model does not fit the device's memory");
+  buffer.reserve(x.size() * sizeof(X), kNoModelRoom);
   if (x.empty()) return buffer;
-  constexpr const char* kWhat = "copying the model";
-  check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice), kWhat);
+  check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice), kCopyingModel);
   // A copy from pageable memory may return before it is complete, and other streams do not wait for it.
-  check(cudaStreamSynchronize(nullptr), kWhat);
+  check(cudaStreamSynchronize(nullptr), kCopyingModel);
   return buffer;
 }
 

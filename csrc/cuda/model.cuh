@@ -409,7 +409,7 @@ struct CudaModel {
     intervals.columns = upload(from.columns);
     intervals.targets = upload(from.targets);
     intervals.stages = upload(from.stages);
-    intervals.stream = upload(from.stream);
+    intervals.stream = upload_stream(from);
     std::copy(std::begin(from.n_parts), std::end(from.n_parts), intervals.n_parts);
     intervals.shared = 2 * stage_bytes;
     CudaIntervalArgs<T>& a = intervals.args;
@@ -427,6 +427,19 @@ struct CudaModel {
     for (size_t form = 0; form < std::size(kIntervalForms); ++form)
       for (const bool margins : {false, true})
         if (from.n_parts[form]) allow_shared(interval_kernel<T>(kIntervalForms[form], margins).kernel);
+  }
+
+  // Write the stream of the tables by intervals to the device, piece by piece.
+  DeviceBuffer upload_stream(const CudaIntervals& from) const {
+    DeviceBuffer buffer;
+    buffer.reserve(from.stream_bytes, kNoModelRoom);
+    char* to = buffer.template as<char>();
+    write_intervals<T>(plan, from, [&](const char* piece, size_t bytes) {
+      check(cudaMemcpy(to, piece, bytes, cudaMemcpyHostToDevice), kCopyingModel);
+      to += bytes;
+    });
+    check(cudaStreamSynchronize(nullptr), kCopyingModel);  // see upload()
+    return buffer;
   }
 
   // Allow a kernel all shared memory of a block. The limit belongs to the kernel, not to a launch: with the

@@ -14,6 +14,9 @@ namespace {
 // multiprocessors; enough that the sums of the parts take little time.
 constexpr size_t kPartTables = 32;
 
+// Pieces of the stream stay in the caches between being written and being copied.
+constexpr size_t kPieceBytes = 1 << 20;
+
 constexpr size_t rounded_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // Return the bits of the half float of an integer of magnitude below 2,048.
@@ -26,11 +29,32 @@ uint16_t half_bits(int n) {
   return static_cast<uint16_t>(sign | (exponent + 15) << 10 | (rest << (10 - exponent) & 0x3ff));
 }
 
+// The bytes of a table, and where its entries and margins begin.
+struct TableShape {
+  size_t bytes, entries, margins;
+};
+
+size_t step_bytes(const IndexColumn& column) {
+  return rounded_up(column.n_steps * (column.categorical ? 2 : 8), 8);
+}
+
 template <class T>
-class IntervalWriter {
+TableShape shape_of(const IntervalTables& from, const IntervalTable& table, int n_sums, bool has_margins) {
+  size_t steps = 0;
+  for (uint32_t j = 0; j < table.n_columns; ++j) steps += step_bytes(from.columns[table.columns + j]);
+  constexpr size_t kAlignment = interval_alignment<T>();
+  const size_t entries = rounded_up(kIntervalHead + 2 * n_sums + steps, kAlignment),
+               margins = entries + table.n_entries * n_sums * sizeof(T),
+               bytes = rounded_up(margins + has_margins * table.n_entries * sizeof(T), kAlignment);
+  return {bytes, entries, margins};
+}
+
+// Divides the tables into parts and stages.
+template <class T>
+class IntervalDivider {
  public:
-  IntervalWriter(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
-                 CudaProgram<T>& program)
+  IntervalDivider(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
+                  CudaProgram<T>& program)
       : plan_(plan),
         from_(plan.intervals),
         column_of_(column_of),
@@ -38,13 +62,12 @@ class IntervalWriter {
         program_(program),
         out_(program.intervals) {}
 
-  void write() {
-    out_.stream.reserve(from_.table_bytes() + from_.table_bytes() / 4);
+  void divide() {
     for (size_t form = 0; form < std::size(kIntervalForms); ++form) {
       n_sums_ = kIntervalForms[form];
       for (const TableWindow& window : from_.windows) {
         window_ = &window;
-        if (form_of(window) == n_sums_) write_window();
+        if (form_of(window) == n_sums_) divide_window();
       }
       out_.n_parts[form] = out_.parts.size() - (form ? out_.n_parts[0] : 0);
     }
@@ -62,8 +85,8 @@ class IntervalWriter {
     return is_short ? 8 : kMostIntervalSums;
   }
 
-  // Write the parts of a window; if its entries have too many numbers, for each slice of them.
-  void write_window() {
+  // Add the parts of a window; if its entries have too many numbers, for each slice of them.
+  void divide_window() {
     const size_t n = n_values(), all = n + window_->n_outputs, width = n_sums_;
     const bool is_left_over = n == width && window_->n_outputs == 1;
     for (first_ = 0; first_ < (is_left_over ? n : all); first_ += width) {
@@ -71,12 +94,12 @@ class IntervalWriter {
       const size_t n_tables = window_->tables_end - window_->tables,
                    n_parts = (n_tables + kPartTables - 1) / kPartTables;
       for (size_t i = 0; i < n_parts; ++i)
-        write_parts(window_->tables + n_tables * i / n_parts, window_->tables + n_tables * (i + 1) / n_parts);
+        add_parts(window_->tables + n_tables * i / n_parts, window_->tables + n_tables * (i + 1) / n_parts);
     }
   }
 
-  // Write the part of some tables, or several if they have too many columns for one.
-  void write_parts(size_t first, size_t end) {
+  // Add the part of some tables, or several if they have too many columns for one.
+  void add_parts(size_t first, size_t end) {
     while (first < end) {
       columns_.clear();
       size_t last = first;
@@ -91,35 +114,45 @@ class IntervalWriter {
       }
       if (last == first) throw std::logic_error("a table by intervals has too many columns for a GPU");
       std::sort(columns_.begin(), columns_.end());
-      write_part(first, last);
+      add_part(first, last);
       first = last;
     }
   }
 
-  void write_part(size_t first, size_t end) {
+  void add_part(size_t first, size_t end) {
     CudaIntervalPart part{};
     part.columns = static_cast<uint32_t>(out_.columns.size());
     part.n_columns = static_cast<uint32_t>(columns_.size());
     for (size_t i = 0; i < columns_.size(); ++i) {
       out_.columns.push_back(column_of_[columns_[i]]);
+      out_.plan_columns.push_back(columns_[i]);
       if (plan_.columns[columns_[i]].categorical) part.categorical |= 1u << i;
     }
     part.targets = static_cast<uint32_t>(out_.targets.size());
     add_targets();
     part.stages = static_cast<uint32_t>(out_.stages.size());
-    stage_tables_ = 0;
-    for (size_t i = first; i < end; ++i) write_table(from_.tables[i]);
+    for (size_t i = first; i < end; ++i) add_table(i, i == first);
     part.stages_end = static_cast<uint32_t>(out_.stages.size());
-    out_.stages.push_back(out_.stream.size());
+    out_.stages.push_back(out_.stream_bytes);
     out_.parts.push_back(part);
   }
 
-  void begin_stage() {
-    stage_tables_ = 0;
-    out_.stages.push_back(out_.stream.size());
-    out_.stream.resize(out_.stream.size() + alignment());
+  void add_table(size_t i, bool is_first) {
+    const size_t size = shape_of<T>(from_, from_.tables[i], n_sums_, has_margins_).bytes;
+    constexpr size_t kAlignment = interval_alignment<T>();
+    if (size + kAlignment > stage_bytes_ || from_.tables[i].n_entries > kMostGpuEntries)
+      throw std::invalid_argument("a table by intervals is too large for this GPU");
+    if (is_first || out_.stream_bytes - out_.stages.back() + size > stage_bytes_) {
+      out_.stages.push_back(out_.stream_bytes);
+      out_.stream_bytes += kAlignment;
+      first_of_stage_ = out_.tables.size();
+    }
+    out_.tables.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(window_ - from_.windows.data()),
+                           static_cast<uint32_t>(out_.parts.size()), static_cast<uint32_t>(first_), 0,
+                           has_margins_});
+    ++out_.tables[first_of_stage_].stage_tables;
+    out_.stream_bytes += size;
   }
-  static constexpr size_t alignment() { return interval_alignment<T>(); }
 
   void add_targets() {
     const int32_t n_used = static_cast<int32_t>(plan_.features.size());
@@ -144,83 +177,6 @@ class IntervalWriter {
     out_.margins.push_back(static_cast<int32_t>(window_->first_output + output));
   }
 
-  // --- A table ---
-
-  void write_table(const IntervalTable& table) {
-    const size_t entries = rounded_up(kIntervalHead + 2 * n_sums_ + step_bytes(table), alignment()),
-                 margins = entries + table.n_entries * n_sums_ * sizeof(T),
-                 size = rounded_up(margins + has_margins_ * table.n_entries * sizeof(T), alignment());
-    if (size + alignment() > stage_bytes_ || table.n_entries > kMostGpuEntries)
-      throw std::invalid_argument("a table by intervals is too large for this GPU");
-    if (!stage_tables_ || out_.stream.size() - out_.stages.back() + size > stage_bytes_) begin_stage();
-    ++stage_tables_;
-    std::memcpy(out_.stream.data() + out_.stages.back(), &stage_tables_, sizeof stage_tables_);
-    const size_t begin = out_.stream.size();
-    out_.stream.resize(begin + size);
-    char* const to = out_.stream.data() + begin;
-    const uint32_t head[] = {static_cast<uint32_t>(size), static_cast<uint32_t>(entries),
-                             static_cast<uint32_t>(margins), has_margins_};
-    std::memcpy(to, head, sizeof head);
-    write_steps(table, to + kIntervalHead);
-    write_entries(table, reinterpret_cast<T*>(to + entries));
-    for (uint32_t i = 0; i < table.n_entries && has_margins_; ++i)
-      reinterpret_cast<T*>(to + margins)[i] = margin(table, i, 0);
-  }
-
-  // Call take(position of the column in the part, column) for the columns of a table, in the order of the
-  // part.
-  template <class Take>
-  void for_columns(const IntervalTable& table, const Take& take) const {
-    for (size_t i = 0; i < columns_.size(); ++i)
-      for (uint32_t j = 0; j < table.n_columns; ++j) {
-        const IndexColumn& column = from_.columns[table.columns + j];
-        if (column.column == columns_[i]) take(i, column);
-      }
-  }
-  static size_t step_bytes(const IndexColumn& column) {
-    return rounded_up(column.n_steps * (column.categorical ? 2 : 8), 8);
-  }
-  size_t step_bytes(const IntervalTable& table) const {
-    size_t n = 0;
-    for_columns(table, [&](size_t, const IndexColumn& column) { n += step_bytes(column); });
-    return n;
-  }
-
-  void write_steps(const IntervalTable& table, char* to) const {
-    uint16_t* const counts = reinterpret_cast<uint16_t*>(to);
-    char* steps = to + 2 * n_sums_;
-    for_columns(table, [&](size_t position, const IndexColumn& column) {
-      counts[position] = static_cast<uint16_t>(column.n_steps);
-      for (uint32_t i = 0; i < column.n_steps; ++i) {
-        const IndexStep& step = from_.steps[column.steps + i];
-        const uint16_t number = half_bits(static_cast<int16_t>(step.number)),
-                       operand = std::min(step.operand, static_cast<uint16_t>(kMostGpuCode));
-        const uint16_t both[] = {operand, operand, number, number};
-        if (column.categorical)
-          std::memcpy(steps + 2 * i, &number, sizeof number);
-        else
-          std::memcpy(steps + 8 * i, both, sizeof both);
-      }
-      steps += step_bytes(column);
-    });
-  }
-
-  // Write the numbers of all entries from first_ on: their sums, then their margins, unless these are behind
-  // the entries; all in units of the plan's leaf scale.
-  void write_entries(const IntervalTable& table, T* to) const {
-    const size_t n_sums = first_ < n_values() ? std::min<size_t>(n_values() - first_, n_sums_) : 0,
-                 end = std::min<size_t>(first_ + n_sums_, n_values() + window_->n_outputs);
-    const T* from = interval_sums<T>(from_) + table.sums + first_;
-    for (uint32_t i = 0; i < table.n_entries; ++i, from += window_->row_size, to += n_sums_) {
-      std::copy_n(from, n_sums, to);
-      for (size_t k = first_ + n_sums; k < end; ++k) to[k - first_] = margin(table, i, k - n_values());
-    }
-  }
-  T margin(const IntervalTable& table, size_t entry, size_t output) const {
-    return static_cast<T>(from_.margins[table.margins + entry * window_->n_outputs + output] /
-                          plan_.leaf_scale);
-  }
-
   const Plan& plan_;
   const IntervalTables& from_;
   const std::vector<uint32_t>& column_of_;
@@ -229,10 +185,96 @@ class IntervalWriter {
   CudaIntervals& out_;
   const TableWindow* window_ = nullptr;
   int n_sums_ = 0;
-  size_t first_ = 0;          // of the numbers of an entry, in the current slice
-  bool has_margins_ = false;  // whether the margins are behind the entries
-  uint32_t stage_tables_ = 0;
+  size_t first_ = 0;               // of the numbers of an entry, in the current slice
+  bool has_margins_ = false;       // whether the margins are behind the entries
+  size_t first_of_stage_ = 0;      // among all tables
   std::vector<uint32_t> columns_;  // of the plan, in the current part
+};
+
+// Writes the tables of a part.
+template <class T>
+class TableWriter {
+ public:
+  TableWriter(const Plan& plan, const CudaIntervals& of, const CudaIntervalTable& table)
+      : plan_(plan),
+        from_(plan.intervals),
+        table_(from_.tables[table.table]),
+        window_(from_.windows[table.window]),
+        part_(of.parts[table.part]),
+        columns_(of.plan_columns.data() + part_.columns),
+        n_sums_(kIntervalForms[table.part >= of.n_parts[0]]),
+        first_(table.first),
+        has_margins_(table.has_margins),
+        shape_(shape_of<T>(from_, table_, n_sums_, has_margins_)) {}
+
+  size_t bytes() const { return shape_.bytes; }
+
+  // Write the table to memory whose bytes are 0.
+  void write(char* to) const {
+    const uint32_t head[] = {static_cast<uint32_t>(shape_.bytes), static_cast<uint32_t>(shape_.entries),
+                             static_cast<uint32_t>(shape_.margins), has_margins_};
+    std::memcpy(to, head, sizeof head);
+    write_steps(to + kIntervalHead);
+    write_entries(reinterpret_cast<T*>(to + shape_.entries));
+    for (uint32_t i = 0; i < table_.n_entries && has_margins_; ++i)
+      reinterpret_cast<T*>(to + shape_.margins)[i] = margin(i, 0);
+  }
+
+ private:
+  // Write the steps of the table's columns, in the order of the part.
+  void write_steps(char* to) const {
+    uint16_t* const counts = reinterpret_cast<uint16_t*>(to);
+    char* steps = to + 2 * n_sums_;
+    for (uint32_t position = 0; position < part_.n_columns; ++position)
+      for (uint32_t j = 0; j < table_.n_columns; ++j) {
+        const IndexColumn& column = from_.columns[table_.columns + j];
+        if (column.column != columns_[position]) continue;
+        counts[position] = static_cast<uint16_t>(column.n_steps);
+        write_steps(column, steps);
+        steps += step_bytes(column);
+      }
+  }
+
+  void write_steps(const IndexColumn& column, char* to) const {
+    for (uint32_t i = 0; i < column.n_steps; ++i) {
+      const IndexStep& step = from_.steps[column.steps + i];
+      const uint16_t number = half_bits(static_cast<int16_t>(step.number)),
+                     operand = std::min(step.operand, static_cast<uint16_t>(kMostGpuCode));
+      const uint16_t both[] = {operand, operand, number, number};
+      if (column.categorical)
+        std::memcpy(to + 2 * i, &number, sizeof number);
+      else
+        std::memcpy(to + 8 * i, both, sizeof both);
+    }
+  }
+
+  // Write the numbers of all entries from first_ on: their sums, then their margins, unless these are behind
+  // the entries; all in units of the plan's leaf scale.
+  void write_entries(T* to) const {
+    const size_t n_values = window_.places_end - window_.places,
+                 n_sums = first_ < n_values ? std::min<size_t>(n_values - first_, n_sums_) : 0,
+                 end = std::min<size_t>(first_ + n_sums_, n_values + window_.n_outputs);
+    const T* from = interval_sums<T>(from_) + table_.sums + first_;
+    for (uint32_t i = 0; i < table_.n_entries; ++i, from += window_.row_size, to += n_sums_) {
+      std::copy_n(from, n_sums, to);
+      for (size_t k = first_ + n_sums; k < end; ++k) to[k - first_] = margin(i, k - n_values);
+    }
+  }
+  T margin(size_t entry, size_t output) const {
+    return static_cast<T>(from_.margins[table_.margins + entry * window_.n_outputs + output] /
+                          plan_.leaf_scale);
+  }
+
+  const Plan& plan_;
+  const IntervalTables& from_;
+  const IntervalTable& table_;
+  const TableWindow& window_;
+  const CudaIntervalPart& part_;
+  const uint32_t* const columns_;  // of the plan, in the part
+  const int n_sums_;
+  const size_t first_;
+  const bool has_margins_;
+  const TableShape shape_;
 };
 
 }  // namespace
@@ -240,9 +282,35 @@ class IntervalWriter {
 template <class T>
 void add_intervals(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
                    CudaProgram<T>& program) {
-  if (plan.intervals.any()) IntervalWriter<T>(plan, column_of, stage_bytes, program).write();
+  if (plan.intervals.any()) IntervalDivider<T>(plan, column_of, stage_bytes, program).divide();
 }
 template void add_intervals(const Plan&, const std::vector<uint32_t>&, size_t, CudaProgram<float>&);
 template void add_intervals(const Plan&, const std::vector<uint32_t>&, size_t, CudaProgram<double>&);
+
+template <class T>
+void write_intervals(const Plan& plan, const CudaIntervals& intervals,
+                     const std::function<void(const char*, size_t)>& take) {
+  std::vector<char> piece;
+  const auto hand_over = [&] {
+    if (!piece.empty()) take(piece.data(), piece.size());
+    piece.clear();
+  };
+  const auto add = [&](size_t bytes) {
+    piece.resize(piece.size() + bytes);
+    return piece.data() + piece.size() - bytes;
+  };
+  for (const CudaIntervalTable& table : intervals.tables) {
+    if (piece.size() >= kPieceBytes) hand_over();
+    if (table.stage_tables)
+      std::memcpy(add(interval_alignment<T>()), &table.stage_tables, sizeof table.stage_tables);
+    const TableWriter<T> writer(plan, intervals, table);
+    writer.write(add(writer.bytes()));
+  }
+  hand_over();
+}
+template void write_intervals<float>(const Plan&, const CudaIntervals&,
+                                     const std::function<void(const char*, size_t)>&);
+template void write_intervals<double>(const Plan&, const CudaIntervals&,
+                                      const std::function<void(const char*, size_t)>&);
 
 }  // namespace skshap

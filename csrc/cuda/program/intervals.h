@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "plan/interval_tables.h"
 
 namespace skshap {
+
+struct Plan;
 
 // Numbers of an entry, and columns that a part reads: a kernel exists for each of these.
 constexpr int kIntervalForms[] = {8, 16};
@@ -49,14 +52,30 @@ constexpr size_t interval_alignment() {
   return kMostIntervalSums * sizeof(T);
 }
 
+// A table, in the order of the stream.
+struct CudaIntervalTable {
+  uint32_t table, window, part;  // in IntervalTables, and in CudaIntervals::parts
+  uint32_t first;                // of the numbers of the window's entries: those of the table's begin there
+  uint32_t stage_tables;         // of the stage that it begins; 0 if it begins none
+  bool has_margins;              // whether margins follow the entries
+};
+
 struct CudaIntervals {
   std::vector<CudaIntervalPart> parts;  // form by form
   size_t n_parts[2] = {0, 0};           // by form
   std::vector<uint32_t> columns;        // of the GPU
+  std::vector<uint32_t> plan_columns;   // the same, of the plan
   std::vector<int32_t> targets;
   std::vector<uint64_t> stages;  // where they begin in the stream, and for each part where its last one ends
-  std::vector<char> stream;
+  std::vector<CudaIntervalTable> tables;
   std::vector<int32_t> margins;  // the output of each margin
+  size_t stream_bytes = 0;
 };
+
+// Write the stream of the plan's tables, which may take hundreds of megabytes, piece by piece: call
+// take(data, bytes) for each piece, in order.
+template <class T>
+void write_intervals(const Plan& plan, const CudaIntervals& intervals,
+                     const std::function<void(const char*, size_t)>& take);
 
 }  // namespace skshap
