@@ -105,7 +105,8 @@ class SoftmaxPlan:
         step = max(1, _AT_ONCE // n_background)
         for start in range(0, len(self._known), step):
             known = self._known[start : start + step, np.newaxis]
-            mixed = np.where(known, x, self._background).reshape(-1, len(x))
+            # A model that uses no feature has rows without columns, whose number reshape() cannot infer.
+            mixed = np.where(known, x, self._background).reshape(len(known) * n_background, len(x))
             of_outputs = self._link.of(self._trees.individual(mixed, n_threads), outputs=0)
             of_outputs = of_outputs.reshape(len(of_outputs), -1, n_background)
             found.append(np.einsum("ocb,b->oc", of_outputs, self._weights))

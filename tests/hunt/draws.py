@@ -44,7 +44,7 @@ MODES = {
 
 #: Modes that would be refused, or have nothing to check, for other models than these.
 UNLIKELY: dict[str, Any] = {
-    "probability": lambda family, task: task in ("binary", "rare binary"),
+    "probability": lambda family, task: task in ("binary", "rare binary", "classes", "rare class"),
     "log_loss": lambda family, task: task in ("binary", "rare binary", "regression"),
     "covers": lambda family, task: family.library == "sklearn",
 }

@@ -263,15 +263,21 @@ def _columns(members: list[tuple[int, ...]], kept: list[int]) -> list[tuple[int,
 
 
 def probability(case: Case, report: Report) -> None:
-    """Check values of probabilities by the rescale rule; margins that are probabilities keep theirs."""
+    """Check values of probabilities, by the rescale rule or, of a softmax, by mixtures of rows.
+
+    Margins that are probabilities keep theirs.
+    """
     explainer = explainer_of(case, background=True, model_output="probability")
     explanation = explainer.explain(case.X)
     got = outputs_last(explanation.values, 3)
     if adds_up_probabilities(case):
         adds_up(case, report, explanation)
         return
-    link, slope = truth.logistic(link_scale(case))
     total = np.reshape(explanation.base_values, (1, -1)) + got.astype(np.float64).sum(axis=1)
+    if is_softmax(case):
+        softmax_probability(case, report, explanation.base_values, got, total)
+        return
+    link, slope = truth.logistic(link_scale(case))
     zero = np.zeros(1)
     right = widened_base(case, link(case.margins, zero), True)
     report.close("additivity of probabilities", total, right, allowed_of_link(case, right, got, 1.0))
@@ -294,6 +300,29 @@ def probability(case: Case, report: Report) -> None:
         base,
         allowed_of_link(case, base, got, 1.0),
     )
+
+
+def is_softmax(case: Case) -> bool:
+    """Return whether probabilities are a softmax of the margins of all classes."""
+    one_by_one = ("multiclassova", "MultiClassOneVsAll")
+    return case.n_outputs > 1 and not set(one_by_one) & set(map(str, case.draw.params.values()))
+
+
+def softmax_probability(
+    case: Case, report: Report, base_values: Any, got: np.ndarray, total: np.ndarray
+) -> None:
+    right = truth.softmax(case.margins)
+    report.close("additivity of probabilities", total, right, allowed_of_link(case, right, got, 1.0))
+    share = truth.shares(case.background_weights, len(case.background_margins))
+    base = share[None] @ truth.softmax(case.background_margins)
+    report.close("base value", np.reshape(base_values, (1, -1)), base, allowed_of_link(case, base, got, 1.0))
+    if case.pair_coalition_values is None:
+        return
+    offset = (case.margins - case.contrasts)[0]  # of all rows, which the mixtures lack
+    of_pairs = truth.softmax(case.pair_coalition_values + offset)
+    coalition_values = truth.mean_coalition_values(of_pairs, case.background_weights)
+    right = of_kept(case, games.values(coalition_values))
+    report.close("softmax", got[:N_DEFINED], right, allowed_of_link(case, right, got, 1.0))
 
 
 def allowed_of_link(case: Case, right: np.ndarray, got: np.ndarray, steepest: Any) -> np.ndarray:

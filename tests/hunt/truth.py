@@ -100,6 +100,11 @@ def logistic(scale: float) -> tuple[Callable[..., np.ndarray], Callable[..., np.
     return link, derivative
 
 
+def softmax(z: np.ndarray) -> np.ndarray:
+    powers = np.exp(z - z.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
 def log_loss(scale: float) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
     def link(z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.logaddexp(0, scale * z) - y * scale * z

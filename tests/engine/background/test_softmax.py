@@ -103,6 +103,16 @@ def test_categories(family: str) -> None:
     np.testing.assert_allclose(values, expected, rtol=0, atol=2e-6 if family == "xgboost" else 1e-12)
 
 
+def test_models_that_use_no_feature() -> None:
+    rng = np.random.default_rng(0)
+    noise, y = rng.normal(size=(40, 3)), np.repeat([0, 1, 1, 2], 10)
+    model = HistGradientBoostingClassifier(max_iter=1, min_samples_leaf=30).fit(noise, y)
+    explanation = explainer_of(model, noise[:4], data_weights=[1, 2, 3, 4]).explain(noise[:6])
+    assert explanation.values.shape == (6, 3, 3)
+    assert not explanation.values.any()
+    np.testing.assert_allclose(explanation.base_values, model.predict_proba(noise[:1])[0], rtol=0, atol=1e-15)
+
+
 def test_groups_and_used_columns() -> None:
     frame = X[["a", "b", "d"]].assign(constant=1.0)
     model = classifier("sklearn").fit(frame, Y)
