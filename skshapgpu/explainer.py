@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.utils import check_scalar
 
 from ._common.progress import require_progress
-from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Kind
+from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, VALUE_NAMES, Kind
 from ._engine.call_plans import call_plan
 from ._engine.calls import Run, execute, shap_values
 from ._engine.costs import CallPlan
@@ -60,7 +60,6 @@ T = TypeVar("T")
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"SV": SHAP_VALUES, "BV": BANZHAF_VALUES, "OV": OWEN_VALUES}
-_VALUE_NAMES = {"SV": "SHAP values", "BV": "Banzhaf values", "OV": "Owen values"}
 
 _ALL_PAIRS = Request.parse("all")
 
@@ -679,7 +678,7 @@ class TreeExplainer:
         if progress is not False:
             require_progress(progress)
         kind = _VALUE_KINDS[index]
-        rows = self._read(X, kind, _VALUE_NAMES[index])
+        rows = self._read(X, kind, VALUE_NAMES[kind])
         labels = self._read_labels(y, rows)
         values, run = self._execute(rows, kind, shap_values, labels, progress)
         features = self._features_of(index)
@@ -936,7 +935,8 @@ class TreeExplainer:
 
     def _require_values(self, index: str) -> None:
         """Reject values of single features that are not computed with the options."""
-        self._compiled.require(_VALUE_KINDS[index], _VALUE_NAMES[index], False)
+        kind = _VALUE_KINDS[index]
+        self._compiled.require(kind, VALUE_NAMES[kind], False)
 
     def _gpus(self, kind: Kind, n_rows: int) -> tuple[int, ...]:
         """Return the GPUs of a call with rows from the host; empty for the CPU."""

@@ -160,10 +160,13 @@ class Need(NamedTuple):
         """
         left = None if limit is None else limit - self.tables - self.result - self.fixed
         if left is not None and self.n_rows and left < self.work_row:
+            least = self.tables + self.fixed
+            # Without room for these, neither fewer rows nor a smaller result would fit.
+            advice = f", {self.advice}" if least < limit else f" above {least:,}, which any call needs"
             held = f", of which tables take {self.tables:,}" if self.tables else ""
             raise MemoryError(
                 f"memory_limit is {limit:,} bytes{held}, but {self._wanted()}, {self.fixed:,} for threads "
-                f"and {self.work_row:,} for each row being processed; raise memory_limit, {self.advice}"
+                f"and {self.work_row:,} for each row being processed; raise memory_limit{advice}"
             )
         if available is not None and self.result > available:
             advice = self.advice.removeprefix("or ")

@@ -28,6 +28,7 @@ class Kind(NamedTuple):
 
 
 SHAP_VALUES, BANZHAF_VALUES, OWEN_VALUES = Kind(), Kind(1, "BII"), Kind(1, "OV")
+VALUE_NAMES = {SHAP_VALUES: "SHAP values", BANZHAF_VALUES: "Banzhaf values", OWEN_VALUES: "Owen values"}
 
 _PAIRS = (Kind(2, "SII"), Kind(2, "STII"), Kind(2, "BII"))
 _TRIPLES = (Kind(3, "SII"), Kind(3, "BII"))

@@ -19,7 +19,16 @@ from .._common.devices import Devices
 from .._rows.background import Background
 from ..adapters.ensemble import Ensemble
 from . import additivity, costs
-from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
+from .algorithms import (
+    AUTO,
+    BANZHAF_VALUES,
+    OWEN_VALUES,
+    SHAP_VALUES,
+    VALUE_NAMES,
+    Algorithm,
+    Kind,
+    Results,
+)
 from .costs import TableLayout, TreeGroup
 from .features import TwoLevelGame
 from .links import Link
@@ -522,9 +531,8 @@ class CompiledModel:
         if not possible:
             raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
         if found is None:
-            raise ValueError(
-                f"algorithm={algorithm.name!r} computes SHAP values only, not {what}: use 'auto'"
-            )
+            names = " and ".join(VALUE_NAMES[kind] for kind in self._results)
+            raise ValueError(f"algorithm={algorithm.name!r} computes {names} only, not {what}: use 'auto'")
         if not (on_gpu or self.options.devices.indices) or self.on_gpus(kind):
             return
         if "cuda" not in algorithm.devices:

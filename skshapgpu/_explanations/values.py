@@ -540,7 +540,9 @@ def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
             _require_mask_of(key, names)
         return np.flatnonzero(chosen)
     if chosen.dtype.kind not in "iu":
-        raise IndexError(f"cannot select by {key!r}")
+        second = isinstance(key, str) and names is None
+        hint = f": rows come first, then features, as in explanation[:, {key!r}]" if second else ""
+        raise IndexError(f"cannot select by {key!r}{hint}")
     if len(chosen) and (chosen.min() < -size or chosen.max() >= size):
         raise IndexError(f"{key!r} is out of range for {size}")
     chosen = chosen.astype(np.int64)  # a smaller type may not hold the size

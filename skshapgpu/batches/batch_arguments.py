@@ -107,7 +107,7 @@ def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> 
     if request.form == "strongest":
         raise ValueError(
             "interactions must be 'occurring' or a list of pairs: the strongest depend on all rows, not on "
-            "those of a batch; find them in a sample with explain_interactions, or use top="
+            "those of a batch; find them in a sample with explain_interactions, and list them"
         )
     if not dense:
         request.require_columns()

@@ -80,8 +80,14 @@ def require_max_features(max_features: Any) -> None:
 
 def require_explanation(explanation: Any) -> Explanation:
     if not isinstance(explanation, Explanation):
-        raise TypeError(f"explanation must be an Explanation, not a {type(explanation).__name__}")
+        raise TypeError(f"explanation must be an Explanation, not {with_article(explanation)}")
     return explanation
+
+
+def with_article(value: Any) -> str:
+    """Return the name of a value's class for a message: "a str", "an InteractionExplanation"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def explained(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explanation:

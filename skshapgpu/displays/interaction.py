@@ -8,7 +8,16 @@ import numpy as np
 
 from .._explanations.interactions import InteractionExplanation
 from ..explainer import as_explainer
-from .base import LARGEST, LETTER, new_axes, output_position, pyplot, require_max_features, short
+from .base import (
+    LARGEST,
+    LETTER,
+    new_axes,
+    output_position,
+    pyplot,
+    require_max_features,
+    short,
+    with_article,
+)
 
 #: Width and height of a cell, in inches.
 _CELL = 0.32
@@ -132,10 +141,17 @@ class ShapInteractionDisplay:
         ValueError
             The explanation is of triples; ``output`` does not name one of several outputs; or
             ``max_features`` is less than 1.
+        TypeError
+            It is not an explanation of interactions.
         KeyError, IndexError
             The output does not exist.
         """
         pyplot()
+        if not isinstance(explanation, InteractionExplanation):
+            raise TypeError(
+                f"explanation must be an InteractionExplanation, not {with_article(explanation)}: pass the "
+                "result of explain_interactions"
+            )
         if explanation.order != 2:
             raise ValueError("a heat map shows pairs, but the explanation is of triples")
         require_max_features(max_features)

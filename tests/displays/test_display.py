@@ -126,6 +126,11 @@ def test_triples_are_refused(explainer: Any) -> None:
         ShapInteractionDisplay.from_explanation(triples)
 
 
+def test_only_interactions_are_drawn(explainer: Any) -> None:
+    with pytest.raises(TypeError, match="must be an InteractionExplanation, not an Explanation: pass the"):
+        ShapInteractionDisplay.from_explanation(explainer.explain(DIABETES))
+
+
 def test_without_matplotlib(explainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in (

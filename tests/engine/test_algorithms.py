@@ -271,7 +271,8 @@ def reason_of_call(
     if interventional and kind.order == 3:
         return "of triples are path-dependent only for now: use an explainer without data"
     if not any(computes(algorithm, name, kind, interventional, "raw") for name in DEVICES):
-        return f"algorithm='{algorithm.name}' computes SHAP values only, not .*: use 'auto'"
+        names = "SHAP values and Banzhaf values" if algorithm.name == "fast_v2" else "SHAP values"
+        return f"algorithm='{algorithm.name}' computes {names} only, not .*: use 'auto'"
     return "are computed on the CPU only: use device='cpu' or 'auto'"
 
 

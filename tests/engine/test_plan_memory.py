@@ -96,7 +96,9 @@ def test_peaks_and_chunks() -> None:
     ):
         need.rows_at_once(least - 1)
     with pytest.raises(MemoryError, match="raise memory_limit, or give up"):
-        need.rows_at_once(1)
+        need.rows_at_once(1501)
+    with pytest.raises(MemoryError, match=r"raise memory_limit above 1,500, which any call needs$"):
+        need.rows_at_once(1500)
     with pytest.raises(MemoryError, match=r"^the machine has 7,999 bytes, .*; give up"):
         need.rows_at_once(None, 7999)
     assert need.rows_at_once(None, 8000) == memory.CHUNK_BYTES // 16

@@ -294,7 +294,7 @@ def test_catboost_by_level_tables() -> None:
 
 def test_fast_v2_is_of_path_dependent_values(forest: Any) -> None:
     explainer = explainer_of(forest, "fast_v2")
-    with pytest.raises(ValueError, match="algorithm='fast_v2' computes SHAP values only"):
+    with pytest.raises(ValueError, match="computes SHAP values and Banzhaf values only, not SHAP"):
         explainer.shap_interaction_values(X)
     with pytest.raises(ValueError, match="algorithm='fast_v2' computes no interventional SHAP values"):
         explainer_of(forest, "fast_v2", data=X[:3])

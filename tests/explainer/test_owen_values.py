@@ -304,7 +304,7 @@ def test_files_in_batches(tmp_path: Path) -> None:
         ({}, "pass groups="),
         ({"groups": "input"}, "pass groups="),
         ({"groups": GROUPS, "algorithm": "treeshap"}, "computes SHAP values only, not Owen values"),
-        ({"groups": GROUPS, "algorithm": "fast_v2"}, "computes SHAP values only, not Owen values"),
+        ({"groups": GROUPS, "algorithm": "fast_v2"}, "and Banzhaf values only, not Owen values"),
         ({"groups": GROUPS, "data": X[:9], "model_output": "response"}, "are those of the margin"),
     ],
 )

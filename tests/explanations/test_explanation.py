@@ -140,8 +140,8 @@ def test_rows_can_be_iterated() -> None:
         ((Ellipsis, Ellipsis), IndexError, "at most 3"),
         ((slice(None), "z"), KeyError, "'z' is none of a, b, c, d"),
         ((Ellipsis, "perhaps"), KeyError, "none of no, yes, maybe"),
-        ("a", IndexError, "cannot select by 'a'"),
-        (1.0, IndexError, "cannot select by 1.0"),
+        ("a", IndexError, r"cannot select by 'a': rows come first, then features, as in .*\[:, 'a'\]"),
+        (1.0, IndexError, "cannot select by 1.0$"),
         ([True, False], IndexError, "mask of 2 entries does not fit 5"),
     ],
 )
