@@ -159,7 +159,7 @@ class Need(NamedTuple):
             The limit leaves no room for even one row, or the result is larger than the memory.
         """
         left = None if limit is None else limit - self.tables - self.result - self.fixed
-        if left is not None and self.n_rows and left < self.work_row:
+        if limit is not None and left is not None and self.n_rows and left < self.work_row:
             least = self.tables + self.fixed
             # Without room for these, neither fewer rows nor a smaller result would fit.
             advice = f", {self.advice}" if least < limit else f" above {least:,}, which any call needs"

@@ -427,7 +427,8 @@ def test_memory_limit_bounds_everything_that_is_allocated(wide: Any, pairs: Any,
     expected = explainer.explain_interactions(rows, interactions=pairs)
     plan = explainer._compiled.plan(next(k for k, _ in explainer._compiled._plans if k.order == 2))
     result = expected.values.nbytes + (rows.nbytes if pairs == "occurring" else 0)
-    limit = result + plan.info()["scratch_bytes_per_thread"] + 200_000
+    scratch = plan.info()["scratch_bytes_per_thread"]
+    limit = result + scratch + 200_000
     tight = copy.copy(explainer._compiled.options)
     limited = pickle.loads(pickle.dumps(explainer))
     limited._compiled.options = replace(tight, memory_limit=limit)
@@ -437,7 +438,7 @@ def test_memory_limit_bounds_everything_that_is_allocated(wide: Any, pairs: Any,
         limited.explain_interactions(rows, interactions=pairs).values, expected.values
     )
     too_little = pickle.loads(pickle.dumps(explainer))
-    too_little._compiled.options = replace(tight, memory_limit=result)
+    too_little._compiled.options = replace(tight, memory_limit=result + scratch)
     with pytest.raises(MemoryError, match=r"raise memory_limit, explain fewer rows, or ask for fewer pairs"):
         too_little.explain_interactions(rows, interactions=pairs)
 
