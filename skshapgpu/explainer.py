@@ -211,10 +211,9 @@ class TreeExplainer:
         from ``data``. "auto" is "interventional" if ``data`` is given, else "tree_path_dependent".
         "tree_path_dependent" with ``data`` counts the covers anew: the cover of a node is the weight of the
         rows of ``data`` that reach it, and the base value their mean margin. Nodes below one that no row
-        reaches keep the covers of the model, or have equal covers if it stores none. GPUs compute
-        interventional interactions and Banzhaf values of models whose paths have at most 12 different
-        features; interactions of triples are path-dependent only. Models with linear leaves, those of
-        LightGBM with linear_tree=True, have interventional SHAP values and Banzhaf values only, on the CPU.
+        reaches keep the covers of the model, or have equal covers if it stores none. Interactions of triples
+        are path-dependent only. Models with linear leaves, those of LightGBM with linear_tree=True, have
+        interventional SHAP values and Banzhaf values only, on the CPU.
     data_weights : array-like of shape (n_background,), default=None
         Non-negative weight of each row of ``data``; weights are divided by their sum. None gives all rows
         the same weight.
@@ -243,9 +242,9 @@ class TreeExplainer:
         for other trees tables that a call on the CPU builds if it has enough rows to make them worthwhile,
         and that the explainer keeps for calls of about the same size, see :meth:`plan`. "quadrature" uses no
         tables. "fast_v2" looks up each leaf in a table of its own, like Fast TreeSHAP v2 (Yang, 2021,
-        arXiv:2109.09847). It computes SHAP values and Banzhaf values, for at most 16 features on a path, with
-        tables within ``memory_limit``. The other algorithms are slower,
-        are provided for comparison, and compute path-dependent SHAP values only. "gputreeshap" is the method
+        arXiv:2109.09847). It computes path-dependent SHAP values and Banzhaf values, for at most 16 features
+        on a path, with tables within half of ``memory_limit``. The other algorithms are slower, are provided
+        for comparison, and compute path-dependent SHAP values only. "gputreeshap" is the method
         of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs only, for at most 31 features on a path.
         Its last digits vary from run to run, and with more than 16 features on a path it computes in double
         precision. "treeshap" is algorithm 2 of Lundberg et al. (2020), and "fast_v1" is Fast TreeSHAP v1
@@ -262,8 +261,8 @@ class TreeExplainer:
         "all" gives a binary classifier an output for each of its two classes.
     columns : {"all", "used"}, default="all"
         Which columns get values: "used" leaves out the columns that no tree uses, whose values are zero. X
-        has all columns in both cases. ``feature_indices`` has the positions of those left, which all results
-        are about: values, names, ``data``, and the numbers of features in interactions.
+        has all columns in both cases. ``feature_indices`` has the positions of the used columns; values,
+        names, ``data`` and the positions of features in interactions refer to these.
     groups : mapping of str to list, "input" or None, default=None
         Columns that form one feature each, by name or position, such as the dummy columns of a category;
         columns in no group are features of their own. A group is known or unknown as a whole: its value is
@@ -284,9 +283,9 @@ class TreeExplainer:
     expected_rows : int, default=None
         Number of rows that all calls together are expected to explain. With "auto" on the CPU, calls of 256
         rows or more then use lookup tables if building these pays off over so many rows, and those of deep
-        trees may take a quarter of the machine's memory, if they save a third of the time. With None, it must
-        pay off within two calls, and the first must not take longer. Like the number of rows of a call, it
-        can change the last digits of the values. It has no effect with a ``memory_limit``.
+        trees may take a quarter of the machine's memory, if they save a third of the time. With None, tables
+        must pay off within two calls, without making the first one slower. Like the number of rows of a
+        call, it can change the last digits of the values. It has no effect with a ``memory_limit``.
     check_additivity : bool, default=True
         Compare the base value plus the SHAP values with the margin of each row, which is computed in the
         same pass. They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
@@ -506,7 +505,7 @@ class TreeExplainer:
 
     @property
     def feature_indices(self) -> np.ndarray | None:
-        """Columns that the features of the results are, by position; None if they are all, or groups.
+        """Positions of the columns that have values; None if all columns or groups have them.
 
         After the leading steps of a pipeline, these are columns that the last step receives.
         """

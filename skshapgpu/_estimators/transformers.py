@@ -59,9 +59,9 @@ class ShapTransformer(ExplainingTransformer):
     times : float or array-like of shape (n_times,), default=None
         Times of a survival function or cumulative hazard function; see :class:`TreeExplainer`.
     columns : {"all", "used"}, default="all"
-        "used" returns values of the columns only that the model fitted on all rows uses, whose names
-        ``get_feature_names_out`` has. With ``cv``, the values of other columns, which a model of a fold may
-        use, are left out. See :class:`TreeExplainer`.
+        "used" returns values only of the columns that the model fitted on all rows uses, and
+        ``get_feature_names_out`` names these. With ``cv``, the values of other columns, which a model of a
+        fold may use, are left out. See :class:`TreeExplainer`.
     groups : mapping of str to list, "input" or None, default=None
         Columns that form one feature each, of those that the model sees; see :class:`TreeExplainer`. With
         ``cv`` and a pipeline, name them, or use "input": positions may differ between folds.

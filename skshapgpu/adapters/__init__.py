@@ -103,6 +103,10 @@ def adapt(model: Any) -> AdaptedModel:
         package = base.__module__.partition(".")[0]
         if package in FAMILIES:
             return importlib.import_module(f".{FAMILIES[package].module}", __name__).adapt(model)
+    if type(model).__module__.partition(".")[0] == __name__.partition(".")[0]:
+        raise UnsupportedModelError(
+            f"cannot explain a {type(model).__qualname__}: pass the fitted model that it was made from"
+        )
     raise UnsupportedModelError(
         f"cannot explain a {type(model).__module__}.{type(model).__qualname__}: it is not a tree "
         "model of a supported library, and no adapter is registered for it"

@@ -25,7 +25,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, explain, explain_interactions
+from skshapgpu import (
+    TreeExplainer,
+    UnsupportedModelError,
+    explain,
+    explain_interactions,
+    partial_dependence,
+)
 from skshapgpu._common.memory import parse_bytes
 from skshapgpu._engine import execution
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
@@ -169,6 +175,15 @@ def test_explain_takes_an_explainer(binary: Any) -> None:
 
 
 # The explanation
+
+
+def test_an_explainer_is_no_model(binary: Any) -> None:
+    explainer = TreeExplainer(binary)
+    for use in (TreeExplainer, lambda model: partial_dependence(model, CANCER, 0)):
+        with pytest.raises(
+            UnsupportedModelError, match="a TreeExplainer: pass the fitted model that"
+        ):
+            use(explainer)
 
 
 def test_explanation_of_a_frame(regressor: Any) -> None:
