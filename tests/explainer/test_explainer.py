@@ -180,9 +180,7 @@ def test_explain_takes_an_explainer(binary: Any) -> None:
 def test_an_explainer_is_no_model(binary: Any) -> None:
     explainer = TreeExplainer(binary)
     for use in (TreeExplainer, lambda model: partial_dependence(model, CANCER, 0)):
-        with pytest.raises(
-            UnsupportedModelError, match="a TreeExplainer: pass the fitted model that"
-        ):
+        with pytest.raises(UnsupportedModelError, match="a TreeExplainer: pass the fitted model that"):
             use(explainer)
 
 
