@@ -30,7 +30,7 @@ print("largest difference:", np.abs(total - model.predict(X)).max())
 
 # %%
 # On the left, a heat map of the strongest features, with main effects on the diagonal. On the right, the
-# strongest pair in every row: what body mass index and s5 do together beyond what each does alone.
+# strongest pair, for each row: what body mass index and s5 do together beyond what each does alone.
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
 ShapInteractionDisplay.from_explanation(explanation, max_features=6, ax=left)
 pair = explanation[:, "bmi x s5"]
