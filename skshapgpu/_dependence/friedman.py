@@ -45,7 +45,7 @@ def friedman_h(
     sample_weight, n_jobs, memory_limit
         As for :func:`partial_dependence`.
     progress : bool or callable, default=False
-        As for :meth:`TreeExplainer.explain`, but the numbers are of pairs.
+        As for :meth:`TreeExplainer.explain`, but it counts pairs instead of rows.
 
     Returns
     -------

@@ -167,9 +167,8 @@ class CallPlan:
     refusal : str or None
         Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
     build_seconds : float
-        Seconds to build the tables, and to merge the trees, that a call with this many rows adds to those of
-        the explainer, which happens once; 0 if there is a memory limit, as neither is done then. They are
-        included in ``seconds``.
+        Seconds that the first call of this size takes to build tables and to merge trees; 0 with a memory
+        limit, under which neither is done. They are included in ``seconds``.
     seconds : float or None
         Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
         ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the

@@ -28,9 +28,9 @@ _REFERENCES: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.mean, "median"
 class ShapSelector(BaseShapSelector):
     """Feature selector that keeps the columns with the largest effects on a tree model's predictions.
 
-    It works like :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values,
-    with ``cv`` of rows that the models were not trained on. These say how much of the predictions comes
-    from a column, right or wrong, not how much better it makes them; for that see
+    It works like :class:`sklearn.feature_selection.SelectFromModel`, but ranks columns by mean magnitudes of
+    SHAP values; with ``cv``, on rows that the models were not trained on. These say how much of the
+    predictions comes from a column, right or wrong, not how much better it makes them; for that see
     :func:`sklearn.inspection.permutation_importance`.
 
     Parameters

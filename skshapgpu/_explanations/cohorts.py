@@ -23,7 +23,7 @@ _N_FEATURES = 3
 
 
 class Cohorts(Mapping[Any, Any]):
-    """Rows of an explanation by cohort, a mapping of labels to explanations; from ``explanation.groupby()``.
+    """Mapping of cohort labels to explanations of their rows; ``explanation.groupby()`` makes it.
 
     Iteration is in the order of the labels: sorted, or in the order of their categories.
 

@@ -48,7 +48,7 @@ _VALUE_COLUMNS = {"SV": "shap", "BV": "banzhaf", "OV": "owen"}
 
 
 class BatchExplainer:
-    """Callable that turns an Arrow record batch of rows into a record batch of their contributions.
+    """Callable that turns an Arrow record batch of rows into one of their SHAP values or interactions.
 
     It can be pickled like its explainer, which is compiled again when it is unpickled. The values are equal
     to those of :meth:`.TreeExplainer.explain` for the same rows: as an array if all features are float32
@@ -75,8 +75,8 @@ class BatchExplainer:
         "pair_1" and "interaction_1". If there are several outputs, each has its own columns:
         "feature_1__cat".
     by_sign : bool, default=False
-        With ``top``, return the strongest positive and the strongest negative values of each row, so many of
-        each. The output columns are "for_1", "for_value_1" and "for_shap_1", and so on, then "against_1",
+        With ``top``, return that many of the strongest positive and of the strongest negative values of each
+        row. The output columns are "for_1", "for_value_1" and "for_shap_1", and so on, then "against_1",
         "against_value_1" and "against_shap_1"; null where a row has no more values of that sign. Not for
         interactions.
     group : {"input"} or None, default=None

@@ -53,7 +53,7 @@ def explain_ray(
         Return only this many values of each row, those of largest magnitude, in columns "feature_1",
         "value_1" (the feature's value, as text), "shap_1", "feature_2", and so on.
     by_sign : bool, default=False
-        With ``top``, return so many of the strongest positive values of each row, and of the strongest
+        With ``top``, return that many of the strongest positive values of each row, and of the strongest
         negative ones, in columns "for_1", "for_value_1", "for_shap_1", and so on, then "against_1" and so on;
         see :class:`.BatchExplainer`.
     group : {"input"} or None, default=None
