@@ -77,13 +77,20 @@ def check(
     name = "" if model.output_names is None or model.widen else f", output {model.output_names[output]!r}"
     noun = "margin" if model.link is None else model.link.noun
     bound = np.broadcast_to(allowed, gap.shape)[row, output]
+    algorithm = model.options.algorithm
+    if algorithm.is_for_comparison:
+        cause = f"algorithm={algorithm.name!r} loses digits on paths with many features: use algorithm='auto'"
+    else:
+        cause = (
+            "rounding in trees whose leaves differ hugely in magnitude, if precision='double' with float64 X "
+            "helps; otherwise an error in skshapgpu, worth a report"
+        )
     raise RuntimeError(
         f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
         f"{total[row, output]:.9g}, the {noun} is {explained[row, output]:.9g}; they differ by "
         f"{gap[row, output]:.3g}, but may differ by {bound:.3g} at most. The values were computed in "
-        f"{model.options.precision} precision and are {values.dtype}. Likely cause: rounding in trees "
-        "whose leaves differ hugely in magnitude, if precision='double' with float64 X helps; otherwise "
-        "an error in skshapgpu, worth a report. check_additivity=False returns the values as they are"
+        f"{model.options.precision} precision and are {values.dtype}. Likely cause: {cause}. "
+        "check_additivity=False returns the values as they are"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.ensemble_model import EnsembleModel
 from helpers.ensembles import (
     ORDERS,
     SHAPES,
@@ -163,6 +164,14 @@ def test_the_check_sees_lost_digits(method: str, depth: int, share: float) -> No
     base_value = margin - expected.sum(axis=2)
     assert np.abs(found - expected).max() > allowed
     assert np.abs(base_value + found.sum(axis=2) - margin).max() > allowed
+
+
+@each_method
+def test_the_check_says_which_algorithm_keeps_the_digits(method: str) -> None:
+    model, rows = EnsembleModel(chain(40, 63 / 64)), np.zeros((1, 40))
+    with pytest.raises(RuntimeError, match=f"'{method}' loses digits on paths .*: use algorithm='auto'"):
+        TreeExplainer(model, algorithm=method, device="cpu").explain(rows)
+    TreeExplainer(model, algorithm="auto", device="cpu").explain(rows)
 
 
 @each_method
