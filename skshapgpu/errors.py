@@ -38,13 +38,22 @@ def require_weights_unmasked(name: str, weights: object) -> None:
     require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
 
 
+#: Options that users look for under names of other libraries or of these pages, and where they are.
+_ELSEWHERE = {
+    "background": "Did you mean 'data'?",
+    "masker": "Did you mean 'data'?",
+    "interactions": "explain_interactions computes interactions",
+}
+
+
 def require_options(called: Callable[..., Any], options: Iterable[str]) -> None:
     """Raise ``TypeError``, which names a similar parameter, for an option that a callable does not have."""
     known = tuple(signature(called).parameters)
     for option in options:
         if option not in known:
             similar = get_close_matches(option, known, 1)
-            hint = f". Did you mean {similar[0]!r}?" if similar else ""
+            hint = _ELSEWHERE.get(option) or (f"Did you mean {similar[0]!r}?" if similar else "")
+            hint = f". {hint}" if hint else ""
             raise TypeError(f"{called.__name__} got an unexpected keyword argument {option!r}{hint}")
 
 

@@ -162,6 +162,10 @@ def test_explain_passes_options_on(binary: Any) -> None:
         explain(binary, CANCER, unknown=1)
     with pytest.raises(TypeError, match=r"'presicion'\. Did you mean 'precision'\?"):
         explain(binary, CANCER, presicion="double")
+    with pytest.raises(TypeError, match=r"'background'\. Did you mean 'data'\?"):
+        explain(binary, CANCER, background=CANCER)
+    with pytest.raises(TypeError, match=r"'interactions'\. explain_interactions computes interactions"):
+        explain(binary, CANCER, interactions=5)
 
 
 def test_explain_takes_an_explainer(binary: Any) -> None:
