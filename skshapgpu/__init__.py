@@ -121,7 +121,13 @@ _MODULES = {
 }
 
 
+#: Modules with further public names, which ``skshapgpu.batches`` and the like import as well.
+_PUBLIC_MODULES = ("adapters", "batches", "distributed", "mlflow", "reference")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _PUBLIC_MODULES:
+        return import_module(f".{name}", __name__)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
@@ -129,4 +135,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return [*__all__, *_PUBLIC_MODULES]

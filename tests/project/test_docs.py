@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
+import skshapgpu
+
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OTHER_PAGES = [ROOT / "CHANGELOG.md", ROOT / "benchmarks/README.md", ROOT / "tests/fuzz/README.md"]
 
@@ -30,8 +32,7 @@ FILE = re.compile(
 IMPORT = re.compile(r"^(?:>>> )?(?:from|import) (skshapgpu[\w.]*)", re.MULTILINE)
 
 #: Modules whose names are public; ``test_api.py`` lists what they hold.
-SUBMODULES = ("adapters", "batches", "distributed", "mlflow", "reference")
-PUBLIC = {"skshapgpu"} | {f"skshapgpu.{name}" for name in SUBMODULES}
+PUBLIC = {"skshapgpu"} | {f"skshapgpu.{name}" for name in skshapgpu._PUBLIC_MODULES}
 
 
 def page_id(path: Path) -> str:

@@ -265,7 +265,14 @@ def test_names_are_imported_when_they_are_used() -> None:
     assert run.stdout == "\n"
     with pytest.raises(AttributeError, match="module 'skshapgpu' has no attribute 'explian'"):
         getattr(skshapgpu, "explian")  # noqa: B009
-    assert dir(skshapgpu) == skshapgpu.__all__
+    assert dir(skshapgpu) == sorted([*skshapgpu.__all__, *skshapgpu._PUBLIC_MODULES])
+
+
+@pytest.mark.parametrize("name", skshapgpu._PUBLIC_MODULES)
+def test_public_modules_are_imported_when_they_are_used(name: str) -> None:
+    program = f"import skshapgpu; print(skshapgpu.{name}.__name__)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == f"skshapgpu.{name}\n"
 
 
 def test_explaining_one_library_imports_no_other() -> None:
