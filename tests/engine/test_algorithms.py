@@ -372,7 +372,10 @@ TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
         (SHAP_VALUES, True, "probability"),
         (SHAP_VALUES, True, "log_loss"),
     ],
-    "the same of [responses and functions of time](which_shap.md#responses-and-functions-of-time)": [
+    (
+        "interventional SHAP values of "
+        "[responses and functions of time](which_shap.md#responses-and-functions-of-time)"
+    ): [
         (SHAP_VALUES, True, "response"),
         *((SHAP_VALUES, True, model_output) for model_output in TIME_OUTPUTS),
     ],
