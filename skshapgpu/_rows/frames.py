@@ -11,7 +11,7 @@ import numpy as np
 
 from ..adapters.schema import FEW_ROWS
 from .arrow import is_text
-from .real_numbers import is_long, require_real
+from .real_numbers import is_long, is_wide, require_real
 
 #: Function that returns a column's values in the rows start to stop, and its codes if it is categorical.
 ColumnSource = Callable[[int, int], tuple[np.ndarray, np.ndarray | None]]
@@ -106,12 +106,19 @@ def pandas_source(series: Any) -> ColumnSource:
 
 
 def _categorical_source(array: Any) -> ColumnSource:
-    """Return the source of a ``Categorical``; its few strings are looked up one by one, as pandas is slow."""
+    """Return the source of a ``Categorical``.
+
+    Few strings are looked up one by one, as pandas is slow, and so are integers beyond 2^53, which pandas
+    rounds to float64 beside missing values.
+    """
     categories, codes = array.categories, array.codes
+    strings = categories.dtype.type is str
+    integers = isinstance(categories.dtype, np.dtype) and categories.dtype.kind in "iu"
+    long = integers and is_wide(categories.to_numpy())
 
     def categorical(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         numbers = codes[start:stop].astype(np.int64)
-        if categories.dtype.type is not str or len(numbers) > FEW_ROWS:
+        if not (long and (numbers < 0).any()) and not (strings and len(numbers) <= FEW_ROWS):
             return np.asarray(array[start:stop]), numbers
         values = np.empty(len(numbers), object)
         values[:] = [categories[number] if number >= 0 else np.nan for number in numbers.tolist()]
@@ -178,11 +185,16 @@ def _arrow_source(column: Any) -> ColumnSource:
         if column.num_chunks > 1 and any(chunk.dictionary.null_count for chunk in column.chunks):
             column = column.cast(column.type.value_type).dictionary_encode()  # as those cannot be unified
         column = column.unify_dictionaries().combine_chunks()
+    known = column.dictionary
+    long = arrow.types.is_integer(known.type) and is_wide(known.to_numpy(zero_copy_only=False))
 
     def categorical(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         part = column.slice(start, stop - start)
         codes = part.indices.cast(arrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-        return part.dictionary_decode().to_numpy(zero_copy_only=False), codes
+        values = part.dictionary_decode()
+        if long and values.null_count:  # NumPy would round them to float64
+            return np.array(values.to_pylist(), object), codes
+        return values.to_numpy(zero_copy_only=False), codes
 
     return categorical
 

@@ -111,13 +111,16 @@ class OrdinalCategories:
                 "predict takes for the last category: pass X.to_pandas(), where they are missing"
             )
         values, known = np.asarray(column.values), self.categories
+        if values.dtype == object and known.dtype.kind == "f" and column.codes is not None:
+            values = values.astype(np.float64)  # long integers, some of them missing, which it rounds
+        if values.dtype.kind in "mM" and values.dtype.kind == known.dtype.kind:
+            return self._search(values)
         if values.dtype.kind not in "biuf":
             return self._look_up(values)
         if np.isinf(values).any():
             raise ValueError(f"column {column.name!r} contains infinity, which is no category")
         if known.dtype.kind in "biuf":
-            codes = np.minimum(np.searchsorted(known, values), len(known) - 1)
-            return np.where(known[codes] == values, codes.astype(np.float64), np.nan)
+            return self._search(values)
         present = values[~np.isnan(values)]
         if len(present) and any(isinstance(category, str) for category in known):
             raise ValueError(
@@ -125,6 +128,11 @@ class OrdinalCategories:
                 f"were strings such as {known[0]!r}"
             )
         return self._look_up(values)
+
+    def _search(self, values: np.ndarray) -> np.ndarray:
+        """Return the codes of numbers, dates or durations; a NaN or NaT equals no category."""
+        codes = np.minimum(np.searchsorted(self.categories, values), len(self.categories) - 1)
+        return np.where(self.categories[codes] == values, codes.astype(np.float64), np.nan)
 
     def _look_up(self, values: np.ndarray) -> np.ndarray:
         return np.array([self._codes.get(value, np.nan) for value in values.tolist()], np.float64)

@@ -152,7 +152,7 @@ def test_integers_that_round_in_one_way_are_taken(integers: Any) -> None:
 # Categories
 
 
-def dictionary(labels: list[str | None], values: list[str | None]) -> Any:
+def dictionary(labels: list[Any], values: list[Any]) -> Any:
     arrow = library("pyarrow")
     indices = arrow.array([None if label is None else values.index(label) for label in labels], arrow.int32())
     return arrow.DictionaryArray.from_arrays(indices, arrow.array(values))
@@ -201,6 +201,38 @@ def test_dictionaries_of_chunks_may_have_nulls() -> None:
         library(family)
         model = with_categories(family, X, y)
         assert_adds_up(model, table(X, chunks), raw_prediction(model, frame))
+
+
+@pytest.mark.parametrize("family", ["sklearn", "xgboost", "lightgbm"])
+def test_categories_beyond_float64_beside_missing_ones(family: str) -> None:
+    """Columns such as hashed identifiers; three of the categories are equal when rounded to float64."""
+    library(family)
+    X, y = frame_with_categories()
+    pd = library("pandas")
+    numbers = [2**53, 2**53 + 1, -(2**62) - 1, 2**62 + 2, 2**53 + 3, 7]
+    X["color"] = X["color"].cat.rename_categories(numbers)
+    X.loc[::7, "color"] = None
+    model = with_categories(family, X, y)
+    assert_adds_up(model, X)
+    assert_adds_up(model, X[:7], raw_prediction(model, X)[:7])
+    if family != "sklearn":  # it rejects nulls in dictionaries
+        arrow = table(X, dictionary([None if pd.isna(v) else v for v in X["color"]], numbers))
+        assert_adds_up(model, arrow, raw_prediction(model, X))
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+@pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
+def test_categories_of_time_in_hist_gradient_boosting(kind: str, unit: str) -> None:
+    """A missing time is missing, and no category; units may differ from those of training."""
+    X, y = frame_with_categories()
+    times = library("pandas").Index(np.arange(6).astype(f"{kind}[s]"))
+    X["color"] = X["color"].cat.rename_categories(times)
+    X.loc[::4, "color"] = None
+    model = with_categories("sklearn", X, y)
+    others = X["color"].astype(f"{kind}[{unit}]").where(X.index != 6, times[-1] + (times[1] - times[0]))
+    asked = X.assign(color=others.astype("category"))
+    assert asked["color"].cat.categories.dtype == f"{kind}[{unit}]"
+    assert_adds_up(model, asked)
 
 
 TEXTS: dict[str, Callable[[Any], Any]] = {
