@@ -14,6 +14,7 @@ from helpers.catboost_models import RTOL, TINY, category_model, check, data, enc
 from helpers.checks import assert_margin, hard_rows
 from sklearn.exceptions import NotFittedError
 
+from skshapgpu import explain
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.catboost.model import read_document
 from skshapgpu.errors import UnsupportedModelError
@@ -299,12 +300,34 @@ def test_feature_names():
     pd = pytest.importorskip("pandas")
     X, y = data()
     assert adapt(regressor(X, y)).schema.feature_names is None
-    assert adapt(regressor(pd.DataFrame(X), y)).schema.feature_names is None
     frame = pd.DataFrame(X, columns=list("edcba"))
     assert adapt(regressor(frame, y)).schema.feature_names == tuple("edcba")
     unused = regressor(frame, y, ignored_features=[1, 4])
     schema = adapt(unused).schema
     assert (schema.n_features, schema.feature_names) == (5, tuple("edcba"))
+
+
+@pytest.mark.parametrize("format", [None, "cbm", "json"])
+def test_numbers_as_names_of_columns(tmp_path, format):
+    """CatBoost finds the columns of a data frame by such names, too; without them, by position."""
+    pd = pytest.importorskip("pandas")
+    X, y = data()
+    frame = pd.DataFrame(X)
+    model = regressor(frame, y)
+    assert adapt(model).schema.feature_names == tuple("01234")
+    reordered = frame[[4, 2, 0, 1, 3]]
+    np.testing.assert_array_equal(model.predict(reordered), model.predict(frame))
+    source = model if format is None else tmp_path / f"model.{format}"
+    if format is not None:
+        model.save_model(source, format=format)
+    for same in (frame, X):
+        explanation = explain(source, same)
+        total = explanation.base_values + explanation.values.sum(axis=1)
+        np.testing.assert_allclose(total, model.predict(frame), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="same order"):
+        explain(source, reordered)
+    with pytest.raises(ValueError, match="names should match"):
+        explain(source, pd.DataFrame(X, columns=list("abcde")))
 
 
 def test_dropped_features_leave_column_numbers_alone():

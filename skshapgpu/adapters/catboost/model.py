@@ -151,8 +151,7 @@ def adapt(model: Any) -> AdaptedModel:
 
 def adapt_document(document: dict[str, Any]) -> AdaptedModel:
     """Read CatBoost's JSON export without CatBoost; see :func:`read_document` for the errors."""
-    info = document["features_info"]
-    features = [f for kind in ("float_features", "categorical_features") for f in info.get(kind) or []]
+    features = _features(document)
     named = {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in features}
     # Columns that no split uses may be left out of the export, and then not all names are known.
     is_full = sorted(named) == list(range(len(features)))
@@ -164,7 +163,9 @@ def adapt_document(document: dict[str, Any]) -> AdaptedModel:
 def _adapted(document: dict[str, Any], names: list[str], n_features: int, classes: list[Any]) -> AdaptedModel:
     ensemble, encoders, derived, shared, has_cover = read_document(document, n_features)
     n_features = ensemble.n_features - (0 if derived is None else derived.n_columns)
-    invented = names == [str(i) for i in range(len(names))]
+    # Without names, CatBoost numbers the columns; a data frame may have the numbers as its names.
+    numbered = names == [str(i) for i in range(len(names))]
+    invented = numbered and not any(f.get("feature_id") for f in _features(document))
     named = len(names) == n_features and not invented
     schema = InputSchema(n_features, tuple(names) if named else None, encoders=encoders, derived=derived)
 
@@ -196,6 +197,12 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
         cover_kind="weight" if has_cover else None,
         shared=shared,
     )
+
+
+def _features(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of the columns that the export lists."""
+    info = document["features_info"]
+    return [f for kind in ("float_features", "categorical_features") for f in info.get(kind) or []]
 
 
 def restore_tables(document: dict[str, Any], content: bytes) -> None:
