@@ -193,6 +193,7 @@ def _check(adapted: AdaptedModel) -> None:
         (schema, "allow_nan", (False, True)),
         (schema, "allow_inf", (False, True)),
         (schema, "allow_sparse_nan", (False, True)),
+        (schema, "allow_categories", (False, True)),
         (schema, "blank_as_underscore", (False, True)),
         (schema, "sparse_zero_missing", (False, True)),
     ):

@@ -120,6 +120,11 @@ class ColumnRules:
     def _numbers(self, feature: int, column: Column, start: int | None) -> np.ndarray:
         encoder = self._encoder(feature)
         if encoder is None:
+            if column.codes is not None and not self._schema.allow_categories:
+                raise ValueError(
+                    f"column {column.name!r} is categorical, but the model was trained on numbers, and its "
+                    "library would compare them with the codes of the categories: convert it to numbers"
+                )
             values = real_numbers(column.values, start, column.name)
             if feature in self.long:
                 self.require_one_rounding(values, column.name)

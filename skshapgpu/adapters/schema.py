@@ -135,6 +135,9 @@ class InputSchema:
         schema of a model with linear leaves allows no infinite values, whatever is given.
     allow_sparse_nan : bool
         Whether it reads NaN in a sparse matrix like NaN in an array, if it allows NaN at all.
+    allow_categories : bool
+        Whether a data frame's categories are read as numbers in columns without an encoder, or rejected, as
+        for a library that would compare their codes.
     blank_as_underscore : bool
         Whether ``feature_names`` have underscores where the names in training had blanks.
     array_dtype : str or None
@@ -148,8 +151,8 @@ class InputSchema:
     encoders : mapping of int to ColumnEncoder
         Encoder of each categorical column, by column number.
     frame_encoder : ColumnEncoder or None
-        Encoder of a data frame's categorical columns that have none in ``encoders``; None: their
-        values are numbers.
+        Encoder of a data frame's categorical columns that have none in ``encoders``; None: see
+        ``allow_categories``.
     n_categorical : int or None
         Number of categorical columns that a data frame must have, if the library insists on one.
     derived : DerivedColumns or None
@@ -164,6 +167,7 @@ class InputSchema:
     allow_nan: bool = True
     allow_inf: bool = True
     allow_sparse_nan: bool = True
+    allow_categories: bool = True
     missing_value: float = np.nan
     sparse_zero_missing: bool = False
     encoders: Mapping[int, ColumnEncoder] = field(default_factory=dict)

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -111,8 +112,8 @@ class OrdinalCategories:
                 "predict takes for the last category: pass X.to_pandas(), where they are missing"
             )
         values, known = np.asarray(column.values), self.categories
-        if values.dtype == object and known.dtype.kind == "f" and column.codes is not None:
-            values = values.astype(np.float64)  # long integers, some of them missing, which it rounds
+        if known.dtype.kind == "f" and values.dtype == object and _all_numbers(values):
+            values = values.astype(np.float64)  # long integers beside missing values, which the model rounds
         if values.dtype.kind in "mM" and values.dtype.kind == known.dtype.kind:
             return self._search(values)
         if values.dtype.kind not in "biuf":
@@ -146,6 +147,10 @@ class OrdinalCategories:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"categories": self.categories}  # without the dict, so that equal encoders have equal pickles
+
+
+def _all_numbers(values: np.ndarray) -> bool:
+    return all(isinstance(value, Real) for value in values.tolist())
 
 
 def adapt(model: Any) -> AdaptedModel:

@@ -168,6 +168,7 @@ def _read(
         n_features=n_features,
         feature_names=tuple(learner["feature_names"]) or None,
         allow_inf=False,
+        allow_categories=False,
         missing_value=missing,
         sparse_zero_missing=True,
         encoders=_encoders(ensemble, document, forest, missing),

@@ -171,6 +171,24 @@ def test_column_that_is_not_categorical_any_more_is_refused():
         check_input(model, as_codes)
 
 
+@pytest.mark.parametrize("values", [[7, -2, 5], ["7", "-2", "5"], [0, 1, 2]], ids=str)
+def test_categories_in_a_column_of_numbers_are_refused(values):
+    """XGBoost compares their codes, here of categories in descending order, with the thresholds."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    number = rng.choice([7, -2, 5], 300)
+    frame = pd.DataFrame({"number": number, "other": rng.normal(size=300)})
+    model = xgb.train({"max_depth": 3}, xgb.DMatrix(frame, number + frame["other"]), 3)
+    categories = pd.Categorical(np.array(values)[rng.integers(3, size=300)], categories=values[::-1])
+    asked = frame.assign(number=categories)
+    if VERSION >= (3, 1):
+        codes = xgb.DMatrix(frame.assign(number=categories.codes))
+        read = xgb.DMatrix(asked, enable_categorical=True)
+        np.testing.assert_array_equal(model.predict(read), model.predict(codes))
+    with pytest.raises(ValueError, match="'number' is categorical, but the model was trained on numbers"):
+        inputs.read(asked, adapt(model).schema, "float32").chunk(0, 300)
+
+
 def test_text_without_categories_is_refused():
     pd = pytest.importorskip("pandas")
     model, frame = frame_model(pd)
