@@ -220,6 +220,14 @@ def test_categories_beyond_float64_beside_missing_ones(family: str) -> None:
         assert_adds_up(model, arrow, raw_prediction(model, X))
 
 
+def test_texts_are_no_numbers_for_hist_gradient_boosting() -> None:
+    """Categories that were numbers in training are unknown if they are texts, as for the model itself."""
+    X, y = frame_with_categories()
+    numbers = X["color"].cat.codes.astype(np.float64)
+    model = with_categories("sklearn", X.assign(color=numbers.astype("category")), y)
+    assert_adds_up(model, X.assign(color=numbers.astype(str).astype("category")))
+
+
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
 @pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
 def test_categories_of_time_in_hist_gradient_boosting(kind: str, unit: str) -> None:
