@@ -182,6 +182,12 @@ def _check(adapted: AdaptedModel) -> None:
             raise ValueError(f"its {name} are {found!r:.80}")
     if not all(isinstance(name, str) for name in schema.feature_names or ()):
         raise ValueError("its feature_names are not all strings")
+    known = schema.known_names
+    if not isinstance(known, dict) or not all(
+        type(feature) is int and 0 <= feature < n_features and isinstance(name, str)
+        for feature, name in known.items()
+    ):
+        raise ValueError(f"its known_names are {known!r:.80}")
     for owner, name, allowed in (
         (adapted, "binary", (None, "margin", "probability")),
         (adapted, "link", (None, "identity", "logistic", "softmax", "exp", "gumbel", "normal")),

@@ -62,6 +62,14 @@ class ColumnRules:
             any(isinstance(name, str) for name in labels) or set(names) == set(expected)
         ):
             check_names(names, expected)
+        known = self._schema.known_names
+        if any(isinstance(name, str) for name in labels) or set(names) >= set(known.values()):
+            for feature, name in known.items():
+                if feature < len(names) and names[feature] != name:
+                    raise ValueError(
+                        f"column {feature} of X is {names[feature]!r}, but the model knows it as {name!r}: "
+                        "columns must have the names and the order that they had in training"
+                    )
 
     def number_categories(self, categorical: Sequence[int]) -> None:
         """Take the positions of a data frame's categorical and text columns, and check how many there are."""

@@ -130,6 +130,9 @@ class InputSchema:
         Number of columns that X must have.
     feature_names : tuple of str or None
         Names seen in training; a data frame must have the same names in the same order.
+    known_names : mapping of int to str
+        Without ``feature_names``: the names of some columns, by column number. A data frame must have them
+        there.
     allow_nan, allow_inf : bool
         Whether the library itself accepts such values; those that it refuses are rejected here, too. The
         schema of a model with linear leaves allows no infinite values, whatever is given.
@@ -161,6 +164,7 @@ class InputSchema:
 
     n_features: int
     feature_names: tuple[str, ...] | None = None
+    known_names: Mapping[int, str] = field(default_factory=dict)
     blank_as_underscore: bool = False
     array_dtype: str | None = None
     object_dtype: str | None = None

@@ -14,7 +14,7 @@ from helpers.catboost_models import RTOL, TINY, category_model, check, data, enc
 from helpers.checks import assert_margin, hard_rows
 from sklearn.exceptions import NotFittedError
 
-from skshapgpu import explain
+from skshapgpu import TreeExplainer, explain
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.catboost.model import read_document
 from skshapgpu.errors import UnsupportedModelError
@@ -328,6 +328,29 @@ def test_numbers_as_names_of_columns(tmp_path, format):
         explain(source, reordered)
     with pytest.raises(ValueError, match="names should match"):
         explain(source, pd.DataFrame(X, columns=list("abcde")))
+
+
+@pytest.mark.parametrize("format", [None, "cbm", "json"])
+def test_names_of_dropped_features(tmp_path, format):
+    """Afterwards, CatBoost still finds the columns that it uses by name, but the other names are gone."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(data()[0], columns=list("edcba"))
+    model = regressor(frame, frame["d"].fillna(0) + 2 * frame["b"].fillna(0), ignored_features=[0, 2])
+    model.drop_unused_features()
+    assert not {"e", "c"} & set(model.feature_names_)
+    reordered = frame[list("abcde")]
+    np.testing.assert_array_equal(model.predict(reordered), model.predict(frame))
+    source = model if format is None else tmp_path / f"model.{format}"
+    if format is not None:
+        model.save_model(source, format=format)
+    n_columns = TreeExplainer(source).n_features  # a file lacks unused columns at the end
+    same = frame.iloc[:, :n_columns]
+    explanation = explain(source, same)
+    total = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(total, model.predict(frame), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(explain(source, same.to_numpy()).values, explanation.values)
+    with pytest.raises(ValueError, match=r"is '.', but the model knows it as '.'"):
+        explain(source, reordered.iloc[:, :n_columns])
 
 
 def test_dropped_features_leave_column_numbers_alone():

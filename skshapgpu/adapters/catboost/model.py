@@ -167,7 +167,15 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
     numbered = names == [str(i) for i in range(len(names))]
     invented = numbered and not any(f.get("feature_id") for f in _features(document))
     named = len(names) == n_features and not invented
-    schema = InputSchema(n_features, tuple(names) if named else None, encoders=encoders, derived=derived)
+    # drop_unused_features() drops the names of the other columns, too.
+    left = {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in _features(document)}
+    schema = InputSchema(
+        n_features,
+        tuple(names) if named else None,
+        known_names={} if named else {number: name for number, name in left.items() if name},
+        encoders=encoders,
+        derived=derived,
+    )
 
     if ensemble.n_outputs == 1:
         binary = len(classes) == 2
