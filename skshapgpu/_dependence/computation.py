@@ -103,7 +103,7 @@ class Computation:
         link = link_of(adapted, model_output, all_outputs=False, interventional=True)
         reader = Reader(steps, adapted)
         rows = reader.read_on_host(X)
-        weights = shares(sample_weight, rows.n_rows, "X", "sample_weight")
+        weights = shares(sample_weight, rows, "X", "sample_weight")
         names = rows.names or reader.default_names
         given = weights if sample_weight is not None else None
         return cls(adapted, rows, reader, reader.origins_of(X), names, given, link, n_threads, limit)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from .._explanations.interactions import INDEX_NAMES, InteractionExplanation
-from .._explanations.labels import require_same_rows
 from .._explanations.values import Explanation, column_names
 from .._files.locations import is_path, locate, shown
 from .._rows.arrow import require_arrow
 from .._rows.gpu_arrays import to_host
+from .._rows.tables import require_same_rows
 from ..batches.files import FilesSource
 from ..batches.journal import is_unfinished
 from ..batches.record_batches import METADATA_KEY

@@ -40,7 +40,7 @@ def with_covers_of(
     ensemble = adapted.ensemble
     with about_data(data):
         rows = reader(data)
-    row_weights = shares(weights, rows.n_rows)
+    row_weights = shares(weights, rows)
     if weights is None:
         row_weights = np.ones(rows.n_rows)  # counts are exact
     with about_data(data):

@@ -10,8 +10,7 @@ import numpy as np
 from .._common.digits import number
 from .._rows.columns import read_column
 from .._rows.real_numbers import is_missing
-from .._rows.tables import names_of
-from .labels import require_same_rows
+from .._rows.tables import names_of, require_same_rows
 
 if TYPE_CHECKING:
     from .interactions import InteractionExplanation

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from .._rows.tables import row_labels
-
 if TYPE_CHECKING:
     from .values import LabelledValues
 
@@ -28,19 +26,6 @@ def places_of(index: Any, label: Any) -> np.ndarray:
         return np.atleast_1d(np.arange(len(index))[index.get_loc(label)])
     except (LookupError, TypeError, InvalidIndexError) as error:
         raise KeyError(f"row {label!r} is not among the labels of the rows that were explained") from error
-
-
-def require_same_rows(given: Any, index: Any, they_are: str, what: str = "the explanation") -> None:
-    """Raise ``ValueError`` for a pandas series with other row labels than ``index``, or in another order.
-
-    The message begins with ``they_are``, such as "labels are".
-    """
-    own = row_labels(given)
-    if own is not None and index is not None and not (len(own) == len(index) and own.equals(index)):
-        raise ValueError(
-            f"{they_are} of other rows than {what}, or in another order, by the index: select with "
-            ".loc[explanation.row_labels], or pass a NumPy array"
-        )
 
 
 class ByLabel(Generic[T]):

@@ -15,10 +15,10 @@ from .._common.digits import number
 from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
-from .._rows.tables import row_labels, select, to_array
+from .._rows.tables import require_same_rows, row_labels, select, to_array
 from .cohorts import Cohorts, cohorts_of
 from .grouping import grouping_of
-from .labels import ByLabel, require_same_rows
+from .labels import ByLabel
 from .reasons import records
 
 #: Number of features in the table that a notebook shows.
@@ -539,7 +539,7 @@ def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
         if names is not None:
             _require_mask_of(key, names)
         return np.flatnonzero(chosen)
-    if chosen.dtype.kind not in "iu":
+    if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
         second = isinstance(key, str) and names is None
         hint = f": rows come first, then features, as in explanation[:, {key!r}]" if second else ""
         raise IndexError(f"cannot select by {key!r}{hint}")

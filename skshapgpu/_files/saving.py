@@ -243,11 +243,12 @@ class _Packer:
     def pack(self, value: Any) -> Any:
         if value is None or type(value) in (bool, int, float, str):
             return value
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
             name = f"a{len(self.arrays)}"
-            self.arrays[name] = np.ascontiguousarray(value)
+            # The byte order is that of the library's data, which need not be the one of files.
+            self.arrays[name] = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
             return {"array": name}
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
             return {"objects": [self.pack(item) for item in value.tolist()]}
         if isinstance(value, np.generic) and value.dtype.kind in "biufU":
             return {"scalar": value.dtype.str, "value": value.item()}

@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from ..errors import require_one_of, require_weights_unmasked
 from . import gpu_arrays
 from .inputs import HostRows
+from .tables import require_same_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +44,8 @@ class Background:
         with about_data(data):
             host_rows = reader(data)
             encoded = host_rows.chunk(0, host_rows.n_rows)
-        row_shares = shares(weights, host_rows.n_rows)
-        with np.errstate(over="ignore"):  # overflow to infinity, as in the model's library
+        row_shares = shares(weights, host_rows)
+        with np.errstate(over="ignore", under="ignore"):  # to infinity or zero, as in the model's library
             rows = np.array(encoded, x_dtype, order="C")
         return cls(rows, row_shares)
 
@@ -101,14 +102,15 @@ def _about_data(message: str) -> str:
     return f"data: {message}" if named == message else named
 
 
-def shares(weights: Any, n_rows: int, data: str = "data", name: str = "data_weights") -> np.ndarray:
+def shares(weights: Any, rows: HostRows, data: str = "data", name: str = "data_weights") -> np.ndarray:
     """Return the weights of the rows of ``data``, divided by their sum; errors give these names.
 
     Raises
     ------
     ValueError, TypeError
-        There are no rows, or the weights are invalid.
+        There are no rows, or the weights are invalid, or a series of another index than the rows.
     """
+    n_rows = rows.n_rows
     if not n_rows:
         raise ValueError(f"{data} has no rows: at least one is needed")
     if weights is None:
@@ -123,6 +125,7 @@ def shares(weights: Any, n_rows: int, data: str = "data", name: str = "data_weig
             f"{name} must have one entry for each of the {n_rows} rows of {data}, not the shape "
             f"{shares.shape}"
         )
+    require_same_rows(weights, rows.row_labels, f"{name} are", data, f"{data}.index")
     wrong = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
     if len(wrong):
         raise ValueError(

@@ -241,7 +241,8 @@ class HostRows:
         if self._as_it_is:
             block = self._array[start:stop]
         else:
-            with np.errstate(over="ignore"):  # to infinity, which the check below handles
+            # Overflow gives infinity, which the check below handles.
+            with np.errstate(over="ignore", under="ignore"):
                 block = self._convert(start, stop)
         bad = self._first_bad(block, n_threads)
         if bad is not None:
@@ -255,7 +256,7 @@ class HostRows:
         columns, values = csr.indices[stored], csr.data[stored]
         if self._rules.long:
             self._rules.require_one_rounding(values)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             values = values.astype(self._x_dtype)
         missing, absent = self._x_dtype.type(schema.missing_value), 0.0
         values[values == missing] = np.nan

@@ -22,7 +22,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .gpu_arrays import on_gpu
-from .pipelines import AsArray, unique
+from .pipelines import AsArray, names_made, unique
 from .tables import n_rows_of, names_of, select, table
 
 #: Function of a fitted step and its number of input columns. It returns, for each output column, the position
@@ -180,23 +180,15 @@ def names_are_known(steps: Sequence[Any], names: Sequence[str]) -> bool:
     """
     known, names_out = True, None
     for step in steps:
-        names_out = _names_made(step, names_out)
+        names_out = names_made(step, names_out)
         n_columns = getattr(step, "n_features_in_", None)
         if known or n_columns is None or hasattr(step, "feature_names_in_"):
             known = names_out is not None
         elif names_out is not None:  # known if they do not depend on the lost names
-            known = names_out == _names_made(step, [f"column {i}" for i in range(n_columns)])
+            known = names_out == names_made(step, [f"column {i}" for i in range(n_columns)])
     if names_out is None and steps:  # then the names are those that the model was fitted with, if any
         return tuple(names) != tuple(f"x{i}" for i in range(len(names)))
     return known
-
-
-def _names_made(step: Any, names: list[str] | None) -> list[str] | None:
-    """Return the names of the columns that a step makes from columns with these names; None if unknown."""
-    try:
-        return list(map(str, step.get_feature_names_out(names)))
-    except (AttributeError, TypeError, ValueError):  # the method is missing, or raises an error
-        return None
 
 
 def _names_in(transformer: Any, n_columns: int | None) -> list[str]:
@@ -243,7 +235,7 @@ def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
 
 
 def _n_made(transformer: Any, n_columns: int) -> int:
-    names_out = _names_made(transformer, _names_in(transformer, n_columns))
+    names_out = names_made(transformer, _names_in(transformer, n_columns))
     if names_out is None:
         raise _UnknownError(f"{_named(transformer)} does not say how many columns it makes")
     return len(names_out)

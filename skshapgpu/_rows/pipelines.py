@@ -296,11 +296,16 @@ def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:
     with, as in scikit-learn.
     """
     for step in steps:
-        try:
-            names = step.get_feature_names_out(names)
-        except AttributeError:  # the step, or a part of it, lacks the method
-            names = None
-    return None if names is None else list(map(str, names))
+        names = names_made(step, names)
+    return names
+
+
+def names_made(step: Any, names: Any) -> list[str] | None:
+    """Return the names of the columns that a step makes from columns with these names; None if unknown."""
+    try:
+        return list(map(str, step.get_feature_names_out(names)))
+    except Exception:  # the method is missing, in the step or in a part of it, or has no argument, or fails
+        return None
 
 
 def unique(names: Sequence[str]) -> list[str]:

@@ -37,6 +37,8 @@ def real_numbers(values: np.ndarray, start: int | None, name: str) -> np.ndarray
     ``start`` is the row of X in which the values begin, for error messages; None if they are not rows.
     """
     require_real(values.dtype.kind, f"column {name}")
+    if values.ndim > 1:  # of polars: structures, and arrays of a fixed length
+        raise TypeError(f"column {name} holds values that are not numbers")
     if values.dtype.kind != "O":
         return values
     types = set(map(type, values))

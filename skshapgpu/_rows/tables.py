@@ -62,6 +62,21 @@ def row_labels(X: Any) -> Any:
     return X.index if pandas is not None and isinstance(X, (pandas.DataFrame, pandas.Series)) else None
 
 
+def require_same_rows(
+    given: Any, index: Any, they_are: str, what: str = "the explanation", own: str = "explanation.row_labels"
+) -> None:
+    """Raise ``ValueError`` for a pandas series with other row labels than ``index``, or in another order.
+
+    The message begins with ``they_are``, such as "labels are", and says that ``own`` is the index.
+    """
+    labels = row_labels(given)
+    if labels is not None and index is not None and not (len(labels) == len(index) and labels.equals(index)):
+        raise ValueError(
+            f"{they_are} of other rows than {what}, or in another order, by the index: select with "
+            f".loc[{own}], or pass a NumPy array"
+        )
+
+
 def package_of(X: Any) -> str | None:
     """Return the name of the package whose data frame X is, or None, without importing any package."""
     for name, classes in _FRAME_CLASSES.items():
@@ -135,7 +150,10 @@ def table(X: Any) -> Any:
                 "frame of pandas or polars, a PyArrow table or an array first"
             )
         try:
-            X = np.asarray(X)
+            array = np.asarray(X)
+            if array.dtype.kind == "U" and isinstance(X, (list, tuple)):
+                array = np.asarray(X, object)  # as numbers beside text would become text, too
+            X = array
         except ValueError as error:
             raise ValueError(f"X is not a table; its rows may differ in length: {error}") from error
     if X.ndim != 2:

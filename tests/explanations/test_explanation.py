@@ -143,6 +143,8 @@ def test_rows_can_be_iterated() -> None:
         ("a", IndexError, r"cannot select by 'a': rows come first, then features, as in .*\[:, 'a'\]"),
         (1.0, IndexError, "cannot select by 1.0$"),
         ([True, False], IndexError, "mask of 2 entries does not fit 5"),
+        ([[0, 1], [2, 3]], IndexError, "cannot select by"),
+        ((0, [[0, 1]]), IndexError, "cannot select by"),
     ],
 )
 def test_bad_selections(key: Any, error: type[Exception], message: str) -> None:

@@ -18,6 +18,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -184,7 +185,23 @@ def test_what_files_cannot_keep(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="cannot save the model: it holds"):
         explainer_of(model).save(tmp_path / "file")
+    pandas = pytest.importorskip("pandas")
+    days = pandas.Categorical(np.datetime64("2020-01-01", "ns") + SPECIES.astype("m8[D]"))
+    rows = pandas.DataFrame({"day": days, "width": IRIS[:, 1]})
+    model = HistGradientBoostingRegressor(categorical_features="from_dtype", max_iter=2)
+    model.fit(rows, IRIS[:, 2])
+    with pytest.raises(ValueError, match="cannot save the model: it holds array"):
+        explainer_of(model).save(tmp_path / "file")
     assert not list(tmp_path.iterdir())
+
+
+def test_categories_in_another_byte_order(tmp_path: Path) -> None:
+    rows = np.column_stack([SPECIES, IRIS[:, 1]]).astype(">f8")
+    model = HistGradientBoostingRegressor(max_iter=5, categorical_features=[0]).fit(rows, IRIS[:, 2])
+    explainer_of(model).save(tmp_path / "file")
+    explanation = TreeExplainer.load(tmp_path / "file").explain(rows)
+    margins = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(margins, model.predict(rows), atol=1e-5)
 
 
 def test_files_appear_complete_or_not_at_all(

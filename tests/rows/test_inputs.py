@@ -303,6 +303,19 @@ def test_refused(X: Any, error: type[Exception], message: str) -> None:
         chunk(X)
 
 
+def test_settings_of_numpy_for_errors_do_not_matter() -> None:
+    """Rounding of subnormal numbers to float32 is no error, whatever NumPy is told to raise."""
+    tiny = SMALL * 1e-310
+    for X in (sp.csr_array(tiny), tiny.astype(object), tiny.astype("g")):
+        with np.errstate(all="raise"):
+            block = read(X, InputSchema(3), "float32").chunk(0, 4)
+        np.testing.assert_array_equal(block, np.zeros(SMALL.shape))
+    model = RandomForestRegressor(2, random_state=0).fit(SMALL, SMALL[:, 0])
+    with np.errstate(all="raise"):
+        explainer = TreeExplainer(model, data=tiny)
+    assert explainer.expected_value == pytest.approx(model.predict(tiny).mean())
+
+
 def test_one_dimensional_sparse_array_is_refused() -> None:
     X = sp.coo_array(np.zeros(3))
     if X.ndim == 2:
@@ -345,6 +358,10 @@ def test_refused_in_polars_and_arrow() -> None:
             chunk(module({"a": [1.0], "b": when, "c": [1.0]}))
         with pytest.raises(ValueError, match="row 0 of column b is 'p'"):
             chunk(module({"a": [1.0], "b": ["p"], "c": [1.0]}))
+    pairs = pl.Series([[1.0, 2.0]], dtype=pl.Array(pl.Float64, 2))
+    for several in (pl.Series([{"d": 1, "e": 2}]), pairs, pl.Series([[1, 2]])):
+        with pytest.raises(TypeError, match="column b holds"):
+            chunk(pl.DataFrame({"a": [1.0], "b": several, "c": [1.0]}))
     with pytest.raises(TypeError, match=r"LazyFrame: convert it"):
         chunk(pl.DataFrame({"a": [1.0]}).lazy())
     with pytest.raises(ValueError, match="series of polars"):

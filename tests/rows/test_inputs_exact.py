@@ -267,6 +267,25 @@ TEXTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("family", ["sklearn", "catboost"])
+def test_lists_of_text_and_numbers(family: str) -> None:
+    """NumPy would make text of the numbers."""
+    library(family)
+    X, y = frame_with_categories()
+    rows = X.astype(object).to_numpy().tolist()
+    if family == "sklearn":
+        model = with_categories(family, X, y)
+    else:
+        model = library(family).CatBoostRegressor(iterations=10, verbose=0, cat_features=[1])
+        model.fit(rows, y)
+    assert_adds_up(model, rows)
+    assert_adds_up(model, tuple(map(tuple, rows)), raw_prediction(model, rows))
+    assert explain(model, rows).data.tolist() == rows
+    rows[3][0] = "text"
+    with pytest.raises(ValueError, match=r"row 3 of column .* is 'text'"):
+        explain(model, rows)
+
+
 @pytest.mark.parametrize("family", ["sklearn", "xgboost", "lightgbm"])
 @pytest.mark.parametrize("kind", TEXTS)
 def test_text_is_the_category_that_it_names(family: str, kind: str) -> None:

@@ -32,7 +32,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.fixes import parse_version
 
-from skshapgpu import ShapTransformer, TreeExplainer, explain
+from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain, explain
 
 pd = pytest.importorskip("pandas")
 
@@ -418,6 +418,28 @@ def test_a_step_without_names() -> None:
     unnamed = FunctionTransformer(lambda data: data)
     pipeline = make_pipeline(unnamed, OneHotEncoder(), forest(5, None)).fit(X[["a"]], Y)
     assert explain(pipeline, X[["a"]]).feature_names == ("a_b_c", "a_c", "a_d")
+
+
+@pytest.mark.parametrize("names", ["argument", "error", "number"])
+def test_a_step_whose_names_fail(names: str) -> None:
+    """Predictions need no names: a step that fails to give them was an error of explanations only."""
+
+    class Named(Nameless):
+        def get_feature_names_out(self, *given: Any) -> Any:
+            if names == "argument":
+                raise TypeError("get_feature_names_out() takes 1 positional argument but 2 were given")
+            if names == "error":
+                raise KeyError("names")
+            return ["only"]
+
+    rows = X[["weight", "weight"]].to_numpy()
+    pipeline = make_pipeline(StandardScaler(), Named(), forest(5, None)).fit(rows, Y)
+    explanation = explain(pipeline, rows)
+    assert explanation.feature_names == ("x0", "x1")
+    margins = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(margins, pipeline.predict(rows), atol=1e-5)
+    assert ShapTransformer(pipeline).fit(rows, Y).get_feature_names_out().tolist() == ["x0", "x1"]
+    assert cross_val_explain(pipeline, rows, Y, cv=2)["explanation"].feature_names == ("x0", "x1")
 
 
 def test_names_that_two_columns_share() -> None:

@@ -82,3 +82,21 @@ def test_a_column_named_x() -> None:
 def test_weights(weights: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TreeExplainer(forest(3, 3).fit(X, Y), X[:5], data_weights=weights)
+
+
+@pytest.mark.parametrize("kind", ["tree_path_dependent", "interventional"])
+def test_weights_are_of_the_rows_of_data(kind: str) -> None:
+    """Weights of other rows, or in another order, were applied by position."""
+    pd = pytest.importorskip("pandas")
+    frame, weights = pd.DataFrame(X[:20]), pd.Series(np.arange(20.0))
+    model, data = forest(3, 3).fit(X, Y), frame[5:10]
+
+    def explained(given: Any, rows: Any = data) -> np.ndarray:
+        return explain(model, X[:3], data=rows, data_weights=given, feature_perturbation=kind).values
+
+    expected = explained([5, 6, 7, 8, 9])
+    np.testing.assert_array_equal(explained(weights[5:10]), expected)
+    np.testing.assert_array_equal(explained(weights[:5] + 5, X[5:10]), expected)  # data without labels
+    for wrong in (weights[:5], weights[5:10][::-1]):
+        with pytest.raises(ValueError, match=r"data_weights are of other rows than data.*loc\[data\.index\]"):
+            explained(wrong)
