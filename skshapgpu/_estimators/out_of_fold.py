@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
-from .._rows.origins import Origins
+from .._rows.origins import Origins, with_data
 from .._rows.tables import row_labels, table, to_array
 
 
@@ -198,7 +198,8 @@ class OutOfFold:
                     return replace(
                         origins, columns=None, reason=f"splits made {name!r} of different input columns"
                     )
-        return replace(origins, columns=np.array([column_of[name] for name in self._features]), data=X)
+        columns = np.array([column_of[name] for name in self._features])
+        return with_data(replace(origins, columns=columns), X)
 
 
 class _Data:

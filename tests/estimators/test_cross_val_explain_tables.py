@@ -31,6 +31,20 @@ DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 # Kinds of X
 
 
+def test_lists_behind_steps() -> None:
+    """Columns of X as a list can be selected and grouped, as those of an array can."""
+    X = [[text, float(number)] for text, number in zip("ab" * 60, PROGRESSION)]
+    columns = ColumnTransformer([("text", OneHotEncoder(), [0]), ("number", StandardScaler(), [1])])
+    explanation = cross_val_explain(make_pipeline(columns, forest()), X, PROGRESSION[:120], cv=3)[
+        "explanation"
+    ]
+    assert (
+        explanation[50:].group("input").data.tolist()
+        == explanation.group("input").data.tolist()[50:]
+        == X[50:]
+    )
+
+
 def test_data_frame_keeps_its_labels() -> None:
     X, y = diabetes_frame(labelled=True)
     X, y = X.iloc[::-1], y.iloc[::-1]
