@@ -6,6 +6,7 @@ and ``calls.py`` runs it on the rows.
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from functools import cache
 from threading import Lock
@@ -129,7 +130,7 @@ class CompiledModel:
 
     def _compile(self, tables: dict[str, np.ndarray] | None = None) -> None:
         _keep_memory()
-        self._lock = Lock()
+        self._locks: dict[int, Lock] = {}  # by process
         self._plans: dict[tuple[Kind, Intervals], Any] = {}
         # By GPU and method.
         self._cuda_plans: dict[tuple[Kind, Intervals], dict[tuple[int, str], Any]] = {}
@@ -155,6 +156,11 @@ class CompiledModel:
         self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
         self._alone: dict[Kind, int] = {}
         self._of_columns: Any = None  # for Owen values: the plan whose trees are laid out
+
+    @property
+    def _lock(self) -> Lock:
+        """Lock of this process; a child must not wait for a thread of its parent, which it does not have."""
+        return self._locks.setdefault(os.getpid(), Lock())
 
     @property
     def has_linear_leaves(self) -> bool:
@@ -215,7 +221,7 @@ class CompiledModel:
 
     def __getstate__(self) -> dict[str, Any]:
         not_pickled = (
-            "_lock",
+            "_locks",
             "_plans",
             "_cuda_plans",
             "_pair_sharings",

@@ -11,6 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
+from skshapgpu._engine.plans import CompiledModel
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -76,6 +78,34 @@ def test_a_child_of_a_fork_and_its_parent_go_on(explainer: TreeExplainer) -> Non
         same = (explainer.shap_values(X) == expected).all()
         os._exit(0 if same else 1)
     np.testing.assert_array_equal(explainer.shap_values(X), expected)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_fork_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child lacks the thread that would have ended the compilation, for which it waited for ever."""
+    model = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X, Y)
+    explainer = TreeExplainer(model, device="cpu")
+    expected = TreeExplainer(model, device="cpu").shap_interaction_values(X[:5])
+    begun, forked = threading.Event(), threading.Event()
+    original = CompiledModel._compile_plan
+
+    def slow(self: CompiledModel, *args: Any) -> Any:
+        begun.set()
+        assert forked.wait(60)
+        return original(self, *args)
+
+    monkeypatch.setattr(CompiledModel, "_compile_plan", slow)
+    thread = threading.Thread(target=explainer.shap_interaction_values, args=(X[:5],))
+    thread.start()
+    assert begun.wait(60)
+    pid = os.fork()
+    if not pid:
+        signal.alarm(60)
+        monkeypatch.undo()
+        same = (explainer.shap_interaction_values(X[:5]) == expected).all()
+        os._exit(0 if same else 1)
+    forked.set()
+    thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
