@@ -216,7 +216,7 @@ class TreeExplainer:
         interventional SHAP values and Banzhaf values only, on the CPU.
     data_weights : array-like of shape (n_background,), default=None
         Non-negative weight of each row of ``data``; weights are divided by their sum. None gives all rows
-        the same weight.
+        the same weight. A pandas series must have the index of ``data``, in its order.
     cover : {"auto", "count", "weight"}, default="auto"
         Which covers path-dependent values use if the model has both: the number of training rows at each
         node, or their total weight, which in boosting is the sum of their hessians. Trees of scikit-learn and
