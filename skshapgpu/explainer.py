@@ -226,13 +226,13 @@ class TreeExplainer:
             default="raw"
         What is explained: the margin; the probability of a classifier; the loss of the prediction for a row
         with the label ``y``, which is the log loss of a binary classifier, or the squared error of a
-        regressor trained with it; the exponential of the margin, such as a time or a hazard ratio; or the
-        survival function or cumulative hazard function at ``times``, an output for each. Functions of time
-        of survival forests add up over the trees, like margins. All others, probabilities, losses and
-        responses are explained against ``data``, by SHAP values of the margin that are rescaled for each pair
-        of a row and a background row, which takes time for each pair on the CPU, but for probabilities and
-        losses not on a GPU. The probabilities of a softmax are explained by their definition, on the CPU, for
-        models that use few features. See docs/which_shap.md.
+        regressor trained with it; the exponential of the margin, such as a time, a hazard ratio or the mean
+        of a Poisson regression; or the survival function or cumulative hazard function at ``times``, an
+        output for each. Functions of time of survival forests add up over the trees, like margins. All
+        others, probabilities, losses and responses are explained against ``data``, by SHAP values of the
+        margin that are rescaled for each pair of a row and a background row, which takes time for each pair
+        on the CPU, but for probabilities and losses not on a GPU. The probabilities of a softmax are
+        explained by their definition, on the CPU, for models that use few features. See docs/which_shap.md.
     times : float or array-like of shape (n_times,), default=None
         Times of the survival function or the cumulative hazard function, in the unit of the training data,
         within the domain of the model's own functions.

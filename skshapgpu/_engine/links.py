@@ -272,7 +272,7 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interve
             return Link("exp", "response", model_output, adapted.link_scale)
         raise ValueError(
             "model_output='response' needs a model whose prediction is known to be the exponential of its "
-            "margin, such as a time, a hazard ratio or a mean of XGBoost's log links: use model_output='raw'"
+            "margin, such as a time, a hazard ratio or a mean with a log link: use model_output='raw'"
         )
     if model_output == "probability":
         if adapted.link == "logistic":

@@ -26,7 +26,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,8 +40,12 @@ from .schema import FEW_ROWS, AdaptedModel, Column, InputSchema
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
 
-#: Objectives whose probability of each output is the logistic function of its own margin.
-_LOGISTIC = frozenset({"binary", "multiclassova", "cross_entropy"})
+#: Links of the objectives, as ``AdaptedModel`` names them; the logistic one is of each output by itself.
+_LINKS: dict[str, Literal["logistic", "exp", "softmax"]] = {
+    **dict.fromkeys(("binary", "multiclassova", "cross_entropy"), "logistic"),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), "exp"),
+    "multiclass": "softmax",
+}
 
 #: Limit on num_tree_per_iteration for a model without trees, in which nothing else bounds it.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
@@ -166,7 +170,7 @@ def read_text(
         output_names=classes if classes is not None and len(classes) == n_outputs > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary and classes is not None and len(classes) == 2 else None,
-        link="logistic" if objective in _LOGISTIC else "softmax" if objective == "multiclass" else None,
+        link=_LINKS.get(objective),
         link_scale=float(scale),
         squared_error=objective == "regression" and "sqrt" not in parameters,
         cover_kind="count",

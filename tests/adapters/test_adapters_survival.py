@@ -12,6 +12,7 @@ import pytest
 from helpers.checks import hard_rows
 from helpers.families import library
 from scipy import stats
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
@@ -280,14 +281,58 @@ def cox() -> Any:
     return xgb.train({"objective": "survival:cox", "max_depth": 3, "nthread": 1}, data, 8)
 
 
-@pytest.mark.parametrize("objective", ["count:poisson", "reg:gamma", "reg:tweedie"])
+def lightgbm(objective: str, **params: Any) -> Any:
+    params = {"n_estimators": 6, "verbose": -1, "n_jobs": 1, "objective": objective, **params}
+    return library("lightgbm").LGBMRegressor(**params)
+
+
+def catboost(loss: str) -> Any:
+    return library("catboost").CatBoostRegressor(
+        loss_function=loss,
+        learning_rate=0.5,
+        iterations=6,
+        depth=3,
+        verbose=0,
+        allow_writing_files=False,
+        thread_count=1,
+    )
+
+
+LOG_LINKS: dict[str, Callable[[], Any]] = {
+    **{
+        name: lambda name=name: library("xgboost").XGBRegressor(n_estimators=6, max_depth=3, objective=name)
+        for name in ("count:poisson", "reg:gamma", "reg:tweedie")
+    },
+    **{f"lightgbm {name}": lambda name=name: lightgbm(name) for name in ("poisson", "gamma", "tweedie")},
+    "lightgbm forest": lambda: lightgbm("poisson", boosting_type="rf", bagging_freq=1, bagging_fraction=0.7),
+    **{name: lambda name=name: catboost(name) for name in ("Poisson", "Tweedie:variance_power=1.3")},
+    **{
+        f"histograms {name}": lambda name=name: HistGradientBoostingRegressor(loss=name, max_iter=6)
+        for name in ("poisson", "gamma")
+    },
+}
+
+
+@pytest.mark.parametrize("name", LOG_LINKS)
 @pytest.mark.usefixtures("on_cpu")
-def test_response_of_log_links(objective: str) -> None:
-    model = library("xgboost").XGBRegressor(n_estimators=6, max_depth=3, objective=objective).fit(X, TIME)
-    explanation = explain(model, X[:30], data=X[30:60], model_output="response", precision="double")
+def test_response_of_log_links(name: str) -> None:
+    """Against one background row, values are those of the margin times the slope between both predictions."""
+    model = LOG_LINKS[name]().fit(X, TIME)
+    options: dict[str, Any] = {"precision": "double"}
+    explanation = explain(model, X[:30], data=X[30:60], model_output="response", **options)
     total = explanation.base_values + explanation.values.sum(axis=1)
     np.testing.assert_allclose(total, model.predict(X[:30]), rtol=1e-5)
     np.testing.assert_allclose(explanation.base_values, model.predict(X[30:60]).mean(), rtol=1e-5)
+    assert np.ptp(total) > 0.1 * total.mean()
+    of_margin = explain(model, X[:30], data=X[30:31], **options)
+    assert of_margin.unit == "log of the prediction"
+    response, base = model.predict(X[:30]), model.predict(X[30:31])[0]
+    apart = np.abs(response - base) > 0.01 * base
+    slope = (response - base)[apart] / np.log(response / base)[apart]
+    values = explain(model, X[:30], data=X[30:31], model_output="response", **options).values[apart]
+    np.testing.assert_allclose(
+        values, of_margin.values[apart] * slope[:, np.newaxis], rtol=1e-4, atol=1e-5 * base
+    )
 
 
 @pytest.mark.usefixtures("on_cpu")

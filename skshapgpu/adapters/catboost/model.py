@@ -40,8 +40,10 @@ NO_LEAF_WEIGHTS = (
     "export it; train it again with CatBoost 1.2 or later, or load its original .cbm file"
 )
 
-#: Losses whose probability of each output is the logistic function of its own margin.
+#: Losses whose probability of each output is the logistic function of its own margin, and losses whose
+#: predicted mean is the exponential of the margin.
 _LOGISTIC = frozenset({"MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy"})
+_LOG = frozenset({"Poisson", "Tweedie"})
 
 #: Whether splits are false for a missing value, which then goes left.
 _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
@@ -185,7 +187,7 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
             "catboost",
             binary="margin" if binary else None,
             class_names=tuple(classes) if binary else None,
-            link="logistic" if binary else None,
+            link="logistic" if binary else "exp" if _loss(document) in _LOG else None,
             squared_error=_loss(document) == "RMSE",
             has_cover=has_cover,
             cover_kind="weight" if has_cover else None,
