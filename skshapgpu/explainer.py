@@ -281,11 +281,12 @@ class TreeExplainer:
         machine, buffers about 256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2", or with
         ``expected_rows``, a quarter of the machine's memory.
     expected_rows : int, default=None
-        Number of rows that all calls together are expected to explain. With "auto" on the CPU, calls of 256
-        rows or more then use lookup tables if building these pays off over so many rows, and those of deep
-        trees may take a quarter of the machine's memory, if they save a third of the time. With None, tables
-        must pay off within two calls, without making the first one slower. Like the number of rows of a
-        call, it can change the last digits of the values. It has no effect with a ``memory_limit``.
+        Number of rows that all calls together are expected to explain. With "auto", calls on GPUs, and calls
+        of 256 rows or more on the CPU, then use lookup tables if building these pays off over so many rows.
+        Those of deep trees may take a quarter of the machine's memory, if they save a third of the time. With
+        None, tables must pay off within two calls on the CPU, without making the first one slower, and within
+        one on GPUs. Like the number of rows of a call, it can change the last digits of the values. It has
+        no effect with a ``memory_limit``.
     check_additivity : bool, default=True
         Compare the base value plus the SHAP values with the margin of each row, which is computed in the
         same pass. They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
