@@ -10,7 +10,7 @@ import numpy as np
 
 from ..adapters.schema import Column, InputSchema
 from .real_numbers import is_wide, real_numbers, rounds_twice
-from .tables import check_names, listed
+from .tables import check_known_names, check_names, listed
 
 
 class ColumnRules:
@@ -64,12 +64,7 @@ class ColumnRules:
             check_names(names, expected)
         known = self._schema.known_names
         if any(isinstance(name, str) for name in labels) or set(names) >= set(known.values()):
-            for feature, name in known.items():
-                if feature < len(names) and names[feature] != name:
-                    raise ValueError(
-                        f"column {feature} of X is {names[feature]!r}, but the model knows it as {name!r}: "
-                        "columns must have the names and the order that they had in training"
-                    )
+            check_known_names(names, known)
 
     def number_categories(self, categorical: Sequence[int]) -> None:
         """Take the positions of a data frame's categorical and text columns, and check how many there are."""

@@ -235,6 +235,16 @@ def check_names(names: Sequence[str], expected: Sequence[str]) -> None:
     raise ValueError(message)
 
 
+def check_known_names(names: Sequence[str], known: Mapping[int, str]) -> None:
+    """Raise ``ValueError`` unless the columns whose names in training are known have these names."""
+    for column, name in known.items():
+        if column < len(names) and names[column] != name:
+            raise ValueError(
+                f"column {column} of X is {names[column]!r}, but the model knows it as {name!r}: columns must "
+                "have the names and the order that they had in training"
+            )
+
+
 def listed(names: Sequence[str]) -> str:
     return "\n".join([f"- {name}" for name in names[:5]] + (["- ..."] if len(names) > 5 else []))
 

@@ -31,7 +31,7 @@ from .._rows.arrow import (
     rows_of_columns,
     to_pandas,
 )
-from .._rows.tables import check_names
+from .._rows.tables import check_known_names, check_names
 from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
 from .batch_arguments import explainer_of, groups_of_inputs, parse_names, request_of
@@ -233,6 +233,8 @@ class BatchExplainer:
         require_columns(schema, (*self._keep, *names))
         if known is not None:
             check_names([name.replace(" ", "_") for name in names] if blank else names, known)
+        if not self._explainer._steps:
+            check_known_names(names, self._explainer._schema.known_names)
         if n_expected is not None and len(names) != n_expected:
             raise ValueError(
                 f"the model takes {n_expected} features, but there are {len(names)} columns: "

@@ -14,7 +14,7 @@ from helpers.catboost_models import RTOL, TINY, category_model, check, data, enc
 from helpers.checks import assert_margin, hard_rows
 from sklearn.exceptions import NotFittedError
 
-from skshapgpu import TreeExplainer, explain
+from skshapgpu import TreeExplainer, explain, explain_batches
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.catboost.model import read_document
 from skshapgpu.errors import UnsupportedModelError
@@ -351,6 +351,9 @@ def test_names_of_dropped_features(tmp_path, format):
     np.testing.assert_array_equal(explain(source, same.to_numpy()).values, explanation.values)
     with pytest.raises(ValueError, match=r"is '.', but the model knows it as '.'"):
         explain(source, reordered.iloc[:, :n_columns])
+    reordered.iloc[:, :n_columns].to_csv(tmp_path / "reordered.csv", index=False)
+    with pytest.raises(ValueError, match=r"is '.', but the model knows it as '.'"):
+        explain_batches(source, tmp_path / "reordered.csv", tmp_path / "values.csv")
 
 
 def test_dropped_features_leave_column_numbers_alone():

@@ -20,7 +20,7 @@ import json
 import operator
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -154,7 +154,7 @@ def adapt(model: Any) -> AdaptedModel:
 def adapt_document(document: dict[str, Any]) -> AdaptedModel:
     """Read CatBoost's JSON export without CatBoost; see :func:`read_document` for the errors."""
     features = _features(document)
-    named = {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in features}
+    named = _names(features)
     # Columns that no split uses may be left out of the export, and then not all names are known.
     is_full = sorted(named) == list(range(len(features)))
     names = [named[i] or str(i) for i in range(len(features))] if is_full else []
@@ -165,16 +165,14 @@ def adapt_document(document: dict[str, Any]) -> AdaptedModel:
 def _adapted(document: dict[str, Any], names: list[str], n_features: int, classes: list[Any]) -> AdaptedModel:
     ensemble, encoders, derived, shared, has_cover = read_document(document, n_features)
     n_features = ensemble.n_features - (0 if derived is None else derived.n_columns)
+    known = {column: name for column, name in _names(_features(document)).items() if name}
     # Without names, CatBoost numbers the columns; a data frame may have the numbers as its names.
-    numbered = names == [str(i) for i in range(len(names))]
-    invented = numbered and not any(f.get("feature_id") for f in _features(document))
+    invented = not known and names == [str(i) for i in range(len(names))]
     named = len(names) == n_features and not invented
-    # drop_unused_features() drops the names of the other columns, too.
-    left = {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in _features(document)}
     schema = InputSchema(
         n_features,
         tuple(names) if named else None,
-        known_names={} if named else {number: name for number, name in left.items() if name},
+        known_names={} if named else known,  # those that drop_unused_features() left
         encoders=encoders,
         derived=derived,
     )
@@ -207,6 +205,11 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
         cover_kind="weight" if has_cover else None,
         shared=shared,
     )
+
+
+def _names(features: Sequence[dict[str, Any]]) -> dict[int, str | None]:
+    """Return the names of the listed columns, by column number."""
+    return {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in features}
 
 
 def _features(document: dict[str, Any]) -> list[dict[str, Any]]:
