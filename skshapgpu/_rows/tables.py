@@ -240,8 +240,8 @@ def check_known_names(names: Sequence[str], known: Mapping[int, str]) -> None:
     for column, name in known.items():
         if column < len(names) and names[column] != name:
             raise ValueError(
-                f"column {column} of X is {names[column]!r}, but the model knows it as {name!r}: columns must "
-                "have the names and the order that they had in training"
+                f"column {column} of X is {names[column]!r}, but the model knows it as {name!r}: columns "
+                "must have the names and the order that they had in training"
             )
 
 
