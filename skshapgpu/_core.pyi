@@ -158,8 +158,12 @@ class IntervalLayout:
         These are lookup_seconds for each row, and build_seconds.
         """
 
-def interval_plan(plan: Plan, layout: IntervalLayout, n_threads: int = 1) -> Plan:
-    """Compile a plan of the same values with the tables of a layout of this plan, filled by the threads."""
+def interval_plan(plan: Plan, layout: IntervalLayout, n_threads: int = 1, unwalked: bool = False) -> Plan:
+    """Compile a plan of the same values with the tables of a layout of this plan, filled by the threads.
+
+    If a plan for Owen values has ``unwalked`` trees without tables, only a GPU explains rows by it: see
+    :func:`has_owen_leaves`.
+    """
 
 def background_plan(
     ensemble: dict[str, Any],
@@ -183,7 +187,15 @@ def background_plan(
 def owen_plan(ensemble: dict[str, Any], precision: str, groups: list[int], n_threads: int = 1) -> Plan:
     """Compile a plan of order 1 for path-dependent Owen values; ``groups`` as for :func:`background_plan`.
 
-    It explains no rows, but :func:`interval_plan` makes a plan of it that does, from any layout of it.
+    :func:`interval_plan` makes a plan of it that explains rows, from any layout of it. GPUs explain rows by
+    this one, too, if :func:`has_owen_leaves` says so.
+    """
+
+def has_owen_leaves(plan: Plan) -> bool:
+    """Return whether a ``_cuda.CudaPlan`` can explain a plan for Owen values leaf by leaf, without walks.
+
+    The plan is one of :func:`owen_plan`, or has tables by intervals and ``unwalked`` other trees. A path has
+    at most 8 groups, and at most 8 features of a group; there are no vector leaves.
     """
 
 def add_leaf_weights(

@@ -16,7 +16,8 @@ class CudaMemoryError(MemoryError):
 class Device:
     """Properties of a device.
 
-    ``memory`` is in bytes; ``holds_tables`` says whether tables by intervals fit its shared memory.
+    ``memory`` is in bytes; ``holds_tables`` says whether tables by intervals, and those for Owen values, fit
+    its shared memory.
     """
 
     index: int

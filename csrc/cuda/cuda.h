@@ -26,7 +26,7 @@ struct CudaDevice {
   std::string name;
   int major, minor, multiprocessors;
   size_t memory;
-  bool holds_tables;  // whether tables by intervals fit its shared memory
+  bool holds_tables;  // whether tables by intervals, and those for Owen values, fit its shared memory
 };
 
 // Return the devices that the kernels can run on; throw a CudaError that says why there are none.

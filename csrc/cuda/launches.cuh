@@ -109,6 +109,7 @@ class Launches {
     if (model_.tables.n_chunks) run_lookups(lane, n_tiles, s);
     model_.pattern_leaves.run(lane.codes.template as<int16_t>(), nullptr, n_tiles,
                               lane.partial.template as<T>(), s);
+    model_.owen_leaves.run(lane.codes.template as<int16_t>(), n_tiles, lane.partial.template as<T>(), s);
     if (plan_.intervals.any()) look_up_intervals(lane, n_tiles, batch.margins, s);
     const CudaSumArgs sums = sum_args(lane, batch);
     if (fused_matrices(batch.out)) {

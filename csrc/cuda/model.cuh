@@ -10,6 +10,7 @@
 #include "cuda/kernels.h"
 #include "cuda/leaves.cuh"
 #include "cuda/memory.h"
+#include "cuda/owen_model.cuh"
 #include "cuda/pattern_model.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/tables.cuh"
@@ -121,6 +122,7 @@ struct CudaModel {
   General general;
   Tables tables;
   PatternModel<T> pattern_leaves;
+  OwenModel<T> owen_leaves;
   Intervals intervals;
   Leaves leaves;
   Paths paths;
@@ -164,6 +166,7 @@ struct CudaModel {
     pattern_leaves.upload(program.pattern_leaves,
                           plan.order > 1 ? PatternResults::kPairs : PatternResults::kValues, plan.index,
                           max_shared, kTile, n_columns, n_slots, category_bits);
+    owen_leaves.upload(program.owen_leaves, max_shared, multiprocessors, n_columns, n_slots, category_bits);
     if (plan.intervals.any()) plan_intervals(program.intervals, stage_bytes);
   }
 

@@ -303,7 +303,7 @@ void add_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t n_
 
 }  // namespace
 
-Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t n_threads) {
+Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t n_threads, bool unwalked) {
   const TableClock clock;
   if (plan.tables.against_background) {
     const BackgroundUnits units(plan, layout);
@@ -312,7 +312,7 @@ Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t 
     clock.stop(out);
     return out;
   }
-  WalkedUnits units(plan, layout, n_threads);
+  WalkedUnits units(plan, layout, n_threads, unwalked);
   add_tables(layout, units, n_threads, units.plan());
   units.drop_units();
   clock.stop(units.plan());

@@ -108,7 +108,7 @@ class Walker : public UnitValues<T> {
 
 }  // namespace
 
-WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads)
+WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads, bool unwalked)
     : layout_(layout), trees_of_unit_(layout.units.units.size()) {
   const UnitTrees trees(plan, layout);
   std::vector<int32_t> unit_of(trees.view().n_trees), apart(unit_of.size(), kNoGroup);  // by tree of a view
@@ -117,7 +117,7 @@ WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t
     n_walked_ = trees.n_walked();
     out_ = make_plan(trees.view(), trees.tests(), n_threads);
   } else {
-    const OwenTrees copies(trees.view(), trees.tests(), plan.groups);
+    const OwenTrees copies(trees.view(), trees.tests(), plan.groups, unwalked);
     n_walked_ = copies.tests().n_first;
     out_ = make_plan(copies.view(), copies.tests(), n_threads);
     apart = copies.apart();
@@ -127,6 +127,7 @@ WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t
                 unit_of.begin() + copies.first_copies()[tree + 1], tree - trees.n_walked());
   }
   out_.groups = plan.groups;
+  out_.unwalked = unwalked;
   out_.n_leaves = plan.n_leaves;
   out_.base_value = plan.base_value;
   out_.leaf_magnitude = plan.leaf_magnitude;

@@ -18,8 +18,8 @@ struct UnitCopy {
 
 class WalkedUnits {
  public:
-  // Compile the units of a layout of `plan`.
-  WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads);
+  // Compile the units of a layout of `plan`. For Owen values, the trees without tables may be `unwalked`.
+  WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads, bool unwalked);
 
   // The plan of the trees without tables and, behind these, of the units.
   Plan& plan() { return out_; }

@@ -22,11 +22,12 @@ Plan make_owen_plan(const EnsembleView& ensemble, Precision precision, const int
                     int64_t n_threads) {
   Plan plan = make_plan(ensemble, precision, 1, Index::kShapley, false, n_threads);
   set_groups(plan, groups);
-  plan.needs_layout = true;
+  plan.unwalked = true;
   return plan;
 }
 
-OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups)
+OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups,
+                     bool unwalked)
     : from_(trees),
       from_tests_(coded.tests),
       plan_(coded.plan),
@@ -41,7 +42,10 @@ OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const s
       features_of_group_(most_of_group_.size(), 0) {
   for (int32_t tree = 0; tree < from_.n_trees; ++tree) {
     if (tree == coded.n_first) n_first_ = first_copies_.back();
-    add_copies(tree, tree >= coded.n_first);
+    if (unwalked && tree < coded.n_first)
+      copy_unwalked(tree);
+    else
+      add_copies(tree, tree >= coded.n_first);
     first_copies_.push_back(static_cast<int32_t>(tree_output_.size()));
   }
   if (coded.n_first >= from_.n_trees) n_first_ = first_copies_.back();
@@ -254,6 +258,14 @@ size_t OwenTrees::cost(int32_t tree, uint64_t sets) const {
     most_apart = set;
   }
   return n_leaves * leaf_work(most_apart * quadrature_nodes(Index::kShapley, most_others + 1));
+}
+
+// Copy a tree as it is.
+void OwenTrees::copy_unwalked(int32_t tree) {
+  by_path_ = true;
+  is_only_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - from_.tree_offsets[tree]), 1);
+  balanced_ = false;
+  copy(tree, kNone, kAllLeaves);
 }
 
 // Copy a tree, with the features of one group apart unless this is kNone. A subtree without leaves of these

@@ -21,16 +21,18 @@ namespace skshap {
 // Give a plan the groups of its features, from those of the ensemble's players.
 void set_groups(Plan& plan, const int32_t* groups);
 
-// Compile an ensemble for Owen values: a plan without walks, from whose trees intervals/builder.h makes one
-// that explains rows.
+// Compile an ensemble for Owen values: a plan without walks. From its trees, intervals/builder.h makes one
+// that explains rows; a GPU may explain them leaf by leaf (cuda/program/owen_leaves.h).
 Plan make_owen_plan(const EnsembleView& ensemble, Precision precision, const int32_t* groups,
                     int64_t n_threads);
 
 class OwenTrees {
  public:
   // Copy the trees of an ensemble of coded tests, whose players are its features. `groups` has the group of
-  // each feature. All copies of a tree follow each other, in the order of the trees.
-  OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups);
+  // each feature. All copies of a tree follow each other, in the order of the trees. If the first trees are
+  // `unwalked`, there is one copy of each, with the features as players.
+  OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups,
+            bool unwalked);
 
   // The players are the features, then the groups.
   const EnsembleView& view() const { return view_; }
@@ -55,6 +57,7 @@ class OwenTrees {
   size_t add_copies(int32_t tree, bool is_unit, bool has_players, bool adds);
   size_t copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool adds);
   void copy(int32_t tree, int32_t apart, uint64_t sets);
+  void copy_unwalked(int32_t tree);
   // Return whether the feature of a split is a player of its own in the walk with the groups as players.
   bool is_alone_at(int32_t tree, int64_t node) const {
     return by_path_ ? is_only_[node - from_.tree_offsets[tree]] != 0

@@ -85,7 +85,7 @@ struct Plan {
   std::vector<Column> columns;
   std::vector<int32_t> features;       // used features, ascending
   std::vector<int32_t> groups;         // for Owen values: the group of each, from 0 on; else empty
-  bool needs_layout = false;           // it has no walks; intervals/builder.h makes a plan of it that does
+  bool unwalked = false;               // for Owen values: no walks compute them, see plan/owen_trees.h
   std::vector<FeaturePair> pairs;      // ascending; from order 2
   std::vector<FeatureTriple> triples;  // ascending; of order 3
   std::vector<TreeProgram> trees;

@@ -16,6 +16,7 @@
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
 #include "plan/columns.h"
+#include "plan/owen_path.h"
 #include "plan/owen_trees.h"
 #include "python/arguments.h"
 #include "python/ensemble_view.h"
@@ -107,11 +108,12 @@ IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
   return lay_out_intervals(plan, each, limits);
 }
 
-Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_threads) {
+Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_threads, bool unwalked) {
   require_threads(n_threads);
   if (layout.plan != &plan) throw py::value_error("the layout is of another plan");
+  if (unwalked && !plan.unwalked) throw py::value_error("only trees for Owen values can be unwalked");
   const WithoutGil release;
-  return make_interval_plan(plan, layout, n_threads);
+  return make_interval_plan(plan, layout, n_threads, unwalked);
 }
 
 // Return the group of each player, or null.
@@ -263,6 +265,7 @@ py::object explain_rows(const Plan& plan, const py::array& X, py::array& values,
 }
 
 py::tuple walk_seconds(const Plan& plan, const py::array& X) {
+  require_walks(plan);
   const Rows rows = checked_rows(plan, X);
   if (plan.order > 1 || rows.n_rows < 1 || rows.n_rows > kMaxTimedRows)
     throw py::value_error("the plan must be of order 1, and X have from 1 to " +
@@ -455,12 +458,13 @@ PYBIND11_MODULE(_core, module) {
            py::keep_alive<1, 2>())
       .def("info", &layout_info);
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
-             py::arg("n_threads") = 1);
+             py::arg("n_threads") = 1, py::arg("unwalked") = false);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
              py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1,
              py::arg("stored") = py::none(), py::arg("groups") = py::none());
   module.def("owen_plan", &compile_owen, py::arg("ensemble"), py::arg("precision"), py::arg("groups"),
              py::arg("n_threads") = 1);
+  module.def("has_owen_leaves", &has_owen_leaves, py::arg("plan"));
   py::class_<RescaledPlan>(module, "RescaledPlan")
       .def(py::init(&compile_rescaled), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
            py::arg("weights"), py::arg("link"), py::arg("scale"))

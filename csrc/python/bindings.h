@@ -56,12 +56,11 @@ inline Rows rows_of(const py::array& array) {
 }
 
 inline void require_walks(const Plan& plan) {
-  if (plan.needs_layout) throw py::value_error("the plan has no walks: make one of it by interval_plan");
+  if (plan.unwalked) throw py::value_error("the plan has no walks: make one of it by interval_plan");
 }
 
 // Check X and return its rows.
 inline Rows checked_rows(const Plan& plan, const py::array& X) {
-  require_walks(plan);
   require_floats(X, "X");
   if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_inputs) + ")");
@@ -70,9 +69,9 @@ inline Rows checked_rows(const Plan& plan, const py::array& X) {
 
 // Check X, which may have only the columns that trees test, and return its rows.
 inline Rows host_rows(const Plan& plan, const py::array& X) {
+  require_walks(plan);
   const bool packed = X.ndim() == 2 && X.shape(1) != plan.n_inputs && X.shape(1) == plan.n_used_inputs;
   if (!packed) return checked_rows(plan, X);
-  require_walks(plan);
   require_floats(X, "X");
   Rows rows = rows_of(X);
   rows.packed = true;

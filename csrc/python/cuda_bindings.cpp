@@ -6,6 +6,7 @@
 #include "cuda/page_locked.h"
 #include "cuda/program/leaves.h"
 #include "cuda/program/paths.h"
+#include "plan/owen_path.h"
 #include "python/bindings.h"
 #include "python/device_array.h"
 
@@ -117,7 +118,7 @@ PYBIND11_MODULE(_cuda, module) {
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
       .def(py::init([](const Plan& plan, int device, const std::string& method) {
-             require_walks(plan);
+             if (!has_owen_leaves(plan)) require_walks(plan);
              const CudaMethod named = method_named(method);
              const WithoutGil release;
              return std::make_unique<CudaPlan>(plan, device, named);

@@ -80,6 +80,9 @@ _CHUNK_LEAVES, _SMALL_CHUNK_LEAVES, _LEAST_CHUNKS = 512, 128, 5
 #: that need more are walked several times.
 _MOST_CUDA_NODES = 8
 
+#: Seconds on that H200 for each row and leaf for Owen values without walks, whatever the number of nodes.
+_CUDA_OWEN_LEAF = {"single": 6e-12, "double": 1.8e-11}
+
 #: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this,
 #: and there are enough leaves to save time, but not so many that compiling them takes gigabytes. Each row
 #: and leaf takes time then, and hardly anything else. More rows are walked in small chunks if the product is
@@ -310,6 +313,15 @@ def cuda_seconds(
     return _CUDA_CALL + n_rows * of_row + chunk_leaves * _CUDA_CHUNK_LEAF
 
 
+def cuda_owen_seconds(groups: Sequence[TreeGroup], n_rows: int, precision: str) -> float:
+    """Return the seconds that a call for Owen values spends in trees that a GPU explains without walks."""
+    n_leaves = sum(group.n_walked_leaves for group in groups)
+    chunk_leaves = min(
+        n_leaves, _CHUNK_LEAVES if cuda_method(groups, n_rows) == "chunks" else _SMALL_CHUNK_LEAVES
+    )
+    return _CUDA_CALL + n_leaves * n_rows * _CUDA_OWEN_LEAF[precision] + chunk_leaves * _CUDA_CHUNK_LEAF
+
+
 def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
     """Return how a GPU explains so many rows: "chunks", "small_chunks" or "leaves", as ``_cuda`` names it."""
     n_leaves = sum(group.n_walked_leaves for group in groups)
@@ -361,9 +373,8 @@ class TableLayout:
 
     def call_seconds(self, n_rows: int, n_threads: int, work: float, precision: str) -> float:
         """Return the seconds that a call spends in trees, with tables that exist; see :func:`cpu_seconds`."""
-        walked = [group for group in self.groups if group.algorithm == "quadrature"]
         threads = max(1, min(n_threads, -(-n_rows // BLOCK_ROWS)))
-        seconds = cpu_seconds(walked, n_rows, n_threads, work, precision)
+        seconds = cpu_seconds(self.other_groups, n_rows, n_threads, work, precision)
         read = self.table_bytes * _TABLE_READ if self.is_large else 0.0
         return seconds + read + n_rows * self.lookup_seconds / threads
 
@@ -374,10 +385,10 @@ class TableLayout:
         """
         return self.call_seconds(n_rows, 1, work, precision) + self.build_seconds / n_calls
 
-    def cuda_seconds(self, n_rows: int, work: float, precision: str) -> float:
-        """Return the seconds that a call spends in trees on a GPU, with tables that exist."""
-        walked = [group for group in self.groups if group.algorithm == "quadrature"]
-        return cuda_seconds(walked, n_rows, work, precision) + n_rows * self.lookup_seconds
+    @property
+    def other_groups(self) -> list[TreeGroup]:
+        """The trees without tables."""
+        return [group for group in self.groups if group.algorithm == "quadrature"]
 
     @property
     def most_part(self) -> float:
@@ -416,6 +427,11 @@ def gpu_table_prices(precision: str) -> dict[str, float]:
         "doubling": _CUDA_DOUBLING,
         "line_bytes": _CUDA_LINE,
     }
+
+
+def gpu_owen_prices(precision: str) -> dict[str, float]:
+    """Return those of :func:`gpu_table_prices` that differ for Owen values without walks."""
+    return {"leaf": _CUDA_OWEN_LEAF[precision], "leaf_node": 0.0}
 
 
 def table_size(n_rows: int) -> int:

@@ -42,7 +42,7 @@ def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPl
         return _plan_link(model, on_cpu, n_rows)
     if model.is_tiled(kind):
         return _plan_pairs(model, kind, on_cpu, n_rows)
-    groups = model.groups_of(kind)
+    groups = model.gpu_groups_of(kind)
     walking = _cuda_seconds(model, kind, groups, n_rows)
     # Rows and values are transferred, and rows go through patterns, whatever tables there are.
     transfer = costs.cuda_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs)
@@ -203,7 +203,7 @@ def _worthwhile_gpu_layout(model: CompiledModel, kind: Kind, n_rows: int) -> Tab
     expected_rows = max(n_rows, model.options.expected_rows or 0)
     if not n_rows or not _may_have_tables(model, kind):
         return None
-    groups = model.groups_of(kind)
+    groups = model.gpu_groups_of(kind)
     n_leaves = sum(group.n_leaves for group in groups)
     walking = _cuda_seconds(model, kind, groups, expected_rows)
     if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
@@ -222,9 +222,16 @@ def _worthwhile_gpu_layout(model: CompiledModel, kind: Kind, n_rows: int) -> Tab
 def _cuda_seconds(model: CompiledModel, kind: Kind, groups: tuple[TreeGroup, ...], n_rows: int) -> float:
     """Return the seconds that a call spends in trees on a GPU, without tables by intervals."""
     work, precision = model.work(kind), model.options.precision
+    if model.has_owen_leaves(kind):
+        return costs.cuda_owen_seconds(groups, n_rows, precision)
     return costs.cuda_seconds(groups, n_rows, work, precision, of_owen_values=kind == OWEN_VALUES)
 
 
 def _laid_out_cuda_seconds(model: CompiledModel, kind: Kind, layout: TableLayout, n_rows: int) -> float:
     """Return the seconds that a call spends in trees on a GPU, with the tables of a layout that exist."""
-    return layout.cuda_seconds(n_rows, model.layout_work(kind), model.options.precision)
+    others, precision = layout.other_groups, model.options.precision
+    if model.has_owen_leaves(kind):
+        seconds = costs.cuda_owen_seconds(others, n_rows, precision)
+    else:
+        seconds = costs.cuda_seconds(others, n_rows, model.layout_work(kind), precision)
+    return seconds + n_rows * layout.lookup_seconds

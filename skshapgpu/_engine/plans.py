@@ -156,6 +156,7 @@ class CompiledModel:
         self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
         self._alone: dict[Kind, int] = {}
         self._of_columns: Any = None  # for Owen values: the plan whose trees are laid out
+        self._owen_leaves: bool | None = None
 
     @property
     def _lock(self) -> Lock:
@@ -230,6 +231,7 @@ class CompiledModel:
             "_groups",
             "_alone",
             "_of_columns",
+            "_owen_leaves",
             "_layouts",
             "_core_layouts",
             "_table_bytes",
@@ -323,7 +325,8 @@ class CompiledModel:
         plan, layout = self._laid_out(kind), self._core_layouts.pop((kind, intervals), None)
         if layout is None:
             layout = self._lay_out(kind, plan, intervals)
-        return _core.interval_plan(plan, layout, effective_n_jobs(self.options.n_jobs))
+        unwalked = intervals.on_gpu and self.has_owen_leaves(kind)
+        return _core.interval_plan(plan, layout, effective_n_jobs(self.options.n_jobs), unwalked)
 
     def _laid_out(self, kind: Kind) -> Any:
         """Return the plan whose trees tables by intervals explain."""
@@ -485,12 +488,30 @@ class CompiledModel:
         found = self._cuda_plans.get((kind, intervals), {}).get((index, method))
         if found is not None:
             return found
-        plan = self.plan(kind, intervals)
+        plan = self._gpu_source(kind, intervals)
         with self._lock:
             on_gpus = self._cuda_plans.setdefault((kind, intervals), {})
             if (index, method) not in on_gpus:
                 on_gpus[index, method] = self._compile_on(kind, plan, index, method)
             return on_gpus[index, method]
+
+    def _gpu_source(self, kind: Kind, intervals: Intervals) -> Any:
+        """Return the ``_core.Plan`` that a GPU explains."""
+        plan = self.plan(kind, intervals)
+        if intervals != NO_INTERVALS or not self.has_owen_leaves(kind) or not devices.hold_tables(self.gpus):
+            return plan
+        return self._of_columns
+
+    def has_owen_leaves(self, kind: Kind) -> bool:
+        """Return whether GPUs explain trees without tables by intervals leaf by leaf, for Owen values."""
+        if kind != OWEN_VALUES or self.background is not None:
+            return False
+        if self._owen_leaves is None:
+            self.plan(kind)
+            from .. import _core
+
+            self._owen_leaves = _core.has_owen_leaves(self._of_columns)
+        return self._owen_leaves
 
     def _gpu_method(self, kind: Kind, n_rows: int, intervals: Intervals) -> str:
         """Return how a GPU explains trees without tables in a call of so many rows, as ``_cuda`` names it."""
@@ -498,7 +519,7 @@ class CompiledModel:
             return self.options.algorithm.gpu_method
         if self.link is not None or self.is_tiled(kind) or intervals != NO_INTERVALS:
             return "chunks"
-        method = costs.cuda_method(self.groups_of(kind), n_rows)
+        method = costs.cuda_method(self.gpu_groups_of(kind), n_rows)
         by_leaves = kind in (SHAP_VALUES, BANZHAF_VALUES)
         return "small_chunks" if method == "leaves" and not by_leaves else method
 
@@ -617,6 +638,8 @@ class CompiledModel:
         prices = costs.gpu_table_prices(precision) if on_gpu else costs.table_prices(precision)
         walk = self.layout_work(kind) / self.work(kind)
         prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
+        if on_gpu and self.has_owen_leaves(kind):
+            prices |= costs.gpu_owen_prices(precision)
         n_rows = costs.GPU_TABLE_ROWS if on_gpu else costs.typical_rows(most_entries)
         return _core.IntervalLayout(plan, most_entries, n_rows, prices, self.interval_room(), on_gpu)
 
@@ -635,9 +658,17 @@ class CompiledModel:
         precision, rows = self.options.precision, costs.LEAST_TABLE_ROWS
         walked, of_columns = (
             costs.cpu_seconds(groups, rows, 1, precision=precision) - costs.cpu_seconds((), rows, 1)
-            for groups in (self.groups_of(kind), costs.groups_of(self._of_columns.info()["groups"]))
+            for groups in (self.groups_of(kind), self._groups_of_columns())
         )
         return self.work(kind) * max(1.0, walked / of_columns if of_columns else 1.0)
+
+    def gpu_groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
+        """Return the groups of trees that a GPU explains without tables by intervals."""
+        return self._groups_of_columns() if self.has_owen_leaves(kind) else self.groups_of(kind)
+
+    def _groups_of_columns(self) -> tuple[TreeGroup, ...]:
+        """Return the groups of trees of the plan for Owen values that is laid out."""
+        return costs.groups_of(self._of_columns.info()["groups"])
 
     def groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         """Return the groups of trees of a plan without tables by intervals."""

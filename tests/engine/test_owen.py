@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.ensemble_model import EnsembleModel
 from helpers.ensembles import leaf_scale, random_ensemble, random_rows
-from helpers.plans import attributes_of
+from helpers.plans import NEVER_TABLES, attributes_of
 from numpy.testing import assert_allclose
 
 from skshapgpu import TreeExplainer, _core, explain, reference
@@ -208,3 +208,18 @@ def test_other_groups() -> None:
     game = replace(ensemble, player=np.argsort(np.argsort(order))[groups])
     expected, _ = reference.path_dependent_shap(game, rows)
     assert_allclose(sums(values, groups), expected, rtol=0, atol=1e-10 * np.abs(values).max())
+
+
+def test_plans_for_gpus_explain_no_rows_on_the_cpu() -> None:
+    ensemble, rows, groups = drawn(3)
+    plan = _core.owen_plan(attributes_of(ensemble), "single", groups.tolist())
+    layout = _core.IntervalLayout(plan, 1, 1.0, NEVER_TABLES, on_gpu=True)
+    unwalked = _core.interval_plan(plan, layout, unwalked=True)
+    values = np.empty((len(rows), ensemble.n_outputs, ensemble.n_features))
+    for refused in (plan, unwalked):
+        with pytest.raises(ValueError, match="no walks"):
+            refused.explain(rows, values, None, 1)
+    ordinary = _core.Plan(attributes_of(ensemble), "single")
+    layout = _core.IntervalLayout(ordinary, 1, 1.0, NEVER_TABLES)
+    with pytest.raises(ValueError, match="Owen values"):
+        _core.interval_plan(ordinary, layout, unwalked=True)

@@ -65,9 +65,11 @@ class CudaCompiler {
     for (const Chunk& chunk : plan_.chunks) {
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i)
         if (plan_.trees[i].adds_margin) write_margin_nodes(chunk, plan_.trees[i]);
-      if (!leaves_) write_trees(chunk);
+      if (!leaves_ && !plan_.unwalked) write_trees(chunk);
     }
     if (leaves_) add_leaves<T>(plan_, out_);
+    if (plan_.unwalked)
+      add_owen_leaves<T>(plan_, columns_, small_ ? kSmallChunkLeaves : kMaxChunkLeaves, out_);
     const CudaTest test = [this](const DecideNode& node) { return columns_.margin_node(node); };
     add_tables<T>(plan_, test, out_);
     add_pattern_leaves<T>(plan_, test, out_);

@@ -13,6 +13,7 @@
 #include "cuda/program/intervals.h"
 #include "cuda/program/leaves.h"
 #include "cuda/program/method.h"
+#include "cuda/program/owen_leaves.h"
 #include "cuda/program/pattern_leaves.h"
 #include "cuda/program/tables.h"
 #include "plan/plan.h"
@@ -178,6 +179,7 @@ struct CudaProgram {
   std::vector<bool> tree_merged;
   CudaTables<T> tables;
   CudaPatternLeaves<T> pattern_leaves;
+  CudaOwenLeaves<T> owen_leaves;
   CudaIntervals intervals;
   CudaLeaves<T> leaves;  // instead of chunks
 };

@@ -1,0 +1,316 @@
+// Owen values leaf by leaf: each warp descends the trees for the rows of a tile, and looks up what a leaf
+// adds to the values in tables that the block computes in shared memory.
+//
+// With o_i the one fraction and z_i the zero fraction of n players, the entry of a table for the players that
+// a row fails has, for each player i, the integral over t of the product of z_j (1 - t) + o_j t over all
+// others, for some players times o_i - z_i. The table of a leaf's groups has these integrals times the leaf's
+// value. A feature that is the only one of its group on the path gets that of its group, and one of several
+// gets that of its group times that of its own in the table of the group's features: the double integral of
+// Owen values is a product.
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include "cuda/lanes.cuh"
+#include "cuda/program/program.h"
+#include "cuda/rows.cuh"
+
+namespace skshap {
+
+constexpr int kOwenWarps = 20;  // of a block, at most
+constexpr int kOwenStreams = 3;
+constexpr int kMostOwenNodes = (kMostOwenPlayers + 1) / 2;
+
+template <class T>
+struct CudaOwenArgs {
+  const CudaOwenChunk* chunks;
+  const uint32_t* stream;
+  const uint32_t* stages;
+  const uint32_t* category_bits;
+  int32_t n_tasks, n_groups;  // chunks x groups of the tiles that a block takes
+  int32_t n_tiles, block_tiles, n_columns;
+  uint32_t n_slots;      // of all kernels
+  uint32_t max_slots;    // of a chunk
+  uint32_t n_left;       // words that a row keeps for subtrees
+  const int16_t* codes;  // [tile][column][row of the tile]
+  T* partial;            // [tile][slot of all kernels][row of the tile]
+  T t[kMostOwenNodes + 1][kMostOwenNodes], weight[kMostOwenNodes + 1][kMostOwenNodes];  // by number of nodes
+};
+
+// Return the shared memory of a block, and more for each of its warps.
+constexpr size_t kOwenBlockBytes = kOwenStreams * sizeof(uint32_t) * kOwenStageWords + 2 * kOwenTableBytes;
+template <class T>
+constexpr size_t owen_warp_bytes(uint32_t n_left, uint32_t n_slots, int32_t n_columns, bool shared) {
+  return cuda_tile_rows<T>() *
+         (sizeof(uint32_t) * n_left + (shared ? sizeof(T) * n_slots + sizeof(int16_t) * n_columns : 0));
+}
+
+extern __shared__ __align__(128) char owen_shared[];
+
+// Load a stage to shared memory, without waiting for it.
+template <class T>
+__device__ __forceinline__ void load_owen_stage(const CudaOwenArgs<T>& a, uint32_t stage, uint32_t buffer) {
+  const uint32_t begin = a.stages[stage], end = a.stages[stage + 1];
+  char* const to = owen_shared + buffer * (sizeof(uint32_t) * kOwenStageWords);
+  const char* const from = reinterpret_cast<const char*>(a.stream);
+  for (uint32_t i = threadIdx.x; i < end - begin; i += blockDim.x)
+    __pipeline_memcpy_async(to + i * kOwenPiece, from + (static_cast<size_t>(begin) + i) * kOwenPiece,
+                            kOwenPiece);
+}
+
+// Compute the tables of a stage: a thread takes an entry.
+template <class T>
+__device__ __forceinline__ void fill_owen_tables(const CudaOwenArgs<T>& a, const uint32_t* stage,
+                                                 char* tables) {
+  constexpr int kN = kMostOwenPlayers, kNumbers = owen_piece<T>();
+  const uint16_t* const list = reinterpret_cast<const uint16_t*>(stage + stage[2]);
+  const uint32_t n_entries = stage[0] * 4;
+  for (uint32_t entry = threadIdx.x; entry < n_entries; entry += blockDim.x) {
+    const uint32_t* const table = stage + list[entry / 4];
+    const uint4 head = *reinterpret_cast<const uint4*>(table);
+    const int n = head.x & (2 * kN - 1), n_nodes = head.x >> kOwenPlayersShift & (2 * kN - 1);
+    const uint32_t fails = entry - head.w * 4;
+    if (fails >> n) continue;  // fewer than four entries
+    const T* const numbers = reinterpret_cast<const T*>(table + kOwenTableHeader);
+    T z[kN], sum[kN];
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      z[i] = i < n ? numbers[1 + i] : T(1);
+      sum[i] = 0;
+    }
+    for (int k = 0; k < n_nodes; ++k) {
+      const T t = a.t[n_nodes][k];
+      T factor[kN], before[kN], product = a.weight[n_nodes][k] * numbers[0];
+#pragma unroll
+      for (int i = 0; i < kN; ++i) {
+        if (i >= n) break;
+        factor[i] = multiply_add(z[i], T(1) - t, fails >> i & 1 ? T(0) : t);
+        before[i] = product;
+        product *= factor[i];
+      }
+      T after = 1;
+#pragma unroll
+      for (int i = kN; i-- > 0;) {
+        if (i >= n) continue;
+        sum[i] = multiply_add(before[i], after, sum[i]);
+        after *= factor[i];
+      }
+    }
+    const uint32_t size = max(4u, 1u << n);
+    T* const pieces = reinterpret_cast<T*>(tables + (head.y & 0xffff) * kOwenPiece) + fails * kNumbers;
+    T* const lists = reinterpret_cast<T*>(tables + (head.y >> kOwenListsShift) * kOwenPiece) + fails;
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      if (i >= n) break;
+      const bool differs = head.x >> (kOwenDifferenceShift + i) & 1;
+      const T number = differs ? sum[i] * ((fails >> i & 1 ? T(0) : T(1)) - z[i]) : sum[i];
+      const uint32_t place = head.z >> 4 * i & 15;
+      if (place < kOwenList)
+        pieces[place / kNumbers * size * kNumbers + place % kNumbers] = number;
+      else
+        lists[(place - kOwenList) * size] = number;
+    }
+  }
+}
+
+__device__ __forceinline__ void load_piece(const char* p, float (&x)[4]) {
+  const float4 v = *reinterpret_cast<const float4*>(p);
+  x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+}
+__device__ __forceinline__ void load_piece(const char* p, double (&x)[2]) {
+  const double2 v = *reinterpret_cast<const double2*>(p);
+  x[0] = v.x, x[1] = v.y;
+}
+
+// A lane's rows in the descent.
+template <class T>
+struct OwenRows {
+  static constexpr int R = cuda_lane_rows<T>(), kTile = cuda_tile_rows<T>();
+  const int16_t* codes;
+  uint32_t* left;  // the words of subtrees that are left
+  char* phi;
+
+  // Add the numbers of an entry, times a factor, to the slots that are listed at `op`; return where the list
+  // ends. `at` has where the first piece of the entry of each row is.
+  __device__ __forceinline__ const uint32_t* add_pieces(const uint32_t* op, const char* const (&at)[R],
+                                                        uint32_t step, int n, const T (&factor)[R]) const {
+    constexpr int kNumbers = owen_piece<T>();
+    for (int first = 0; first < n; first += kNumbers) {
+      T x[R][kNumbers];
+#pragma unroll
+      for (int r = 0; r < R; ++r) load_piece(at[r] + first / kNumbers * step, x[r]);
+      const uint4 slots = *reinterpret_cast<const uint4*>(op);
+      const uint32_t slot[4] = {slots.x, slots.y, slots.z, slots.w};
+      op += 4;
+      // The slots differ, so all sums are loaded before any is stored.
+      Lanes<T, R> sum[kNumbers];
+#pragma unroll
+      for (int i = 0; i < kNumbers; ++i)
+        if (first + i < n) sum[i] = load_lanes<T, R>(reinterpret_cast<const T*>(phi + slot[i]));
+#pragma unroll
+      for (int i = 0; i < kNumbers; ++i) {
+        if (first + i >= n) break;
+#pragma unroll
+        for (int r = 0; r < R; ++r) sum[i].x[r] = multiply_add(factor[r], x[r][i], sum[i].x[r]);
+        store_lanes<T, R>(reinterpret_cast<T*>(phi + slot[i]), sum[i]);
+      }
+    }
+    return op;
+  }
+};
+
+// Find which rows pass a test, before it is flipped.
+template <int R>
+__device__ __forceinline__ void find_passing(const int16_t* codes, int stride, uint32_t op, uint32_t operand,
+                                             const uint32_t* category_bits, bool (&passes)[R]) {
+  const int16_t* const p = codes + static_cast<size_t>(op >> kOwenColumnShift) * stride;
+  const uint32_t flags = op >> kOwenFlagShift;
+  if (flags & kNodeCategorical) {
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+      passes[r] = goes_left(p + r, stride, flags & (kNodeCategorical | kNodeWide), operand, category_bits);
+    return;
+  }
+  uint32_t code[R];
+  if constexpr (R == 2) {
+    const uint32_t both = *reinterpret_cast<const uint32_t*>(p);
+    code[0] = static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(both & 0xffff)));
+    code[1] = static_cast<uint32_t>(static_cast<int32_t>(both) >> 16);
+  } else {
+    code[0] = static_cast<uint32_t>(static_cast<int32_t>(*p));
+  }
+#pragma unroll
+  for (int r = 0; r < R; ++r) passes[r] = code[r] + (flags & kNodeBias) <= operand;
+}
+
+// Run the operations of a stage. `word`: what the rows fail at the current node; n_left: the subtrees that
+// are left.
+template <class T>
+__device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const uint32_t* stage,
+                                               const char* tables, const OwenRows<T>& rows,
+                                               uint32_t (&word)[OwenRows<T>::R], uint32_t& n_left) {
+  constexpr int R = OwenRows<T>::R, kTile = OwenRows<T>::kTile;
+  const uint32_t* next = stage + stage[1];
+  uint4 next_head = *reinterpret_cast<const uint4*>(next);
+  for (;;) {
+    const uint4 head = next_head;
+    const uint32_t kind = head.x & kOwenKind;
+    if (kind == kOwenEnd) return;
+    const uint32_t* op = next + 4;
+    next = kind == kOwenLeaf ? next + (head.x >> kOwenLengthShift) : op;
+    next_head = *reinterpret_cast<const uint4*>(next);
+    if (kind != kOwenLeaf) {
+      bool passes[R];
+      find_passing<R>(rows.codes, kTile, head.x, head.y, a.category_bits, passes);
+      if (kind == kOwenNode) {
+#pragma unroll
+        for (int r = 0; r < R; ++r) rows.left[n_left * kTile + r] = word[r] | (passes[r] ? head.w : head.z);
+        ++n_left;
+      }
+#pragma unroll
+      for (int r = 0; r < R; ++r) word[r] |= passes[r] ? head.z : head.w;
+      continue;
+    }
+    const int n_single = head.x >> kOwenSingleShift & 0xf, n_many = head.x >> kOwenManyShift & 0xf;
+    uint32_t entry[R];
+    const char* at[R];
+    T factor[R];
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      entry[r] = word[r] & ((1u << kOwenGroupBits) - 1);
+      at[r] = tables + head.y + entry[r] * kOwenPiece;
+      factor[r] = 1;
+    }
+    op = rows.add_pieces(op, at, head.w * kOwenPiece, n_single, factor);
+    const T* list = reinterpret_cast<const T*>(tables + head.z);
+    for (int i = 0; i < n_many; ++i, list += head.w) {
+      const uint4 group = *reinterpret_cast<const uint4*>(op);
+      const uint32_t field = group.x & 0xffff;
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        factor[r] = list[entry[r]];
+        at[r] = tables + group.y + (word[r] >> field & group.w) * kOwenPiece;
+      }
+      op = rows.add_pieces(op + 4, at, group.z, static_cast<int>(group.x >> kOwenManyShift), factor);
+    }
+    const bool any_left = n_left;
+    n_left -= any_left;
+#pragma unroll
+    for (int r = 0; r < R; ++r) word[r] = any_left ? rows.left[n_left * kTile + r] : 0;
+  }
+}
+
+// kShared: codes and phi are in shared memory, otherwise in the caches.
+template <class T, bool kShared>
+__global__ void __launch_bounds__(kOwenWarps* kWarp, 1)
+    explain_owen_leaves(const __grid_constant__ CudaOwenArgs<T> a) {
+  constexpr int R = OwenRows<T>::R, kTile = OwenRows<T>::kTile;
+  constexpr size_t kStreamBytes = sizeof(uint32_t) * kOwenStageWords;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  char* const all_tables = owen_shared + kOwenStreams * kStreamBytes;
+  char* const own =
+      owen_shared + kOwenBlockBytes + warp * owen_warp_bytes<T>(a.n_left, a.max_slots, a.n_columns, kShared);
+  T* const own_phi = reinterpret_cast<T*>(own);
+  uint32_t* const own_left = reinterpret_cast<uint32_t*>(own_phi + (kShared ? a.max_slots : 0) * kTile);
+  int16_t* const own_codes = reinterpret_cast<int16_t*>(own_left + a.n_left * kTile);
+  const auto stream_of = [&](uint32_t stage) {
+    return reinterpret_cast<const uint32_t*>(owen_shared + stage % kOwenStreams * kStreamBytes);
+  };
+  const auto tables_of = [&](uint32_t stage) { return all_tables + stage % 2 * kOwenTableBytes; };
+
+  for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
+    const CudaOwenChunk chunk = a.chunks[task / a.n_groups];
+    const int32_t tile = task % a.n_groups * a.block_tiles + warp;
+    const bool has_rows = warp < a.block_tiles && tile < a.n_tiles;
+    for (uint32_t stage = 0; stage < 2 && stage < chunk.n_stages; ++stage)
+      load_owen_stage(a, chunk.stages + stage, stage);
+    __pipeline_commit();
+    const int16_t* const codes = a.codes + static_cast<size_t>(tile) * a.n_columns * kTile + lane * R;
+    T* const partial =
+        a.partial + (static_cast<size_t>(tile) * a.n_slots + chunk.first_slot) * kTile + lane * R;
+    OwenRows<T> rows;
+    rows.left = own_left + lane * R;
+    if constexpr (kShared) {
+      rows.codes = own_codes + lane * R;
+      rows.phi = reinterpret_cast<char*>(own_phi + lane * R);
+    } else {
+      rows.codes = codes;
+      rows.phi = reinterpret_cast<char*>(partial);
+    }
+    if (has_rows) {
+      if constexpr (kShared)
+        for (int32_t c = 0; c < a.n_columns; ++c)
+#pragma unroll
+          for (int r = 0; r < R; ++r) own_codes[c * kTile + lane * R + r] = codes[c * kTile + r];
+      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
+        store_lanes<T, R>(reinterpret_cast<T*>(rows.phi) + slot * kTile, Lanes<T, R>{});
+    }
+    uint32_t word[R] = {}, n_left = 0;
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    fill_owen_tables(a, stream_of(0), tables_of(0));
+    for (uint32_t stage = 0; stage < chunk.n_stages; ++stage) {
+      // The tables of the stage and the words of the next one are there, and nobody reads those before.
+      __pipeline_wait_prior(0);
+      __syncthreads();
+      if (stage + 2 < chunk.n_stages)
+        load_owen_stage(a, chunk.stages + stage + 2, (stage + 2) % kOwenStreams);
+      __pipeline_commit();
+      if (has_rows) run_owen_stage(a, stream_of(stage), tables_of(stage), rows, word, n_left);
+      if (stage + 1 < chunk.n_stages) fill_owen_tables(a, stream_of(stage + 1), tables_of(stage + 1));
+    }
+    if (kShared && has_rows)
+      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
+        store_lanes<T, R>(partial + slot * kTile,
+                          load_lanes<T, R>(reinterpret_cast<const T*>(rows.phi) + slot * kTile));
+    __syncthreads();  // before the next chunk's stages replace these
+  }
+}
+
+template <class T>
+using OwenKernel = void (*)(CudaOwenArgs<T>);
+
+template <class T>
+OwenKernel<T> owen_kernel(bool shared);
+
+}  // namespace skshap

@@ -1,0 +1,188 @@
+"""Owen values on the GPU leaf by leaf, compared with their definition and with the walks of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.ensembles import full_tree, leaf_scale, random_chain, random_ensemble, random_rows
+from helpers.plans import ALWAYS_TABLES, attributes_of, with_intervals
+
+from skshapgpu import _core, reference
+from skshapgpu.adapters.ensemble import Ensemble
+
+_cuda = pytest.importorskip("skshapgpu._cuda")
+pytestmark = pytest.mark.usefixtures("gpu")
+
+#: Largest error of each precision, relative to the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+
+
+def owen_plan(ensemble: Ensemble, precision: str, groups: np.ndarray) -> Any:
+    return _core.owen_plan(attributes_of(ensemble), precision, groups.tolist())
+
+
+def on_cpu(ensemble: Ensemble, rows: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return values and margins of the walks, in double precision."""
+    values = np.empty((len(rows), ensemble.n_outputs, ensemble.n_features))
+    margin = np.empty(values.shape[:2])
+    plan = owen_plan(ensemble, "double", groups)
+    with_intervals(plan, 1).explain(rows, values, margin, 1)
+    return values, margin
+
+
+def assert_same(ensemble: Ensemble, rows: np.ndarray, groups: np.ndarray) -> None:
+    """Compare values and margins of both precisions with those of the CPU in double precision."""
+    unit = leaf_scale(ensemble)
+    truth, margin = on_cpu(ensemble, rows, groups)
+    for precision, tolerance in TOLERANCE.items():
+        plan = owen_plan(ensemble, precision, groups)
+        for method in ("chunks", "small_chunks"):
+            values, found = np.full(truth.shape, np.nan), np.full(margin.shape, np.nan)
+            gap = np.empty(ensemble.n_outputs)
+            by_leaf = _cuda.CudaPlan(plan, 0, method)
+            by_leaf.explain(rows, values, found, gap, 0)
+            assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
+            assert (np.abs(found - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
+            assert (gap <= tolerance * ensemble.n_features * unit).all()
+            # Few rows are divided among blocks in another way.
+            first = slice(0, max(1, len(rows) // 3))
+            again = np.full((first.stop, *truth.shape[1:]), np.nan)
+            by_leaf.explain(rows[first], again, None, None, 0)
+            np.testing.assert_array_equal(again, values[first])
+
+
+def drawn(n: int) -> Iterator[tuple[Ensemble, np.ndarray, np.ndarray]]:
+    """Draw trees, rows and the group of each feature."""
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        n_features = int(rng.integers(2, 10))
+        ensemble = random_ensemble(
+            rng,
+            n_trees=int(rng.integers(1, 6)),
+            n_features=n_features,
+            n_used=int(rng.integers(1, n_features + 1)),
+            n_outputs=int(rng.integers(1, 4)),
+            categorical=bool(rng.integers(2)),
+            zero_missing=bool(rng.integers(2)),
+        )
+        groups = rng.integers(0, rng.integers(1, n_features + 1), n_features)
+        yield ensemble, random_rows(rng, ensemble, 9), np.unique(groups, return_inverse=True)[1]
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_random_trees_against_the_definition(precision: str) -> None:
+    n_by_leaf = n_apart = 0
+    for ensemble, rows, groups in drawn(300):
+        plan = owen_plan(ensemble, precision, groups)
+        if not _core.has_owen_leaves(plan):
+            continue  # no tree has splits, or a path has nine groups
+        n_by_leaf += 1
+        expected = reference.path_dependent_owen(ensemble, rows, groups)
+        unit = leaf_scale(ensemble)[:, np.newaxis]
+        for each in (plan, with_intervals(plan, 1)):  # leaf by leaf, and by walks, as other trees
+            values = np.full(expected.shape, np.nan)
+            _cuda.CudaPlan(each, 0).explain(rows, values, None, None, 0)
+            assert (np.abs(values - expected) <= TOLERANCE[precision] * unit).all()
+        shapley, _ = reference.path_dependent_shap(ensemble, rows)
+        n_apart += bool((np.abs(shapley - expected) > 1e-3 * unit).any())
+    assert n_by_leaf > 280 and n_apart > 100
+
+
+@pytest.mark.parametrize("n_rows", [1, 33, 64, 65, 700, 3000])
+def test_numbers_of_rows(n_rows: int) -> None:
+    rng = np.random.default_rng(n_rows)
+    ensemble = random_ensemble(
+        rng,
+        n_trees=40,
+        n_features=12,
+        n_outputs=2,
+        shapes=("random", "perfect"),
+        max_leaves=40,
+        categorical=True,
+    )
+    groups = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5])
+    assert_same(ensemble, random_rows(rng, ensemble, n_rows), groups)
+
+
+@pytest.mark.parametrize("depth", [1, 9, 11, 12])
+def test_large_trees_are_divided_among_chunks(depth: int) -> None:
+    """A chunk that begins within a tree begins with the path to its first leaf."""
+    rng = np.random.default_rng(depth)
+    trees = [full_tree(rng, depth, n_features=7) for _ in range(2)]
+    ensemble = Ensemble.from_trees(trees, n_features=7, intercept=3.0)
+    rows = rng.random((500, 7), np.float32)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    assert_same(ensemble, rows, np.array([0, 1, 0, 1, 0, 2, 3]))
+
+
+@pytest.mark.parametrize("n_features", [40, 150, 700])
+def test_wide_data(n_features: int) -> None:
+    """With many columns or slots, a block has fewer warps, and then codes and sums in the caches."""
+    rng = np.random.default_rng(n_features)
+    trees = [full_tree(rng, 6, n_features=6) for _ in range(n_features)]
+    for i, tree in enumerate(trees):
+        tree.feature[:] = (tree.feature * 7 + i) % n_features
+    ensemble = Ensemble.from_trees(trees, n_features=n_features, intercept=0.0)
+    assert_same(ensemble, rng.random((200, n_features), np.float32), np.arange(n_features) // 30)
+
+
+def test_long_paths_of_few_features() -> None:
+    """The subtree that is left at each node of a chain is a leaf, which is visited first."""
+    rng = np.random.default_rng(0)
+    for depth, n_features in ((60, 8), (200, 5)):
+        ensemble = random_chain(depth, depth, n_features)
+        rows = rng.random((70, n_features), np.float32)
+        assert_same(ensemble, rows, np.arange(n_features) % 3)
+
+
+def test_which_trees_are_explained_leaf_by_leaf() -> None:
+    def has(ensemble: Ensemble, groups: np.ndarray, precision: str = "single") -> bool:
+        plan = owen_plan(ensemble, precision, groups)
+        found = _core.has_owen_leaves(plan)
+        if not found:
+            with pytest.raises(ValueError, match="no walks"):
+                _cuda.CudaPlan(plan, 0)
+        return found
+
+    eight, nine = random_chain(0, 8, 8), random_chain(0, 9, 9)
+    assert has(eight, np.arange(8))
+    assert has(eight, np.zeros(8, int))
+    assert not has(nine, np.arange(9))  # too many groups on a path
+    assert not has(nine, np.zeros(9, int))  # too many features of a group
+    assert has(nine, np.arange(9) // 2)
+    rows = np.random.default_rng(0).random((64, 9), np.float32)
+    assert_same(eight, rows[:, :8], np.arange(8))
+    assert_same(eight, rows[:, :8], np.zeros(8, int))
+    assert_same(nine, rows, np.arange(9) // 2)
+    # Groups of eight features have 256 entries each, and a leaf's tables must fit shared memory.
+    many = random_chain(0, 16, 16)
+    assert has(many, np.arange(16) // 8) and not has(many, np.arange(16) // 8, "double")
+    assert not has(random_chain(0, 24, 24), np.arange(24) // 8)
+    vectors = random_ensemble(1, n_trees=3, n_outputs=3, vector=True, shapes=("perfect",))
+    assert not has(vectors, np.arange(5) // 2)
+    assert not _core.has_owen_leaves(_core.Plan(attributes_of(eight), "single"))
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_some_trees_have_tables(precision: str) -> None:
+    n_mixed = 0
+    for ensemble, rows, groups in drawn(60):
+        plan = owen_plan(ensemble, precision, groups)
+        if not _core.has_owen_leaves(plan):
+            continue
+        truth, margin = on_cpu(ensemble, rows, groups)
+        unit = leaf_scale(ensemble)
+        layout = _core.IntervalLayout(plan, 4, 1e9, ALWAYS_TABLES, on_gpu=True)
+        with_tables = _core.interval_plan(plan, layout, unwalked=True)
+        info = with_tables.info()
+        n_mixed += 0 < info["n_table_trees"] < info["n_trees"]
+        values, found = np.full(truth.shape, np.nan), np.full(margin.shape, np.nan)
+        _cuda.CudaPlan(with_tables, 0).explain(rows, values, found, None, 0)
+        assert (np.abs(values - truth) <= TOLERANCE[precision] * unit[:, np.newaxis]).all()
+        assert (
+            np.abs(found - margin) <= TOLERANCE[precision] * unit + 1e-15 * np.abs(ensemble.intercept)
+        ).all()
+    assert n_mixed > 5
