@@ -132,30 +132,46 @@ struct OwenRows {
 
   // Add the numbers of an entry, times a factor, to the slots that are listed at `op`; return where the list
   // ends. `at` has where the first piece of the entry of each row is.
-  __device__ __forceinline__ const uint32_t* add_pieces(const uint32_t* op, const char* const (&at)[R],
+  __device__ __forceinline__ const uint32_t* add_pieces(const uint32_t* op, const char* (&at)[R],
                                                         uint32_t step, int n, const T (&factor)[R]) const {
-    constexpr int kNumbers = owen_piece<T>();
-    for (int first = 0; first < n; first += kNumbers) {
+    for (; n > 0; n -= kNumbers, op += 4) {
       T x[R][kNumbers];
 #pragma unroll
-      for (int r = 0; r < R; ++r) load_piece(at[r] + first / kNumbers * step, x[r]);
+      for (int r = 0; r < R; ++r) {
+        load_piece(at[r], x[r]);
+        at[r] += step;
+      }
       const uint4 slots = *reinterpret_cast<const uint4*>(op);
       const uint32_t slot[4] = {slots.x, slots.y, slots.z, slots.w};
-      op += 4;
-      // The slots differ, so all sums are loaded before any is stored.
-      Lanes<T, R> sum[kNumbers];
-#pragma unroll
-      for (int i = 0; i < kNumbers; ++i)
-        if (first + i < n) sum[i] = load_lanes<T, R>(reinterpret_cast<const T*>(phi + slot[i]));
-#pragma unroll
-      for (int i = 0; i < kNumbers; ++i) {
-        if (first + i >= n) break;
-#pragma unroll
-        for (int r = 0; r < R; ++r) sum[i].x[r] = multiply_add(factor[r], x[r][i], sum[i].x[r]);
-        store_lanes<T, R>(reinterpret_cast<T*>(phi + slot[i]), sum[i]);
-      }
+      if (n >= kNumbers)
+        add_numbers<kNumbers>(slot, x, factor);
+      else if (n == 1)
+        add_numbers<1>(slot, x, factor);
+      else if (n == 2)
+        add_numbers<2>(slot, x, factor);
+      else
+        add_numbers<3>(slot, x, factor);
     }
     return op;
+  }
+
+ private:
+  static constexpr int kNumbers = owen_piece<T>();
+
+  template <int kN>
+  __device__ __forceinline__ void add_numbers(const uint32_t (&slot)[4], const T (&x)[R][kNumbers],
+                                              const T (&factor)[R]) const {
+    constexpr int kUsed = kN < kNumbers ? kN : kNumbers;
+    // The slots differ, so all sums are loaded before any is stored.
+    Lanes<T, R> sum[kUsed];
+#pragma unroll
+    for (int i = 0; i < kUsed; ++i) sum[i] = load_lanes<T, R>(reinterpret_cast<const T*>(phi + slot[i]));
+#pragma unroll
+    for (int i = 0; i < kUsed; ++i) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) sum[i].x[r] = multiply_add(factor[r], x[r][i], sum[i].x[r]);
+      store_lanes<T, R>(reinterpret_cast<T*>(phi + slot[i]), sum[i]);
+    }
   }
 };
 
@@ -183,12 +199,12 @@ __device__ __forceinline__ void find_passing(const int16_t* codes, int stride, u
   for (int r = 0; r < R; ++r) passes[r] = code[r] + (flags & kNodeBias) <= operand;
 }
 
-// Run the operations of a stage. `word`: what the rows fail at the current node; n_left: the subtrees that
-// are left.
+// Run the operations of a stage. `word`: what the rows fail at the current node; `left`: behind the words of
+// the subtrees that are left.
 template <class T>
 __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const uint32_t* stage,
                                                const char* tables, const OwenRows<T>& rows,
-                                               uint32_t (&word)[OwenRows<T>::R], uint32_t& n_left) {
+                                               uint32_t (&word)[OwenRows<T>::R], uint32_t*& left) {
   constexpr int R = OwenRows<T>::R, kTile = OwenRows<T>::kTile;
   const uint32_t* next = stage + stage[1];
   uint4 next_head = *reinterpret_cast<const uint4*>(next);
@@ -204,8 +220,8 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
       find_passing<R>(rows.codes, kTile, head.x, head.y, a.category_bits, passes);
       if (kind == kOwenNode) {
 #pragma unroll
-        for (int r = 0; r < R; ++r) rows.left[n_left * kTile + r] = word[r] | (passes[r] ? head.w : head.z);
-        ++n_left;
+        for (int r = 0; r < R; ++r) left[r] = word[r] | (passes[r] ? head.w : head.z);
+        left += kTile;
       }
 #pragma unroll
       for (int r = 0; r < R; ++r) word[r] |= passes[r] ? head.z : head.w;
@@ -233,10 +249,10 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
       }
       op = rows.add_pieces(op + 4, at, group.z, static_cast<int>(group.x >> kOwenManyShift), factor);
     }
-    const bool any_left = n_left;
-    n_left -= any_left;
+    const bool any_left = left != rows.left;
+    if (any_left) left -= kTile;
 #pragma unroll
-    for (int r = 0; r < R; ++r) word[r] = any_left ? rows.left[n_left * kTile + r] : 0;
+    for (int r = 0; r < R; ++r) word[r] = any_left ? left[r] : 0;
   }
 }
 
@@ -285,7 +301,7 @@ __global__ void __launch_bounds__(kOwenWarps* kWarp, 1)
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
         store_lanes<T, R>(reinterpret_cast<T*>(rows.phi) + slot * kTile, Lanes<T, R>{});
     }
-    uint32_t word[R] = {}, n_left = 0;
+    uint32_t word[R] = {}, *left = rows.left;
     __pipeline_wait_prior(0);
     __syncthreads();
     fill_owen_tables(a, stream_of(0), tables_of(0));
@@ -296,7 +312,7 @@ __global__ void __launch_bounds__(kOwenWarps* kWarp, 1)
       if (stage + 2 < chunk.n_stages)
         load_owen_stage(a, chunk.stages + stage + 2, (stage + 2) % kOwenStreams);
       __pipeline_commit();
-      if (has_rows) run_owen_stage(a, stream_of(stage), tables_of(stage), rows, word, n_left);
+      if (has_rows) run_owen_stage(a, stream_of(stage), tables_of(stage), rows, word, left);
       if (stage + 1 < chunk.n_stages) fill_owen_tables(a, stream_of(stage + 1), tables_of(stage + 1));
     }
     if (kShared && has_rows)

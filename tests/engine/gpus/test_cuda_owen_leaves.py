@@ -88,7 +88,7 @@ def test_random_trees_against_the_definition(precision: str) -> None:
             assert (np.abs(values - expected) <= TOLERANCE[precision] * unit).all()
         shapley, _ = reference.path_dependent_shap(ensemble, rows)
         n_apart += bool((np.abs(shapley - expected) > 1e-3 * unit).any())
-    assert n_by_leaf > 280 and n_apart > 100
+    assert n_by_leaf > 280 and n_apart > 40
 
 
 @pytest.mark.parametrize("n_rows", [1, 33, 64, 65, 700, 3000])
