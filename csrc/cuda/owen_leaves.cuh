@@ -97,16 +97,18 @@ __device__ __forceinline__ void fill_owen_tables(const CudaOwenArgs<T>& a, const
       }
     }
     const uint32_t size = max(4u, 1u << n);
-    T* const pieces = reinterpret_cast<T*>(tables + (head.y & 0xffff) * kOwenPiece) + fails * kNumbers;
+    T* const pieces = reinterpret_cast<T*>(tables + (head.y & 0xffff) * kOwenPiece);
     T* const lists = reinterpret_cast<T*>(tables + (head.y >> kOwenListsShift) * kOwenPiece) + fails;
+    const uint32_t n_numbers = head.x >> kOwenNumbersShift, whole = n_numbers / kNumbers * kNumbers;
 #pragma unroll
     for (int i = 0; i < kN; ++i) {
       if (i >= n) break;
       const bool differs = head.x >> (kOwenDifferenceShift + i) & 1;
       const T number = differs ? sum[i] * ((fails >> i & 1 ? T(0) : T(1)) - z[i]) : sum[i];
-      const uint32_t place = head.z >> 4 * i & 15;
+      const uint32_t place = head.z >> 4 * i & 15, in_piece = place % kNumbers, first = place - in_piece;
+      const uint32_t width = first < whole ? kNumbers : owen_last_width(n_numbers - whole);
       if (place < kOwenList)
-        pieces[place / kNumbers * size * kNumbers + place % kNumbers] = number;
+        pieces[first * size + fails * width + in_piece] = number;
       else
         lists[(place - kOwenList) * size] = number;
     }
@@ -117,9 +119,18 @@ __device__ __forceinline__ void load_piece(const char* p, float (&x)[4]) {
   const float4 v = *reinterpret_cast<const float4*>(p);
   x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
 }
+__device__ __forceinline__ void load_piece(const char* p, float (&x)[2]) {
+  const float2 v = *reinterpret_cast<const float2*>(p);
+  x[0] = v.x, x[1] = v.y;
+}
 __device__ __forceinline__ void load_piece(const char* p, double (&x)[2]) {
   const double2 v = *reinterpret_cast<const double2*>(p);
   x[0] = v.x, x[1] = v.y;
+}
+
+template <class T>
+__device__ __forceinline__ void load_piece(const char* p, T (&x)[1]) {
+  x[0] = *reinterpret_cast<const T*>(p);
 }
 
 // A lane's rows in the descent.
@@ -130,38 +141,36 @@ struct OwenRows {
   uint32_t* left;  // the words of subtrees that are left
   char* phi;
 
-  // Add the numbers of an entry, times a factor, to the slots that are listed at `op`; return where the list
-  // ends. `at` has where the first piece of the entry of each row is.
-  __device__ __forceinline__ const uint32_t* add_pieces(const uint32_t* op, const char* (&at)[R],
-                                                        uint32_t step, int n, const T (&factor)[R]) const {
-    for (; n > 0; n -= kNumbers, op += 4) {
-      T x[R][kNumbers];
-#pragma unroll
-      for (int r = 0; r < R; ++r) {
-        load_piece(at[r], x[r]);
-        at[r] += step;
-      }
-      const uint4 slots = *reinterpret_cast<const uint4*>(op);
-      const uint32_t slot[4] = {slots.x, slots.y, slots.z, slots.w};
-      if (n >= kNumbers)
-        add_numbers<kNumbers>(slot, x, factor);
-      else if (n == 1)
-        add_numbers<1>(slot, x, factor);
-      else if (n == 2)
-        add_numbers<2>(slot, x, factor);
-      else
-        add_numbers<3>(slot, x, factor);
-    }
-    return op;
+  // Add the numbers of an entry of each row, times a factor, to the slots that are listed at `op`; return where
+  // the list ends.
+  __device__ __forceinline__ const uint32_t* add_pieces(const uint32_t* op, const char* pieces, uint32_t size,
+                                                        const uint32_t (&entry)[R], int n,
+                                                        const T (&factor)[R]) const {
+    for (; n >= kNumbers; n -= kNumbers, op += 4, pieces += size * kOwenPiece)
+      add_piece<kNumbers>(op, pieces, entry, factor);
+    if (!n) return op;
+    if (n == 1)
+      add_piece<1>(op, pieces, entry, factor);
+    else if (n == 2)
+      add_piece<2>(op, pieces, entry, factor);
+    else
+      add_piece<3>(op, pieces, entry, factor);
+    return op + 4;
   }
 
  private:
   static constexpr int kNumbers = owen_piece<T>();
 
+  // Add the numbers of a piece.
   template <int kN>
-  __device__ __forceinline__ void add_numbers(const uint32_t (&slot)[4], const T (&x)[R][kNumbers],
-                                              const T (&factor)[R]) const {
-    constexpr int kUsed = kN < kNumbers ? kN : kNumbers;
+  __device__ __forceinline__ void add_piece(const uint32_t* op, const char* piece, const uint32_t (&entry)[R],
+                                            const T (&factor)[R]) const {
+    constexpr int kUsed = kN < kNumbers ? kN : kNumbers, kWidth = owen_last_width(kUsed);
+    T x[R][kWidth];
+#pragma unroll
+    for (int r = 0; r < R; ++r) load_piece(piece + entry[r] * (kWidth * sizeof(T)), x[r]);
+    const uint4 slots = *reinterpret_cast<const uint4*>(op);
+    const uint32_t slot[4] = {slots.x, slots.y, slots.z, slots.w};
     // The slots differ, so all sums are loaded before any is stored.
     Lanes<T, R> sum[kUsed];
 #pragma unroll
@@ -229,25 +238,25 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
     }
     const int n_single = head.x >> kOwenSingleShift & 0xf, n_many = head.x >> kOwenManyShift & 0xf;
     uint32_t entry[R];
-    const char* at[R];
     T factor[R];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       entry[r] = word[r] & ((1u << kOwenGroupBits) - 1);
-      at[r] = tables + head.y + entry[r] * kOwenPiece;
       factor[r] = 1;
     }
-    op = rows.add_pieces(op, at, head.w * kOwenPiece, n_single, factor);
+    op = rows.add_pieces(op, tables + head.y, head.w, entry, n_single, factor);
     const T* list = reinterpret_cast<const T*>(tables + head.z);
     for (int i = 0; i < n_many; ++i, list += head.w) {
       const uint4 group = *reinterpret_cast<const uint4*>(op);
       const uint32_t field = group.x & 0xffff;
+      uint32_t own[R];
 #pragma unroll
       for (int r = 0; r < R; ++r) {
         factor[r] = list[entry[r]];
-        at[r] = tables + group.y + (word[r] >> field & group.w) * kOwenPiece;
+        own[r] = word[r] >> field & group.w;
       }
-      op = rows.add_pieces(op + 4, at, group.z, static_cast<int>(group.x >> kOwenManyShift), factor);
+      op = rows.add_pieces(op + 4, tables + group.y, group.z, own,
+                           static_cast<int>(group.x >> kOwenManyShift), factor);
     }
     const bool any_left = left != rows.left;
     if (any_left) left -= kTile;

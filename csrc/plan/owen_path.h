@@ -18,8 +18,8 @@ constexpr int kMostOwenPlayers = 8;
 // bits as it has features on some path of the tree, unless this is one.
 constexpr int kOwenGroupBits = kMostOwenPlayers, kOwenFieldBits = 32 - kOwenGroupBits;
 
-// The numbers of an entry are in pieces of so many bytes, or each in a list of its own. All tables of a leaf
-// together have at most kOwenTableBytes.
+// The numbers of an entry are in pieces of so many bytes, the last of which may be narrower, or each in a list
+// of its own. All tables of a leaf together have at most kOwenTableBytes.
 constexpr size_t kOwenPiece = 16, kOwenTableBytes = size_t{24} << 10;
 template <class T>
 constexpr int owen_piece() {
@@ -31,10 +31,14 @@ constexpr size_t rounded_up(size_t n, size_t multiple) { return (n + multiple - 
 constexpr size_t kOwenFour = 4;
 constexpr size_t owen_entries(size_t n_players) { return std::max(kOwenFour, size_t{1} << n_players); }
 
+// Return the numbers that fit the last piece, which has fewer than the others: 1, 2 or 4.
+constexpr uint32_t owen_last_width(uint32_t n_numbers) { return n_numbers == 3 ? 4 : n_numbers; }
 // Return the bytes of the pieces of a table, and of its lists.
 template <class T>
 constexpr size_t owen_piece_bytes(size_t n_players, size_t n_numbers) {
-  return rounded_up(n_numbers, owen_piece<T>()) * sizeof(T) * owen_entries(n_players);
+  const size_t last = n_numbers % owen_piece<T>(),
+               n = n_numbers - last + owen_last_width(static_cast<uint32_t>(last));
+  return n * sizeof(T) * owen_entries(n_players);
 }
 template <class T>
 constexpr size_t owen_list_bytes(size_t n_players, size_t n_lists) {

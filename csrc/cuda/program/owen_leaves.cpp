@@ -206,7 +206,7 @@ class OwenLeafWriter {
       const size_t m = group.n_features;
       ops_.insert(ops_.end(),
                   {static_cast<uint32_t>(group.field) | static_cast<uint32_t>(m) << kOwenManyShift,
-                   static_cast<uint32_t>(table_bytes_), static_cast<uint32_t>(owen_entries(m) * kOwenPiece),
+                   static_cast<uint32_t>(table_bytes_), static_cast<uint32_t>(owen_entries(m)),
                    (uint32_t{1} << m) - 1});
       players.resize(m);
       for (size_t f = 0; f < m; ++f)
@@ -250,7 +250,8 @@ class OwenLeafWriter {
     }
     const uint32_t n_nodes = static_cast<uint32_t>(quadrature_nodes(Index::kShapley, static_cast<int>(n)));
     tables_.insert(tables_.end(),
-                   {static_cast<uint32_t>(n) | n_nodes << kOwenPlayersShift | differ << kOwenDifferenceShift,
+                   {static_cast<uint32_t>(n) | n_nodes << kOwenPlayersShift | differ << kOwenDifferenceShift |
+                        static_cast<uint32_t>(n_numbers) << kOwenNumbersShift,
                     static_cast<uint32_t>(pieces | lists << kOwenListsShift), places, n_fours_});
     number(factor);
     for (const Player& player : players) number(player.zero_fraction);

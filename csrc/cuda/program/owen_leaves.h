@@ -28,14 +28,15 @@ constexpr int kOwenStageHeader = 4;
 
 // A table has an entry for each set of players that a row fails. A description of one consists of
 //   players | quadrature nodes << 4 | players whose numbers are multiplied by the difference of their
-//     fractions << 8,
+//     fractions << 8 | numbers in pieces << 16,
 //   where its pieces begin | where its lists begin << 16, in units of kOwenPiece,
 //   the place of each player's number, in 4 bits: among the numbers of pieces, or kOwenList + number of a
 //     list,
 //   which four entries of the stage are its first ones,
 // and, as numbers of the plan's precision, the factor of all integrals and the players' zero fractions. A
 // piece has some numbers of each entry, a list has one.
-constexpr int kOwenTableHeader = 4, kOwenPlayersShift = 4, kOwenDifferenceShift = 8, kOwenListsShift = 16;
+constexpr int kOwenTableHeader = 4, kOwenPlayersShift = 4, kOwenDifferenceShift = 8, kOwenNumbersShift = 16,
+              kOwenListsShift = 16;
 constexpr uint32_t kOwenList = 8;
 
 // Operations are four words, with a kind in the lowest bits of the first.
@@ -48,8 +49,8 @@ constexpr uint32_t kOwenList = 8;
 // of words << kOwenLengthShift, where the pieces and the lists of its table of groups begin, in bytes, and
 // the number of entries. Then come the slots of single features, in bytes and padded to four for each piece;
 // and for each other group: the first bit of its field | its number of features << kOwenManyShift, where the
-// pieces of its table begin, the bytes from one to the next, the mask of the field, and the slots. After a
-// leaf, the walk goes on at the subtree that was left last.
+// pieces of its table begin, the number of its entries, the mask of the field, and the slots. After a leaf, the
+// walk goes on at the subtree that was left last.
 enum CudaOwenOp : uint32_t { kOwenNode, kOwenEdge, kOwenLeaf, kOwenEnd };
 constexpr uint32_t kOwenKind = 3;
 constexpr int kOwenFlagShift = 2, kOwenColumnShift = 8, kOwenSingleShift = 8, kOwenManyShift = 16,
