@@ -195,7 +195,8 @@ def has_owen_leaves(plan: Plan) -> bool:
     """Return whether a ``_cuda.CudaPlan`` can explain a plan for Owen values leaf by leaf, without walks.
 
     The plan is one of :func:`owen_plan`, or has tables by intervals and ``unwalked`` other trees. A path has
-    at most 8 groups, and at most 8 features of a group; there are no vector leaves.
+    at most 16 groups and at most 8 features of each, for all of which 32 bits and 24 KiB of tables must
+    suffice; there are no vector leaves.
     """
 
 def add_leaf_weights(

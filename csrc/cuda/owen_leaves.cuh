@@ -3,10 +3,10 @@
 //
 // With o_i the one fraction and z_i the zero fraction of n players, the entry of a table for the players that
 // a row fails has, for each player i, the integral over t of the product of z_j (1 - t) + o_j t over all
-// others, for some players times o_i - z_i. The table of a leaf's groups has these integrals times the leaf's
-// value. A feature that is the only one of its group on the path gets that of its group, and one of several
-// gets that of its group times that of its own in the table of the group's features: the double integral of
-// Owen values is a product.
+// others. In the table of a leaf's groups, it is multiplied by the leaf's value, and for a group with one
+// feature on the path by o_i - z_i: that is what the leaf adds to the feature's value. For a group with
+// several, the integral is multiplied by those of a table of these features, times o_i - z_i, since the
+// double integral of Owen values is a product.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -17,9 +17,13 @@
 
 namespace skshap {
 
-constexpr int kOwenWarps = 20;  // of a block, at most
+// The most warps of a block, with as many threads as registers allow.
+template <class T>
+constexpr int owen_warps() {
+  return sizeof(T) == 4 ? 24 : 20;
+}
 constexpr int kOwenStreams = 3;
-constexpr int kMostOwenNodes = (kMostOwenPlayers + 1) / 2;
+constexpr int kMostOwenNodes = owen_nodes(kMostOwenGroups);
 
 template <class T>
 struct CudaOwenArgs {
@@ -58,60 +62,93 @@ __device__ __forceinline__ void load_owen_stage(const CudaOwenArgs<T>& a, uint32
                             kOwenPiece);
 }
 
+// Compute the entry of a table for the players that a row fails; `head` is that of the table's description,
+// and `numbers` follow it.
+template <class T>
+__device__ __forceinline__ void fill_owen_entry(const CudaOwenArgs<T>& a, const uint4& head, const T* numbers,
+                                                uint32_t fails, char* tables) {
+  constexpr int kN = kMostOwenPlayers, kNumbers = owen_piece<T>();
+  const int n = head.x & 0xff, n_nodes = head.x >> kOwenNodesShift & 0xff;
+  if (fails >> n) return;  // fewer than four entries
+  T z[kN], sum[kN];
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    z[i] = i < n ? numbers[1 + i] : T(1);
+    sum[i] = 0;
+  }
+  for (int k = 0; k < n_nodes; ++k) {
+    const T t = a.t[n_nodes][k];
+    T factor[kN], before[kN], product = a.weight[n_nodes][k] * numbers[0];
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      if (i >= n) break;
+      factor[i] = multiply_add(z[i], T(1) - t, fails >> i & 1 ? T(0) : t);
+      before[i] = product;
+      product *= factor[i];
+    }
+    T after = 1;
+#pragma unroll
+    for (int i = kN; i-- > 0;) {
+      if (i >= n) continue;
+      sum[i] = multiply_add(before[i], after, sum[i]);
+      after *= factor[i];
+    }
+  }
+  const uint32_t size = max(4u, 1u << n);
+  T* const pieces = reinterpret_cast<T*>(tables + (head.y & 0xffff) * kOwenPiece);
+  T* const lists = reinterpret_cast<T*>(tables + (head.y >> kOwenListsShift) * kOwenPiece) + fails;
+  const uint32_t n_numbers = head.x >> kOwenNumbersShift, whole = n_numbers / kNumbers * kNumbers;
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    if (i >= n) break;
+    const uint32_t place = head.z >> 4 * i & 15, in_piece = place % kNumbers, first = place - in_piece;
+    const uint32_t width = first < whole ? kNumbers : owen_last_width(n_numbers - whole);
+    if (place < kOwenList)
+      pieces[first * size + fails * width + in_piece] = sum[i] * ((fails >> i & 1 ? T(0) : T(1)) - z[i]);
+    else
+      lists[(place - kOwenList) * size] = sum[i];
+  }
+}
+
+// Write the numbers of a group of a path of many groups.
+template <class T>
+__device__ __forceinline__ void fill_owen_group(const CudaOwenArgs<T>& a, const uint4& head, const T* numbers,
+                                                uint32_t group, char* tables) {
+  constexpr int kNumbers = owen_piece<T>();
+  // Rows that fail a group whose zero fraction is 0 have no factor by which a product could be divided.
+  constexpr T kLeast = sizeof(T) == 4 ? T(1e-20) : T(1e-200);
+  const uint32_t n = head.x & 0xff, n_nodes = head.x >> kOwenNodesShift & 0xff;
+  if (group >= n) return;
+  const uint32_t length = (n_nodes + kNumbers - 1) / kNumbers * kNumbers;
+  T* const lists = reinterpret_cast<T*>(tables + head.y * kOwenPiece);
+  T* const own = lists + (1 + kOwenLongLists * group) * length;
+  const T z = numbers[1 + group];
+  const bool is_single = head.z >> group & 1;
+  for (uint32_t k = 0; k < length; ++k) {
+    const bool used = k < n_nodes;
+    const T t = used ? a.t[n_nodes][k] : T(0.5), off = max(z * (T(1) - t), kLeast), on = z * (T(1) - t) + t;
+    if (group == 0) lists[k] = used ? a.weight[n_nodes][k] * numbers[0] : T(0);
+    own[k] = on;
+    own[k + length] = off;
+    own[k + 2 * length] = (is_single ? T(1) - z : T(1)) / on;
+    own[k + 3 * length] = is_single ? T(-1) / (T(1) - t) : T(1) / off;
+  }
+}
+
 // Compute the tables of a stage: a thread takes an entry.
 template <class T>
 __device__ __forceinline__ void fill_owen_tables(const CudaOwenArgs<T>& a, const uint32_t* stage,
                                                  char* tables) {
-  constexpr int kN = kMostOwenPlayers, kNumbers = owen_piece<T>();
   const uint16_t* const list = reinterpret_cast<const uint16_t*>(stage + stage[2]);
   const uint32_t n_entries = stage[0] * 4;
   for (uint32_t entry = threadIdx.x; entry < n_entries; entry += blockDim.x) {
     const uint32_t* const table = stage + list[entry / 4];
     const uint4 head = *reinterpret_cast<const uint4*>(table);
-    const int n = head.x & (2 * kN - 1), n_nodes = head.x >> kOwenPlayersShift & (2 * kN - 1);
-    const uint32_t fails = entry - head.w * 4;
-    if (fails >> n) continue;  // fewer than four entries
     const T* const numbers = reinterpret_cast<const T*>(table + kOwenTableHeader);
-    T z[kN], sum[kN];
-#pragma unroll
-    for (int i = 0; i < kN; ++i) {
-      z[i] = i < n ? numbers[1 + i] : T(1);
-      sum[i] = 0;
-    }
-    for (int k = 0; k < n_nodes; ++k) {
-      const T t = a.t[n_nodes][k];
-      T factor[kN], before[kN], product = a.weight[n_nodes][k] * numbers[0];
-#pragma unroll
-      for (int i = 0; i < kN; ++i) {
-        if (i >= n) break;
-        factor[i] = multiply_add(z[i], T(1) - t, fails >> i & 1 ? T(0) : t);
-        before[i] = product;
-        product *= factor[i];
-      }
-      T after = 1;
-#pragma unroll
-      for (int i = kN; i-- > 0;) {
-        if (i >= n) continue;
-        sum[i] = multiply_add(before[i], after, sum[i]);
-        after *= factor[i];
-      }
-    }
-    const uint32_t size = max(4u, 1u << n);
-    T* const pieces = reinterpret_cast<T*>(tables + (head.y & 0xffff) * kOwenPiece);
-    T* const lists = reinterpret_cast<T*>(tables + (head.y >> kOwenListsShift) * kOwenPiece) + fails;
-    const uint32_t n_numbers = head.x >> kOwenNumbersShift, whole = n_numbers / kNumbers * kNumbers;
-#pragma unroll
-    for (int i = 0; i < kN; ++i) {
-      if (i >= n) break;
-      const bool differs = head.x >> (kOwenDifferenceShift + i) & 1;
-      const T number = differs ? sum[i] * ((fails >> i & 1 ? T(0) : T(1)) - z[i]) : sum[i];
-      const uint32_t place = head.z >> 4 * i & 15, in_piece = place % kNumbers, first = place - in_piece;
-      const uint32_t width = first < whole ? kNumbers : owen_last_width(n_numbers - whole);
-      if (place < kOwenList)
-        pieces[first * size + fails * width + in_piece] = number;
-      else
-        lists[(place - kOwenList) * size] = number;
-    }
+    if (head.x & kOwenLong)
+      fill_owen_group(a, head, numbers, entry - head.w * 4, tables);
+    else
+      fill_owen_entry(a, head, numbers, entry - head.w * 4, tables);
   }
 }
 
@@ -141,8 +178,8 @@ struct OwenRows {
   uint32_t* left;  // the words of subtrees that are left
   char* phi;
 
-  // Add the numbers of an entry of each row, times a factor, to the slots that are listed at `op`; return where
-  // the list ends.
+  // Add the numbers of an entry of each row, times a factor, to the slots that are listed at `op`; return
+  // where the list ends.
   __device__ __forceinline__ const uint32_t* add_pieces(const uint32_t* op, const char* pieces, uint32_t size,
                                                         const uint32_t (&entry)[R], int n,
                                                         const T (&factor)[R]) const {
@@ -156,6 +193,15 @@ struct OwenRows {
     else
       add_piece<3>(op, pieces, entry, factor);
     return op + 4;
+  }
+
+  // Add a number of each row to a slot.
+  __device__ __forceinline__ void add(uint32_t slot, const T (&x)[R]) const {
+    T* const to = reinterpret_cast<T*>(phi + slot);
+    Lanes<T, R> sum = load_lanes<T, R>(to);
+#pragma unroll
+    for (int r = 0; r < R; ++r) sum.x[r] += x[r];
+    store_lanes<T, R>(to, sum);
   }
 
  private:
@@ -208,6 +254,98 @@ __device__ __forceinline__ void find_passing(const int16_t* codes, int stride, u
   for (int r = 0; r < R; ++r) passes[r] = code[r] + (flags & kNodeBias) <= operand;
 }
 
+// Add the values of the features of a group, given its four words, and the factor of each row; return where
+// the slots end.
+template <class T>
+__device__ __forceinline__ const uint32_t* add_owen_group(const uint4& group, const uint32_t* slots,
+                                                          const char* tables, const OwenRows<T>& rows,
+                                                          const uint32_t (&word)[OwenRows<T>::R],
+                                                          const T (&factor)[OwenRows<T>::R]) {
+  uint32_t entry[OwenRows<T>::R];
+#pragma unroll
+  for (int r = 0; r < OwenRows<T>::R; ++r) entry[r] = word[r] >> (group.x & 0xffff) & group.w;
+  return rows.add_pieces(slots, tables + group.y, group.z, entry,
+                         static_cast<int>(group.x >> kOwenFeaturesShift), factor);
+}
+
+// Add the values of a leaf whose groups have a table.
+template <class T>
+__device__ __forceinline__ void add_owen_leaf(const uint4& head, const uint32_t* op, const char* tables,
+                                              const OwenRows<T>& rows,
+                                              const uint32_t (&word)[OwenRows<T>::R]) {
+  constexpr int R = OwenRows<T>::R;
+  const int n_single = head.x >> kOwenSingleShift & kOwenCount,
+            n_many = head.x >> kOwenManyShift & kOwenCount;
+  uint32_t entry[R];
+  T factor[R];
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    entry[r] = word[r] & (head.w - 1);
+    factor[r] = 1;
+  }
+  op = rows.add_pieces(op, tables + head.y, head.w, entry, n_single, factor);
+  const T* list = reinterpret_cast<const T*>(tables + head.z);
+  for (int i = 0; i < n_many; ++i, list += head.w) {
+#pragma unroll
+    for (int r = 0; r < R; ++r) factor[r] = list[entry[r]];
+    op = add_owen_group(*reinterpret_cast<const uint4*>(op), op + 4, tables, rows, word, factor);
+  }
+}
+
+// Add the values of a leaf whose path has many groups: all products are computed for each row.
+template <class T>
+__device__ __forceinline__ void add_long_owen_leaf(const uint4& head, const uint32_t* op, const char* tables,
+                                                   const OwenRows<T>& rows,
+                                                   const uint32_t (&word)[OwenRows<T>::R]) {
+  constexpr int R = OwenRows<T>::R, kNumbers = owen_piece<T>(), kPieces = kMostOwenNodes / kNumbers;
+  const int n = head.x >> kOwenSingleShift & kOwenCount, n_pieces = (head.z + kNumbers - 1) / kNumbers;
+  const char* const lists = tables + head.y;
+  const uint32_t step = n_pieces * kOwenPiece;
+  T product[R][kPieces][kNumbers];
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    if (p >= n_pieces) break;
+#pragma unroll
+    for (int r = 0; r < R; ++r) load_piece(lists + p * kOwenPiece, product[r][p]);
+  }
+  const char* own = lists + step;
+  for (int i = 0; i < n; ++i, own += kOwenLongLists * step) {
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      if (p >= n_pieces) break;
+      T on[kNumbers], off[kNumbers];
+      load_piece(own + p * kOwenPiece, on);
+      load_piece(own + step + p * kOwenPiece, off);
+#pragma unroll
+      for (int k = 0; k < kNumbers; ++k)
+#pragma unroll
+        for (int r = 0; r < R; ++r) product[r][p][k] *= word[r] >> i & 1 ? off[k] : on[k];
+    }
+  }
+  own = lists + 3 * step;
+  for (int i = 0; i < n; ++i, own += kOwenLongLists * step) {
+    T sum[R] = {};
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      if (p >= n_pieces) break;
+      T on[kNumbers], off[kNumbers];
+      load_piece(own + p * kOwenPiece, on);
+      load_piece(own + step + p * kOwenPiece, off);
+#pragma unroll
+      for (int k = 0; k < kNumbers; ++k)
+#pragma unroll
+        for (int r = 0; r < R; ++r)
+          sum[r] = multiply_add(product[r][p][k], word[r] >> i & 1 ? off[k] : on[k], sum[r]);
+    }
+    const uint4 group = *reinterpret_cast<const uint4*>(op);
+    op += 4;
+    if (group.x >> kOwenFeaturesShift == 1)
+      rows.add(group.y, sum);
+    else
+      op = add_owen_group(group, op, tables, rows, word, sum);
+  }
+}
+
 // Run the operations of a stage. `word`: what the rows fail at the current node; `left`: behind the words of
 // the subtrees that are left.
 template <class T>
@@ -222,9 +360,10 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
     const uint32_t kind = head.x & kOwenKind;
     if (kind == kOwenEnd) return;
     const uint32_t* op = next + 4;
-    next = kind == kOwenLeaf ? next + (head.x >> kOwenLengthShift) : op;
+    const bool is_leaf = kind >= kOwenLeaf;
+    next = is_leaf ? next + (head.x >> kOwenLengthShift) : op;
     next_head = *reinterpret_cast<const uint4*>(next);
-    if (kind != kOwenLeaf) {
+    if (!is_leaf) {
       bool passes[R];
       find_passing<R>(rows.codes, kTile, head.x, head.y, a.category_bits, passes);
       if (kind == kOwenNode) {
@@ -236,28 +375,10 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
       for (int r = 0; r < R; ++r) word[r] |= passes[r] ? head.z : head.w;
       continue;
     }
-    const int n_single = head.x >> kOwenSingleShift & 0xf, n_many = head.x >> kOwenManyShift & 0xf;
-    uint32_t entry[R];
-    T factor[R];
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      entry[r] = word[r] & ((1u << kOwenGroupBits) - 1);
-      factor[r] = 1;
-    }
-    op = rows.add_pieces(op, tables + head.y, head.w, entry, n_single, factor);
-    const T* list = reinterpret_cast<const T*>(tables + head.z);
-    for (int i = 0; i < n_many; ++i, list += head.w) {
-      const uint4 group = *reinterpret_cast<const uint4*>(op);
-      const uint32_t field = group.x & 0xffff;
-      uint32_t own[R];
-#pragma unroll
-      for (int r = 0; r < R; ++r) {
-        factor[r] = list[entry[r]];
-        own[r] = word[r] >> field & group.w;
-      }
-      op = rows.add_pieces(op + 4, tables + group.y, group.z, own,
-                           static_cast<int>(group.x >> kOwenManyShift), factor);
-    }
+    if (kind == kOwenLeaf)
+      add_owen_leaf(head, op, tables, rows, word);
+    else
+      add_long_owen_leaf(head, op, tables, rows, word);
     const bool any_left = left != rows.left;
     if (any_left) left -= kTile;
 #pragma unroll
@@ -267,7 +388,7 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
 
 // kShared: codes and phi are in shared memory, otherwise in the caches.
 template <class T, bool kShared>
-__global__ void __launch_bounds__(kOwenWarps* kWarp, 1)
+__global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
     explain_owen_leaves(const __grid_constant__ CudaOwenArgs<T> a) {
   constexpr int R = OwenRows<T>::R, kTile = OwenRows<T>::kTile;
   constexpr size_t kStreamBytes = sizeof(uint32_t) * kOwenStageWords;

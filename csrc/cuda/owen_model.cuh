@@ -42,7 +42,7 @@ class OwenModel {
     }
     const auto most_warps = [&](bool shared) {
       const size_t of_warp = owen_warp_bytes<T>(a.n_left, a.max_slots, n_columns, shared);
-      return static_cast<int>(std::min<size_t>((max_shared - kOwenBlockBytes) / of_warp, kOwenWarps));
+      return static_cast<int>(std::min<size_t>((max_shared - kOwenBlockBytes) / of_warp, owen_warps<T>()));
     };
     const bool shared = most_warps(true) >= kLeastWarps;
     n_warps_ = most_warps(shared);

@@ -3,6 +3,9 @@
 namespace skshap {
 namespace {
 
+// A table has at least four entries, whose numbers are two bits of the word.
+constexpr int kLeastGroupBits = 2;
+
 size_t number_of_groups(const Plan& plan) {
   return plan.groups.empty() ? 0 : 1 + *std::max_element(plan.groups.begin(), plan.groups.end());
 }
@@ -11,76 +14,77 @@ size_t number_of_groups(const Plan& plan) {
 
 OwenPath::OwenPath(const Plan& plan)
     : plan_(plan),
+      feature_of_column_(column_features(plan)),
       path_(plan.features.size()),
-      walk_(plan),
-      place_(number_of_groups(plan), kNone),
-      most_(place_.size(), 0),
-      count_(place_.size(), 0) {}
+      place_(number_of_groups(plan), kNone) {}
 
-template <class Take>
-void OwenPath::count_groups(const Take& take) {
-  for (const PathStep& step : walk_.steps()) ++count_[plan_.groups[step.feature]];
-  for (const PathStep& step : walk_.steps()) {
-    int& n = count_[plan_.groups[step.feature]];
-    if (n) take(plan_.groups[step.feature], n);
-    n = 0;
+template <class Visit>
+void OwenPath::for_leaves(const Visit& visit) {
+  const int32_t n_inner = static_cast<int32_t>(tree_->n_inner);
+  const int32_t* const children = plan_.children.data() + tree_->children;
+  std::vector<bool> right;  // by node of the path
+  for (int32_t node = 0;;) {
+    if (node < n_inner) {
+      enter(node);
+      right.push_back(false);
+    } else {
+      visit();
+      while (right.back()) {
+        right.pop_back();
+        leave();
+        if (right.empty()) return;
+      }
+      right.back() = true;
+    }
+    take(right.back());
+    node = children[2 * nodes_.back().node + right.back()];
   }
 }
 
 bool OwenPath::open(const TreeProgram& tree) {
-  std::fill(most_.begin(), most_.end(), 0);
+  tree_ = &tree;
+  most_.assign(tree.n_inner, 0);
+  most_groups_ = 0;
   if (!tree.n_inner) return true;
+  bool few = true;
+  for_leaves([&] {
+    most_groups_ = std::max(most_groups_, static_cast<int>(groups_.size()));
+    for (const Group& group : groups_) {
+      most_[group.first] = std::max(most_[group.first], group.n_features);
+      few &= group.n_features <= kMostOwenPlayers;
+    }
+  });
+  if (!few || most_groups_ > kMostOwenGroups) return false;
   const bool single = plan_.precision == Precision::kSingle;
   bool fits = true;
-  const auto for_leaves = [&](const auto& take) {
-    walk_.run<LeafOrder::kDepthFirst>(tree, [](const PathNode&) {}, [&](int32_t) { take(); });
-  };
-  for_leaves([&] {
-    int n_groups = 0;
-    count_groups([&](int32_t group, int n) {
-      most_[group] = std::max(most_[group], n);
-      fits &= ++n_groups <= kMostOwenPlayers && n <= kMostOwenPlayers;
-    });
-  });
-  if (!fits) return false;
-  const auto piece_bytes = single ? owen_piece_bytes<float> : owen_piece_bytes<double>,
-             list_bytes = single ? owen_list_bytes<float> : owen_list_bytes<double>;
-  for_leaves([&] {
-    int n_bits = 0, n_groups = 0, n_single = 0;
-    size_t bytes = 0;
-    count_groups([&](int32_t group, int n) {
-      if (most_[group] > 1) n_bits += most_[group];
-      ++n_groups;
-      n_single += n == 1;
-      if (n > 1) bytes += piece_bytes(n, n);
-    });
-    bytes += piece_bytes(n_groups, n_single) + list_bytes(n_groups, n_groups - n_single);
-    fits &= n_bits <= kOwenFieldBits && bytes <= kOwenTableBytes;
-  });
+  for_leaves([&] { fits &= single ? this->fits<float>() : this->fits<double>(); });
   return fits;
 }
 
-uint32_t OwenPath::enter(int32_t feature) {
+uint32_t OwenPath::enter(int32_t node) {
+  const int32_t feature = feature_of_column_[plan_.decide[tree_->decide + node].column];
   const bool is_new = !path_.find(feature);
   path_.enter(feature);
-  is_new_.push_back(is_new);
+  nodes_.push_back({node, is_new});
   if (!is_new) return bits_[path_.last_place()];
   const int32_t id = plan_.groups[feature];
   if (place_[id] == kNone) {
+    if (groups_.empty()) next_bit_ = std::max(most_groups_, kLeastGroupBits);
     place_[id] = static_cast<int32_t>(groups_.size());
-    const int n_bits = most_[id] > 1 ? most_[id] : 0;
-    groups_.push_back({id, 0, next_bit_, n_bits, {}});
+    const int n_bits = most_[node] > 1 ? most_[node] : 0;
+    groups_.push_back({id, node, 0, next_bit_, n_bits, {}});
     next_bit_ += n_bits;
   }
   Group& group = groups_[place_[id]];
-  bits_.push_back(uint32_t{1} << place_[id]);
-  if (group.n_bits) bits_.back() |= uint32_t{1} << (group.field + group.n_features);
-  group.steps[group.n_features++] = path_.last_place();
+  const auto bit = [](int i) { return uint32_t{1} << i % kOwenWordBits; };  // more bits do not fit
+  bits_.push_back(bit(place_[id]) | (group.n_bits ? bit(group.field + group.n_features) : 0));
+  if (group.n_features < kMostOwenPlayers) group.steps[group.n_features] = path_.last_place();
+  ++group.n_features;
   return bits_.back();
 }
 
 void OwenPath::leave() {
-  if (is_new_.back()) {
+  if (nodes_.back().is_new) {
     Group& group = groups_[place_[plan_.groups[path_.steps().back().feature]]];
     bits_.pop_back();
     if (--group.n_features == 0) {
@@ -89,8 +93,34 @@ void OwenPath::leave() {
       groups_.pop_back();
     }
   }
-  is_new_.pop_back();
+  nodes_.pop_back();
   path_.leave();
+}
+
+template <class T>
+size_t OwenPath::own_bytes() const {
+  size_t bytes = 0;
+  for (const Group& group : groups_)
+    if (group.n_features > 1) bytes += owen_piece_bytes<T>(group.n_features, group.n_features);
+  return bytes;
+}
+template size_t OwenPath::own_bytes<float>() const;
+template size_t OwenPath::own_bytes<double>() const;
+
+template <class T>
+size_t OwenPath::group_bytes() const {
+  const size_t n = groups_.size();
+  const auto has_several = [](const Group& group) { return group.n_features > 1; };
+  const size_t n_lists = static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(), has_several));
+  return owen_piece_bytes<T>(n, n - n_lists) + owen_list_bytes<T>(n, n_lists);
+}
+template size_t OwenPath::group_bytes<float>() const;
+template size_t OwenPath::group_bytes<double>() const;
+
+template <class T>
+bool OwenPath::fits() const {
+  return next_bit_ <= kOwenWordBits &&
+         (has_table<T>() || own_bytes<T>() + owen_long_bytes<T>(groups_.size()) <= kOwenTableBytes);
 }
 
 bool has_owen_leaves(const Plan& plan) {

@@ -2,7 +2,7 @@
 // the limits of these.
 //
 // A table has an entry for each set of players that a row fails: the groups of a path, or the features of a
-// group on it.
+// group on it. A path of many groups has none of them, but a list of numbers.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace skshap {
 
-// The most players of a table.
-constexpr int kMostOwenPlayers = 8;
-// The bits of a row's word: groups, in the order in which the path meets them, then for each group as many
-// bits as it has features on some path of the tree, unless this is one.
-constexpr int kOwenGroupBits = kMostOwenPlayers, kOwenFieldBits = 32 - kOwenGroupBits;
+// The most players of a table, and the most groups on a path.
+constexpr int kMostOwenPlayers = 8, kMostOwenGroups = 16;
+// A row has a word of so many bits: for the groups, in the order in which a path meets them, and for each
+// group with several features on some path below its first node, as many as it has there.
+constexpr int kOwenWordBits = 32;
 
-// The numbers of an entry are in pieces of so many bytes, the last of which may be narrower, or each in a list
-// of its own. All tables of a leaf together have at most kOwenTableBytes.
+// The numbers of an entry are in pieces of so many bytes, the last of which may be narrower, or each in a
+// list of its own. All tables of a leaf together have at most kOwenTableBytes.
 constexpr size_t kOwenPiece = 16, kOwenTableBytes = size_t{24} << 10;
 template <class T>
 constexpr int owen_piece() {
@@ -45,12 +45,22 @@ constexpr size_t owen_list_bytes(size_t n_players, size_t n_lists) {
   return rounded_up(n_lists * owen_entries(n_players) * sizeof(T), kOwenPiece);
 }
 
+// The numbers of a path of many groups are, for each quadrature node and padded to whole pieces: the weight,
+// and for each group its factor and what the product of all factors is multiplied by for its value, each for
+// rows that satisfy the group and for rows that fail it.
+constexpr size_t kOwenLongLists = 4;
+constexpr size_t owen_nodes(size_t n_players) { return (n_players + 1) / 2; }
+template <class T>
+constexpr size_t owen_long_bytes(size_t n_groups) {
+  return (1 + kOwenLongLists * n_groups) * rounded_up(owen_nodes(n_groups) * sizeof(T), kOwenPiece);
+}
+
 class OwenPath {
  public:
   struct Group {
-    int32_t group;
-    int n_features;     // on the path
-    int field, n_bits;  // the first bit, and their number: 0 if no path has several features of the group
+    int32_t group, first;  // the first node on it
+    int n_features;        // on the path
+    int field, n_bits;     // the first bit, and their number: 0 if no path has several features of the group
     int32_t steps[kMostOwenPlayers];  // of the path, which are on these features
   };
 
@@ -59,33 +69,53 @@ class OwenPath {
   // Begin a tree; return whether it fits the limits in the plan's precision.
   bool open(const TreeProgram& tree);
 
-  // Continue the path of a tree that fits with a split on a feature; return the bits of rows that fail it.
-  // Calls of `take` follow, one for each of its edges.
-  uint32_t enter(int32_t feature);
-  void take(bool right, double left_share) { path_.take(bit_of(0, right), left_share); }
+  // Continue the path of a tree that fits with a split; return the bits of rows that fail it. Calls of `take`
+  // follow, one for each of its edges.
+  uint32_t enter(int32_t node);
+  void take(bool right) {
+    path_.take(bit_of(nodes_.back().node, right), plan_.shares[tree_->decide + nodes_.back().node]);
+  }
   // Return to the path above the last split.
   void leave();
 
   const std::vector<Group>& groups() const { return groups_; }
   const PathStep& step(int32_t i) const { return path_.steps()[i]; }
 
+  // Return the bytes of the tables of the path's features, and those of a table of its groups.
+  template <class T>
+  size_t own_bytes() const;
+  template <class T>
+  size_t group_bytes() const;
+  // Return whether the groups of the path to a leaf have a table.
+  template <class T>
+  bool has_table() const {
+    return groups_.size() <= kMostOwenPlayers && own_bytes<T>() + group_bytes<T>() <= kOwenTableBytes;
+  }
+
  private:
   static constexpr int32_t kNone = -1;
+  struct Node {
+    int32_t node;
+    bool is_new;  // whether its feature is new on the path
+  };
 
-  // Call take(group, number of features) for the groups of the path that walk_ visits.
-  template <class Take>
-  void count_groups(const Take& take);
+  // Call visit() at each leaf.
+  template <class Visit>
+  void for_leaves(const Visit& visit);
+  template <class T>
+  bool fits() const;
 
   const Plan& plan_;
+  const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
+  const TreeProgram* tree_ = nullptr;
   TreePath path_;
-  PathWalk walk_;
   std::vector<int32_t> place_;  // of a group, among those of the path
-  std::vector<int> most_;       // by group: the most features of it on a path of the tree
-  std::vector<int> count_;      // by group
+  std::vector<int> most_;       // by node: the most features of its group on a path, if it is the first on it
+  int most_groups_ = 0;         // on a path of the tree
   std::vector<Group> groups_;
   std::vector<uint32_t> bits_;  // by step
-  std::vector<bool> is_new_;    // by split: whether its feature is new on the path
-  int next_bit_ = kOwenGroupBits;
+  std::vector<Node> nodes_;
+  int next_bit_ = 0;
 };
 
 // Return whether a plan has unwalked trees for Owen values, all within the limits, with leaves of one output.

@@ -118,7 +118,7 @@ PYBIND11_MODULE(_cuda, module) {
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
       .def(py::init([](const Plan& plan, int device, const std::string& method) {
-             if (!has_owen_leaves(plan)) require_walks(plan);
+             if (plan.unwalked && !has_owen_leaves(plan)) require_walks(plan);
              const CudaMethod named = method_named(method);
              const WithoutGil release;
              return std::make_unique<CudaPlan>(plan, device, named);

@@ -81,7 +81,7 @@ _CHUNK_LEAVES, _SMALL_CHUNK_LEAVES, _LEAST_CHUNKS = 512, 128, 5
 _MOST_CUDA_NODES = 8
 
 #: Seconds on that H200 for each row and leaf for Owen values without walks, whatever the number of nodes.
-_CUDA_OWEN_LEAF = {"single": 6e-12, "double": 1.8e-11}
+_CUDA_OWEN_LEAF = {"single": 7e-12, "double": 1.4e-11}
 
 #: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this,
 #: and there are enough leaves to save time, but not so many that compiling them takes gigabytes. Each row

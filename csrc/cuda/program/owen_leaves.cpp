@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "cuda/program/columns.h"
 #include "cuda/program/program.h"
 #include "plan/owen_path.h"
-#include "plan/quadrature.h"
 
 namespace skshap {
 namespace {
@@ -22,7 +22,6 @@ class OwenLeafWriter {
         program_(program),
         out_(program.owen_leaves),
         path_(plan),
-        feature_of_column_(column_features(plan)),
         slot_of_(plan.features.size(), kNone) {}
 
   void write() {
@@ -46,7 +45,7 @@ class OwenLeafWriter {
   void write_tree(const TreeProgram& tree) {
     if (!tree.n_inner) return;
     tree_ = &tree;
-    path_.open(tree);
+    if (!path_.open(tree)) throw std::invalid_argument("the trees cannot be explained leaf by leaf");
     const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
     const int32_t* const children = plan_.children.data() + tree.children;
     // Leaves below each node. The subtree with fewer is visited first, so that few others are left meanwhile.
@@ -57,11 +56,11 @@ class OwenLeafWriter {
     for (int32_t node = 0;;) {
       if (node < n_inner) {
         const bool right = below(children[2 * node + 1]) < below(children[2 * node]);
-        const uint32_t bits = path_.enter(feature_of_column_[test(node).column]);
+        const uint32_t bits = path_.enter(node);
         if (is_open_) ensure_chunk();
         visits_.push_back({node, right, false, bits});
         if (is_open_) write_node(visits_.back());
-        path_.take(right, share(node));
+        path_.take(right);
         node = children[2 * node + right];
         continue;
       }
@@ -74,13 +73,12 @@ class OwenLeafWriter {
       Visit& visit = visits_.back();
       visit.right = !visit.right;
       visit.second = true;
-      path_.take(visit.right, share(visit.node));
+      path_.take(visit.right);
       node = children[2 * visit.node + visit.right];
     }
   }
 
   const DecideNode& test(int32_t node) const { return plan_.decide[tree_->decide + node]; }
-  double share(int32_t node) const { return plan_.shares[tree_->decide + node]; }
 
   // --- Chunks ---
 
@@ -132,11 +130,12 @@ class OwenLeafWriter {
   void end_stage() {
     if (ops_.empty()) return;
     ops_.insert(ops_.end(), {kOwenEnd, 0, 0, 0});
+    const uint32_t n_fours = static_cast<uint32_t>(fours_.size());
     fours_.resize(rounded_up(fours_.size(), 8), 0);
     const size_t ops = kOwenStageHeader + tables_.size(), list = ops + ops_.size();
     out_.stages.push_back(static_cast<uint32_t>(out_.stream.size() * sizeof(uint32_t) / kOwenPiece));
     out_.stream.insert(out_.stream.end(),
-                       {n_fours_, static_cast<uint32_t>(ops), static_cast<uint32_t>(list), 0});
+                       {n_fours, static_cast<uint32_t>(ops), static_cast<uint32_t>(list), 0});
     out_.stream.insert(out_.stream.end(), tables_.begin(), tables_.end());
     out_.stream.insert(out_.stream.end(), ops_.begin(), ops_.end());
     for (size_t i = 0; i < fours_.size(); i += 2)
@@ -144,7 +143,6 @@ class OwenLeafWriter {
     tables_.clear();
     ops_.clear();
     fours_.clear();
-    n_fours_ = 0;
     table_bytes_ = 0;
   }
 
@@ -165,59 +163,104 @@ class OwenLeafWriter {
     begin_chunk();
     ++n_leaves_;
     const double value = plan_.leaf_values[tree_->leaves + leaf] / plan_.leaf_scale;
-    const std::vector<OwenPath::Group>& groups = path_.groups();
-    const size_t n = groups.size();
-    std::vector<size_t> single, many;
-    for (size_t i = 0; i < n; ++i) (groups[i].n_features == 1 ? single : many).push_back(i);
-    size_t n_words = 4 + 4 * pieces(single.size()) + table_words(n), n_fours = owen_entries(n) / kOwenFour,
-           bytes = owen_piece_bytes<T>(n, single.size()) + owen_list_bytes<T>(n, many.size());
-    for (const size_t i : many) {
-      const size_t m = groups[i].n_features;
-      n_words += 4 + 4 * pieces(m) + table_words(m);
-      n_fours += owen_entries(m) / kOwenFour;
-      bytes += owen_piece_bytes<T>(m, m);
-    }
-    if (value == 0) n_words = 4, n_fours = bytes = 0;
-    ensure_stage(n_words, n_fours, bytes);
+    const bool is_short = path_.template has_table<T>();
+    if (value == 0)
+      ensure_stage(4, 0, 0);
+    else
+      ensure_stage_for_leaf(is_short);
     if (n_left_) --n_left_;
     const size_t op = ops_.size();
-    if (value == 0) {
-      ops_.insert(ops_.end(), {kOwenLeaf | 4u << kOwenLengthShift, 0, 0, 0});
-      return;
-    }
-    std::vector<Player> players(n);
-    for (size_t i = 0; i < n; ++i) players[i] = {1.0, false, 0};
-    for (size_t i = 0; i < n; ++i)
-      for (int f = 0; f < groups[i].n_features; ++f)
-        players[i].zero_fraction *= path_.step(groups[i].steps[f]).share;
-    for (size_t i = 0; i < single.size(); ++i)
-      players[single[i]].differs = true, players[single[i]].place = static_cast<uint32_t>(i);
-    for (size_t i = 0; i < many.size(); ++i) players[many[i]].place = kOwenList + static_cast<uint32_t>(i);
-    const size_t lists = table_bytes_ + owen_piece_bytes<T>(n, single.size());
-    ops_.insert(ops_.end(), {kOwenLeaf | static_cast<uint32_t>(single.size()) << kOwenSingleShift |
-                                 static_cast<uint32_t>(many.size()) << kOwenManyShift,
-                             static_cast<uint32_t>(table_bytes_), static_cast<uint32_t>(lists),
-                             static_cast<uint32_t>(owen_entries(n))});
-    write_table(players, value, single.size(), many.size());
-    for (size_t i = 0; i < single.size(); ++i) write_slot(i, groups[single[i]].steps[0]);
-    end_slots(single.size());
-    for (const size_t i : many) {
-      const OwenPath::Group& group = groups[i];
-      const size_t m = group.n_features;
-      ops_.insert(ops_.end(),
-                  {static_cast<uint32_t>(group.field) | static_cast<uint32_t>(m) << kOwenManyShift,
-                   static_cast<uint32_t>(table_bytes_), static_cast<uint32_t>(owen_entries(m)),
-                   (uint32_t{1} << m) - 1});
-      players.resize(m);
-      for (size_t f = 0; f < m; ++f)
-        players[f] = {path_.step(group.steps[f]).share, true, static_cast<uint32_t>(f)};
-      write_table(players, 1, m, 0);
-      for (size_t f = 0; f < m; ++f) write_slot(f, group.steps[f]);
-      end_slots(m);
+    ops_.insert(ops_.end(), {is_short ? kOwenLeaf : kOwenLongLeaf, 0, 0, 0});
+    if (value != 0) {
+      if (is_short)
+        write_short_leaf(op, value);
+      else
+        write_long_leaf(op, value);
     }
     ops_[op] |= static_cast<uint32_t>(ops_.size() - op) << kOwenLengthShift;
   }
 
+  void ensure_stage_for_leaf(bool is_short) {
+    const size_t n = groups().size();
+    const size_t of_groups = is_short ? path_.template group_bytes<T>() : owen_long_bytes<T>(n);
+    size_t n_words = 4 + table_words(n), n_fours = fours(is_short ? owen_entries(n) : n), n_single = 0;
+    for (const OwenPath::Group& group : groups()) {
+      const size_t m = group.n_features;
+      n_single += m == 1;
+      if (!is_short || m > 1) n_words += 4;
+      if (m == 1) continue;
+      n_words += 4 * pieces(m) + table_words(m);
+      n_fours += fours(owen_entries(m));
+    }
+    if (is_short) n_words += 4 * pieces(n_single);
+    ensure_stage(n_words, n_fours, of_groups + path_.template own_bytes<T>());
+  }
+
+  void write_short_leaf(size_t op, double value) {
+    const size_t n = groups().size();
+    std::vector<size_t> single, many;
+    for (size_t i = 0; i < n; ++i) (groups()[i].n_features == 1 ? single : many).push_back(i);
+    std::vector<Player> players(n);
+    for (size_t i = 0; i < n; ++i) players[i].zero_fraction = zero_fraction(groups()[i]);
+    for (size_t i = 0; i < single.size(); ++i) players[single[i]].place = static_cast<uint32_t>(i);
+    for (size_t i = 0; i < many.size(); ++i) players[many[i]].place = kOwenList + static_cast<uint32_t>(i);
+    ops_[op] |= static_cast<uint32_t>(single.size()) << kOwenSingleShift | static_cast<uint32_t>(many.size())
+                                                                               << kOwenManyShift;
+    ops_[op + 1] = static_cast<uint32_t>(table_bytes_);
+    ops_[op + 2] = static_cast<uint32_t>(table_bytes_ + owen_piece_bytes<T>(n, single.size()));
+    ops_[op + 3] = static_cast<uint32_t>(owen_entries(n));
+    write_table(players, value, single.size());
+    for (size_t i = 0; i < single.size(); ++i) write_slot(i, groups()[single[i]].steps[0]);
+    pad(ops_);
+    for (const size_t i : many) write_group(groups()[i]);
+  }
+
+  void write_long_leaf(size_t op, double value) {
+    const size_t n = groups().size(), first = kOwenStageHeader + tables_.size();
+    ops_[op] |= static_cast<uint32_t>(n) << kOwenSingleShift;
+    ops_[op + 1] = static_cast<uint32_t>(table_bytes_);
+    ops_[op + 2] = static_cast<uint32_t>(owen_nodes(n));
+    uint32_t single = 0;
+    for (size_t i = 0; i < n; ++i) single |= static_cast<uint32_t>(groups()[i].n_features == 1) << i;
+    tables_.insert(
+        tables_.end(),
+        {static_cast<uint32_t>(n) | static_cast<uint32_t>(owen_nodes(n)) << kOwenNodesShift | kOwenLong,
+         static_cast<uint32_t>(table_bytes_ / kOwenPiece), single, static_cast<uint32_t>(fours_.size())});
+    number(value);
+    for (const OwenPath::Group& group : groups()) number(zero_fraction(group));
+    pad(tables_);
+    fours_.insert(fours_.end(), fours(n), static_cast<uint16_t>(first));
+    table_bytes_ += owen_long_bytes<T>(n);
+    for (const OwenPath::Group& group : groups()) {
+      if (group.n_features > 1)
+        write_group(group);
+      else
+        ops_.insert(ops_.end(), {1u << kOwenFeaturesShift, slot(path_.step(group.steps[0]).feature), 0, 0});
+    }
+  }
+
+  // Write a group with several features on the path, and their table.
+  void write_group(const OwenPath::Group& group) {
+    const size_t m = group.n_features;
+    ops_.insert(ops_.end(),
+                {static_cast<uint32_t>(group.field) | static_cast<uint32_t>(m) << kOwenFeaturesShift,
+                 static_cast<uint32_t>(table_bytes_), static_cast<uint32_t>(owen_entries(m)),
+                 (uint32_t{1} << m) - 1});
+    std::vector<Player> players(m);
+    for (size_t i = 0; i < m; ++i) players[i] = {path_.step(group.steps[i]).share, static_cast<uint32_t>(i)};
+    write_table(players, 1, m);
+    for (size_t i = 0; i < m; ++i) write_slot(i, group.steps[i]);
+    pad(ops_);
+  }
+
+  const std::vector<OwenPath::Group>& groups() const { return path_.groups(); }
+  double zero_fraction(const OwenPath::Group& group) const {
+    double product = 1;
+    for (int i = 0; i < group.n_features; ++i) product *= path_.step(group.steps[i]).share;
+    return product;
+  }
+
+  static size_t fours(size_t n_entries) { return rounded_up(n_entries, kOwenFour) / kOwenFour; }
   static size_t pieces(size_t n_numbers) { return rounded_up(n_numbers, owen_piece<T>()) / owen_piece<T>(); }
   static size_t table_words(size_t n_players) {
     return kOwenTableHeader + rounded_up((1 + n_players) * sizeof(T), kOwenPiece) / sizeof(uint32_t);
@@ -225,40 +268,32 @@ class OwenLeafWriter {
 
   // Write the slot of a number, of which owen_piece() share four words.
   void write_slot(size_t number, int32_t step) {
-    if (number && number % owen_piece<T>() == 0) pad_slots();
+    if (number && number % owen_piece<T>() == 0) pad(ops_);
     ops_.push_back(slot(path_.step(step).feature));
   }
-  void end_slots(size_t n_numbers) {
-    if (n_numbers) pad_slots();
-  }
-  void pad_slots() { ops_.resize(rounded_up(ops_.size(), 4), 0); }
+  static void pad(std::vector<uint32_t>& words) { words.resize(rounded_up(words.size(), 4), 0); }
 
   struct Player {
     double zero_fraction;
-    bool differs;    // whether its number is multiplied by the difference of its fractions
     uint32_t place;  // see the description of a table
   };
 
-  void write_table(const std::vector<Player>& players, double factor, size_t n_numbers, size_t n_lists) {
+  // Write a table of players in the order of their bits.
+  void write_table(const std::vector<Player>& players, double factor, size_t n_numbers) {
     const size_t n = players.size(), first = kOwenStageHeader + tables_.size(),
-                 pieces = table_bytes_ / kOwenPiece,
-                 lists = (table_bytes_ + owen_piece_bytes<T>(n, n_numbers)) / kOwenPiece;
-    uint32_t differ = 0, places = 0;
-    for (size_t i = 0; i < n; ++i) {
-      differ |= static_cast<uint32_t>(players[i].differs) << i;
-      places |= players[i].place << 4 * i;
-    }
-    const uint32_t n_nodes = static_cast<uint32_t>(quadrature_nodes(Index::kShapley, static_cast<int>(n)));
+                 lists = table_bytes_ + owen_piece_bytes<T>(n, n_numbers);
+    uint32_t places = 0;
+    for (size_t i = 0; i < n; ++i) places |= players[i].place << 4 * i;
     tables_.insert(tables_.end(),
-                   {static_cast<uint32_t>(n) | n_nodes << kOwenPlayersShift | differ << kOwenDifferenceShift |
+                   {static_cast<uint32_t>(n) | static_cast<uint32_t>(owen_nodes(n)) << kOwenNodesShift |
                         static_cast<uint32_t>(n_numbers) << kOwenNumbersShift,
-                    static_cast<uint32_t>(pieces | lists << kOwenListsShift), places, n_fours_});
+                    static_cast<uint32_t>(table_bytes_ / kOwenPiece | lists / kOwenPiece << kOwenListsShift),
+                    places, static_cast<uint32_t>(fours_.size())});
     number(factor);
     for (const Player& player : players) number(player.zero_fraction);
-    tables_.resize(rounded_up(tables_.size(), 4), 0);
-    fours_.insert(fours_.end(), owen_entries(n) / kOwenFour, static_cast<uint16_t>(first));
-    n_fours_ += static_cast<uint32_t>(owen_entries(n) / kOwenFour);
-    table_bytes_ += owen_piece_bytes<T>(n, n_numbers) + owen_list_bytes<T>(n, n_lists);
+    pad(tables_);
+    fours_.insert(fours_.end(), fours(owen_entries(n)), static_cast<uint16_t>(first));
+    table_bytes_ = lists + owen_list_bytes<T>(n, n - n_numbers);
   }
 
   void number(double x) {
@@ -276,7 +311,6 @@ class OwenLeafWriter {
   CudaProgram<T>& program_;
   CudaOwenLeaves<T>& out_;
   OwenPath path_;
-  const std::vector<int32_t> feature_of_column_;
   const TreeProgram* tree_ = nullptr;
   int32_t output_ = 0;
   std::vector<uint32_t> slot_of_;  // by feature
@@ -286,7 +320,6 @@ class OwenLeafWriter {
   bool is_open_ = false;
   CudaOwenChunk chunk_{};
   size_t n_leaves_ = 0, n_left_ = 0, table_bytes_ = 0;
-  uint32_t n_fours_ = 0;
   std::vector<uint32_t> tables_, ops_;
   std::vector<uint16_t> fours_;
 };

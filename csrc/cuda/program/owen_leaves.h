@@ -27,17 +27,20 @@ constexpr size_t kOwenStageWords = 2048;
 constexpr int kOwenStageHeader = 4;
 
 // A table has an entry for each set of players that a row fails. A description of one consists of
-//   players | quadrature nodes << 4 | players whose numbers are multiplied by the difference of their
-//     fractions << 8 | numbers in pieces << 16,
-//   where its pieces begin | where its lists begin << 16, in units of kOwenPiece,
+//   players | quadrature nodes << kOwenNodesShift | numbers in pieces << kOwenNumbersShift,
+//   where its pieces begin | where its lists begin << kOwenListsShift, in units of kOwenPiece,
 //   the place of each player's number, in 4 bits: among the numbers of pieces, or kOwenList + number of a
 //     list,
-//   which four entries of the stage are its first ones,
+//   the number of the stage's fours of entries that come before its own,
 // and, as numbers of the plan's precision, the factor of all integrals and the players' zero fractions. A
-// piece has some numbers of each entry, a list has one.
-constexpr int kOwenTableHeader = 4, kOwenPlayersShift = 4, kOwenDifferenceShift = 8, kOwenNumbersShift = 16,
-              kOwenListsShift = 16;
-constexpr uint32_t kOwenList = 8;
+// piece has some numbers of each entry, a list has one. The numbers in pieces are multiplied by the
+// difference of their players' fractions.
+//
+// The lists of a path of many groups (plan/owen_path.h) have a description of the same form, with kOwenLong
+// and an "entry" for each group. Instead of the places, it has a bit for each group whose only feature gets
+// its value.
+constexpr int kOwenTableHeader = 4, kOwenNodesShift = 8, kOwenNumbersShift = 16, kOwenListsShift = 16;
+constexpr uint32_t kOwenList = 8, kOwenLong = 1u << 31;
 
 // Operations are four words, with a kind in the lowest bits of the first.
 //
@@ -48,13 +51,19 @@ constexpr uint32_t kOwenList = 8;
 // A leaf is kind | numbers of groups with one and with several features on the path | the operation's number
 // of words << kOwenLengthShift, where the pieces and the lists of its table of groups begin, in bytes, and
 // the number of entries. Then come the slots of single features, in bytes and padded to four for each piece;
-// and for each other group: the first bit of its field | its number of features << kOwenManyShift, where the
-// pieces of its table begin, the number of its entries, the mask of the field, and the slots. After a leaf, the
-// walk goes on at the subtree that was left last.
-enum CudaOwenOp : uint32_t { kOwenNode, kOwenEdge, kOwenLeaf, kOwenEnd };
-constexpr uint32_t kOwenKind = 3;
-constexpr int kOwenFlagShift = 2, kOwenColumnShift = 8, kOwenSingleShift = 8, kOwenManyShift = 16,
-              kOwenLengthShift = 20;
+// and for each other group four words and the slots: the first bit of its field | its number of features <<
+// kOwenFeaturesShift, where the pieces of its table begin, the number of its entries, and the mask of the
+// field.
+//
+// A leaf whose path has many groups is the same, but with the number of all groups, where their lists begin,
+// and the number of quadrature nodes. Then come four words for each group, and the slots if it has several
+// features; otherwise the second word is the slot.
+//
+// After a leaf, the walk goes on at the subtree that was left last.
+enum CudaOwenOp : uint32_t { kOwenNode, kOwenEdge, kOwenLeaf, kOwenLongLeaf, kOwenEnd };
+constexpr uint32_t kOwenKind = 7, kOwenCount = 31;
+constexpr int kOwenFlagShift = 3, kOwenColumnShift = 8;
+constexpr int kOwenSingleShift = 3, kOwenManyShift = 8, kOwenLengthShift = 13, kOwenFeaturesShift = 16;
 
 struct CudaOwenChunk {
   uint32_t stages, n_stages;

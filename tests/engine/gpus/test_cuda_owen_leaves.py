@@ -78,7 +78,7 @@ def test_random_trees_against_the_definition(precision: str) -> None:
     for ensemble, rows, groups in drawn(300):
         plan = owen_plan(ensemble, precision, groups)
         if not _core.has_owen_leaves(plan):
-            continue  # no tree has splits, or a path has nine groups
+            continue  # no tree has splits
         n_by_leaf += 1
         expected = reference.path_dependent_owen(ensemble, rows, groups)
         unit = leaf_scale(ensemble)[:, np.newaxis]
@@ -138,32 +138,59 @@ def test_long_paths_of_few_features() -> None:
         assert_same(ensemble, rows, np.arange(n_features) % 3)
 
 
+@pytest.mark.parametrize("n_groups", [9, 10, 12, 16])
+@pytest.mark.parametrize("n_pairs", [0, 4])
+def test_paths_of_many_groups(n_groups: int, n_pairs: int) -> None:
+    """They have no table of groups. Covers of zero make factors that no product can be divided by."""
+    rng = np.random.default_rng(n_groups)
+    n_features = n_groups + n_pairs
+    groups = np.concatenate([np.arange(n_groups), rng.permutation(n_groups)[:n_pairs]])
+    assert np.bincount(groups).max() <= 2
+    trees = [full_tree(rng, 9, n_features) for _ in range(2)]
+    for tree in trees:
+        tree.feature[:] = rng.integers(n_features, size=len(tree.feature))
+    full = Ensemble.from_trees(trees, n_features=n_features, intercept=1.0)
+    for ensemble in (random_chain(n_groups, n_features, n_features), full):
+        assert_same(ensemble, rng.random((90, n_features), np.float32), groups)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_paths_of_many_groups_against_the_definition(precision: str) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        ensemble, groups = random_chain(seed, 11, 11), rng.permutation(np.arange(11) % 9)
+        rows = rng.random((8, 11), np.float32)
+        expected = reference.path_dependent_owen(ensemble, rows, groups)
+        values = np.full(expected.shape, np.nan)
+        _cuda.CudaPlan(owen_plan(ensemble, precision, groups), 0).explain(rows, values, None, None, 0)
+        unit = leaf_scale(ensemble)[:, np.newaxis]
+        assert (np.abs(values - expected) <= TOLERANCE[precision] * unit).all()
+
+
 def test_which_trees_are_explained_leaf_by_leaf() -> None:
-    def has(ensemble: Ensemble, groups: np.ndarray, precision: str = "single") -> bool:
-        plan = owen_plan(ensemble, precision, groups)
+    def has(n_features: int, groups: np.ndarray) -> bool:
+        ensemble = random_chain(0, n_features, n_features)
+        plan = owen_plan(ensemble, "double", groups)
         found = _core.has_owen_leaves(plan)
-        if not found:
+        if found:
+            rows = np.random.default_rng(0).random((64, n_features), np.float32)
+            assert_same(ensemble, rows, groups)
+        else:
             with pytest.raises(ValueError, match="no walks"):
                 _cuda.CudaPlan(plan, 0)
         return found
 
-    eight, nine = random_chain(0, 8, 8), random_chain(0, 9, 9)
-    assert has(eight, np.arange(8))
-    assert has(eight, np.zeros(8, int))
-    assert not has(nine, np.arange(9))  # too many groups on a path
-    assert not has(nine, np.zeros(9, int))  # too many features of a group
-    assert has(nine, np.arange(9) // 2)
-    rows = np.random.default_rng(0).random((64, 9), np.float32)
-    assert_same(eight, rows[:, :8], np.arange(8))
-    assert_same(eight, rows[:, :8], np.zeros(8, int))
-    assert_same(nine, rows, np.arange(9) // 2)
+    assert has(8, np.arange(8)) and has(8, np.zeros(8, int))
+    assert has(16, np.arange(16)) and not has(17, np.arange(17))  # groups on a path
+    assert not has(9, np.zeros(9, int))  # features of a group
+    # Bits of a row's word: one for each group, and for each feature of a group with several on the path.
+    assert has(20, np.arange(20) // 2) and not has(24, np.arange(24) // 2)
     # Groups of eight features have 256 entries each, and a leaf's tables must fit shared memory.
-    many = random_chain(0, 16, 16)
-    assert has(many, np.arange(16) // 8) and not has(many, np.arange(16) // 8, "double")
-    assert not has(random_chain(0, 24, 24), np.arange(24) // 8)
+    assert has(12, np.arange(12) // 8) and not has(16, np.arange(16) // 8)
+    assert _core.has_owen_leaves(owen_plan(random_chain(0, 16, 16), "single", np.arange(16) // 8))
     vectors = random_ensemble(1, n_trees=3, n_outputs=3, vector=True, shapes=("perfect",))
-    assert not has(vectors, np.arange(5) // 2)
-    assert not _core.has_owen_leaves(_core.Plan(attributes_of(eight), "single"))
+    assert not _core.has_owen_leaves(owen_plan(vectors, "single", np.arange(5) // 2))
+    assert not _core.has_owen_leaves(_core.Plan(attributes_of(vectors), "single"))
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
