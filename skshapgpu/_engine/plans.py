@@ -249,13 +249,19 @@ class CompiledModel:
         if found is not None:
             return found
         if intervals != NO_INTERVALS:
-            self.plan(kind)  # whose trees are laid out
+            self._prepare_layout(kind, intervals)
         with self._lock:
             if (kind, intervals) not in self._plans:
                 self._plans[kind, intervals] = self._compile_plan(kind, intervals)
                 if intervals != NO_INTERVALS:
                     self._drop_tables(kind, intervals)
             return self._plans[kind, intervals]
+
+    def _prepare_layout(self, kind: Kind, intervals: Intervals) -> None:
+        """Compile the plans on which a layout depends; each takes the lock, which a layout is made with."""
+        self.plan(kind)
+        if intervals.most_entries > costs.MERGED_ONLY:
+            self.groups_of(kind)
 
     def _drop_tables(self, kind: Kind, kept: Intervals) -> None:
         """Drop tables by intervals of calls of other sizes, the oldest first, until all fit the memory."""
@@ -601,7 +607,7 @@ class CompiledModel:
         """Return the layout of tables by intervals; lay them out at the first time."""
         key = kind, intervals
         if key not in self._layouts:
-            self.plan(kind)  # which takes the lock, too
+            self._prepare_layout(kind, intervals)
             with self._lock:
                 if key not in self._layouts:
                     plan = self._plans[kind, NO_INTERVALS]
