@@ -289,8 +289,7 @@ class HostRun(Run):
             work_row += self.n_computed_outputs * n_shared * self.dtype.itemsize
         fixed = 0
         if scratch and n_threads:
-            without_tables = self._compiled.without_tables(self._kind)
-            info = self._compiled.plan(self._kind, without_tables).info()
+            info = self._compiled.plan(self._kind).info()
             shared = info["shared_bytes_per_thread"] if n_threads > 1 else 0
             if not shared:  # a thread takes entire blocks of rows
                 n_threads = min(n_threads, -(-self.n_rows // BLOCK_ROWS))

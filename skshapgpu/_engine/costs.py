@@ -96,10 +96,8 @@ _SMALL_WORK, _SMALL_LEAVES = 64e6, (640, 130_000)
 _CUDA_INTERVAL, _CUDA_DOUBLING, _CUDA_LINE = 5.4e-12, 5e-13, 32
 
 #: Tables by intervals on GPUs: the limit on their entries, the number of rows for which they are laid out,
-#: and about the seconds that it takes to build them, for each leaf, also for Owen values, or only to merge
-#: trees.
-GPU_TABLE_ENTRIES, GPU_TABLE_ROWS = 1024, 2e6
-GPU_TABLE_LEAF, GPU_OWEN_TABLE_LEAF, GPU_MERGED_LEAF = 1.2e-6, 3e-6, 1e-7
+#: and about the seconds that it takes to build them, for each leaf, or only to merge trees.
+GPU_TABLE_ENTRIES, GPU_TABLE_ROWS, GPU_TABLE_LEAF, GPU_MERGED_LEAF = 1024, 2e6, 1.2e-6, 1e-7
 
 #: The host processor of that H200, an Intel Xeon, takes about this part of the CPU times above.
 CPU_BESIDE_GPU = 0.8

@@ -35,29 +35,23 @@ class ExecutionPlan(NamedTuple):
 
 def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
     """Decide how to run a call with ``n_rows`` rows from the host; nothing else decides this."""
-    asked = model.options.devices
+    on_cpu, asked = plan_on_cpu(model, kind, n_rows), model.options.devices
     if not n_rows or asked.none or not model.on_gpus(kind):
-        return plan_on_cpu(model, kind, n_rows)
+        return on_cpu
     if model.link is not None:
-        return _plan_link(model, plan_on_cpu(model, kind, n_rows), n_rows)
+        return _plan_link(model, on_cpu, n_rows)
     if model.is_tiled(kind):
-        return _plan_pairs(model, kind, plan_on_cpu(model, kind, n_rows), n_rows)
+        return _plan_pairs(model, kind, on_cpu, n_rows)
     groups = model.gpu_groups_of(kind)
     walking = _cuda_seconds(model, kind, groups, n_rows)
     # Rows and values are transferred, and rows go through patterns, whatever tables there are.
     transfer = costs.cuda_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs)
     transfer += costs.cuda_pattern_seconds(n_rows, model.n_patterns(kind))
     # Tables pay off only in calls for which a GPU is faster without them, too.
-    indices, n_threads = asked.indices, effective_n_jobs(model.options.n_jobs)
-    if not indices:  # to plan a call on the CPU may take time, as its walks may have to be compiled
-        on_cpu = plan_on_cpu(model, kind, n_rows)
-        indices, n_threads = (
-            asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer),
-            on_cpu.n_threads,
-        )
-        if not indices:
-            return on_cpu
-    table_bytes = model.counted_table_bytes(kind)
+    indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
+    if not indices:
+        return on_cpu
+    n_threads, table_bytes = on_cpu.n_threads, model.counted_table_bytes(kind)
     layout = _worthwhile_gpu_layout(model, kind, n_rows)
     if layout is None:
         seconds = (walking + transfer) / len(indices)
@@ -74,7 +68,7 @@ def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
     # Counting processors takes longer than a small call.
     n_threads = 1 if n_rows <= model.rows_alone(kind) else effective_n_jobs(model.options.n_jobs)
     work, precision = model.work(kind), model.options.precision
-    groups, intervals, building = model.groups_of(kind), model.without_tables(kind), 0.0
+    groups, intervals, building = model.groups_of(kind), NO_INTERVALS, 0.0
     seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
     table_bytes = model.counted_table_bytes(kind)
     layout = _worthwhile_tables(model, kind, n_rows)
@@ -215,8 +209,7 @@ def _worthwhile_gpu_layout(model: CompiledModel, kind: Kind, n_rows: int) -> Tab
     if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
         return None
     sizes: tuple[Intervals, ...] = (Intervals(costs.MERGED_ONLY, on_gpu=True),)
-    of_leaf = costs.GPU_OWEN_TABLE_LEAF if model.has_owen_leaves(kind) else costs.GPU_TABLE_LEAF
-    if walking >= of_leaf * n_leaves and devices.hold_tables(model.gpus):
+    if walking >= costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(model.gpus):
         sizes = (Intervals(costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
 
     def seconds_with(layout: TableLayout) -> float:

@@ -60,8 +60,8 @@ def _keep_memory() -> None:
 class Intervals(NamedTuple):
     """The tables by intervals of a plan: they have up to ``most_entries`` entries.
 
-    1: there are none, but trees are merged, and for Owen values divided among walks; 0: neither. ``on_gpu``
-    says whether they are within the limits of GPUs.
+    1: there are none, but trees are merged; 0: neither. ``on_gpu`` says whether they are within the limits of
+    GPUs.
     """
 
     most_entries: int
@@ -153,8 +153,9 @@ class CompiledModel:
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
-        self._groups = {(SHAP_VALUES, NO_INTERVALS): costs.groups_of(self.info["groups"])}
+        self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
         self._alone: dict[Kind, int] = {}
+        self._of_columns: Any = None  # for Owen values: the plan whose trees are laid out
         self._owen_leaves: bool | None = None
 
     @property
@@ -229,6 +230,7 @@ class CompiledModel:
             "_pair_tables",
             "_groups",
             "_alone",
+            "_of_columns",
             "_owen_leaves",
             "_layouts",
             "_core_layouts",
@@ -248,20 +250,12 @@ class CompiledModel:
         found = self._plans.get((kind, intervals))
         if found is not None:
             return found
-        if intervals != NO_INTERVALS:
-            self._prepare_layout(kind, intervals)
         with self._lock:
             if (kind, intervals) not in self._plans:
                 self._plans[kind, intervals] = self._compile_plan(kind, intervals)
                 if intervals != NO_INTERVALS:
                     self._drop_tables(kind, intervals)
             return self._plans[kind, intervals]
-
-    def _prepare_layout(self, kind: Kind, intervals: Intervals) -> None:
-        """Compile the plans on which a layout depends; each takes the lock, which a layout is made with."""
-        self.plan(kind)
-        if intervals.most_entries > costs.MERGED_ONLY:
-            self.groups_of(kind)
 
     def _drop_tables(self, kind: Kind, kept: Intervals) -> None:
         """Drop tables by intervals of calls of other sizes, the oldest first, until all fit the memory."""
@@ -328,11 +322,30 @@ class CompiledModel:
     def _interval_plan(self, kind: Kind, intervals: Intervals) -> Any:
         from .. import _core
 
-        plan, layout = self._plans[kind, NO_INTERVALS], self._core_layouts.pop((kind, intervals), None)
+        plan, layout = self._laid_out(kind), self._core_layouts.pop((kind, intervals), None)
         if layout is None:
             layout = self._lay_out(kind, plan, intervals)
         unwalked = intervals.on_gpu and self.has_owen_leaves(kind)
         return _core.interval_plan(plan, layout, effective_n_jobs(self.options.n_jobs), unwalked)
+
+    def _laid_out(self, kind: Kind) -> Any:
+        """Return the plan whose trees tables by intervals explain."""
+        if self._of_columns is not None and kind == OWEN_VALUES:
+            return self._of_columns
+        return self._plans[kind, NO_INTERVALS]
+
+    def _owen_plan(self) -> Any:
+        """Return the plan for path-dependent Owen values without tables."""
+        from .. import _core
+
+        assert self._two_levels is not None
+        n_threads = effective_n_jobs(self.options.n_jobs)
+        attributes, groups = self._attributes(OWEN_VALUES), self._two_levels.groups
+        self._of_columns = _core.owen_plan(attributes, self.options.precision, groups.tolist(), n_threads)
+        without = Intervals(costs.MERGED_ONLY)
+        return _core.interval_plan(
+            self._of_columns, self._lay_out(SHAP_VALUES, self._of_columns, without), n_threads
+        )
 
     def _core_plan(self, kind: Kind, stored: dict[str, np.ndarray] | None = None) -> Any:
         from .. import _core
@@ -370,8 +383,7 @@ class CompiledModel:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
         if kind == OWEN_VALUES:
-            assert self._two_levels is not None
-            return _core.owen_plan(attributes, precision, self._two_levels.groups.tolist(), n_threads)
+            return self._owen_plan()
         tables = "level_uniform" if algorithm.tables == "worthwhile" and kind.order == 1 else "none"
         # For a kind that the algorithm does not compute, only the list of occurring sets is needed.
         method = "walk" if algorithm.find(kind) is None else algorithm.method
@@ -485,27 +497,20 @@ class CompiledModel:
 
     def _gpu_source(self, kind: Kind, intervals: Intervals) -> Any:
         """Return the ``_core.Plan`` that a GPU explains."""
-        by_leaf = self.has_owen_leaves(kind) and devices.hold_tables(self.gpus)
-        if intervals == NO_INTERVALS and not by_leaf:
-            return self.plan(kind, self.without_tables(kind))
-        return self.plan(kind, intervals)
-
-    def without_tables(self, kind: Kind) -> Intervals:
-        """Return what the walks of a plan without tables by intervals are compiled for."""
-        return Intervals(costs.MERGED_ONLY) if self._is_divided(kind) else NO_INTERVALS
-
-    def _is_divided(self, kind: Kind) -> bool:
-        """Return whether the trees are divided among walks, so that a plan of a kind has none at first."""
-        return kind == OWEN_VALUES and self.background is None
+        plan = self.plan(kind, intervals)
+        if intervals != NO_INTERVALS or not self.has_owen_leaves(kind) or not devices.hold_tables(self.gpus):
+            return plan
+        return self._of_columns
 
     def has_owen_leaves(self, kind: Kind) -> bool:
         """Return whether GPUs explain trees without tables by intervals leaf by leaf, for Owen values."""
-        if not self._is_divided(kind):
+        if kind != OWEN_VALUES or self.background is not None:
             return False
         if self._owen_leaves is None:
+            self.plan(kind)
             from .. import _core
 
-            self._owen_leaves = _core.has_owen_leaves(self.plan(kind))
+            self._owen_leaves = _core.has_owen_leaves(self._of_columns)
         return self._owen_leaves
 
     def _gpu_method(self, kind: Kind, n_rows: int, intervals: Intervals) -> str:
@@ -607,10 +612,10 @@ class CompiledModel:
         """Return the layout of tables by intervals; lay them out at the first time."""
         key = kind, intervals
         if key not in self._layouts:
-            self._prepare_layout(kind, intervals)
+            self.plan(kind)  # which takes the lock, too
             with self._lock:
                 if key not in self._layouts:
-                    plan = self._plans[kind, NO_INTERVALS]
+                    plan = self._laid_out(kind)
                     layout = self._core_layouts[key] = self._lay_out(kind, plan, intervals)
                     info = layout.info()
                     groups = costs.groups_of(info.pop("groups"))
@@ -631,9 +636,8 @@ class CompiledModel:
 
         (most_entries, on_gpu), precision = intervals, self.options.precision
         prices = costs.gpu_table_prices(precision) if on_gpu else costs.table_prices(precision)
-        if most_entries > costs.MERGED_ONLY:
-            walk = self.layout_work(kind) / self.work(kind)
-            prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
+        walk = self.layout_work(kind) / self.work(kind)
+        prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
         if on_gpu and self.has_owen_leaves(kind):
             prices |= costs.gpu_owen_prices(precision)
         n_rows = costs.GPU_TABLE_ROWS if on_gpu else costs.typical_rows(most_entries)
@@ -649,25 +653,25 @@ class CompiledModel:
 
         For Owen values, a tree is walked several times, with more quadrature nodes.
         """
-        if not self._is_divided(kind):
+        if kind != OWEN_VALUES or self.background is not None:
             return self.work(kind)
         precision, rows = self.options.precision, costs.LEAST_TABLE_ROWS
         walked, of_columns = (
             costs.cpu_seconds(groups, rows, 1, precision=precision) - costs.cpu_seconds((), rows, 1)
-            for groups in (self.groups_of(kind), self._groups_of(kind, NO_INTERVALS))
+            for groups in (self.groups_of(kind), self._groups_of_columns())
         )
         return self.work(kind) * max(1.0, walked / of_columns if of_columns else 1.0)
 
     def gpu_groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         """Return the groups of trees that a GPU explains without tables by intervals."""
-        return self._groups_of(kind, NO_INTERVALS) if self.has_owen_leaves(kind) else self.groups_of(kind)
+        return self._groups_of_columns() if self.has_owen_leaves(kind) else self.groups_of(kind)
+
+    def _groups_of_columns(self) -> tuple[TreeGroup, ...]:
+        """Return the groups of trees of the plan for Owen values that is laid out."""
+        return costs.groups_of(self._of_columns.info()["groups"])
 
     def groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
-        """Return the groups of trees that the CPU explains without tables by intervals."""
-        return self._groups_of(kind, self.without_tables(kind))
-
-    def _groups_of(self, kind: Kind, intervals: Intervals) -> tuple[TreeGroup, ...]:
-        key = kind, intervals
-        if key not in self._groups:
-            self._groups[key] = costs.groups_of(self.plan(kind, intervals).info()["groups"])
-        return self._groups[key]
+        """Return the groups of trees of a plan without tables by intervals."""
+        if kind not in self._groups:
+            self._groups[kind] = costs.groups_of(self.plan(kind).info()["groups"])
+        return self._groups[kind]

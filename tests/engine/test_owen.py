@@ -126,7 +126,7 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
     ensemble = adapt(model).ensemble
     expected = reference.path_dependent_owen(ensemble, X[:20].astype(ensemble.x_dtype), groups)
     assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
-    n_nodes = [group.n_nodes for group in explainer._compiled.groups_of(OWEN_VALUES)]
+    n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
     assert max(n_nodes) > 8
 
 
@@ -150,7 +150,7 @@ def test_groups_of_an_odd_number_of_features(
     ensemble = adapt(model).ensemble
     expected = reference.path_dependent_owen(ensemble, X[:10].astype(ensemble.x_dtype), groups)
     assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
-    n_nodes = [group.n_nodes for group in explainer._compiled.groups_of(OWEN_VALUES)]
+    n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
     of_groups = (len(sizes) + 1) // 2
     assert max(n_nodes) == of_groups * max(n // 2 if n <= 9 else (n + 1) // 2 for n in sizes)
 

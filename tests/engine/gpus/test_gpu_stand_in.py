@@ -443,24 +443,6 @@ def test_owen_values_have_tables(regressor: RandomForestRegressor, monkeypatch: 
     assert any(intervals.on_gpu for kind, intervals in explainer._compiled._plans if kind.index == "OV")
 
 
-def test_walks_of_the_cpu_are_not_compiled_for_a_gpu(regressor: RandomForestRegressor) -> None:
-    options: dict[str, Any] = {"groups": {"a": [0, 3, 5], "b": [1, 2]}, "device": "cuda"}
-
-    def compiled(rows: int, **more: Any) -> list[int]:
-        explainer = TreeExplainer(regressor, **options, **more)
-        plan = explainer.plan(rows, index="OV")
-        assert plan.device == "cuda:0" and sum(group.n_trees for group in plan.groups) == 6
-        return [
-            intervals.most_entries for kind, intervals in explainer._compiled._plans if kind.index == "OV"
-        ]
-
-    assert compiled(200_000) == [0]
-    # Prices of tables depend on the walks by which they are filled, whose plan takes the lock, too.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices, "hold_tables", lambda indices: True)
-        assert compiled(200_000, expected_rows=10**9) == [0, 1]
-
-
 def test_owen_values_of_long_paths(wide: np.ndarray) -> None:
     y = wide @ np.arange(40.0)
     model = RandomForestRegressor(2, max_depth=30, random_state=0).fit(wide, y)
