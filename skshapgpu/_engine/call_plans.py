@@ -8,7 +8,7 @@ from .._common import memory
 from .._explanations.interactions import INDEX_NAMES
 from .._rows.inputs import HostRows
 from . import costs
-from .algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Kind
+from .algorithms import SHAP_VALUES, VALUE_NAMES, Kind
 from .calls import HostRun, value_row_bytes
 from .comparison_costs import comparison_seconds, cuda_comparison_seconds
 from .costs import CallPlan
@@ -19,15 +19,13 @@ from .link_costs import seconds_of_joint_link
 from .pairs import Request, row_bytes
 from .plans import CompiledModel
 
-_VALUES = {SHAP_VALUES: "SHAP values", BANZHAF_VALUES: "Banzhaf values", OWEN_VALUES: "Owen values"}
-
 
 def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request | None) -> CallPlan:
     """Plan a call for values, or for the requested interactions; only the number of rows of X is used."""
     execution, options = plan_execution(compiled, kind, X.n_rows), compiled.options
     run, n_sets = HostRun(compiled, kind, X, execution, None), 0
     if request is None:
-        name = _VALUES[kind]
+        name = VALUE_NAMES[kind]
         need = run.need(*value_row_bytes(run))
     else:
         name, n_sets = INDEX_NAMES[kind.index], len(compiled.sets(kind, request.result))

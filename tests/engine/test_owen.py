@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensemble_model import EnsembleModel
-from helpers.ensembles import leaf_scale, random_ensemble, random_rows
+from helpers.ensembles import leaf_scale, random_chain, random_ensemble, random_rows
 from helpers.plans import NEVER_TABLES, attributes_of
 from numpy.testing import assert_allclose
 
@@ -208,6 +208,29 @@ def test_other_groups() -> None:
     game = replace(ensemble, player=np.argsort(np.argsort(order))[groups])
     expected, _ = reference.path_dependent_shap(game, rows)
     assert_allclose(sums(values, groups), expected, rtol=0, atol=1e-10 * np.abs(values).max())
+
+
+@pytest.mark.parametrize(
+    ("n_features", "group_size", "single", "double"),
+    [
+        (16, 1, True, True),
+        (17, 1, False, False),  # groups on a path
+        (8, 8, True, True),
+        (9, 9, False, False),  # features of a group
+        (20, 2, True, True),
+        (24, 2, False, False),  # 12 + 24 bits
+        (12, 8, True, True),
+        (16, 8, True, False),  # bytes of tables
+        (24, 8, False, False),
+    ],
+)
+def test_limits_of_trees_that_gpus_explain_leaf_by_leaf(
+    n_features: int, group_size: int, single: bool, double: bool
+) -> None:
+    attributes = attributes_of(random_chain(0, n_features, n_features))
+    groups = (np.arange(n_features) // group_size).tolist()
+    for precision, expected in (("single", single), ("double", double)):
+        assert _core.has_owen_leaves(_core.owen_plan(attributes, precision, groups)) == expected
 
 
 def test_plans_for_gpus_explain_no_rows_on_the_cpu() -> None:
