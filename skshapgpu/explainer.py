@@ -643,7 +643,7 @@ class TreeExplainer:
             steps of a pipeline must leave X on the GPU.
         y : array-like of shape (n_rows,), default=None
             Label of each row, for ``model_output="log_loss"``: a class of the model, or a number for a
-            regressor.
+            regressor. A pandas series must have the index of X, in its order.
         index : {"SV", "BV", "OV"}, default="SV"
             "SV" computes SHAP values, that is, Shapley values. "BV" computes Banzhaf values, in which every
             coalition of the other features has the same weight (Hammer & Holzman, Approximations of
@@ -894,7 +894,7 @@ class TreeExplainer:
                 )
             return None
         assert self._compiled.link is not None
-        return self._compiled.link.read_labels(y, rows.n_rows)
+        return self._compiled.link.read_labels(y, rows.n_rows, rows.row_labels)
 
     def _names_of(self, rows: Rows, features: Features | None = None) -> tuple[str, ...]:
         return (features or self._features).names(rows.names or self._reader.default_names)

@@ -16,6 +16,7 @@ from scipy.special import ndtr, softmax
 from sklearn.utils.validation import column_or_1d
 
 from .._common.devices import require_cpu
+from .._rows.tables import require_same_rows
 from ..adapters.schema import AdaptedModel
 from ..errors import require_one_of, require_unmasked
 from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
@@ -142,13 +143,16 @@ class Link:
         error = np.abs(center - labels[:, np.newaxis]) + reach
         return of_margin * 2 * error + _ROUNDING * np.square(error)
 
-    def read_labels(self, y: Any, n_rows: int) -> np.ndarray:
+    def read_labels(self, y: Any, n_rows: int, index: Any = None) -> np.ndarray:
         """Return labels as float64 numbers; for a log loss, 0 and 1.
+
+        ``index`` has the row labels of X, which those of a pandas series must equal; None: X has none.
 
         Raises
         ------
         ValueError, TypeError
-            There are no labels, there is not one for each row, or the model does not know one of them.
+            There are no labels, there is not one for each row, they are of other rows, or the model does not
+            know one of them.
         """
         if y is None:
             raise ValueError("model_output='log_loss' compares predictions with labels: give y=")
@@ -157,6 +161,7 @@ class Link:
         labels = given.tolist()
         if len(labels) != n_rows:
             raise ValueError(f"y has {len(labels)} labels, but X has {n_rows} rows")
+        require_same_rows(y, index, "the labels in y are", "X", "X.index")
         if self.classes is None:
             try:
                 numbers = np.array(labels, np.float64)

@@ -22,7 +22,7 @@ from .._engine.features import have_positions
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
 from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_before
-from .._rows.tables import n_rows_of, select
+from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
 from ..errors import UnsupportedModelError, require_n_jobs
@@ -197,6 +197,8 @@ def explained_splits(
     require_n_jobs(n_jobs)
     asked = {"n_jobs": n_jobs} | (explain_params or {})
     require_explainable(estimator, asked)
+    if explainer_options(estimator, asked).get("model_output") == "log_loss":
+        require_same_rows(y, row_labels(X), "the labels in y are", "X", "X.index")
     kept: dict[int, Any] = {}
     if KeepingScorer.fits(estimator, scoring, others.get("params")):
         scoring = KeepingScorer(scoring)
