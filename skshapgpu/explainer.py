@@ -264,12 +264,13 @@ class TreeExplainer:
         has all columns in both cases. ``feature_indices`` has the positions of the used columns; values,
         names, ``data`` and the positions of features in interactions refer to these.
     groups : mapping of str to list, "input" or None, default=None
-        Columns that form one feature each, by name or position, such as the dummy columns of a category;
-        columns in no group are features of their own. A group is known or unknown as a whole: its value is
-        the Shapley value of the game in which it is one player, which in general differs from the sum of the
-        values of its columns, see :meth:`Explanation.group`. A group takes the place of its first column,
-        and all results are about groups. "input" forms a group of the columns that the leading steps of a
-        pipeline make from each column of X, see the same method for the steps.
+        Columns that form one feature each, such as the dummy columns of a category, by name, or by position
+        in X: after the leading steps of a pipeline, a position stands for the only column that they make from
+        that column of X. Columns in no group are features of their own. A group is known or unknown as a
+        whole: its value is the Shapley value of the game in which it is one player, which in general differs
+        from the sum of the values of its columns, see :meth:`Explanation.group`. A group takes the place of
+        its first column, and all results are about groups. "input" forms a group of the columns that the
+        leading steps of a pipeline make from each column of X, see the same method for the steps.
     n_jobs : int or None, default=None
         Number of threads, as in joblib: None means 1 unless a ``joblib.parallel_config`` sets another number,
         and -1 means all processors.
@@ -609,7 +610,7 @@ class TreeExplainer:
         request = Request.parse(interactions, "SII" if index is None else index, order)
         self._compiled.require(request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.result}", False)
         if request.form == "listed":
-            request.positions(self._names_explained())
+            request.positions(self._names_explained(), self._features_are_columns)
         return request.kind, request
 
     def occurring_interactions(self, order: int = 2) -> np.ndarray:
@@ -623,7 +624,7 @@ class TreeExplainer:
         Returns
         -------
         ndarray of int32, shape (n_interactions, order)
-            Positions of the features, in ascending order.
+            Positions among the features of the results, in ascending order.
         """
         request = Request.parse("occurring", "SII", order)
         return self._compiled.sets(request.kind, request.result)
@@ -729,7 +730,9 @@ class TreeExplainer:
             with its full index: "occurring" returns all that occur on a path (all others are zero); a number
             n returns the n strongest, the strongest first, by mean magnitude over all rows of X, summed over
             the outputs, which takes a first pass over X to find them; a list of pairs of names or positions
-            returns these, in the order of the list.
+            returns these, in the order of the list. Positions are those of columns of X; where features are
+            others, by steps of a pipeline, ``columns="used"`` or ``groups``, list names, or give an array of
+            positions of features, as :meth:`occurring_interactions` returns.
         index : {"SII", "STII", "BII"}, default="SII"
             "SII" is the Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125); its
             form "all" contains the SHAP interaction values of Lundberg et al. (2020,
@@ -854,7 +857,7 @@ class TreeExplainer:
         rows = self._read(X, request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.result}")
         positions = None
         if request.form == "listed":
-            positions = request.positions(self._names_of(rows))
+            positions = request.positions(self._names_of(rows), self._features_are_columns)
         place = self._given(out, rows, 2)
         work = partial(compute_interactions, request=request, positions=positions, out=place)
         found, run = self._execute(rows, request.kind, work, progress=progress)
@@ -932,6 +935,13 @@ class TreeExplainer:
     def _features_of(self, index: str) -> Features:
         """Return the features of the results of an index."""
         return self._columns_in_groups if _VALUE_KINDS.get(index) == OWEN_VALUES else self._features
+
+    @property
+    def _features_are_columns(self) -> bool:
+        """Whether each feature of the results is the column of X at its own position."""
+        if (origins := self._origins) is not None:
+            return origins.are_columns
+        return self._features.groups is None and self._n_explained == self.n_features
 
     def _require_values(self, index: str) -> None:
         """Reject values of single features that are not computed with the options."""

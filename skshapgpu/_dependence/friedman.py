@@ -13,7 +13,7 @@ from .._common import memory
 from .._common.progress import require_progress, watched
 from .._rows.inputs import tested_columns
 from .computation import Axis, Computation
-from .grid import position
+from .grid import Players
 
 #: Rounding errors, relative to the mean margin, and to the sum over all trees of their leaves' magnitude.
 _OF_MEAN, _OF_LEAVES = 2.0**-49, 2.0**-44
@@ -41,7 +41,8 @@ def friedman_h(
     model, X
         As for :func:`partial_dependence`.
     features : sequence of str or int, default=None
-        Names or positions of the features whose pairs are computed. None: all that trees use.
+        Features whose pairs are computed, by name or position as for :func:`partial_dependence`. None: all
+        that trees use.
     sample_weight, n_jobs, memory_limit
         As for :func:`partial_dependence`.
     progress : bool or callable, default=False
@@ -50,10 +51,10 @@ def friedman_h(
     Returns
     -------
     Bunch
-        ``pairs``, positions of shape (n_pairs, 2); ``names``, a list of pairs of names; ``h_squared`` of
-        shape (n_outputs, n_pairs), where 0 is no interaction; and ``interaction`` of the same shape, the root
-        of the mean square of the numerator, in units of the margin, by which to rank pairs: H² can be large
-        if two features have next to no effect.
+        ``pairs``, positions among the columns that the model receives, of shape (n_pairs, 2); ``names``, a
+        list of pairs of names; ``h_squared`` of shape (n_outputs, n_pairs), where 0 is no interaction; and
+        ``interaction`` of the same shape, the root of the mean square of the numerator, in units of the
+        margin, by which to rank pairs: H² can be large if two features have next to no effect.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def friedman_h(
     names = computation.names
     if isinstance(features, str):  # its letters are no names
         features = [features]
-    chosen = _used(computation) if features is None else [position(each, names) for each in features]
+    chosen = _used(computation) if features is None else _columns_of(features, computation)
     if features is not None and (len(set(chosen)) < len(chosen) or len(chosen) < 2):
         raise ValueError(f"at least two different features are needed, not {features!r}")
     effects = _Effects(computation, chosen)
@@ -102,6 +103,17 @@ def friedman_h(
         h_squared=found[0],
         interaction=found[1],
     )
+
+
+def _columns_of(features: Sequence[str | int], computation: Computation) -> list[int]:
+    players = Players(computation)
+    chosen = [players.number(each, with_values=False) for each in features]
+    dropped = [players.names[number] for number in chosen if number in players.dropped]
+    if dropped:
+        raise IndexError(
+            f"the steps drop {dropped[0]!r}, so it interacts with nothing: leave it out of the features"
+        )
+    return chosen
 
 
 def _used(computation: Computation) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -11,9 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats.mstats import mquantiles
 
+from .._engine.features import Group
+from .._rows.columns import read_column
 from .._rows.inputs import read
 from .._rows.real_numbers import is_missing
-from .._rows.tables import package_of, select, to_array
+from .._rows.tables import names_of, package_of, select, to_array
 from ..adapters.ensemble import ZERO_MAGNITUDE, Ensemble
 from ..adapters.schema import Column
 from .computation import Axis, Computation
@@ -34,7 +36,7 @@ class GridOptions:
     @classmethod
     def read(
         cls,
-        names: tuple[str, ...],
+        players: Players,
         features: tuple[int, ...],
         percentiles: Any,
         grid_resolution: Any,
@@ -60,46 +62,113 @@ class GridOptions:
                 raise ValueError(f"grid_resolution must be at least 2, not {grid_resolution}")
         custom: dict[int, Any] = {}
         for each, given in (custom_values or {}).items():
-            feature = position(each, names)
+            feature = players.number(each)
             if feature in custom:
-                raise ValueError(f"custom_values has {names[feature]!r} twice, by name and by position")
+                name = players.names[feature]
+                raise ValueError(f"custom_values has {name!r} twice, by name and by position")
             custom[feature] = given
-        unused = [names[i] for i in custom if i not in features]
+        unused = [players.names[i] for i in custom if i not in features]
         if unused:
             raise ValueError(f"custom_values has {unused[0]!r}, which is not among the features")
-        return cls((low, high), grid_resolution, _categorical(categorical_features, names), custom)
+        return cls((low, high), grid_resolution, _categorical(categorical_features, players), custom)
 
 
-def position(feature: Any, names: tuple[str, ...]) -> int:
-    """Return the position of a column, given by name or position.
+class Players:
+    """The features whose dependence can be computed: by name, or by the position of a column of X.
 
-    Raises
-    ------
-    KeyError, IndexError, TypeError
-        There is no such column, or it is neither a name nor a position.
+    Parameters
+    ----------
+    computation : Computation
+    groups : sequence of Group or None, default=None
+        Columns of each feature; None: each column that the model receives is one.
+    names : tuple of str, default=()
+        Names of the groups.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the features, then those of the columns of X that the leading steps of a pipeline drop.
+    dropped : dict of int to int
+        Position in X of each column that the steps drop, by its number among the features.
+    n_columns : int
+        Number of columns of X.
     """
-    if isinstance(feature, str):
-        if names.count(feature) != 1:
-            raise KeyError(f"{feature!r} is not the name of a column that the model receives")
-        return names.index(feature)
-    if isinstance(feature, Integral) and not isinstance(feature, (bool, np.bool_)):
-        if not 0 <= int(feature) < len(names):
-            raise IndexError(f"feature {feature} is out of range for {len(names)} columns")
-        return int(feature)
-    raise TypeError(f"features must be names or positions of columns, not {feature!r}")
+
+    def __init__(
+        self, computation: Computation, groups: Sequence[Group] | None = None, names: tuple[str, ...] = ()
+    ) -> None:
+        self._computation, self._groups = computation, groups
+        own, origins = names if groups is not None else computation.names, computation.origins
+        self.names, self.dropped, self.n_columns = own, dict[int, int](), len(computation.names)
+        if origins is None or origins.columns is None:
+            return
+        self.n_columns = origins.n_inputs
+        labels = None if origins.data is None else names_of(origins.data)
+        self.names = (*own, *((labels or origins.names)[i] for i in origins.dropped))
+        self.dropped = {len(own) + i: column for i, column in enumerate(origins.dropped)}
+
+    def number(self, feature: Any, *, with_values: bool = True) -> int:
+        """Return the number of a feature, given by its name or by the position of a column of X.
+
+        ``with_values`` says whether the values of the feature must be those of that column.
+
+        Raises
+        ------
+        KeyError, IndexError, TypeError
+            There is no such feature, a position does not stand for a single one, or it is neither.
+        """
+        if isinstance(feature, str):
+            if self.names.count(feature) != 1:
+                raise KeyError(f"{feature!r} is not the name of a column that the model receives")
+            return self.names.index(feature)
+        if isinstance(feature, Integral) and not isinstance(feature, (bool, np.bool_)):
+            return self._number_of_column(int(feature), with_values)
+        raise TypeError(f"features must be names or positions of columns, not {feature!r}")
+
+    def _number_of_column(self, position: int, with_values: bool) -> int:
+        origins, groups = self._computation.origins, self._groups
+        if origins is None:
+            if not 0 <= position < self.n_columns:
+                raise IndexError(f"feature {position} is out of range for {self.n_columns} columns")
+            columns = [position]
+        else:
+            columns = origins.made_from(position).tolist()
+            if not columns:
+                return next(number for number, column in self.dropped.items() if column == position)
+        if groups is not None:
+            numbers = [i for i, group in enumerate(groups) if set(group.columns) & set(columns)]
+            if len(numbers) == 1 and groups[numbers[0]].columns == tuple(columns):
+                return numbers[0]
+            listed = ", ".join(repr(self.names[i]) for i in numbers)
+            raise IndexError(
+                f"{position} is the position of a column of X, which is no feature by itself: give names, "
+                f"such as {listed}"
+            )
+        if origins is not None:
+            number = origins.made_alone_from(position, self.names)
+            assert number is not None and origins.changed is not None
+            if with_values and origins.changed[number]:
+                raise IndexError(
+                    f"{position} is the position of a column of X, whose values the steps change: give the "
+                    f"name of the column that they make, {self.names[number]!r}, or groups='input' for that "
+                    "of X"
+                )
+            return number
+        return position
 
 
-def _categorical(given: Any, names: tuple[str, ...]) -> frozenset[int] | None:
+def _categorical(given: Any, players: Players) -> frozenset[int] | None:
     if given is None:
         return None
-    found = np.atleast_1d(given)  # the letters of a single name are no names
-    if found.dtype.kind == "b":
-        if found.shape != (len(names),):
+    listed = np.atleast_1d(given)  # the letters of a single name are no names
+    if listed.dtype.kind == "b":
+        if listed.shape != (players.n_columns,):
             raise ValueError(
-                f"categorical_features as a mask must have {len(names)} elements, not the shape {found.shape}"
+                f"categorical_features as a mask must have {players.n_columns} elements, one for each column "
+                f"of X, not the shape {listed.shape}"
             )
-        return frozenset(np.flatnonzero(found).tolist())
-    return frozenset(position(each, names) for each in found.tolist())
+        listed = np.flatnonzero(listed)
+    return frozenset(players.number(each, with_values=False) for each in listed.tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +189,60 @@ class GridFeature:
     values: np.ndarray
     is_categorical: bool
     deciles: np.ndarray | None
+
+
+def read_dropped(
+    computation: Computation, column: int, name: str, feature: int, options: GridOptions
+) -> GridFeature:
+    """Return a column of X that the leading steps drop, and so no tree tests, with its grid.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no such grid.
+    """
+    data = require_data(computation)
+    of_rows = column_of(data, column, False)
+    is_categorical = feature in (
+        categorical_inputs(data, column, of_rows, feature)
+        if options.categorical is None
+        else options.categorical
+    )
+    custom, deciles = options.custom.get(feature), None
+    if is_categorical:
+        values = categories_of(of_rows)[0] if custom is None else np.asarray(custom, object)
+    else:
+        numbers = numbers_of(of_rows, name)
+        deciles = deciles_of(numbers)
+        if custom is not None:
+            values = given_numbers(custom, name)
+        elif options.grid_resolution == "exact":
+            values = np.array(_limits(numbers, name, options))
+        else:
+            values = even_grid(numbers, name, options)
+    adapted = computation.adapted
+    points = np.zeros((len(values), adapted.schema.n_columns), adapted.ensemble.x_dtype)
+    return GridFeature(Axis((), points), values, is_categorical, deciles)
+
+
+def require_data(computation: Computation) -> Any:
+    """Return X before the leading steps, to change a column of it.
+
+    Raises
+    ------
+    ValueError
+        X is no table.
+    """
+    assert computation.origins is not None
+    if computation.origins.data is None:
+        raise ValueError("a column of X before the steps needs X as an array or a data frame, to change it")
+    return computation.origins.data
+
+
+def categorical_inputs(data: Any, column: int, of_rows: np.ndarray, feature: int) -> set[int]:
+    """Return the feature if its column of X holds something else than numbers, or has categories."""
+    has_type = read_column(data, column, np.arange(1)).categories is not None
+    return {feature} if has_type or not are_numbers(of_rows) else set()
 
 
 def read_feature(computation: Computation, feature: int, options: GridOptions) -> GridFeature:

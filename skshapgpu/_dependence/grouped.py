@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.features import Features, Group, read_groups, require_groups
-from .._rows.columns import read_column
+from .._engine.features import Features, Group, columns_of_group, read_groups, require_groups
 from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of, package_of, select
 from .computation import Axis, Computation
 from .grid import (
     GridFeature,
     GridOptions,
-    are_numbers,
+    Players,
+    categorical_inputs,
     categories_of,
     column_of,
     deciles_of,
@@ -28,6 +28,7 @@ from .grid import (
     given_numbers,
     numbers_of,
     read_feature,
+    require_data,
 )
 
 
@@ -42,11 +43,11 @@ class GroupedFeatures:
 
     Attributes
     ----------
-    names : tuple of str
+    players : Players
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError, TypeError, IndexError
         The groups are invalid, or the columns of X from which steps made others are not known.
     """
 
@@ -56,7 +57,8 @@ class GroupedFeatures:
         self._by_input = isinstance(groups, str) and found is not None
         columns = (Group(None, (i,)) for i in range(len(computation.names)))
         self._groups = tuple(columns) if found is None else found
-        self.names = Features(self._groups).names(computation.names)
+        names = Features(self._groups).names(computation.names)
+        self.players = Players(computation, self._groups, names)
         self._members = groups if isinstance(groups, Mapping) else {}
         self._computation = computation
 
@@ -68,7 +70,7 @@ class GroupedFeatures:
         ValueError, TypeError
             There is no such grid, or the model does not accept a value.
         """
-        columns, name = self._groups[feature].columns, self.names[feature]
+        columns, name = self._groups[feature].columns, self.players.names[feature]
         if self._by_input:
             return _OfInput(self._computation, columns, name).read(feature, options)
         if len(columns) > 1:
@@ -88,28 +90,25 @@ class GroupedFeatures:
         members = self._members[group]
         if isinstance(members, Set):
             return columns
-        names = self._computation.names
-        return tuple(names.index(each) if isinstance(each, str) else int(each) for each in members)
+        return columns_of_group(group, members, self._computation.names, self._computation.origins)
 
 
 class _OfInput:
     """A column of X, from which the steps of a pipeline make columns that the model receives."""
 
     def __init__(self, computation: Computation, columns: tuple[int, ...], name: str) -> None:
-        origins = computation.origins
-        assert origins is not None
-        if origins.data is None:
-            raise ValueError("groups='input' needs X as an array or a data frame, to change a column of it")
-        self._computation, self._name, self._data = computation, name, origins.data
+        self._computation, self._name, self._data = computation, name, require_data(computation)
         self._columns = computation.columns_of(*columns)
-        self._place = int(origins.columns_in(names_of(origins.data))[columns[0]])
+        assert computation.origins is not None
+        self._place = int(computation.origins.columns_in(names_of(self._data))[columns[0]])
 
     def read(self, feature: int, options: GridOptions) -> GridFeature:
         of_rows = column_of(self._data, self._place, False)
-        if options.categorical is None:
-            is_categorical = not are_numbers(of_rows) or self._has_categories()
-        else:
-            is_categorical = feature in options.categorical
+        is_categorical = feature in (
+            categorical_inputs(self._data, self._place, of_rows, feature)
+            if options.categorical is None
+            else options.categorical
+        )
         occurring, first = categories_of(of_rows)
         row_of = {_key(value): row for value, row in zip(occurring.tolist(), first)}
         custom = options.custom.get(feature)
@@ -134,9 +133,6 @@ class _OfInput:
             changed = self._computation.reader.read_on_host(self._with_numbers(values))
             points = changed.chunk(0, len(values))
         return GridFeature(Axis(self._columns, points), values, False, deciles_of(numbers))
-
-    def _has_categories(self) -> bool:
-        return read_column(self._data, self._place, np.arange(1)).categories is not None
 
     def _with_numbers(self, values: np.ndarray) -> Any:
         """Return rows that are the first one of X, with these numbers in the column, float32 if that is."""

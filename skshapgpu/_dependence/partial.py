@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 from .._common.progress import require_progress, watched
 from ..errors import require_one_of
 from .computation import Computation
-from .grid import GridOptions, position, read_feature
+from .grid import GridOptions, Players, read_dropped, read_feature
 from .grouped import GroupedFeatures
 
 _KINDS, _OUTPUTS = ("average", "individual", "both"), ("raw", "probability", "response")
@@ -50,12 +50,14 @@ def partial_dependence(
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows over which the output is averaged, in any form that ``model.predict`` accepts; not on a GPU.
     features : str, int, or sequence of one or two of them
-        Names or positions of columns, or of groups.
+        Names of columns or groups, or positions of columns of X. After the leading steps of a pipeline, a
+        position stands for the column that they only select; if they drop it, the curve is flat.
     sample_weight : array-like of shape (n_rows,), default=None
         Non-negative weight of each row in averages; None gives all rows the same weight.
     categorical_features : array-like of bool, int or str, default=None
-        Columns whose grid is their different values. With None, they are those that the model treats as
-        categories, and those that do not hold numbers.
+        Columns whose grid is their different values, by name or position like ``features``, or a mask of the
+        columns of X. With None, they are those that the model treats as categories, and those that do not
+        hold numbers.
     percentiles : tuple of two floats, default=(0.05, 0.95)
         Quantiles of a feature, missing values left out, between which its grid lies.
     grid_resolution : int or "exact", default=100
@@ -63,8 +65,8 @@ def partial_dependence(
         grid. With "exact", the grid has the numbers on both sides of each jump, so that lines between them
         are the whole curve.
     custom_values : dict, default=None
-        Values of the grid, by feature; they override ``percentiles`` and ``grid_resolution``. NaN is the
-        output for a missing value.
+        Values of the grid, by name or position like ``features``; they override ``percentiles`` and
+        ``grid_resolution``. NaN is the output for a missing value.
     kind : {"average", "individual", "both"}, default="average"
         Whether to average over the rows, to return the curve of each row (individual conditional
         expectation, ICE), or both.
@@ -94,8 +96,9 @@ def partial_dependence(
         As scikit-learn's, with float64 arrays: ``grid_values``, a list with the values of each feature;
         ``average`` of shape (n_outputs, n_values, ...); and ``individual`` of shape (n_outputs, n_rows,
         n_values, ...), depending on ``kind``. A binary classifier has one output, its positive class. It also
-        has what ``PartialDependenceDisplay`` takes: ``features``, a tuple of positions, ``feature_names`` of
-        all columns, ``deciles`` of numeric features by position, and ``is_categorical``.
+        has what ``PartialDependenceDisplay`` takes: ``feature_names`` of all features, after which come
+        columns of X that the steps drop; ``features``, a tuple of positions in ``feature_names``; ``deciles``
+        of numeric features by these positions; and ``is_categorical``.
 
     Raises
     ------
@@ -131,21 +134,26 @@ def partial_dependence(
         require_progress(progress)
     computation = Computation.read(model, X, sample_weight, model_output, n_jobs, memory_limit)
     grouped = None if groups is None else GroupedFeatures(computation, groups)
-    names = computation.names if grouped is None else grouped.names
-    chosen = _positions(features, names)
+    players = Players(computation) if grouped is None else grouped.players
+    chosen = _positions(features, players)
     options = GridOptions.read(
-        names, chosen, percentiles, grid_resolution, categorical_features, custom_values
+        players, chosen, percentiles, grid_resolution, categorical_features, custom_values
     )
-    if grouped is None:
-        of_features = [read_feature(computation, feature, options) for feature in chosen]
-    else:
-        of_features = [grouped.read(feature, options) for feature in chosen]
+    of_features = []
+    for feature in chosen:
+        if feature in players.dropped:
+            column, name = players.dropped[feature], players.names[feature]
+            of_features.append(read_dropped(computation, column, name, feature, options))
+        elif grouped is None:
+            of_features.append(read_feature(computation, feature, options))
+        else:
+            of_features.append(grouped.read(feature, options))
     trees = computation.trees([each.axis for each in of_features])
     n_points = int(np.prod([len(each.values) for each in of_features]))
     result = Bunch(
         grid_values=[each.values for each in of_features],
         features=chosen,
-        feature_names=list(names),
+        feature_names=list(players.names),
         deciles={i: each.deciles for i, each in zip(chosen, of_features) if each.deciles is not None},
         is_categorical=tuple(each.is_categorical for each in of_features),
     )
@@ -162,15 +170,13 @@ def partial_dependence(
     return result
 
 
-def _positions(features: Any, names: tuple[str, ...]) -> tuple[int, ...]:
+def _positions(features: Any, players: Players) -> tuple[int, ...]:
     given = features
     if isinstance(features, str) or not isinstance(features, Sequence | np.ndarray):
         given = [features]
-    chosen = tuple(
-        position(each, names) for each in (given.tolist() if isinstance(given, np.ndarray) else given)
-    )
+    chosen = tuple(map(players.number, given.tolist() if isinstance(given, np.ndarray) else given))
     if not 1 <= len(chosen) <= 2:
         raise ValueError(f"features must be one feature or two, not {len(chosen)}")
     if len(set(chosen)) < len(chosen):
-        raise ValueError(f"features has {names[chosen[0]]!r} twice")
+        raise ValueError(f"features has {players.names[chosen[0]]!r} twice")
     return chosen

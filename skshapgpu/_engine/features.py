@@ -146,7 +146,8 @@ def read_groups(groups: Any, names: Sequence[str], origins: Origins | None) -> t
     Parameters
     ----------
     groups : mapping of str to sequence of (str or int), or "input"
-        Columns of each group, by name or position; other columns are features of their own.
+        Columns of each group, by name, or by the position in X of the column from which alone the steps
+        made it; other columns are features of their own.
     names : sequence of str
         Names of all columns.
     origins : Origins or None
@@ -166,10 +167,9 @@ def read_groups(groups: Any, names: Sequence[str], origins: Origins | None) -> t
         for column, of_input in enumerate(of_columns.tolist()):
             made_of.setdefault(of_input, []).append(column)
         return tuple(Group(origins.names[of_input], tuple(made)) for of_input, made in made_of.items())
-    place, group_of = {name: column for column, name in enumerate(names)}, dict[int, str]()
+    group_of = dict[int, str]()
     for name, members in groups.items():
-        for member in members:
-            column = _position(name, member, place)
+        for column in columns_of_group(name, members, names, origins):
             if column in group_of:
                 raise ValueError(
                     f"groups: column {names[column]!r} is in {group_of[column]!r} and in {name!r}"
@@ -217,8 +217,16 @@ def saved_groups(groups: Any, n_columns: int) -> tuple[Group, ...] | None:
     return found
 
 
-def _position(group: str, member: Any, place: Mapping[str, int]) -> int:
-    """Return the position of a column, given by name or position."""
+def columns_of_group(
+    group: str, members: Any, names: Sequence[str], origins: Origins | None
+) -> tuple[int, ...]:
+    """Return the columns that a group lists, in its order; see :func:`read_groups`."""
+    place = {name: column for column, name in enumerate(names)}
+    return tuple(_column_of(group, member, place, origins) for member in members)
+
+
+def _column_of(group: str, member: Any, place: Mapping[str, int], origins: Origins | None) -> int:
+    """Return the position of a column that the model receives, given by name, or by position in X."""
     if isinstance(member, str):
         if member not in place:
             listed = ", ".join(list(place)[:10]) + (", ..." if len(place) > 10 else "")
@@ -230,6 +238,11 @@ def _position(group: str, member: Any, place: Mapping[str, int]) -> int:
         return place[member]
     if isinstance(member, Integral) and not isinstance(member, (bool, np.bool_)):
         column = int(member)
+        if origins is not None:
+            with_origin = origins.made_alone_from(column, list(place))
+            if with_origin is None:
+                raise IndexError(f"groups: {group!r} has column {column} of X, which the steps drop")
+            return with_origin
         if not 0 <= column < len(place):
             raise ValueError(f"groups: {group!r} has column {column}, but there are {len(place)} columns")
         return column

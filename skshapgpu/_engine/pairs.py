@@ -33,12 +33,16 @@ class Request:
         Number of the strongest sets to keep.
     listed : tuple of tuples of str or int
         Features of each set, by name or position.
+    of_features : bool
+        Whether positions are those of features of the results, as in an array of sets; otherwise they are
+        those of columns of X.
     """
 
     kind: Kind
     form: str
     count: int = 0
     listed: tuple[tuple[Any, ...], ...] = ()
+    of_features: bool = False
 
     @classmethod
     def parse(cls, interactions: Any, index: Any = "SII", order: Any = 2) -> Request:
@@ -81,7 +85,8 @@ class Request:
                 raise ValueError(
                     f"interactions must be a list of {noun}s of features, but {members!r} is no {noun}"
                 )
-        return cls(kind, "listed", listed=tuple(map(tuple, interactions)))
+        of_features = isinstance(interactions, np.ndarray)
+        return cls(kind, "listed", listed=tuple(map(tuple, interactions)), of_features=of_features)
 
     def require_columns(self) -> None:
         """Raise ``ValueError`` if the result has a matrix for each row, in place of columns."""
@@ -106,14 +111,31 @@ class Request:
         """Number by which the core's results are multiplied: it computes half of the index of a pair."""
         return 2 if self.kind.order == 2 else 1
 
-    def positions(self, names: Sequence[str]) -> np.ndarray:
+    def positions(self, names: Sequence[str], are_columns: bool) -> np.ndarray:
         """Return the positions of the features of the listed sets: int32, (n_sets, order).
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the features.
+        are_columns : bool
+            Whether each feature is the column of X at its own position.
 
         Raises
         ------
         ValueError
             A feature is unknown or occurs twice in a set, or a set is listed twice.
+        IndexError
+            A feature is given by the position of a column of X, but the features are others.
         """
+        if not (are_columns or self.of_features):
+            for feature in (feature for members in self.listed for feature in members):
+                if not isinstance(feature, str):
+                    raise IndexError(
+                        f"interactions has the position {feature!r} of a column of X, but the features are "
+                        "not the columns of X one by one: give names of features; or an array of positions "
+                        "of features, as occurring_interactions returns"
+                    )
         number = {name: i for i, name in enumerate(names)}
         found: dict[tuple[int, ...], tuple[int, ...]] = {}
         for members in self.listed:

@@ -280,8 +280,9 @@ class ShapInteractionTransformer(ExplainingTransformer):
     interactions : "occurring", int or list of pairs, default="occurring"
         "occurring" selects all pairs that occur on a path of the fitted model; others do not interact. A
         number selects this many of the strongest pairs in the rows given to ``fit``, or all if
-        there are fewer. A list has pairs of names or positions of the columns that the model sees, and
-        determines their order; a pair that never occurs has zeros.
+        there are fewer. A list has pairs of names of the columns that the model sees, or of positions of
+        columns of X, as for :meth:`TreeExplainer.explain_interactions`, and determines their order; a pair
+        that never occurs has zeros.
     index : {"SII", "STII", "BII"}, default="SII"
         See :meth:`TreeExplainer.explain_interactions`.
     cv : int, cross-validation splitter, iterable or None, default=None
@@ -380,7 +381,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
         self._all_occurring, self._index = request.form == "occurring", self.index
         self.interactions_: Any
         if request.form == "listed":
-            self.interactions_ = request.positions(self.explainer_._names_explained(self._names_given()))
+            names = self.explainer_._names_explained(self._names_given())
+            self.interactions_ = request.positions(names, self.explainer_._features_are_columns)
         elif request.form != "strongest":
             self.interactions_ = self.explainer_.occurring_interactions()
         elif X is not None:

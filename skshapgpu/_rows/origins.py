@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import UserList
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from numbers import Real
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from .gpu_arrays import on_gpu
 from .pipelines import AsArray, names_made, unique
@@ -40,6 +41,9 @@ class Origins:
         Names of the columns of X, as they were in training.
     columns : ndarray of int, shape (n_features,), or None
         Position of the column of X from which each feature was made; None if that is not known.
+    changed : ndarray of bool, shape (n_features,), or None
+        Whether the steps change the values of each column, instead of only selecting it; None for groups, or
+        if ``columns`` are not known.
     reason : str
         Why the columns are not known.
     named : bool
@@ -50,6 +54,7 @@ class Origins:
 
     names: tuple[str, ...] = ()
     columns: np.ndarray | None = None
+    changed: np.ndarray | None = None
     reason: str = ""
     named: bool = False
     data: Any = None
@@ -57,10 +62,10 @@ class Origins:
     def select(self, rows: Any, features: np.ndarray | None) -> Origins:
         """Return the origins for some rows (a slice or positions) and features (None: all)."""
         data = None if self.data is None else select(self.data, rows)
-        columns = self.columns
-        if columns is not None and features is not None:
-            columns = columns[features]
-        return replace(self, data=data, columns=columns)
+        columns, changed = self.columns, self.changed
+        if features is not None:
+            columns, changed = (None if each is None else each[features] for each in (columns, changed))
+        return replace(self, data=data, columns=columns, changed=changed)
 
     def grouped(self, members: Sequence[Sequence[int]]) -> Origins:
         """Return the origins of groups of features, given by their positions."""
@@ -68,8 +73,9 @@ class Origins:
             return self
         found = [np.unique(self.columns[list(group)]) for group in members]
         if any(len(columns) > 1 for columns in found):
-            return replace(self, columns=None, reason="they were grouped across input columns")
-        return replace(self, columns=np.concatenate(found))
+            reason = "they were grouped across input columns"
+            return replace(self, columns=None, changed=None, reason=reason)
+        return replace(self, columns=np.concatenate(found), changed=None)
 
     def require(self, advice: str) -> np.ndarray:
         """Return ``columns``.
@@ -107,6 +113,62 @@ class Origins:
                 return np.array([position[name] for name in used], int)
         return self.columns
 
+    @property
+    def n_inputs(self) -> int:
+        """Number of columns of X."""
+        return len(self.names) if self.data is None else int(self.data.shape[1])
+
+    @property
+    def dropped(self) -> list[int]:
+        """Positions in X of the columns from which no feature was made; ``columns`` must be known."""
+        return np.setdiff1d(np.arange(self.n_inputs), self._columns_passed).tolist()
+
+    @cached_property
+    def _columns_passed(self) -> np.ndarray:
+        """``columns``, which must be known, as positions in ``data``."""
+        return self.columns_in(None if self.data is None else names_of(self.data))
+
+    @property
+    def are_columns(self) -> bool:
+        """Whether each feature was made from the column of X at its own position, and no column is left."""
+        return self.columns is not None and np.array_equal(self.columns, np.arange(len(self.names)))
+
+    def made_from(self, position: int) -> np.ndarray:
+        """Return the features that were made from a column of X, given its position there.
+
+        Raises
+        ------
+        IndexError
+            X has no such column, or it is not known which features were made from it.
+        """
+        if self.columns is None:
+            raise IndexError(
+                f"{position} is the position of a column of X, and it is not known which features the steps "
+                f"make from that: {self.reason}. Give names of features instead"
+            )
+        if not 0 <= position < self.n_inputs:
+            raise IndexError(f"{position} is out of range for the {self.n_inputs} columns of X")
+        return np.flatnonzero(self._columns_passed == position)
+
+    def made_alone_from(self, position: int, names: Sequence[str]) -> int | None:
+        """Return the only feature that was made from a column of X; None: the steps drop the column.
+
+        ``names`` are those of all features.
+
+        Raises
+        ------
+        IndexError
+            As for :meth:`made_from`, or there are several.
+        """
+        features = self.made_from(position)
+        if len(features) > 1:
+            listed = ", ".join(repr(names[i]) for i in features[:10]) + ", ..." * (len(features) > 10)
+            raise IndexError(
+                f"{position} is the position of a column of X, from which the steps make {len(features)} "
+                f"columns: give their names, {listed}, or groups='input' for the column of X"
+            )
+        return int(features[0]) if len(features) else None
+
     def input_data(self, n_rows: int) -> Any:
         """Return the columns of X, ordered by the first feature made from each; None without ``data``."""
         if self.data is None or n_rows_of(self.data) != n_rows:
@@ -132,12 +194,13 @@ def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
         names = _names_in(steps[0], getattr(steps[0], "n_features_in_", None))
         columns = np.arange(len(names))
         for step in steps:
-            columns = _through(step, columns)
+            columns = _through(step, columns)  # those whose values it changes become negative
         if len(columns) != n_features:
             raise _UnknownError(f"the steps say that they make {len(columns)} columns, not {n_features}")
     except _UnknownError as error:
         return Origins(reason=str(error))
-    return Origins(tuple(unique(names)), columns, named=hasattr(steps[0], "feature_names_in_"))
+    named = hasattr(steps[0], "feature_names_in_")
+    return Origins(tuple(unique(names)), _sources(columns), columns < 0, named=named)
 
 
 def with_data(origins: Origins, X: Any) -> Origins:
@@ -204,8 +267,28 @@ def _named(transformer: Any) -> str:
     return type(transformer).__name__
 
 
+def _sources(columns: np.ndarray) -> np.ndarray:
+    """Return the columns of X from which columns were made, changed or not."""
+    return np.where(columns < 0, ~columns, columns)
+
+
+def _changed(columns: np.ndarray) -> np.ndarray:
+    """Mark the columns as changed."""
+    return np.where(columns < 0, columns, ~columns)
+
+
+def _are_one(columns: np.ndarray) -> bool:
+    """Return whether columns were made from a single one."""
+    sources = _sources(columns)
+    return len(sources) > 0 and bool((sources == sources[0]).all())
+
+
 def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
-    """Return the origins of a transformer's output columns, given those of its input columns."""
+    """Return the origins of a transformer's output columns, given those of its input columns.
+
+    The origin of a column is the column of X from which it was made, or if its values are others than there,
+    the bitwise complement of that number.
+    """
     from sklearn.compose import ColumnTransformer
 
     if transformer is None or isinstance(transformer, str):
@@ -228,9 +311,9 @@ def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
     places_of = ONE_TO_ONE.get(kind) or _of_scikit_learn().get(kind)
     places = None if places_of is None else places_of(transformer, len(columns))
     if places is not None:
-        return columns[places]
-    if len(columns) and (columns == columns[0]).all():
-        return np.repeat(columns[0], _n_made(transformer, len(columns)))
+        return (columns if _keeps_values(transformer) else _changed(columns))[places]
+    if _are_one(columns):
+        return np.repeat(_changed(columns[:1]), _n_made(transformer, len(columns)))
     raise _UnknownError(f"{_named(transformer)} is not known to make each of its columns from a single one")
 
 
@@ -257,8 +340,8 @@ def _through_columns(transformer: Any, columns: np.ndarray) -> np.ndarray:
         if place.stop == place.start:
             continue
         taken = columns[_numbers(chosen, names)]
-        if len(taken) and (taken == taken[0]).all():  # all columns made from them have the same origin
-            origins_out[place] = taken[0]
+        if _are_one(taken) and step != "passthrough":  # all columns made from them have the same origin
+            origins_out[place] = _changed(taken[:1])
             continue
         origins = _part(transformer, name, step, taken)
         if len(origins) != place.stop - place.start:
@@ -287,6 +370,14 @@ def _numbers(chosen: Any, names: list[str]) -> np.ndarray:
 def selected(selector: Any, n_columns: int) -> np.ndarray:
     """Return the positions of the columns that a selector keeps."""
     return np.asarray(selector.get_support(indices=True))
+
+
+def _keeps_values(step: Any) -> bool:
+    """Return whether a step that makes each column from a single one only selects columns."""
+    kind = type(step)
+    if kind is FunctionTransformer:
+        return step.func is None
+    return kind is AsArray or _of_scikit_learn().get(kind) is selected
 
 
 def _each(step: Any, n_columns: int) -> np.ndarray:

@@ -87,8 +87,8 @@ class BatchExplainer:
         unknown as a whole.
     interactions : "occurring", list of pairs or None, default=None
         Which interactions to compute instead of SHAP values, with a column for each pair: "occurring" is all
-        pairs that occur on a path of the model, as others are zero; a list has names or positions of the
-        columns that the model receives.
+        pairs that occur on a path of the model, as others are zero; a list has names of the columns that the
+        model receives, or positions of columns of X, as for :meth:`.TreeExplainer.explain_interactions`.
     index : str or None, default=None
         "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
         :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
@@ -361,9 +361,17 @@ class BatchExplainer:
     def _pairs(self, seen: Sequence[str]) -> np.ndarray:
         assert self._request is not None
         if self._request.form == "listed":
-            return self._request.positions(seen)
+            return self._request.positions(seen, self._features_are_columns)
         pairs = self._explainer.occurring_interactions()
         return pairs if self._of_inputs is None else group_pairs(pairs, self._of_inputs.of_features())[0]
+
+    @property
+    def _features_are_columns(self) -> bool:
+        """Whether each feature of the results is the column of X at its own position."""
+        if self._of_inputs is None:
+            return self._explainer._features_are_columns
+        origins = self._explainer._origins
+        return origins is not None and origins.grouped(self._of_inputs.features).are_columns
 
     def _about(self, names: Sequence[str] | None) -> dict[str, Any]:
         explainer, base = self._explainer, self._explainer.expected_value
@@ -481,7 +489,7 @@ class BatchExplainer:
             return grouped.values
         assert grouped.interactions is not None
         place = {tuple(pair): i for i, pair in enumerate(grouped.interactions.tolist())}
-        pairs = self._request.positions(self._of_inputs.names)
+        pairs = self._request.positions(self._of_inputs.names, self._features_are_columns)
         values = np.zeros((len(grouped), len(pairs), *grouped.values.shape[2:]), grouped.values.dtype)
         for column, pair in enumerate(np.sort(pairs, axis=1).tolist()):
             if tuple(pair) in place:

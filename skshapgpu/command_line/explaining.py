@@ -95,6 +95,8 @@ def run(args: argparse.Namespace) -> Answer:
         "feature_names": result.feature_names,
         **wanted,
     }
+    if isinstance(facts.get("interactions"), np.ndarray):
+        facts["interactions"] = facts["interactions"].tolist()
     return Answer(facts, "" if args.quiet else _text(facts))
 
 
@@ -120,11 +122,11 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
     if args.sum_by is None:
         found = explainer.explain_interactions(rows, interactions=asked)
         assert found.interactions is not None
-        return found.interactions.tolist()
+        return found.interactions
     found = explainer.explain_interactions(rows, interactions="occurring").group(args.sum_by)
     assert found.interactions is not None
     strongest = found.importance().reshape(len(found.interactions), -1).sum(axis=1)
-    return found.interactions[np.argsort(-strongest, kind="stable")[:asked]].tolist()
+    return found.interactions[np.argsort(-strongest, kind="stable")[:asked]]
 
 
 def _columns(args: argparse.Namespace, explainer: TreeExplainer) -> Callable[[Any], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -234,7 +235,7 @@ class ShapDependenceDisplay:
             An explanation with ``data``. Rows without values, because no split of a cross-validation tested
             them, are left out.
         feature : str or int
-            Name or position.
+            Name, or position among the features of the explanation.
         color_by : "auto", str, int or None, default="auto"
             Feature to colour by; None uses a single colour. "auto" approximates the feature that interacts
             most, from at most 2,000 rows: it takes the one that best explains why the SHAP values of rows
@@ -316,13 +317,14 @@ class ShapDependenceDisplay:
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         feature : str or int
-            Name or position; for a pipeline, among the columns that its leading steps make.
+            Name of a feature, or position of a column of X that is a feature by itself.
         y : array-like of shape (n_rows,), default=None
             Labels; see :meth:`TreeExplainer.explain`.
         color_by : "auto", str, int or None, default="auto"
-            Feature to colour by; None uses a single colour. "auto" takes the feature with the largest mean
-            magnitude of SHAP interaction values in 200 rows of X. Where the options rule out interactions,
-            as a ``model_output`` other than "raw" does, it is chosen as in :meth:`from_explanation`.
+            Feature to colour by, as ``feature``; None uses a single colour. "auto" takes the feature with the
+            largest mean magnitude of SHAP interaction values in 200 rows of X. Where the options rule out
+            interactions, as a ``model_output`` other than "raw" does, it is chosen as in
+            :meth:`from_explanation`.
         max_rows, output, ax, cmap, size, histogram
             See :meth:`from_explanation`.
         **options
@@ -331,11 +333,20 @@ class ShapDependenceDisplay:
         Returns
         -------
         ShapDependenceDisplay
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`from_explanation`.
+        KeyError, IndexError
+            The feature or output does not exist, or a column of X is no feature by itself.
         """
         pyplot()  # fail before any work is done
         explainer = as_explainer(estimator, options)
         explanation = explainer.explain(X, y)
-        position, of_output = _feature(explanation, feature), output_position(explanation, output)
+        position, of_output = _feature_of_input(explanation, feature), output_position(explanation, output)
+        if isinstance(color_by, Integral):
+            color_by = _feature_of_input(explanation, color_by)
         if color_by == "auto":
             try:
                 color_by = strongest_by_interactions(explainer, X, position, of_output)
@@ -352,6 +363,33 @@ class ShapDependenceDisplay:
             size=size,
             histogram=histogram,
         )
+
+
+def _feature_of_input(explanation: Explanation, feature: Any) -> int:
+    """Return the position of a feature that is given by name, or by the position of a column of X.
+
+    Raises
+    ------
+    KeyError, IndexError
+        There is no such feature, or a column of X is no feature by itself.
+    """
+    if isinstance(feature, bool) or not isinstance(feature, Integral):
+        return _feature(explanation, feature)
+    column, names, groups = int(feature), explanation.feature_names, explanation.group_columns
+    if explanation.origins is not None:
+        made = explanation.origins.made_alone_from(column, names)
+        places = [] if made is None else [made]
+    elif groups is not None:
+        places = [i for i, columns in enumerate(groups) if columns == (column,)]
+    elif explanation.feature_indices is not None:
+        places = np.flatnonzero(explanation.feature_indices == column).tolist()
+    else:
+        return _feature(explanation, column)
+    if not places:
+        raise IndexError(
+            f"{column} is the position of a column of X, which is no feature by itself: give a name"
+        )
+    return places[0]
 
 
 def _feature(explanation: Explanation, feature: Any) -> int:

@@ -72,5 +72,6 @@ class Work:
         if self._request.form == "all":
             return (n, n, *k)
         if self._request.form == "listed":
-            return (len(self._request.positions(explainer._names_explained())), *k)
+            listed = self._request.positions(explainer._names_explained(), explainer._features_are_columns)
+            return (len(listed), *k)
         return (len(explainer.occurring_interactions()), *k)

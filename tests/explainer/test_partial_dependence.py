@@ -397,7 +397,7 @@ def test_pipeline() -> None:
     """Features are those of the last step; X goes through the steps."""
     steps = make_pipeline(StandardScaler(), RandomForestRegressor(5, max_depth=4, random_state=0)).fit(X, Y)
     scaled = steps[0].transform(X)
-    found = partial_dependence(steps, X, 2, sample_weight=np.arange(len(X)))
+    found = partial_dependence(steps, X, "x2", sample_weight=np.arange(len(X)))
     expected = partial_dependence(steps[-1], scaled, 2, sample_weight=np.arange(len(X)))
     np.testing.assert_array_equal(found.average, expected.average)
     np.testing.assert_array_equal(found.grid_values[0], expected.grid_values[0])

@@ -287,7 +287,11 @@ def test_display() -> None:
         ({"custom_values": {"city": []}}, ValueError, "'city' has no values"),
         ({"features": "area", "custom_values": {"area": ["x"]}}, ValueError, "'area' must be numbers"),
         (
-            {"features": "d", "groups": {"d": [1, 2]}, "custom_values": {"d": [(0, 1, 0)]}},
+            {
+                "features": "d",
+                "groups": {"d": ["onehotencoder__city_Moss", "onehotencoder__city_Oslo"]},
+                "custom_values": {"d": [(0, 1, 0)]},
+            },
             ValueError,
             "'d' must be a list of combinations of 2 values",
         ),
