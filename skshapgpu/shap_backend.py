@@ -14,7 +14,7 @@ from typing import Any
 import shap
 
 from ._common.devices import DEVICE_VARIABLE, cuda_info
-from ._shap.stand_in import HasStandIn, StandIn
+from ._shap.stand_in import HasStandIn, StandIn, require_loadable
 
 
 class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
@@ -41,7 +41,8 @@ class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
     UnsupportedModelError
         The model cannot be explained exactly; ``shap.TreeExplainer`` may accept it.
     NotImplementedError
-        Path-dependent values with the covers of ``data`` are requested.
+        Path-dependent values with the covers of ``data`` are requested, or ``data`` is given for a model of
+        CatBoost with several outputs, of which shap crashes.
 
     Warns
     -----
@@ -50,6 +51,7 @@ class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
     """
 
     def __init__(self, model: Any, *args: Any, **kwargs: Any) -> None:
+        require_loadable(model, args[0] if args else kwargs.get("data"))
         super().__init__(model, *args, **kwargs)
         self._stand_in = StandIn(self, model)
         self.expected_value = self._stand_in.base_value
@@ -79,7 +81,8 @@ class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
         y : array-like of shape (n_rows,), default=None
             Labels, for ``model_output="log_loss"``.
         tree_limit : int or None, default=None
-            None, or the number of trees that the model itself predicts with.
+            None, or the number of trees that ``shap.TreeExplainer`` explains without a limit: those up to the
+            best iteration of XGBoost, else all.
         approximate : bool, default=False
             True is rejected.
         check_additivity : bool, default=True
@@ -119,6 +122,6 @@ class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
         ValueError
             ``model_output`` is not "raw".
         NotImplementedError
-            ``tree_limit`` is not the number of trees that the model predicts with.
+            ``tree_limit`` is another number of trees.
         """
         return self._stand_in.interaction_values(X, y, tree_limit)

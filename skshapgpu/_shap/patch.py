@@ -24,7 +24,7 @@ from typing import Any
 from sklearn.utils.fixes import parse_version
 
 from ..errors import ShapFallbackWarning
-from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library
+from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library, require_loadable
 
 #: Earlier releases return lists of arrays for several outputs.
 _OLDEST = "0.45"
@@ -151,9 +151,13 @@ _SWITCH = _Switch()
 
 @dataclass
 class _Entry:
-    """An explainer's stand-in, if there is one, and the reasons for which shap computed instead."""
+    """An explainer's stand-in, if there is one, and the reasons for which shap computed instead.
+
+    ``expected_value`` is the one with which shap made the explainer, for its own computations.
+    """
 
     reference: weakref.ref[Any]
+    expected_value: Any
     stand_in: StandIn | None = None
     reasons: set[str] = field(default_factory=set)
 
@@ -186,6 +190,9 @@ def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 def _constructor(original: Any) -> Any:
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if _SWITCH.n_active:
+            model, data, *_ = *args, *(kwargs.get(name) for name in ("model", "data")[len(args) :])
+            require_loadable(model, data)
         original(self, *args, **kwargs)
         if _SWITCH.n_active and not isinstance(self, HasStandIn):
             stand_in = _prepare(_new_entry(self), self, args[0] if args else kwargs["model"])
@@ -214,7 +221,9 @@ def _method(original: Any, compute: Any) -> Any:
         try:
             values = compute(stand_in, *args, **kwargs)
         except REFUSALS as error:
-            _warn(_ENTRIES[id(self)], str(error))
+            entry = _ENTRIES[id(self)]
+            _warn(entry, str(error))
+            self.expected_value = entry.expected_value
             return original(self, *args, **kwargs)
         interactions = compute is StandIn.interaction_values
         self.expected_value = stand_in.base_value_after(self.expected_value, interactions)
@@ -239,9 +248,12 @@ def _stand_in_of(explainer: Any) -> StandIn | None:
     """Return the stand-in; for an explainer that was not made under a patch, try to make one."""
     entry = _ENTRIES.get(id(explainer))
     if entry is not None:
-        if entry.stand_in is None or entry.stand_in.describes(explainer):
+        if entry.stand_in is None:
+            return None
+        difference = entry.stand_in.difference(explainer)
+        if difference is None:
             return entry.stand_in
-        _warn(entry, "attributes of the explainer have been replaced: make another explainer")
+        _warn(entry, f"{difference}: make another explainer")
         return None
     entry = _new_entry(explainer)
     if calls_library(explainer):  # whose values would be those of this model, in its present state
@@ -252,7 +264,7 @@ def _stand_in_of(explainer: Any) -> StandIn | None:
 
 def _new_entry(explainer: Any) -> _Entry:
     key = id(explainer)
-    entry = _Entry(weakref.ref(explainer, lambda _: _ENTRIES.pop(key, None)))
+    entry = _Entry(weakref.ref(explainer, lambda _: _ENTRIES.pop(key, None)), explainer.expected_value)
     _ENTRIES[key] = entry
     return entry
 

@@ -43,15 +43,19 @@ class StandIn:
     def __init__(self, explainer: Any, model: Any) -> None:
         trees, kind = explainer.model, explainer.model.model_output
         self._trees, self._data, self._perturbation = trees, explainer.data, explainer.feature_perturbation
-        self._kind, self._n_trees = kind, _n_trees(trees)
+        self._kind, self._n_trees, self._limit = kind, _n_trees(trees), trees.tree_limit
         self._path_dependent = explainer.feature_perturbation == "tree_path_dependent"
         self._by_library = calls_library(explainer)
         self._type = trees.model_type
+        model = _explained_part(model, trees)
+        if self._by_library:
+            _require_explained_rounds(trees)
+            self._library_state = _state_of_library(trees, self._limit)
         if self._path_dependent and explainer.data is not None:
             _require_rows_everywhere(trees)
         doubled = kind == "probability_doubled"
         n_outputs = None if self._by_library else int(trees.num_outputs)
-        adapted = adapt(model)
+        adapted = adapt(model).without_warnings()  # shap keeps no names, and does not warn
         if explainer.data is not None and _from_frame(explainer.masker):
             _require_numbers(adapted)
         self._ours: dict[bool, TreeExplainer] = {}
@@ -64,22 +68,23 @@ class StandIn:
             "precision": "double",
             "n_jobs": -1,
         }
-        self.base_value = self._explainer(True).expected_value
-        n_ours = 1 if kind == "log_loss" else np.size(self.base_value)
-        if n_outputs is not None and not doubled and n_ours != n_outputs:
-            raise NotImplementedError(
-                f"skshapgpu explains {n_ours} outputs of {type(model).__name__}, and shap {n_outputs}"
-            )
+        self.base_value, self._model_name = self._explainer(True).expected_value, type(model).__name__
+        if n_outputs is not None and not doubled:
+            self._require_outputs(n_outputs)
         if self._path_dependent and not self._by_library:
             self._require_base_value(explainer.expected_value)
 
-    def describes(self, explainer: Any) -> bool:
-        """Return whether the explainer still has the model, data and perturbation of its construction."""
-        return (
+    def difference(self, explainer: Any) -> str | None:
+        """Return in which way the explainer is not that of its construction; None: it is."""
+        if not (
             explainer.model is self._trees
             and explainer.data is self._data
             and explainer.feature_perturbation == self._perturbation
-        )
+        ):
+            return "attributes of the explainer have been replaced"
+        if self._by_library and _state_of_library(self._trees, self._limit) != self._library_state:
+            return "the model has changed since the explainer was made"
+        return None
 
     def values(
         self,
@@ -108,6 +113,8 @@ class StandIn:
         Those of several outputs of CatBoost are a list of arrays, as in shap, which ignores ``y``, too.
         """
         self._require_limit(tree_limit)
+        if self._type == "lightgbm" and self._trees.trees:  # whose values, unlike these, may be by library
+            self._require_outputs(int(self._trees.num_outputs))
         rows, single = _as_rows(X)
         values = self._explainer(True).shap_interaction_values(rows)
         if values.ndim == 4 and self._type == "catboost" and self._path_dependent:
@@ -130,6 +137,14 @@ class StandIn:
             renewed = several or (self._type == "xgboost" and self._path_dependent)
         return self.base_value_like(None if renewed else given)
 
+    def _require_outputs(self, n_outputs: int) -> None:
+        """Raise ``NotImplementedError`` unless shap explains as many outputs of the model."""
+        n_ours = 1 if self._kind == "log_loss" else np.size(self.base_value)
+        if n_ours != n_outputs:
+            raise NotImplementedError(
+                f"skshapgpu explains {n_ours} outputs of {self._model_name}, and shap {n_outputs}"
+            )
+
     def _require_base_value(self, given: Any) -> None:
         """Raise ``NotImplementedError`` unless both packages explain the same function of the model."""
         if given is not None and not np.allclose(self.base_value, given, rtol=1e-3, atol=1e-6):
@@ -150,10 +165,11 @@ class StandIn:
                 return self._n_trees
             return limit if self._n_trees is None else min(limit, self._n_trees)
 
-        if tree_limit is None or trees(tree_limit) == trees(self._trees.tree_limit):
+        limit = self._trees.tree_limit if tree_limit is None else tree_limit
+        if trees(limit) == trees(self._limit):
             return
         raise NotImplementedError(
-            f"skshapgpu explains the trees that the model predicts with, not tree_limit={tree_limit}: "
+            f"skshapgpu explains the trees that shap explains without a limit, not tree_limit={limit}: "
             "cut the model, or use shap.TreeExplainer"
         )
 
@@ -165,6 +181,76 @@ def calls_library(explainer: Any) -> bool:
         and explainer.data is None
         and explainer.model.model_type in _WITH_OWN_VALUES
     )
+
+
+def require_loadable(model: Any, data: Any) -> None:
+    """Raise ``NotImplementedError`` if shap would end the process when it loads the model with data.
+
+    It takes the leaf values of several outputs of CatBoost for those of as many leaves, and then writes
+    beyond the end of an array.
+    """
+    if data is None or not any(base.__module__.startswith("catboost") for base in type(model).__mro__):
+        return
+    if model.is_fitted() and len(model.get_leaf_values()) != model.get_tree_leaf_counts().sum():
+        raise NotImplementedError(
+            f"shap cannot load a {type(model).__name__} with several outputs together with background data: "
+            "leave data out, or use skshapgpu.TreeExplainer(model, data)"
+        )
+
+
+def _explained_part(model: Any, trees: Any) -> Any:
+    """Return the model, or the boosting rounds of a ``Booster`` of XGBoost that shap explains.
+
+    A ``Booster`` predicts with all of its rounds, but shap explains those up to its best iteration, as it
+    does for the wrappers of XGBoost, which predict with them. ``tree_limit`` counts trees of all outputs.
+    """
+    if trees.model_type != "xgboost" or model is not trees.original_model or trees.tree_limit is None:
+        return model
+    missing = getattr(trees, "_xgb_dmatrix_props", {}).get("missing", np.nan)
+    if missing is not None and not np.isnan(missing):  # known to the wrapper, which is not given here
+        raise NotImplementedError("the explainer was made without patch_shap(): make it again")
+    n_rounds = trees.tree_limit // trees.num_stacked_models
+    return model[:n_rounds] if n_rounds < model.num_boosted_rounds() else model
+
+
+def _require_explained_rounds(trees: Any) -> None:
+    """Raise ``NotImplementedError`` if shap explains rounds of LightGBM after the best iteration.
+
+    A ``Booster`` keeps them if it was trained with ``keep_training_booster=True``. They are not part of its
+    predictions, nor of shap's interactions.
+    """
+    if trees.model_type != "lightgbm":
+        return
+    n_best, n_rounds = trees.original_model.best_iteration, trees.original_model.current_iteration()
+    if 0 < n_best < n_rounds:
+        raise NotImplementedError(
+            f"skshapgpu explains the {n_best} rounds up to the best iteration, with which the model "
+            f"predicts, and shap all {n_rounds}"
+        )
+
+
+def _state_of_library(trees: Any, limit: int | None) -> Any:
+    """Return numbers that are others once the model of the library, which shap calls, has been changed.
+
+    They are compared in every call. That takes less than 1 ms, but to serialize a model of a thousand trees
+    takes 25 ms (XGBoost) to 600 ms (LightGBM).
+    """
+    model = trees.original_model
+    if trees.model_type == "lightgbm":
+        return model.current_iteration(), model.lower_bound(), model.upper_bound()
+    if trees.model_type == "catboost":
+        return model.tree_count_, model.get_scale_and_bias(), model.get_leaf_values().tobytes()
+    import xgboost
+
+    # shap explains as many rounds as there were, so further rounds change nothing.
+    n_rounds = model.num_boosted_rounds()
+    if limit is not None:
+        n_rounds = min(n_rounds, limit // trees.num_stacked_models)
+    rows = np.array([[0.0], [np.nan]]).repeat(model.num_features(), axis=1)
+    margins = model.predict(
+        xgboost.DMatrix(rows), output_margin=True, iteration_range=(0, n_rounds), validate_features=False
+    )
+    return n_rounds, margins.tobytes()
 
 
 def _n_trees(trees: Any) -> int | None:
