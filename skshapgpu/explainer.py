@@ -373,7 +373,7 @@ class TreeExplainer:
         found = None
         if groups is not None:
             found = read_groups(groups, self._reader.default_names, self._reader.origins)
-        background, read = None, self._reader.read_on_host
+        background, read = None, partial(self._reader.read_on_host, what="data")
         if interventional:
             background = Background.read(data, data_weights, read, self._adapted.ensemble.x_dtype)
         elif data is not None:
@@ -955,6 +955,12 @@ class TreeExplainer:
     def _on_gpu(self, index: int) -> TreeExplainer:
         """Return this explainer for calls on one of its GPUs; the values are the same."""
         return self._view(_compiled=self._compiled.on_gpu(index))
+
+    @property
+    def _without_warnings(self) -> TreeExplainer:
+        """This explainer, for rows of whose names it has warned, or that have lost their names since."""
+        reader = self._reader.without_warnings()
+        return self if reader is self._reader else self._view(_reader=reader)
 
     def _without_steps(self) -> TreeExplainer:
         """Return the explainer of a pipeline's last step, which takes X as the other steps transform it."""

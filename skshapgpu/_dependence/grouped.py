@@ -130,7 +130,7 @@ class _OfInput:
         if all(key in row_of for key in keys):
             points = _points_of_rows(self._computation, [row_of[key] for key in keys])
         else:
-            changed = self._computation.reader.read_on_host(self._with_numbers(values))
+            changed = self._computation.reader.without_warnings().read_on_host(self._with_numbers(values))
             points = changed.chunk(0, len(values))
         return GridFeature(Axis(self._columns, points), values, False, deciles_of(numbers))
 

@@ -306,6 +306,16 @@ class ExplainingTransformer(
         validate_data(self, X, reset=False, skip_check_array=True)
         return X
 
+    @property
+    def _explainer_of_checked(self) -> TreeExplainer:
+        """The explainer, for rows of which :meth:`_checked` has warned if they have other names.
+
+        It warns itself only if the model, not the transformer, was fitted with names, or the reverse.
+        """
+        explainer = self.explainer_
+        alike = hasattr(self, "feature_names_in_") == (explainer._schema.feature_names is not None)
+        return explainer._without_warnings if alike and not explainer._steps else explainer
+
     def _for_model(self, X: Any) -> Any:
         """Return X for a method of the model, after checks that some libraries do not make."""
         check_is_fitted(self)

@@ -182,9 +182,10 @@ class ShapTransformer(ExplainingTransformer):
         rows = np.arange(n_rows)
         if n_rows > _IMPORTANCE_ROWS:  # evenly spaced ones would be all of one kind if two kinds alternate
             rows = np.sort(np.random.default_rng(0).choice(n_rows, _IMPORTANCE_ROWS, replace=False))
-        total = np.zeros(())
+        total, explainer = np.zeros(()), self._explainer_of_checked
         for start in range(0, len(rows), _IMPORTANCE_CHUNK):
-            values = to_host(self.explainer_.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK])))
+            values = to_host(explainer.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK])))
+            explainer = explainer._without_warnings
             if columns is not None:
                 values = summed_by_column(values, columns, self.n_features_in_)
             total = total + np.abs(values).reshape(*values.shape[:2], -1).sum(axis=(0, 2), dtype=np.float64)
@@ -216,12 +217,10 @@ class ShapTransformer(ExplainingTransformer):
             ``explain(X).values.reshape(len(X), -1)``.
         """
         X = self._checked(X)
-        return self._values_of(self.explainer_, X)
+        return side_by_side(self._explainer_of_checked.shap_values(X))
 
-    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None = None) -> np.ndarray:
+    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
         values = explainer.shap_values(X)
-        if explainer is self.explainer_:
-            return side_by_side(values)
         places, there = self._places_of_features(explainer, places), values
         values = np.zeros((len(there), self.explainer_._n_explained, *there.shape[2:]), there.dtype)
         values[:, places[places >= 0]] = there[:, places >= 0]
@@ -244,7 +243,7 @@ class ShapTransformer(ExplainingTransformer):
         """
         require_progress(progress)
         X = self._checked(X)
-        return self.explainer_.explain(X, progress=progress)
+        return self._explainer_of_checked.explain(X, progress=progress)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns that ``transform`` returns.
@@ -386,7 +385,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         elif request.form != "strongest":
             self.interactions_ = self.explainer_.occurring_interactions()
         elif X is not None:
-            explanation = self.explainer_.explain_interactions(
+            explanation = self._explainer_of_checked.explain_interactions(
                 self._as_table(X), interactions=self.interactions, index=self.index
             )
             self.interactions_ = explanation.interactions
@@ -441,7 +440,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         """
         require_progress(progress)
         X = self._checked(X)
-        return self.explainer_.explain_interactions(
+        return self._explainer_of_checked.explain_interactions(
             X,
             interactions="occurring" if self._all_occurring else self.interactions_,
             index=self._index,

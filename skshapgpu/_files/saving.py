@@ -180,6 +180,8 @@ def _check(adapted: AdaptedModel) -> None:
         found = getattr(owner, name)
         if found is not None and (not isinstance(found, tuple) or len(found) != n):
             raise ValueError(f"its {name} are {found!r:.80}")
+    if not isinstance(schema.warns_as, str | None):
+        raise ValueError(f"its warns_as is {schema.warns_as!r:.80}")
     if not all(isinstance(name, str) for name in schema.feature_names or ()):
         raise ValueError("its feature_names are not all strings")
     known = schema.known_names
@@ -201,6 +203,7 @@ def _check(adapted: AdaptedModel) -> None:
         (schema, "allow_sparse_nan", (False, True)),
         (schema, "allow_categories", (False, True)),
         (schema, "blank_as_underscore", (False, True)),
+        (schema, "frames_have_names", (False, True)),
         (schema, "sparse_zero_missing", (False, True)),
     ):
         found = getattr(owner, name)

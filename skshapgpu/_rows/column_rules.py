@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -159,6 +160,31 @@ class ColumnRules:
                 f"{where} holds {values[at]}, which the model reads as float32: whether it is rounded up or "
                 "down depends on the types of the other columns; give X as an array of float64 or float32"
             )
+
+
+def warn_of_names(schema: InputSchema, *, has_names: bool, is_frame: bool, what: str = "X") -> None:
+    """Warn as scikit-learn does if X has names of columns and the training data had none, or the reverse.
+
+    Parameters
+    ----------
+    schema : InputSchema
+    has_names : bool
+        Whether the names of columns of X, any of them, are strings.
+    is_frame : bool
+        Whether X is a data frame.
+    what : str
+        Name of X in the warning.
+    """
+    if schema.warns_as is None:
+        return
+    if schema.frames_have_names:
+        has_names = is_frame
+    if has_names and schema.feature_names is None:
+        message = f"{what} has feature names, but {schema.warns_as} was fitted without feature names"
+        warnings.warn(message, stacklevel=2)
+    elif schema.feature_names is not None and not has_names:
+        message = f"{what} does not have valid feature names, but {schema.warns_as} was fitted with"
+        warnings.warn(f"{message} feature names", stacklevel=2)
 
 
 def _text_codes(values: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ float64 arrays are passed on as they are, whatever their strides.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -21,13 +22,13 @@ from .._common.devices import Devices, load_cuda
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema
 from . import gpu_columns
-from .column_rules import ColumnRules
+from .column_rules import ColumnRules, warn_of_names
 from .frames import OPENERS, ColumnSource, Frame
 from .gpu_arrays import GpuArray, Numbers
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, unique
 from .real_numbers import is_long, require_real
-from .tables import Table, open_table, row_labels
+from .tables import Table, is_container, open_table, package_of, row_labels
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -51,16 +52,34 @@ class Reader:
         self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
         self._tested = tested_columns(adapted.ensemble)
 
-    def read_on_host(self, X: Any) -> HostRows:
-        """Read X from the host; its values are checked one batch at a time, when they are needed."""
+    def read_on_host(self, X: Any, what: str = "X") -> HostRows:
+        """Read X from the host; its values are checked one batch at a time, when they are needed.
+
+        ``what`` is the name of X in warnings.
+        """
         if not self.steps:
-            return read(X, self._schema, self._x_dtype, self._tested)
+            return self._read(X, what)
         prepared = X if isinstance(X, Prepared) else prepare(self.steps, X)
-        rows = read(prepared.transformed, self._schema, self._x_dtype, self._tested)
+        rows = self._read(prepared.transformed, what)
         labels = row_labels(prepared.original)
         if labels is not None and len(labels) == rows.n_rows:
             rows.row_labels = labels
         return rows
+
+    def _read(self, X: Any, what: str) -> HostRows:
+        rows = read(X, self._schema, self._x_dtype, self._tested)
+        if self._schema.warns_as is not None and not is_container(X):
+            is_frame = package_of(rows.data) is not None
+            warn_of_names(self._schema, has_names=rows.has_names, is_frame=is_frame, what=what)
+        return rows
+
+    def without_warnings(self) -> Reader:
+        """Return a reader that does not warn about names, for rows of which this one has warned."""
+        if self._schema.warns_as is None:
+            return self
+        view = copy(self)
+        view._schema = replace(self._schema, warns_as=None)
+        return view
 
     def read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
         """Take X on a GPU of ``devices``, which checks its numbers when it explains them."""
@@ -126,6 +145,8 @@ class HostRows:
         Type of the results for this X: float32 for float32 data, else float64.
     names : tuple of str or None
         Column names of a data frame.
+    has_names : bool
+        Whether they are names, or at least one of them, and not numbers.
     row_labels : pandas.Index or None
         Row labels of a pandas data frame.
     row_bytes, packed_row_bytes : int
@@ -162,6 +183,7 @@ class HostRows:
         else:
             frame = self._open_frame()
             names, texts, long = frame.names, frame.texts, frame.long
+        self.has_names = names is not None and any(isinstance(name, str) for name in names)
         self._rules = ColumnRules(schema, self._x_dtype, self._package, self.names, texts, long)
         self._rules.check_columns(names, n_columns)
         if self._package is not None and schema.frame_encoder is not None:

@@ -296,6 +296,11 @@ def opened(X: Any) -> Opened | None:
     return None if read is None else read(X)
 
 
+def is_container(X: Any) -> bool:
+    """Return whether X is a library's own container of rows."""
+    return _reader_of(X) is not None
+
+
 def refuse(X: Any) -> None:
     """Raise ``TypeError`` if X is a container; callers that do more than explain rows do not support it."""
     if _reader_of(X) is not None:

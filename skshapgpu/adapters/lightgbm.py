@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -96,6 +96,12 @@ def adapt(model: Any) -> AdaptedModel:
         booster, object_dtype = model.booster_, None  # the wrapper converts objects to float64
         if isinstance(model, lightgbm.LGBMClassifier):
             classes = tuple(np.asarray(model.classes_).tolist())
+        adapted = read_text(booster.model_to_string(), classes, object_dtype)
+        # Since 4.6, the wrapper lets scikit-learn check the names, but only of X that is no data frame.
+        if adapted.schema.feature_names is None or not hasattr(lightgbm.compat, "_LGBMValidateData"):
+            return adapted
+        schema = replace(adapted.schema, warns_as=type(model).__name__, frames_have_names=True)
+        return replace(adapted, schema=schema)
     elif isinstance(model, lightgbm.Booster):
         require_own_predictions(model, "lightgbm")
         booster = model

@@ -57,6 +57,7 @@ def adapt(model: Any) -> AdaptedModel:
         InputSchema(
             n_features=model.n_features_in_,
             feature_names=None if names is None else tuple(map(str, names)),
+            warns_as=type(model).__name__,
             allow_nan=estimators[0]._support_missing_values(np.empty((0, 0))),
             allow_sparse_nan=False,
             allow_inf=False,

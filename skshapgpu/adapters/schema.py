@@ -141,6 +141,12 @@ class InputSchema:
     allow_categories : bool
         Whether a data frame's categories are read as numbers in columns without an encoder, or rejected, as
         for a library that would compare their codes.
+    warns_as : str or None
+        Name of the class whose ``predict`` warns, as scikit-learn's do, if X has names of columns and the
+        training data had none, or the reverse; None: it does not warn.
+    frames_have_names : bool
+        Whether the library takes every data frame for one with names, or, as scikit-learn does, only one
+        whose columns are named by strings.
     blank_as_underscore : bool
         Whether ``feature_names`` have underscores where the names in training had blanks.
     array_dtype : str or None
@@ -165,6 +171,8 @@ class InputSchema:
     n_features: int
     feature_names: tuple[str, ...] | None = None
     known_names: Mapping[int, str] = field(default_factory=dict)
+    warns_as: str | None = None
+    frames_have_names: bool = False
     blank_as_underscore: bool = False
     array_dtype: str | None = None
     object_dtype: str | None = None
@@ -282,6 +290,15 @@ class AdaptedModel:
             known = all(column in range(n_features) for column in columns)
             if not columns or not known or len(set(columns)) < len(columns):
                 raise ValueError(f"{columns!r} are not distinct columns of X that can share a value")
+
+    def without_warnings(self) -> AdaptedModel:
+        """Return the model without warnings about the names of the columns of X.
+
+        Returns
+        -------
+        AdaptedModel
+        """
+        return replace(self, schema=replace(self.schema, warns_as=None)) if self.schema.warns_as else self
 
     def with_output(self, model_output: str, times: np.ndarray | None) -> AdaptedModel:
         """Return the model of an output.

@@ -420,6 +420,7 @@ def _adapted(
         schema=InputSchema(
             n_features=model.n_features_in_,
             feature_names=None if names is None else tuple(map(str, names)),
+            warns_as=type(model).__name__,
             allow_nan=allow_nan,
             allow_inf=allow_inf,
             # Trees refuse these; those of an isolation forest send them to the right, whatever they learned.

@@ -137,6 +137,7 @@ def _adapted(model: Any, trees: list[Tree], allow_nan: bool) -> AdaptedModel:
         InputSchema(
             n_features=model.n_features_in_,
             feature_names=None if names is None else tuple(map(str, names)),
+            warns_as=type(model).__name__,
             allow_nan=allow_nan,
             allow_sparse_nan=False,
             allow_inf=False,

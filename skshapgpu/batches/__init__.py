@@ -293,6 +293,7 @@ class _Run:
 
     def __init__(self, explainer: BatchExplainer, source: Source, sink: Sink) -> None:
         self._explainer, self._source, self._sink = explainer, source, sink
+        explainer._warn_of_names(source.schema)
         names: tuple[str, ...] | None = None
         self._columns: tuple[str, ...] = ()
         if source.schema is not None:

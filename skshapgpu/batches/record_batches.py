@@ -31,6 +31,7 @@ from .._rows.arrow import (
     rows_of_columns,
     to_pandas,
 )
+from .._rows.column_rules import warn_of_names
 from .._rows.tables import check_known_names, check_names
 from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
@@ -409,6 +410,8 @@ class BatchExplainer:
             As for :meth:`.TreeExplainer.explain`.
         """
         last = self._last  # batches of a run have the same schema; replacing a tuple is thread-safe
+        if last is None:
+            self._warn_of_names(batch.schema)
         if last is None or not last[0].equals(batch.schema, check_metadata=False):
             last = self._last = (
                 batch.schema,
@@ -473,7 +476,7 @@ class BatchExplainer:
         pairs: Any = "occurring"
         if self._request.form == "listed":
             pairs = self._pairs(self._names_explained(names))
-        found = self._explainer.explain_interactions(
+        found = self._silent.explain_interactions(
             self._as_taken(X), interactions=pairs, index=self._index
         ).values
         return side_by_side(found)
@@ -481,7 +484,7 @@ class BatchExplainer:
     def _interactions_of_inputs(self, X: Any) -> np.ndarray:
         """Compute the requested interactions of columns of X, which are sums over all pairs that occur."""
         assert self._request is not None and self._of_inputs is not None
-        explanation = self._explainer.explain_interactions(
+        explanation = self._silent.explain_interactions(
             self._as_taken(X), interactions="occurring", index=self._index
         )
         grouped = explanation.group("input")
@@ -497,8 +500,19 @@ class BatchExplainer:
         return values
 
     def _explanation(self, X: Any) -> Explanation:
-        explanation = self._explainer.explain(self._as_taken(X), index=self._index)
+        explanation = self._silent.explain(self._as_taken(X), index=self._index)
         return explanation if self._group is None else explanation.group(self._group)
+
+    @property
+    def _silent(self) -> TreeExplainer:
+        """The explainer for batches, of whose names :meth:`_warn_of_names` warns once for all."""
+        return self._explainer._without_warnings
+
+    def _warn_of_names(self, schema: Any) -> None:
+        """Warn as the model's ``predict`` does of all rows of a source; without names, the schema is None."""
+        if not self._explainer._steps:  # otherwise the first of them warns
+            has_names = schema is not None and _has_names(schema)
+            warn_of_names(self._explainer._schema, has_names=has_names, is_frame=schema is not None)
 
     def _as_taken(self, X: Any) -> Any:
         """Return X as the explainer takes it: its only column, if that holds texts."""
@@ -567,6 +581,11 @@ class BatchExplainer:
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_last": None}  # a cache of pyarrow schemas
+
+
+def _has_names(schema: Any) -> bool:
+    """Return whether columns have names; numbers, which become strings in a schema, are none."""
+    return not all(name.isdecimal() for name in schema.names)
 
 
 def _plain(names: Any) -> Any:

@@ -118,12 +118,12 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
         n_rows=_RANKING_ROWS,
         at_most=True,
     )
-    rows = rows_for(explainer._steps, rows)
+    rows, silent = rows_for(explainer._steps, rows), explainer._without_warnings
     if args.sum_by is None:
-        found = explainer.explain_interactions(rows, interactions=asked)
+        found = silent.explain_interactions(rows, interactions=asked)
         assert found.interactions is not None
         return found.interactions
-    found = explainer.explain_interactions(rows, interactions="occurring").group(args.sum_by)
+    found = silent.explain_interactions(rows, interactions="occurring").group(args.sum_by)
     assert found.interactions is not None
     strongest = found.importance().reshape(len(found.interactions), -1).sum(axis=1)
     return found.interactions[np.argsort(-strongest, kind="stable")[:asked]]

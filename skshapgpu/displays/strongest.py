@@ -37,7 +37,7 @@ def strongest_by_interactions(
         return None
     X = table(copied_to_host(X))
     rows = slice(None, None, -(-X.shape[0] // _SAMPLE))
-    found = explainer.explain_interactions(select(X, rows), interactions=pairs)
+    found = explainer._without_warnings.explain_interactions(select(X, rows), interactions=pairs)
     strength = found.importance()
     if strength.ndim > 1:
         strength = strength[:, output]

@@ -173,7 +173,7 @@ def _explain_frame(batches: BatchExplainer, X: Any) -> Any:
     names = list(batches.input_names(pa.Schema.from_pandas(empty, preserve_index=False)))
     columns, dtype = batches._value_names(names), np.dtype(np.float64)
     if not batches.explainer._steps:  # these may reject a table without rows, and determine the dtype
-        dtype = batches.explainer.shap_values(empty[names]).dtype
+        dtype = batches._silent.shap_values(empty[names]).dtype
     twice = sorted({*columns} & {*keep})
     if twice:
         raise ValueError(

@@ -41,11 +41,12 @@ class Work:
 
     def values(self, X: Any) -> Any:
         """Return the values of X, with the dtype that :meth:`dtype` returns, or else the float dtype of X."""
+        return self._values(self.explainer._without_warnings, X)
+
+    def _values(self, explainer: Any, X: Any) -> Any:
         if self._request is None:
-            return self.explainer.explain(X, index=self._index).values
-        return self.explainer.explain_interactions(
-            X, interactions=self._interactions, index=self._index
-        ).values
+            return explainer.explain(X, index=self._index).values
+        return explainer.explain_interactions(X, interactions=self._interactions, index=self._index).values
 
     def dtype(self, empty: Any) -> np.dtype:
         """Check the columns of some rows; return the dtype that the values of similar rows have.
@@ -61,7 +62,7 @@ class Work:
         """
         if self.explainer._steps:  # these may reject a table without rows, and determine the dtype
             return np.dtype(np.float64)
-        return self.values(empty).dtype
+        return self._values(self.explainer, empty).dtype
 
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the values of one row."""

@@ -1,0 +1,251 @@
+"""Warnings about names of columns are those that ``predict`` of the model gives for the same X, once for a call."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    IsolationForest,
+    RandomForestClassifier,
+)
+from sklearn.feature_selection import RFE
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+from skshapgpu import (
+    ShapBeeswarmDisplay,
+    ShapDependenceDisplay,
+    ShapInteractionTransformer,
+    ShapSelector,
+    ShapTransformer,
+    TreeExplainer,
+    cross_val_explain,
+    explain,
+    explain_batches,
+    explain_interactions,
+    friedman_h,
+    partial_dependence,
+    shap_importance,
+)
+
+mpl.use("Agg")
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(RNG.normal(size=(80, 3)) * [1, 10, 100], columns=["a", "b", "c"])
+Y = (FRAME["a"] + FRAME["b"] / 10 > 0).to_numpy().astype(int)
+ARRAY = FRAME.to_numpy()
+
+
+def messages(call: Callable[[], Any]) -> list[str]:
+    """Return the messages about names of columns; any other error ends the test."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    found = [str(w.message) for w in caught if "feature names" in str(w.message)]
+    assert all(w.category is UserWarning for w in caught if "feature names" in str(w.message))
+    return found
+
+
+def forms() -> dict[str, Any]:
+    """Return the same rows in forms with names and without."""
+    found = {
+        "frame": FRAME,
+        "array": ARRAY,
+        "numbered frame": pd.DataFrame(ARRAY),
+        "list": ARRAY.tolist(),
+        "sparse": sp.csr_array(ARRAY),
+    }
+    for name, package in (("polars", "polars"), ("arrow", "pyarrow")):
+        try:
+            module = __import__(package)
+        except ImportError:
+            continue
+        found[name] = module.from_pandas(FRAME) if name == "polars" else module.Table.from_pandas(FRAME)
+    return found
+
+
+def models() -> dict[str, Any]:
+    small = {"n_estimators": 3, "random_state": 0}
+    found: dict[str, Any] = {
+        "tree": DecisionTreeRegressor(max_depth=3),
+        "forest": RandomForestClassifier(**small),
+        "extra trees": ExtraTreesRegressor(**small),
+        "bagging": BaggingClassifier(**small),
+        "boosting": GradientBoostingClassifier(**small),
+        "histograms": HistGradientBoostingClassifier(max_iter=3),
+        "isolation": IsolationForest(**small),
+        "search": GridSearchCV(RandomForestClassifier(**small), {"max_depth": [2]}, cv=2),
+        "pipeline": make_pipeline(StandardScaler(with_mean=False), RandomForestClassifier(**small)),
+        "selection": RFE(RandomForestClassifier(**small), n_features_to_select=2),
+        "named pipeline": make_pipeline(
+            StandardScaler(with_mean=False).set_output(transform="pandas"), RandomForestClassifier(**small)
+        ),
+    }
+    for package, name, options in (
+        ("imblearn.ensemble", "BalancedRandomForestClassifier", small),
+        ("lightgbm", "LGBMClassifier", {"n_estimators": 3, "verbose": -1}),
+        ("xgboost", "XGBClassifier", small),
+        ("catboost", "CatBoostClassifier", {"iterations": 3, "verbose": 0, "allow_writing_files": False}),
+    ):
+        try:
+            module = __import__(package, fromlist=[name])
+        except ImportError:
+            continue
+        found[name] = getattr(module, name)(**options)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("trained_on", ["frame", "array", "numbered frame"])
+@pytest.mark.parametrize("name", models())
+def test_warnings_are_those_of_predict(name: str, trained_on: str) -> None:
+    model = models()[name].fit(forms()[trained_on], Y)
+    n_warnings = n_compared = 0
+    for form, X in forms().items():
+        try:
+            expected = messages(lambda: model.predict(X))  # noqa: B023
+            found = messages(lambda: explain(model, X))  # noqa: B023
+        except Exception as error:  # one of the two does not take these rows
+            assert isinstance(error, (ValueError, TypeError)) or type(error).__name__ == "CatBoostError"
+            continue
+        assert found == expected, form
+        n_warnings, n_compared = n_warnings + len(expected), n_compared + 1
+    assert n_compared >= 3
+    if name not in ("LGBMClassifier", "XGBClassifier", "CatBoostClassifier"):
+        assert n_warnings
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_native_boosters_do_not_warn() -> None:
+    lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    for booster in (
+        lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(FRAME, Y).booster_,
+        xgboost.XGBClassifier(n_estimators=3).fit(FRAME, Y).get_booster(),
+    ):
+        assert messages(lambda: explain(booster, ARRAY)) == []  # noqa: B023
+
+
+UNNAMED = "X has feature names, but HistGradientBoostingClassifier was fitted without feature names"
+NAMED = "X does not have valid feature names, but HistGradientBoostingClassifier was fitted with feature names"
+
+
+@pytest.mark.parametrize(("trained_on", "X", "expected"), [(ARRAY, FRAME, UNNAMED), (FRAME, ARRAY, NAMED)])
+def test_each_call_warns_once(trained_on: Any, X: Any, expected: str, tmp_path: Any) -> None:
+    model = HistGradientBoostingClassifier(max_iter=5).fit(trained_on, Y)
+    explainer = TreeExplainer(model)
+    explainer.save(tmp_path / "e.npz")
+    again = pickle.loads(pickle.dumps(explainer))
+    calls: list[Callable[[], Any]] = [
+        lambda: explain(model, X),
+        lambda: explainer.shap_values(X),
+        lambda: explainer.shap_values(X[:1]),
+        lambda: explainer.shap_interaction_values(X),
+        lambda: explain_interactions(model, X, interactions=2),
+        lambda: TreeExplainer.load(tmp_path / "e.npz").explain(X),
+        lambda: again.explain(X),
+        lambda: TreeExplainer(model, memory_limit=100_000).explain(X),
+        lambda: TreeExplainer(FrozenEstimator(model)).explain(X),
+        lambda: partial_dependence(model, X, 0),
+        lambda: friedman_h(model, X),
+        lambda: shap_importance(model, X),
+        lambda: ShapBeeswarmDisplay.from_estimator(model, X),
+        lambda: ShapDependenceDisplay.from_estimator(model, X, 0),
+        lambda: explain_batches(model, X, tmp_path / "v.npy", batch_size=16, overwrite=True),
+    ]
+    for number, call in enumerate(calls):
+        assert messages(call) == [expected], number
+    of_data = expected.replace("X ", "data ")
+    assert messages(lambda: TreeExplainer(model, X)) == [of_data]
+    counted = {"data": X, "feature_perturbation": "tree_path_dependent"}
+    assert messages(lambda: TreeExplainer(model, **counted)) == [of_data]
+
+
+def test_the_last_step_of_a_pipeline_takes_other_rows_than_its_names_say() -> None:
+    """The values of rows that are not scaled are those of another row, so the warning matters."""
+    model = make_pipeline(StandardScaler(), HistGradientBoostingClassifier(max_iter=5)).fit(FRAME, Y)
+    right = explain(model, FRAME).values
+    with pytest.warns(UserWarning, match=UNNAMED):
+        wrong = explain(model[-1], FRAME).values
+    assert np.abs(right - wrong).max() > 0.1
+    assert messages(lambda: explain(model, FRAME)) == []
+    scaler = "X does not have valid feature names, but StandardScaler was fitted with feature names"
+    assert messages(lambda: explain(model, ARRAY)) == messages(lambda: model.predict(ARRAY)) == [scaler]
+
+
+def test_files_are_one_source(tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow")
+    FRAME.to_parquet(tmp_path / "rows.parquet")
+    np.save(tmp_path / "rows.npy", ARRAY)
+    for trained_on, file, expected in (
+        (ARRAY, "rows.parquet", [UNNAMED]),
+        (FRAME, "rows.parquet", []),
+        (FRAME, "rows.npy", [NAMED]),
+        (ARRAY, "rows.npy", []),
+    ):
+        model = HistGradientBoostingClassifier(max_iter=5).fit(trained_on, Y)
+        for options in ({}, {"interactions": "occurring"}):
+            call = lambda: explain_batches(  # noqa: E731
+                model, tmp_path / file, tmp_path / "out", batch_size=16, overwrite=True, **options  # noqa: B023
+            )
+            assert messages(call) == expected
+    numbered = pd.DataFrame(ARRAY)
+    model = HistGradientBoostingClassifier(max_iter=5).fit(ARRAY, Y)
+    assert messages(lambda: explain_batches(model, numbered, tmp_path / "n.npy", batch_size=16)) == []
+
+
+@pytest.mark.parametrize("X", [FRAME, ARRAY], ids=["frame", "array"])
+def test_transformers_warn_once(X: Any) -> None:
+    other, small = (ARRAY, FRAME)[X is ARRAY], HistGradientBoostingRegressor(max_iter=3)
+    for transformer in (ShapTransformer(small), ShapInteractionTransformer(small, interactions=2)):
+        assert messages(lambda: transformer.fit(X, Y)) == []  # noqa: B023
+        assert messages(lambda: transformer.transform(X)) == []  # noqa: B023
+        for call in (transformer.transform, transformer.explain):
+            (message,) = messages(lambda: call(other))  # noqa: B023
+            assert type(transformer).__name__ in message
+        loaded = transformer.from_fitted(clone(small).fit(X, Y))
+        if isinstance(loaded, ShapTransformer):
+            (message,) = messages(lambda: loaded.transform(other))  # noqa: B023
+            assert "feature names" in message
+    frozen = ShapTransformer(FrozenEstimator(clone(small).fit(other, Y)))
+    assert len(messages(lambda: frozen.fit(X, Y))) == 1
+    (message,) = messages(lambda: frozen.transform(X))
+    assert "HistGradientBoostingRegressor" in message
+
+
+@pytest.mark.parametrize("X", [FRAME, ARRAY, ARRAY.tolist(), pd.DataFrame(ARRAY)], ids=["frame", "array", "list", "n"])
+def test_no_call_warns_of_rows_that_it_passes_on_itself(X: Any) -> None:
+    model = RandomForestClassifier(4, max_depth=3, random_state=0)
+    scaled = make_pipeline(StandardScaler(), model)
+    named = make_pipeline(StandardScaler().set_output(transform="pandas"), model)
+    for estimator in (model, scaled, named):
+        fitted = clone(estimator).fit(X, Y)
+        calls: list[Callable[[], Any]] = [
+            lambda: explain(fitted, X),  # noqa: B023
+            lambda: TreeExplainer(fitted, X).explain(X),  # noqa: B023
+            lambda: cross_val_explain(estimator, X, Y, cv=2),  # noqa: B023
+            lambda: shap_importance(estimator, X, Y, cv=2),  # noqa: B023
+            lambda: ShapTransformer(estimator, cv=2).fit_transform(X, Y),  # noqa: B023
+            lambda: ShapDependenceDisplay.from_estimator(fitted, X, explain(fitted, X).feature_names[0]),  # noqa: B023
+        ]  # fmt: skip
+        if not isinstance(X, list):
+            calls.append(lambda: partial_dependence(fitted, X, 0, groups="input" if fitted is not model else None))  # noqa: B023
+            calls.append(lambda: ShapSelector(clone(model), cv=2).fit(X, Y).transform(X))
+        for number, call in enumerate(calls):
+            assert messages(call) == [], number
