@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,6 +29,13 @@ from skshapgpu import (
 from skshapgpu.batches import BatchExplainer
 
 mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
 
 RNG = np.random.default_rng(0)
 NUMBERS = RNG.normal(size=(150, 4)) * [1, 10, 100, 1000]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,6 +26,13 @@ from skshapgpu import (
 )
 
 mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(90, 3)), columns=list("abc"), index=RNG.permutation(90) + 1000)

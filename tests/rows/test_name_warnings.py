@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,6 +47,13 @@ from skshapgpu import (
 )
 
 mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(RNG.normal(size=(80, 3)) * [1, 10, 100], columns=["a", "b", "c"])
@@ -160,7 +168,7 @@ def test_each_call_warns_once(trained_on: Any, X: Any, expected: str, tmp_path: 
         lambda: explain_interactions(model, X, interactions=2),
         lambda: TreeExplainer.load(tmp_path / "e.npz").explain(X),
         lambda: again.explain(X),
-        lambda: TreeExplainer(model, memory_limit=100_000).explain(X),
+        lambda: TreeExplainer(model, memory_limit="1MB").explain(X),
         lambda: TreeExplainer(FrozenEstimator(model)).explain(X),
         lambda: partial_dependence(model, X, 0),
         lambda: friedman_h(model, X),
