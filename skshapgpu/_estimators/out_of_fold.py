@@ -109,7 +109,7 @@ class OutOfFold:
         self._seconds[number] = split.seconds
         self._importances[number] = names, explanation.importance().reshape(len(names), -1).sum(axis=1)
         if explanation.origins is not None:
-            self._origins[names] = replace(explanation.origins, data=None)
+            self._origins[names] = replace(explanation.origins, changed=None, data=None)
         self._devices[explanation.device] = None
         if explanation.additivity_error is not None:
             self._gaps.append(explanation.additivity_error)
