@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         ShapInteractionDisplay,
         ShapWaterfallDisplay,
     )
-    from .errors import ShapFallbackWarning, UnsupportedModelError
+    from .errors import PredictionMismatchError, ShapFallbackWarning, UnsupportedModelError
     from .explainer import TreeExplainer, explain, explain_interactions
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "Explanation",
     "ExplanationComparison",
     "InteractionExplanation",
+    "PredictionMismatchError",
     "ShapBarDisplay",
     "ShapBeeswarmDisplay",
     "ShapBoruta",
@@ -91,6 +92,7 @@ _MODULES = {
     "Explanation": "_explanations.values",
     "ExplanationComparison": "_drift.comparison",
     "InteractionExplanation": "_explanations.interactions",
+    "PredictionMismatchError": "errors",
     "ShapBarDisplay": "displays",
     "ShapBeeswarmDisplay": "displays",
     "ShapBoruta": "_estimators.boruta",

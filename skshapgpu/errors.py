@@ -17,6 +17,10 @@ class UnsupportedModelError(NotImplementedError):
     """
 
 
+class PredictionMismatchError(RuntimeError):
+    """The explained prediction differs from the model's own beyond rounding; the message shows both."""
+
+
 class ShapFallbackWarning(UserWarning):
     """Under :func:`patch_shap`, shap computes a result itself; the message says why."""
 

@@ -19,6 +19,8 @@ import numpy as np
 from sklearn.utils import check_scalar
 
 from ._common.progress import require_progress
+from ._engine import agreement
+from ._engine.agreement import Agreement, Explained, Sums
 from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, VALUE_NAMES, Kind
 from ._engine.call_plans import call_plan
 from ._engine.calls import Run, execute, shap_values
@@ -49,11 +51,11 @@ from ._files.saving import Saved
 from ._rows import gpu_arrays
 from ._rows.background import Background, is_interventional, require_perturbation
 from ._rows.given_arrays import given_array
-from ._rows.inputs import Reader
+from ._rows.inputs import HostRows, Reader
 from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
 from ._rows.rows import Rows
-from .adapters.schema import InputSchema
+from .adapters.schema import AdaptedModel, InputSchema
 from .errors import UnsupportedModelError, require_one_of, require_options
 
 T = TypeVar("T")
@@ -379,6 +381,8 @@ class TreeExplainer:
         elif data is not None:
             self._adapted = with_covers_of(self._adapted, data, data_weights, read, n_jobs)
         by_input = isinstance(groups, str)
+        self._agreement = Agreement.of(model, self._adapted, model_output)
+        self._adapted = replace(self._adapted, predictions={})  # they may hold the model
         self._set_up(compute, background, outputs, columns, model_output, found, by_input)
 
     def _set_up(
@@ -682,6 +686,8 @@ class TreeExplainer:
         rows = self._read(X, kind, VALUE_NAMES[kind])
         labels = self._read_labels(y, rows)
         values, run = self._execute(rows, kind, shap_values, labels, progress)
+        if self._agreement.is_open:
+            self._compare_with_model(X, rows, labels, values if kind.adds_up else None)
         features = self._features_of(index)
         origins = features.origins(self._reader.origins_of(X))
         facts = self._facts(rows, run, origins, features)
@@ -824,6 +830,8 @@ class TreeExplainer:
         place = self._given(out, rows, 1, labels)
         compiled = self._compiled if check_additivity is None else self._compiled.checking(check_additivity)
         values, _ = execute(compiled, rows, SHAP_VALUES, partial(shap_values, out=place), labels)
+        if self._agreement.is_open and compiled.checked_kinds:
+            self._compare_with_model(X, rows, labels, values)
         return _shaped(values) if out is None else out
 
     def shap_interaction_values(self, X: Any, *, out: Any = None) -> np.ndarray:
@@ -861,7 +869,77 @@ class TreeExplainer:
         place = self._given(out, rows, 2)
         work = partial(compute_interactions, request=request, positions=positions, out=place)
         found, run = self._execute(rows, request.kind, work, progress=progress)
+        if self._agreement.is_open:
+            self._compare_with_model(X, rows)
         return found, run, rows
+
+    def _compare_with_model(
+        self, X: Any, rows: Rows, labels: np.ndarray | None = None, values: Any = None
+    ) -> None:
+        """Compare what is explained with the model's own prediction: once, in the first call.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame
+            As passed by the user.
+        rows : Rows
+            X as it was read.
+        labels : ndarray or None
+        values : array of shape (n_rows, n_outputs, n_features) or None
+            Results of the call that add up to the prediction; None: the SHAP values of the rows that are
+            compared are computed.
+
+        Raises
+        ------
+        PredictionMismatchError
+            They differ by more than rounding.
+        """
+        if not (rows.n_rows and self._compiled.options.check_additivity):
+            return
+        positions = agreement.few_rows(rows.n_rows)
+        few_labels = None if labels is None else labels[positions]
+
+        def compare(model: Any, predictions: Any) -> tuple[str, str | None]:
+            try:
+                few = X if len(positions) == rows.n_rows else agreement.rows_of(X, positions)
+            except (TypeError, IndexError, KeyError) as error:
+                return agreement.TREES, f"some rows of X cannot be taken alone: {error}"
+            return agreement.compare(
+                Explained(self._adapted, self._compiled, self._model_output, predictions),
+                model,
+                few,
+                self._sums(few, rows, positions, few_labels, values),
+                self._reader.without_warnings().read_on_host,
+                partial(self._read_again, model),
+            )
+
+        self._agreement.compare(compare)
+
+    def _sums(
+        self, few: Any, rows: Rows, positions: np.ndarray, labels: np.ndarray | None, values: Any
+    ) -> Sums:
+        """Return what values of some rows, ``few`` of X, add up to; see :meth:`_compare_with_model`."""
+        compiled = self._compiled
+        if values is None:
+            few_rows = self._reader.without_warnings().read_on_host(few)
+            of_few, _ = execute(compiled.checking(False), few_rows, SHAP_VALUES, shap_values, labels)
+        else:
+            of_few = np.stack([gpu_arrays.to_host(values[row]) for row in positions.tolist()])
+        base = self._base if labels is None else compiled.base_value(labels)
+        return Sums(
+            positions=positions,
+            total=of_few.sum(axis=2, dtype=np.float64) + base,
+            read=lambda: np.vstack([_block(rows, row) for row in positions.tolist()]),
+            dtype=of_few.dtype,
+            labels=labels,
+        )
+
+    def _read_again(self, model: Any, X: Any) -> tuple[AdaptedModel, np.ndarray]:
+        """Return the model as it is now, adapted, and rows of X as its trees test them."""
+        steps, last = unwrap(model)
+        adapted = adapt_file(last).with_output(self._model_output, self._times).without_warnings()
+        rows = Reader(steps, adapted).read_on_host(X)
+        return adapted, rows.chunk(0, rows.n_rows)
 
     def _read(self, X: Any, kind: Kind, what: str = "") -> Rows:
         """Read X, after checking that results of this kind, called ``what``, can be computed where X is."""
@@ -922,6 +1000,8 @@ class TreeExplainer:
             "device": run.device,
             "additivity_error": run.gap,
             "unit": unit_of(self._adapted, self._model_output),
+            "checked_against": self._agreement.against,
+            "check_note": self._agreement.note,
         }
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
@@ -1035,6 +1115,7 @@ class TreeExplainer:
             "model_output": self._model_output,
             "times": self._times,
             "groups": self._groups and [list(group) for group in self._groups],
+            "check": [*self._agreement.result],
         }
         contents = self._compiled.contents() if tables else {}
         saving.save(place, Saved(self._adapted, options, self._compiled.background, contents))
@@ -1115,6 +1196,7 @@ class TreeExplainer:
             explainer._times, n_outputs = read_times(times), saved.adapted.ensemble.n_outputs
             if explainer._times is not None and len(explainer._times) != n_outputs:
                 raise ValueError(f"it has {len(explainer._times)} times for {n_outputs} outputs")
+            explainer._agreement = Agreement.restored(saved.options.get("check"))
             groups = saved_groups(saved.options.get("groups"), saved.adapted.schema.n_features)
             explainer._set_up(
                 compute,
@@ -1179,6 +1261,15 @@ def read_options(
     read_times(times)
     require_model_output(model_output, times, interventional, device)
     return Options.parse(device=device, interventional=interventional, **others)
+
+
+def _block(rows: Rows, row: int) -> np.ndarray:
+    """Return a row as the trees test it, with NaN where a value is missing."""
+    if isinstance(rows, HostRows):
+        return rows.chunk(row, row + 1)
+    assert isinstance(rows, gpu_arrays.GpuArray)
+    on_host = gpu_arrays.to_host(rows.rows(row, row + 1).array)
+    return np.where(on_host == rows.numbers.missing, np.nan, on_host)
 
 
 def _shaped(values: Any) -> Any:

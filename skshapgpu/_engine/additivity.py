@@ -24,16 +24,18 @@ def allowed_gap(
     labels: np.ndarray | None = None,
     margin: np.ndarray | None = None,
     reach: np.ndarray | None = None,
+    extra: np.ndarray | float = 0.0,
 ) -> np.ndarray:
     """Return the largest allowed additivity gap of each output.
 
     With a link, which needs the margins of the rows, and their labels if it has any, it may differ from
-    row to row; also with linear leaves, of which ``reach`` bounds the magnitude.
+    row to row; also with linear leaves, of which ``reach`` bounds the magnitude. ``extra`` is a further
+    difference that margins may have.
     """
     precision = "single" if dtype == np.float32 else model.options.precision
     if reach is not None:
-        return _RELATIVE_GAP[precision] * reach + rounding(model, reach)
-    allowed = _RELATIVE_GAP[precision] * model.leaf_magnitude + model.rounding
+        return _RELATIVE_GAP[precision] * reach + rounding(model, reach) + extra
+    allowed = _RELATIVE_GAP[precision] * model.leaf_magnitude + model.rounding + extra
     if model.link is None:
         return allowed
     assert margin is not None

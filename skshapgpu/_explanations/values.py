@@ -42,6 +42,8 @@ class LabelledValues:
     feature_indices: np.ndarray | None = None
     group_columns: tuple[tuple[int, ...], ...] | None = None
     unit: str = "margin"
+    checked_against: str | None = None
+    check_note: str | None = None
 
     #: Heading of the ranked names in a notebook.
     _ranked_noun: ClassVar[str]
@@ -259,6 +261,11 @@ class Explanation(LabelledValues):
     unit : str
         Unit of the values, with which displays label their axes: "log-odds", "probability", "softmax score",
         "log of the prediction", or "margin" if none of these is known; otherwise the ``model_output``.
+    checked_against : {"model", "trees"} or None
+        With what the explainer was compared in its first call: "model": with the library's own prediction of
+        up to 16 rows; "trees": only with the trees as they were read, for the reason ``check_note``; None:
+        with nothing, because of ``check_additivity=False``.
+    check_note : str or None
     origins : Origins or None
         For a pipeline with leading steps, the original X and the column of X that each feature was made
         from; used by :meth:`group`.

@@ -82,7 +82,7 @@ def save(path: Place, saved: Saved) -> None:
     ensemble = {name: getattr(adapted.ensemble, name) for name in _fields_of(adapted.ensemble)}
     model = {f.name: getattr(adapted, f.name) for f in fields(AdaptedModel)}
     model["schema"] = {f.name: getattr(adapted.schema, f.name) for f in fields(InputSchema)}
-    del model["ensemble"], model["other_covers"], model["over_time"]
+    del model["ensemble"], model["other_covers"], model["over_time"], model["predictions"]
     content = {
         "ensemble": packer.pack(ensemble),
         "model": packer.pack(model),

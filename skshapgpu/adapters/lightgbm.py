@@ -23,7 +23,7 @@ How LightGBM reads a row, and how the :class:`~skshapgpu.adapters.Ensemble` repr
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -32,6 +32,7 @@ import numpy as np
 
 from .. import _core
 from ..errors import UnsupportedModelError
+from ._known import require_known
 from ._subclasses import require_own_predictions
 from .ensemble import ZERO_MAGNITUDE, Ensemble
 from .schema import FEW_ROWS, AdaptedModel, Column, InputSchema
@@ -46,6 +47,25 @@ _LINKS: dict[str, Literal["logistic", "exp", "softmax"]] = {
     **dict.fromkeys(("poisson", "gamma", "tweedie"), "exp"),
     "multiclass": "softmax",
 }
+
+#: Objectives, of which all others are rejected, and their parameters. A custom objective has no name.
+_OBJECTIVES = frozenset({"", *_LINKS}).union(
+    "regression regression_l1 huber fair quantile mape cross_entropy_lambda lambdarank rank_xendcg".split()
+)
+_OBJECTIVE_PARAMETERS = frozenset({"num_class", "sigmoid", "sqrt"})
+
+#: Fields that are read, or that predictions do not depend on: of the header, whose first line is "tree", and
+#: of trees; versions of the format.
+_HEADER_FIELDS = frozenset(
+    "average_output feature_infos feature_names label_index max_feature_idx monotone_constraints num_class "
+    "num_tree_per_iteration objective tree tree_sizes version".split()
+)
+_TREE_FIELDS = frozenset(
+    "cat_boundaries cat_threshold decision_type internal_count internal_value internal_weight is_linear "
+    "leaf_coeff leaf_const leaf_count leaf_features leaf_value leaf_weight left_child num_cat num_features "
+    "num_leaves right_child shrinkage split_feature split_gain threshold".split()
+)
+_VERSIONS = frozenset({"v3", "v4"})
 
 #: Limit on num_tree_per_iteration for a model without trees, in which nothing else bounds it.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
@@ -97,6 +117,7 @@ def adapt(model: Any) -> AdaptedModel:
         if isinstance(model, lightgbm.LGBMClassifier):
             classes = tuple(np.asarray(model.classes_).tolist())
         adapted = read_text(booster.model_to_string(), classes, object_dtype)
+        adapted = replace(adapted, predictions=_predictions(model, adapted, booster))
         # Since 4.6, the wrapper lets scikit-learn check the names, but only of X that is no data frame.
         if adapted.schema.feature_names is None or not hasattr(lightgbm.compat, "_LGBMValidateData"):
             return adapted
@@ -110,7 +131,30 @@ def adapt(model: Any) -> AdaptedModel:
             f"cannot explain a {type(model).__module__}.{type(model).__qualname__}; "
             "pass a lightgbm.Booster or a fitted LGBMModel"
         )
-    return read_text(booster.model_to_string(), classes, object_dtype)
+    adapted = read_text(booster.model_to_string(), classes, object_dtype)
+    return replace(adapted, predictions=_predictions(model, adapted, booster))
+
+
+def _predictions(model: Any, adapted: AdaptedModel, booster: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return ``AdaptedModel.predictions`` of a wrapper or a Booster."""
+    averages = "average_output" in booster.model_to_string(num_iteration=1).partition("\n\n")[0].split("\n")
+    n_averaged = adapted.ensemble.n_trees // adapted.ensemble.n_outputs if averages else 1
+    predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(_raw_scores, model, max(n_averaged, 1))}
+    if adapted.link == "exp":
+        predictions["response"] = model.predict
+    elif adapted.link is not None:
+        predictions["probability"] = partial(_probabilities, getattr(model, "predict_proba", model.predict))
+    return predictions
+
+
+def _raw_scores(model: Any, n_averaged: int, X: Any) -> Any:
+    return model.predict(X, raw_score=True) / n_averaged
+
+
+def _probabilities(predict: Callable[[Any], Any], X: Any) -> np.ndarray:
+    """Return the probabilities of the classes that are outputs; a Booster of two classes returns one."""
+    probabilities: np.ndarray = predict(X)
+    return probabilities[:, 1] if probabilities.ndim == 2 and probabilities.shape[1] == 2 else probabilities
 
 
 def _require_all_trees(model: Any) -> None:
@@ -140,6 +184,7 @@ def read_text(
             raise ValueError(f"the LightGBM model text has no {name}")
     if len(tree_texts) != len(head.get("tree_sizes", "").split()):
         raise ValueError("the LightGBM model text has more or fewer trees than its header says")
+    _require_known_header(head)
     n_features = int(head["max_feature_idx"]) + 1
     n_outputs = int(head["num_tree_per_iteration"])
     # A round has a tree for each output; without trees, a tampered number would request gigabytes.
@@ -166,8 +211,7 @@ def read_text(
         frame_encoder=PandasCategories(categories),
         n_categorical=None if categories is None else len(categories),
     )
-    objective, *parameters = head.get("objective", "").split(" ")  # a custom one is not in the text
-    scale = dict(parameter.partition(":")[::2] for parameter in parameters).get("sigmoid", "1")
+    objective, parameters = _objective(head)
     is_binary = n_outputs == 1 and (objective == "binary" or (not objective and classes is not None))
     return AdaptedModel(
         ensemble=ensemble,
@@ -177,16 +221,32 @@ def read_text(
         binary="margin" if is_binary else None,
         class_names=classes if is_binary and classes is not None and len(classes) == 2 else None,
         link=_LINKS.get(objective),
-        link_scale=float(scale),
+        link_scale=float(parameters.get("sigmoid", "1")),
         squared_error=objective == "regression" and "sqrt" not in parameters,
         cover_kind="count",
         other_covers={"weight": partial(_hessians, ensemble, trees)} if trees else {},
     )
 
 
+def _require_known_header(head: dict[str, str]) -> None:
+    """Reject a model with fields, a version or an objective that is not known."""
+    objective, parameters = _objective(head)
+    name = "the LightGBM model text"
+    require_known(name, "fields", head, _HEADER_FIELDS)
+    require_known(name, "formats", [head.get("version")], _VERSIONS)
+    require_known(name, "objectives", [objective], _OBJECTIVES)
+    require_known(name, f"parameters of the objective {objective!r}", parameters, _OBJECTIVE_PARAMETERS)
+
+
+def _objective(head: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the name of the objective, empty if it is a custom one, and its parameters."""
+    objective, *parameters = head.get("objective", "").split(" ")
+    return objective, dict(parameter.partition(":")[::2] for parameter in parameters)
+
+
 def _fields(text: str) -> dict[str, str]:
-    """Parse lines ``name=value``; a line without a value is a flag."""
-    return dict(line.partition("=")[::2] for line in text.split("\n"))
+    """Parse lines ``name=value``; a line without a value is a flag, and an empty line is left out."""
+    return dict(line.partition("=")[::2] for line in text.split("\n") if line)
 
 
 @dataclass(frozen=True)
@@ -213,7 +273,8 @@ class _LinearLeaves:
 
 
 def _tree(number: int, text: str) -> _Tree:
-    fields = _fields(text)
+    fields = _fields(text.partition("\n")[2])  # the first line is the number of the tree
+    require_known("the LightGBM model text", "fields of a tree", fields, _TREE_FIELDS)
 
     def numbers(name: str, dtype: Any, size: int) -> np.ndarray:
         text = fields.get(name, "")

@@ -10,6 +10,7 @@ All rounds are read, as ``predict`` uses them all without ``max_iter``. NaN goes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,8 @@ def adapt(model: Any) -> AdaptedModel:
     ]
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features, intercept=np.ravel(model.init_params))
     n_outputs = ensemble.n_outputs
-    is_binary = isinstance(model, NGBClassifier) and n_outputs == 1
+    is_own = model.Dist.__module__.partition(".")[0] == "ngboost"  # the margin of others is not known
+    is_binary = isinstance(model, NGBClassifier) and n_outputs == 1 and is_own
     return AdaptedModel(
         ensemble,
         InputSchema(
@@ -82,7 +84,16 @@ def adapt(model: Any) -> AdaptedModel:
         binary="margin" if is_binary else None,
         class_names=(0, 1) if is_binary else None,
         link="logistic" if is_binary else None,
+        predictions=_predictions(model, is_binary),
     )
+
+
+def _predictions(model: Any, is_binary: bool) -> dict[str, Callable[[Any], Any]]:
+    """Return ``AdaptedModel.predictions``."""
+    predictions: dict[str, Callable[[Any], Any]] = {"raw": model.pred_param}
+    if is_binary:
+        predictions["probability"] = lambda X: model.predict_proba(X)[:, 1]
+    return predictions
 
 
 def _allows_nan(members: list[Any]) -> bool:

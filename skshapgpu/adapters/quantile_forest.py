@@ -10,6 +10,7 @@ weights each tree by the number of targets in its leaf, and is not a sum over th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def adapt(model: Any) -> AdaptedModel:
         family="quantile_forest",
         cover_kind="weight",
         other_covers=counts_of(trees),
+        predictions={"raw": partial(model.predict, quantiles="mean", aggregate_leaves_first=False)},
     )
 
 

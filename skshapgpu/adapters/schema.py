@@ -253,6 +253,12 @@ class AdaptedModel:
     shared : tuple of tuple of int
         For each player of the ensemble after those that are the columns of X: the columns that
         share its value evenly.
+    predictions : mapping of str to callable
+        Functions of the library itself, by the value of ``model_output`` that they compute: each takes a few
+        rows in any form that the model takes, and returns (n_rows,) or (n_rows, n_outputs). "raw" is the
+        margin, of a binary classifier that of the positive class. In its first call, an explainer is
+        compared with the function of what it explains; without one, it is compared with the trees alone.
+        They may hold the model, and are not pickled.
     """
 
     ensemble: Ensemble
@@ -271,6 +277,10 @@ class AdaptedModel:
         default=None, repr=False
     )
     shared: tuple[tuple[int, ...], ...] = ()
+    predictions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"predictions": {}}
 
     def __post_init__(self) -> None:
         if self.ensemble.has_linear_leaves and self.schema.allow_inf:  # infinity times 0 is not a number
@@ -368,6 +378,16 @@ class AdaptedModel:
 def pair_names(pairs: Iterable[tuple[int, Any]]) -> tuple[str, ...]:
     """Return the names of outputs that are classes of several targets: "0_a" for class "a" of target 0."""
     return tuple(f"{target}_{label}" for target, label in pairs)
+
+
+def predictions_of_mean(predict: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
+    """Return ``AdaptedModel.predictions`` of a model whose ``predict`` is the exponential of its margin."""
+    return {"raw": partial(_log_of, predict), "response": predict}
+
+
+def _log_of(predict: Callable[[Any], Any], X: Any) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(predict(X))
 
 
 def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:

@@ -24,67 +24,82 @@ refuses infinities also refuses numbers that are infinite once rounded to float3
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    AdaBoostRegressor,
-    BaggingClassifier,
-    BaggingRegressor,
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    IsolationForest,
-    RandomForestClassifier,
-    RandomForestRegressor,
-    StackingClassifier,
-    StackingRegressor,
-    VotingClassifier,
-    VotingRegressor,
-)
+from sklearn.ensemble._iforest import _average_path_length
 from sklearn.exceptions import NotFittedError
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
-from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree._tree import Tree as SklearnTree
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import UnsupportedModelError
+from ._known import require_known
 from ._subclasses import require_own_method, require_own_predictions
 from .ensemble import Ensemble, Tree
-from .schema import AdaptedModel, Column, ColumnEncoder, InputSchema, counts_of, pair_names
+from .schema import (
+    AdaptedModel,
+    Column,
+    ColumnEncoder,
+    InputSchema,
+    counts_of,
+    pair_names,
+    predictions_of_mean,
+)
 
-#: Losses of boosting, and criteria of trees, that are squared errors.
+#: Criteria of trees that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
 
-#: Models built from trees that are rejected, like their subclasses, with the reason.
-_REFUSED: dict[type, str] = {
-    AdaBoostClassifier: "its decision adds up votes, not class probabilities",
-    AdaBoostRegressor: "it predicts a weighted median of its trees, which is not a sum over them",
-    VotingClassifier: "explain each of its estimators_",
-    VotingRegressor: "explain each of its estimators_",
-    StackingClassifier: "explain its final_estimator_ on the output of transform, or each of its estimators_",
-    StackingRegressor: "explain its final_estimator_ on the output of transform, or each of its estimators_",
-    CalibratedClassifierCV: "explain the estimator of each of its calibrated_classifiers_",
-    TransformedTargetRegressor: "it transforms back what its trees add up to: explain its regressor_, which "
-    "predicts the transformed target",
-    MultiOutputClassifier: "explain each of its estimators_",
-    MultiOutputRegressor: "explain each of its estimators_",
-    ClassifierChain: "explain each of its estimators_",
-    RegressorChain: "explain each of its estimators_",
-    OneVsRestClassifier: "explain each of its estimators_",
-    OneVsOneClassifier: "explain each of its estimators_",
-    OutputCodeClassifier: "explain each of its estimators_",
+#: Losses of boosting by the name of their class: how ``AdaptedModel`` names the link of a regressor or a
+#: classifier, and the factor of the margin. All others of scikit-learn are rejected.
+_LOSSES: dict[str, tuple[Literal["logistic", "exp"] | None, float]] = {
+    **dict.fromkeys(("HalfSquaredError", "AbsoluteError", "PinballLoss", "HuberLoss"), (None, 1.0)),
+    "HalfTweedieLossIdentity": (None, 1.0),
+    **dict.fromkeys(("HalfPoissonLoss", "HalfGammaLoss", "HalfTweedieLoss"), ("exp", 1.0)),
+    **dict.fromkeys(("HalfBinomialLoss", "HalfMultinomialLoss"), ("logistic", 1.0)),
+    "ExponentialLoss": ("logistic", 2.0),  # its margin is half of the log-odds
+}
+
+#: Kinds of trees, parts of their state, and fields of their nodes and of those of HistGradientBoosting.
+_TREES = frozenset({SklearnTree})
+_TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
+_NODE_FIELDS = frozenset(
+    "left_child right_child feature threshold impurity n_node_samples weighted_n_node_samples "
+    "missing_go_to_left".split()
+)
+_PREDICTOR_FIELDS = frozenset(
+    "value count feature_idx num_threshold missing_go_to_left left right gain depth is_leaf bin_threshold "
+    "is_categorical bitset_idx".split()
+)
+
+_FINAL_ESTIMATOR = "explain its final_estimator_ on the output of transform, or each of its estimators_"
+_CHAIN = (
+    "explain each of its estimators_ on the columns that it takes, which are X and the predictions of the "
+    "estimators_ before it; estimators_[i] predicts target order_[i]"
+)
+
+#: Models built from trees that are rejected, like their subclasses, with the reason; by name, as _READERS.
+_REFUSED: dict[str, str] = {
+    "AdaBoostClassifier": "its decision adds up votes, not class probabilities",
+    "AdaBoostRegressor": "it predicts a weighted median of its trees, which is not a sum over them",
+    "VotingClassifier": "explain each of its estimators_",
+    "VotingRegressor": "explain each of its estimators_",
+    "StackingClassifier": _FINAL_ESTIMATOR,
+    "StackingRegressor": _FINAL_ESTIMATOR,
+    "CalibratedClassifierCV": "explain the estimator of each of its calibrated_classifiers_",
+    "TransformedTargetRegressor": "it transforms back what its trees add up to: explain its regressor_, "
+    "which predicts the transformed target",
+    "MultiOutputClassifier": "explain each of its estimators_",
+    "MultiOutputRegressor": "explain each of its estimators_",
+    "ClassifierChain": _CHAIN,
+    "RegressorChain": _CHAIN,
+    "OneVsRestClassifier": "explain each of its estimators_",
+    "OneVsOneClassifier": "explain each of its estimators_",
+    "OutputCodeClassifier": "explain each of its estimators_",
 }
 
 
@@ -176,18 +191,25 @@ def adapt(model: Any) -> AdaptedModel:
         The model was modified and is no longer a valid ensemble of trees.
     """
     name = type(model).__name__
-    for base, reason in _REFUSED.items():
-        if isinstance(model, base):
-            raise UnsupportedModelError(f"cannot explain a {name}: {reason}")
-    for base, fitted, read in _READERS:
-        if isinstance(model, base):
-            check_is_fitted(model, fitted)
-            require_own_predictions(model, "sklearn")
-            try:
-                return read(model)
-            except (LookupError, OverflowError) as error:
-                raise ValueError(f"the {name} contradicts itself: {type(error).__name__}: {error}") from error
-    raise UnsupportedModelError(f"cannot explain a {name}: it is not a supported scikit-learn tree model")
+    bases = [base.__name__ for base in type(model).__mro__ if base.__module__.partition(".")[0] == "sklearn"]
+    for base in bases:
+        if base in _REFUSED:
+            raise UnsupportedModelError(f"cannot explain a {name}: {_REFUSED[base]}")
+    base = next((base for base in bases if base in _READERS), None)
+    if base is None and type(model).__module__.partition(".")[0] == "sklearnex":
+        raise UnsupportedModelError(
+            f"cannot explain a {name} of scikit-learn-intelex: its predict differs from that of its trees; "
+            "fit scikit-learn's own class, after sklearnex.unpatch_sklearn()"
+        )
+    if base is None:
+        raise UnsupportedModelError(f"cannot explain a {name}: it is not a supported scikit-learn tree model")
+    fitted, read = _READERS[base]
+    check_is_fitted(model, fitted)
+    require_own_predictions(model, "sklearn")
+    try:
+        return read(model)
+    except (LookupError, OverflowError) as error:
+        raise ValueError(f"the {name} contradicts itself: {type(error).__name__}: {error}") from error
 
 
 def require_trees(
@@ -211,19 +233,31 @@ def read_tree(
     estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
 ) -> Tree:
     """Read a tree with the given node values; ``columns`` are the columns of X that it was trained on."""
-    tree = estimator.tree_
-    leaf = tree.children_left < 0
+    nodes = _nodes(estimator)
+    leaf = nodes["left_child"] < 0
+    feature = nodes["feature"]
     return Tree(
-        left=tree.children_left,
-        right=tree.children_right,
-        feature=tree.feature if columns is None else columns[np.where(leaf, 0, tree.feature)],
-        threshold=tree.threshold,
-        missing_left=tree.missing_go_to_left,
-        cover=tree.weighted_n_node_samples,
+        left=nodes["left_child"],
+        right=nodes["right_child"],
+        feature=feature if columns is None else columns[np.where(leaf, 0, feature)],
+        threshold=nodes["threshold"],
+        missing_left=nodes["missing_go_to_left"],
+        cover=nodes["weighted_n_node_samples"],
         value=np.where(leaf.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0.0),
         output=output,
-        count=tree.n_node_samples,
+        count=nodes["n_node_samples"],
     )
+
+
+def _nodes(estimator: Any) -> np.ndarray:
+    """Return the nodes of a tree; reject a kind of tree or fields that are not known, such as categories."""
+    name, tree = f"the {type(estimator).__name__}", estimator.tree_
+    require_known(name, "kinds of trees", (type(tree),), _TREES)
+    state = tree.__getstate__()
+    require_known(name, "fields of its tree", state, _TREE_STATE)
+    nodes: np.ndarray = state["nodes"]
+    require_known(name, "fields of its tree's nodes", nodes.dtype.names or (), _NODE_FIELDS)
+    return nodes
 
 
 def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
@@ -310,22 +344,24 @@ def _isolation_forest(model: Any) -> AdaptedModel:
         )
     ]
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0)
-    return _adapted(model, ensemble, trees, allow_nan=True, allow_inf=True)
+    adapted = _adapted(model, ensemble, trees, allow_nan=True, allow_inf=True)
+    return replace(adapted, predictions={"raw": partial(_mean_path_lengths, model)})
 
 
 def _gradient_boosting(model: Any) -> AdaptedModel:
     name, init = type(model).__name__, model.init_
-    if not isinstance(init, str) and type(init) not in (DummyClassifier, DummyRegressor):
+    if not isinstance(init, str) and not _is_dummy(init):
         raise UnsupportedModelError(
             f"cannot explain a {name} with init={type(init).__name__}: only a constant start, "
             "init=None, 'zero' or a Dummy estimator, can be explained from its trees"
         )
-    if isinstance(init, DummyClassifier) and init.strategy == "stratified":
+    if getattr(init, "strategy", None) == "stratified":
         raise UnsupportedModelError(
             f"cannot explain a {name} whose init, strategy='stratified', predicts at random"
         )
     estimators = require_trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
     n_outputs = model.estimators_.shape[1]
+    link, scale = _link(model)
     trees = [
         read_tree(e, model.learning_rate * e.tree_.value[:, 0, 0], output=i % n_outputs)
         for i, e in enumerate(estimators)
@@ -333,9 +369,28 @@ def _gradient_boosting(model: Any) -> AdaptedModel:
     # The loss turns the prior into the initial margin: the exponential loss takes half of the log-odds.
     start = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=start[0])
-    # With the exponential loss, a margin is half of the log-odds.
-    scale = 2.0 if type(model._loss).__name__ == "ExponentialLoss" else 1.0  # loss may have been changed
-    return _adapted(model, ensemble, trees, binary="margin", link="logistic", link_scale=scale)
+    return _adapted(model, ensemble, trees, binary="margin", link=link, link_scale=scale)
+
+
+def _is_dummy(init: Any) -> bool:
+    package = type(init).__module__.partition(".")[0]
+    return type(init).__name__ in ("DummyClassifier", "DummyRegressor") and package in (
+        "sklearn",
+        "sklearnex",
+    )
+
+
+def _link(model: Any) -> tuple[Literal["logistic", "exp"] | None, float]:
+    """Return the link of a boosting model and the factor of the margin in it.
+
+    The loss is that of ``fit``, as ``model.loss`` may have been changed. One that does not come from
+    scikit-learn has a link that is not known.
+    """
+    loss = type(model._loss)
+    if loss.__module__.partition(".")[0] != "sklearn":
+        return None, 1.0
+    require_known(f"the {type(model).__name__}", "losses", [loss.__name__], frozenset(_LOSSES))
+    return _LOSSES[loss.__name__]
 
 
 def _hist_gradient_boosting(model: Any) -> AdaptedModel:
@@ -358,13 +413,15 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
         x_dtype="float64",
         intercept=np.ravel(model._baseline_prediction),
     )
+    link, scale = _link(model)
     return _adapted(
         model,
         ensemble,
         trees,
         cover_kind="count",
         binary="margin",
-        link="exp" if getattr(model, "loss", None) in ("poisson", "gamma") else "logistic",
+        link=link,
+        link_scale=scale,
         allow_nan=True,
         allow_inf=True,
         encoders=encoders,
@@ -373,6 +430,9 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
 
 def _read_predictor(predictor: Any, columns: np.ndarray, output: int) -> Tree:
     nodes = predictor.nodes
+    require_known(
+        "the HistGradientBoosting model", "fields of its nodes", nodes.dtype.names, _PREDICTOR_FIELDS
+    )
     leaf = nodes["is_leaf"].astype(bool)
     categorical = nodes["is_categorical"].astype(bool) & ~leaf
     # One row of 8 words for each categorical split: bit i is set when category i goes left.
@@ -433,27 +493,57 @@ def _adapted(
         class_names=classes if len(classes) == 2 else None,
         link=link if len(classes) == 2 or link != "logistic" else "softmax" if len(classes) > 2 else None,
         link_scale=link_scale,
-        squared_error=is_regressor(model)
-        and ensemble.n_outputs == 1
-        and getattr(model, "loss", getattr(model, "criterion", None)) in _SQUARED_ERRORS,
+        squared_error=is_regressor(model) and ensemble.n_outputs == 1 and _minimizes_squared_error(model),
         cover_kind=cover_kind,
         other_covers=counts_of(trees),
+        predictions=_predictions(model, link),
     )
 
 
-#: Class, an attribute that only a fitted model has, and reader.
-_READERS: tuple[tuple[type, str, Callable[[Any], AdaptedModel]], ...] = (
-    (DecisionTreeClassifier, "tree_", _single_tree),
-    (DecisionTreeRegressor, "tree_", _single_tree),
-    (RandomForestClassifier, "estimators_", _forest),
-    (RandomForestRegressor, "estimators_", _forest),
-    (ExtraTreesClassifier, "estimators_", _forest),
-    (ExtraTreesRegressor, "estimators_", _forest),
-    (BaggingClassifier, "estimators_", _bagging),
-    (BaggingRegressor, "estimators_", _bagging),
-    (IsolationForest, "estimators_", _isolation_forest),
-    (GradientBoostingClassifier, "estimators_", _gradient_boosting),
-    (GradientBoostingRegressor, "estimators_", _gradient_boosting),
-    (HistGradientBoostingClassifier, "_predictors", _hist_gradient_boosting),
-    (HistGradientBoostingRegressor, "_predictors", _hist_gradient_boosting),
-)
+def _predictions(model: Any, link: str | None) -> dict[str, Callable[[Any], Any]]:
+    """Return ``AdaptedModel.predictions``."""
+    if not is_classifier(model):
+        return predictions_of_mean(model.predict) if link == "exp" else {"raw": model.predict}
+    probabilities = partial(_probabilities, model)
+    if hasattr(model, "decision_function"):
+        return {"raw": model.decision_function, "probability": probabilities}
+    return {"raw": probabilities, "probability": probabilities}
+
+
+def _probabilities(model: Any, X: Any) -> np.ndarray:
+    """Return the probabilities of the classes that are outputs."""
+    probabilities = model.predict_proba(X)
+    if isinstance(probabilities, list):  # of several targets
+        return np.hstack(probabilities)
+    return probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
+
+
+def _mean_path_lengths(model: Any, X: Any) -> np.ndarray:
+    """Return the average path length, which an isolation forest returns as a score only."""
+    with np.errstate(divide="ignore"):
+        return -_average_path_length([model._max_samples])[0] * np.log2(-model.score_samples(X))
+
+
+def _minimizes_squared_error(model: Any) -> bool:
+    if hasattr(model, "_loss"):
+        return type(model._loss).__name__ == "HalfSquaredError"
+    return getattr(model, "criterion", None) in _SQUARED_ERRORS
+
+
+#: Class, an attribute that only a fitted model has, and reader. Classes are known by name: in
+#: ``sklearn.ensemble``, scikit-learn-intelex puts classes of its own in their place, which are not these.
+_READERS: dict[str, tuple[str, Callable[[Any], AdaptedModel]]] = {
+    "DecisionTreeClassifier": ("tree_", _single_tree),
+    "DecisionTreeRegressor": ("tree_", _single_tree),
+    "RandomForestClassifier": ("estimators_", _forest),
+    "RandomForestRegressor": ("estimators_", _forest),
+    "ExtraTreesClassifier": ("estimators_", _forest),
+    "ExtraTreesRegressor": ("estimators_", _forest),
+    "BaggingClassifier": ("estimators_", _bagging),
+    "BaggingRegressor": ("estimators_", _bagging),
+    "IsolationForest": ("estimators_", _isolation_forest),
+    "GradientBoostingClassifier": ("estimators_", _gradient_boosting),
+    "GradientBoostingRegressor": ("estimators_", _gradient_boosting),
+    "HistGradientBoostingClassifier": ("_predictors", _hist_gradient_boosting),
+    "HistGradientBoostingRegressor": ("_predictors", _hist_gradient_boosting),
+}

@@ -19,6 +19,7 @@ all of them are step functions, continuous from the right, whose first value als
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,11 +29,15 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import UnsupportedModelError
+from ._known import require_known
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble, Tree
-from .schema import AdaptedModel, InputSchema, counts_of
+from .schema import AdaptedModel, InputSchema, counts_of, predictions_of_mean
 from .sklearn import read_tree, require_trees
 from .survival import as_margins, by_link, require_times
+
+#: Losses of boosting by the name of their class: the margin is a log hazard ratio, or the logarithm of a time.
+_LOSSES = frozenset({"CoxPH", "CensoredSquaredLoss", "IPCWLeastSquaresError"})
 
 
 def adapt(model: Any) -> AdaptedModel:
@@ -92,7 +97,15 @@ def _functions_of_leaves(
     values = [estimator.tree_.value[:, steps, number] for estimator in estimators]
     leaf = adapted.ensemble.left < 0
     value = np.where(leaf[:, np.newaxis], np.concatenate(values) / len(estimators), 0.0)
-    return as_margins(adapted, times, value, np.zeros(len(times)))
+    outputs = as_margins(adapted, times, value, np.zeros(len(times)))
+    return replace(outputs, predictions=_functions(model, model_output, times))
+
+
+def _functions(model: Any, model_output: str, times: np.ndarray) -> dict[str, Callable[[Any], Any]]:
+    """Return ``AdaptedModel.predictions`` of a function of time."""
+    name = "survival" if model_output == "survival" else "cumulative_hazard"
+    predict = getattr(model, f"predict_{name}_function")
+    return {model_output: lambda X: np.array([function(times) for function in predict(X)])}
 
 
 def _steps(model: Any, starts: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -104,6 +117,7 @@ def _steps(model: Any, starts: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 def _boosting(model: Any) -> AdaptedModel:
     require_own_predictions(model, "sksurv")
+    require_known(f"the {type(model).__name__}", "losses", [type(model._loss).__name__], _LOSSES)
     estimators = require_trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
     scales = getattr(model, "_scale", np.ones(len(estimators)))  # of dropout
     trees = [
@@ -111,6 +125,8 @@ def _boosting(model: Any) -> AdaptedModel:
         for estimator, scale in zip(estimators, scales, strict=True)
     ]
     adapted = _adapted(model, trees, allow_nan=False)
+    if model._baseline_model is None:  # it predicts a time
+        adapted = replace(adapted, predictions=predictions_of_mean(model.predict))
     return replace(adapted, link="exp", over_time=partial(_functions_of_hazard, model))
 
 
@@ -126,8 +142,10 @@ def _functions_of_hazard(
     with np.errstate(divide="ignore"):  # there is no hazard before the first event
         log_hazard = np.log(baseline.y[_steps(model, baseline.x, times)])
     if model_output == "survival":
-        return by_link(adapted, times, -log_hazard, "gumbel", sign=-1)
-    return by_link(adapted, times, log_hazard, "exp")
+        outputs = by_link(adapted, times, -log_hazard, "gumbel", sign=-1)
+    else:
+        outputs = by_link(adapted, times, log_hazard, "exp")
+    return replace(outputs, predictions=_functions(model, model_output, times))
 
 
 def _adapted(model: Any, trees: list[Tree], allow_nan: bool) -> AdaptedModel:
@@ -145,4 +163,5 @@ def _adapted(model: Any, trees: list[Tree], allow_nan: bool) -> AdaptedModel:
         family="sksurv",
         cover_kind="weight",
         other_covers=counts_of(trees),
+        predictions={"raw": model.predict},
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
@@ -57,6 +59,7 @@ def as_margins(
         output_names=tuple(times.tolist()) if len(times) > 1 else None,
         link="identity",
         squared_error=False,
+        predictions={},
     )
 
 
@@ -89,6 +92,15 @@ def by_link(
     AdaptedModel
     """
     varies, ensemble = np.isfinite(shifts), adapted.ensemble
+    predictions: dict[str, Callable[[Any], Any]] = {}
+    if "raw" in adapted.predictions:
+        predictions["raw"] = partial(_shifted, adapted.predictions["raw"], sign, shifts)
     intercept = np.where(varies, sign * ensemble.intercept[0] + shifts, np.copysign(_SATURATED, shifts))
     value = sign * ensemble.value * varies
-    return replace(as_margins(adapted, times, value, intercept), link=link, link_scale=scale)
+    outputs = as_margins(adapted, times, value, intercept)
+    return replace(outputs, link=link, link_scale=scale, predictions=predictions)
+
+
+def _shifted(raw: Callable[[Any], Any], sign: int, shifts: np.ndarray, X: Any) -> np.ndarray:
+    """Return the margin at each time, from the library's own function for the margin of the model."""
+    return sign * np.asarray(raw(X), np.float64).reshape(-1, 1) + shifts

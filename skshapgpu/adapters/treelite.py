@@ -17,12 +17,15 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse
 
 from ..errors import UnsupportedModelError
 from . import _treelite_checkpoint
+from ._known import require_known
 from .ensemble import Ensemble, Tree
 from .schema import AdaptedModel, Column, InputSchema, counts_of, pair_names
 
@@ -30,6 +33,14 @@ from .schema import AdaptedModel, Column, InputSchema, counts_of, pair_names
 _CATEGORICAL = 2
 _LT, _LE, _GT, _GE = 2, 3, 4, 5
 _BINARY_CLASSIFIER = 0
+_NODE_KINDS = frozenset({0, 1, _CATEGORICAL})
+_TASKS = frozenset(range(5))
+
+#: Functions of the margin that a model may apply to it.
+_POSTPROCESSORS = frozenset(
+    "identity identity_multiclass signed_square hinge sigmoid exponential exponential_standard_ratio "
+    "logarithm_one_plus_exp max_index softmax multiclass_ova".split()
+)
 
 #: A function that returns a field of a model or of a tree by name.
 _Field = Callable[[str], Any]
@@ -69,18 +80,34 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        A node tests numbers for equality, or the model is not a forest.
+        A node tests numbers for equality, the model is not a forest, or a part of it is of an unknown kind.
     ValueError
         The model was modified and is no longer a valid ensemble of trees.
     """
     import treelite
 
-    classes = None
+    given, classes = model, None
     if not isinstance(model, treelite.Model):
         classes = _labels(model)
         model = _exported(model, treelite.Model)
     fields_of_trees = [model.get_tree_accessor(i).get_field for i in range(model.num_tree)]
-    return _read(model.get_header_accessor().get_field, fields_of_trees, str(model.input_type), classes)
+    header = model.get_header_accessor().get_field
+    adapted = _read(header, fields_of_trees, str(model.input_type), classes)
+    if given is not model:  # cuML predicts on a GPU
+        return adapted
+    outputs = _Head.read(header, str(model.input_type)).outputs()[-adapted.ensemble.n_outputs :]
+    return replace(adapted, predictions={"raw": partial(_margins, model, outputs)})
+
+
+def _margins(model: Any, outputs: list[tuple[int, int]], X: Any) -> np.ndarray:
+    """Return the margins of outputs, given as a target and a class, by treelite's own reference."""
+    import treelite
+
+    dtype = np.float64 if str(model.input_type) == "float64" else np.float32
+    rows = X if scipy.sparse.issparse(X) else np.asarray(X)
+    targets, classes = zip(*outputs)
+    margins: np.ndarray = treelite.gtil.predict(model, rows.astype(dtype), pred_margin=True)
+    return margins[:, targets, classes]
 
 
 def adapt_checkpoint(data: bytes) -> AdaptedModel:
@@ -94,6 +121,8 @@ def _read(
     header: _Field, fields_of_trees: Sequence[_Field], dtype: str, classes: tuple[Any, ...] | None = None
 ) -> AdaptedModel:
     head = _Head.read(header, dtype)
+    require_known("the treelite model", "postprocessors", [head.postprocessor], _POSTPROCESSORS)
+    require_known("the treelite model", "tasks", [head.task], _TASKS)
     trees = [_Nodes(field) for field in fields_of_trees]
     if len(head.target) != len(trees) or len(head.class_) != len(trees):
         raise ValueError("target_id or class_id of the treelite model does not fit its number of trees")
@@ -240,6 +269,7 @@ class _Nodes:
         self.left, self.right = field("cleft", np.int64), field("cright", np.int64)
         n = len(self.left)
         self.kind, self.operator = field("node_type", np.int8), field("cmp", np.int8)
+        require_known("the treelite model", "kinds of nodes", np.unique(self.kind).tolist(), _NODE_KINDS)
         self.feature = field("split_index", np.int64)
         self.threshold = field("threshold", np.float64)
         self.default_left = field("default_left", bool)
@@ -257,9 +287,11 @@ class _Nodes:
         self.weight, self.count = self._cover(field, "sum_hess"), self._cover(field, "data_count")
 
     def _cover(self, field: Callable[[str, Any], np.ndarray], name: str) -> np.ndarray | None:
-        """Return the covers of one kind, or None unless all nodes have them."""
+        """Return the covers of one kind, or None unless all nodes have them, none of them negative."""
         present, cover = field(f"{name}_present", bool), field(name, np.float64)
-        return cover if len(present) == len(cover) == len(self.left) and present.all() else None
+        if len(present) != len(self.left) or len(cover) != len(self.left) or not present.all():
+            return None
+        return None if (cover < 0).any() else cover  # sums of hessians, if the objective is not convex
 
     def segments(self, bounds: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
         """Return the bounds of nodes' segments, which must fit, side by side, into an array of ``size``."""

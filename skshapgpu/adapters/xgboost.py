@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -19,15 +19,24 @@ from sklearn.exceptions import NotFittedError
 
 from ..errors import UnsupportedModelError
 from . import _ubjson
+from ._known import require_known
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
 from .schema import FEW_ROWS, AdaptedModel, Column, ColumnEncoder, InputSchema
 from .survival import by_link, require_times
 
-#: Objectives whose base_score is a probability, and objectives whose base_score is a mean with a log link;
-#: for all others it is already a margin.
+#: Objectives by their base_score: a probability, a mean with a log link, or a margin. The margins of
+#: expectiles follow from all base scores. All other objectives are rejected.
 _LOGIT = frozenset({"binary:logistic", "reg:logistic"})
 _LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"})
+_IDENTITY = frozenset(
+    "reg:squarederror reg:linear reg:squaredlogerror reg:pseudohubererror reg:absoluteerror "
+    "reg:quantileerror binary:logitraw binary:hinge multi:softmax multi:softprob rank:pairwise rank:ndcg "
+    "rank:map".split()
+)
+_EXPECTILES = "reg:expectileerror"
+_SQUARED_ERRORS = frozenset({"reg:squarederror", "reg:linear"})
+_OBJECTIVES = _LOGIT | _LOG | _IDENTITY | {_EXPECTILES}
 
 #: Links of the objectives, as ``AdaptedModel`` names them.
 _LINKS: dict[str, Literal["logistic", "exp", "softmax"]] = {
@@ -44,6 +53,34 @@ _AFT_LINKS: dict[str, Literal["logistic", "gumbel", "normal"]] = {
     "logistic": "logistic",
     "extreme": "gumbel",
 }
+
+#: Fields that are read, or that predictions do not depend on, by the part of the document.
+_FIELDS = {
+    "learner": frozenset(
+        "attributes feature_names feature_types gradient_booster learner_model_param objective".split()
+    ),
+    "learner_model_param": frozenset(
+        "base_score boost_from_average num_class num_feature num_target".split()
+    ),
+    "gradient_booster": frozenset("gbtree model name weight_drop".split()),
+    "model": frozenset("cats gbtree_model_param iteration_indptr tree_info trees weight_drop".split()),
+    "tree": frozenset(
+        "base_weights categories categories_nodes categories_segments categories_sizes default_left id "
+        "leaf_weights left_children loss_changes parents right_children split_conditions split_indices "
+        "split_type sum_hessian tree_param".split()
+    ),
+    "tree_param": frozenset("num_deleted num_feature num_nodes size_leaf_vector".split()),
+}
+
+#: Boosters, and the numbers of numeric and categorical splits.
+_BOOSTERS = frozenset({"gbtree", "dart"})
+_SPLIT_TYPES = frozenset({0, 1})
+
+#: Types of columns; only those of categorical columns have a meaning for predictions.
+_FEATURE_TYPES = frozenset({"c", "float", "i", "int", "q"})
+
+#: Number that XGBoost adds to each step between expectiles, and the smallest step without it.
+_SMALLEST_STEP = np.float32(1e-6)
 
 #: Limit on num_class for a model without trees: without it, a corrupted number would allocate gigabytes.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
@@ -73,7 +110,8 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        The model is linear, or of a third-party subclass with its own ``predict``.
+        The model is linear, has an objective or a part that is not known, or is of a third-party subclass
+        with its own ``predict``.
     NotFittedError
         The model is not fitted.
     ValueError
@@ -101,7 +139,32 @@ def adapt(model: Any) -> AdaptedModel:
 
     classes = tuple(model.classes_.tolist()) if isinstance(model, xgboost.XGBClassifier) else None
     missing = getattr(model, "missing", np.nan)
-    return read_document(_ubjson.loads(raw), best_iteration, missing, classes)
+    custom_objective = callable(getattr(model, "objective", None))
+    adapted = read_document(_ubjson.loads(raw), best_iteration, missing, classes, custom_objective)
+    predict = partial(_predict, model) if model is booster else model.predict
+    predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(predict, output_margin=True)}
+    if adapted.link == "exp":
+        predictions["response"] = predict
+    elif adapted.link == "logistic" and model is booster:
+        predictions["probability"] = predict
+    elif adapted.link is not None and classes is not None:
+        predictions["probability"] = partial(_probabilities, model)
+    return replace(adapted, predictions=predictions)
+
+
+def _predict(booster: Any, X: Any, output_margin: bool = False) -> Any:
+    """Return the prediction of a ``Booster`` for rows that are no ``DMatrix``."""
+    import xgboost
+
+    # The names of an array are unknown, and those of a frame have been compared.
+    rows = xgboost.DMatrix(X, enable_categorical=True)
+    return booster.predict(rows, output_margin=output_margin, validate_features=False)
+
+
+def _probabilities(model: Any, X: Any) -> np.ndarray:
+    """Return the probabilities of the classes that are outputs."""
+    probabilities: np.ndarray = model.predict_proba(X)
+    return probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
 
 
 def read_document(
@@ -109,6 +172,7 @@ def read_document(
     best_iteration: int | None = None,
     missing: float = np.nan,
     classes: tuple[Any, ...] | None = None,
+    custom_objective: bool = False,
 ) -> AdaptedModel:
     """Read a model from the document of XGBoost's UBJSON or JSON format.
 
@@ -122,6 +186,9 @@ def read_document(
         A number that means missing, besides NaN.
     classes : tuple or None
         Class labels, if the model is a classifier.
+    custom_objective : bool
+        Whether the model was trained with an objective of the user's own. It predicts as with the objective
+        that the document names, which was not minimized.
 
     Raises
     ------
@@ -131,18 +198,24 @@ def read_document(
         The document contradicts itself or lacks a field.
     """
     try:
-        return _read(document, best_iteration, missing, classes)
+        return _read(document, best_iteration, missing, classes, custom_objective)
     except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"the XGBoost model is malformed: {type(error).__name__}: {error}") from error
 
 
 def _read(
-    document: Any, best_iteration: int | None, missing: float, classes: tuple[Any, ...] | None
+    document: Any,
+    best_iteration: int | None,
+    missing: float,
+    classes: tuple[Any, ...] | None,
+    custom_objective: bool,
 ) -> AdaptedModel:
     learner = document["learner"]
     gradient_booster = learner["gradient_booster"]
     if gradient_booster["name"] == "gblinear":
         raise UnsupportedModelError("a gblinear model has no trees; its coefficients explain it")
+    objective = learner["objective"]["name"]
+    _require_known_parts(learner, objective)
     # Up to XGBoost 3.2, a DART booster wraps a gbtree; later versions store its weights in the gbtree itself.
     forest = gradient_booster.get("gbtree", gradient_booster)["model"]
     weights = gradient_booster.get("weight_drop", forest.get("weight_drop"))
@@ -154,13 +227,13 @@ def _read(
     limit = max(len(trees), *map(_leaf_width, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
     if n_outputs > limit:  # each round has a tree for each output, or trees with all outputs in a leaf
         raise ValueError(f"the model claims {n_outputs} outputs, but its trees have at most {limit}")
-    objective = learner["objective"]["name"]
+    has_cover = _has_cover(trees)
     ensemble = Ensemble(
         n_features=n_features,
-        intercept=_intercept(params["base_score"], objective, n_outputs),
+        intercept=_intercept(params, objective, n_outputs, bool(forest["trees"])),
         x_dtype="float32",
         strict=True,
-        **_nodes(trees, weights, tree_output, n_outputs),
+        **_nodes(trees, weights, tree_output, n_outputs, has_cover),
     )
     # XGBoost rounds X to float32 before it compares.
     missing = float(np.float32(missing))
@@ -182,15 +255,40 @@ def _read(
         ensemble,
         schema,
         family="xgboost",
-        has_cover=_has_cover(trees),
-        cover_kind="weight" if _has_cover(trees) else None,
+        has_cover=has_cover,
+        cover_kind="weight" if has_cover else None,
         output_names=classes if n_classes > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary else None,
         link=_LINKS.get(objective),
-        squared_error=objective == "reg:squarederror" and n_outputs == 1 and not is_binary,
+        squared_error=objective in _SQUARED_ERRORS
+        and n_outputs == 1
+        and not is_binary
+        and not custom_objective,
         over_time=_over_time(learner["objective"], objective),
     )
+
+
+def _require_known_parts(learner: dict[str, Any], objective: str) -> None:
+    """Reject a model with an objective, a booster, fields or types of columns that are not known."""
+    booster = learner["gradient_booster"]
+    parts = [
+        ("learner", learner),
+        ("learner_model_param", learner["learner_model_param"]),
+        ("gradient_booster", booster),
+    ]
+    require_known("the XGBoost model", "objectives", [objective], _OBJECTIVES)
+    require_known("the XGBoost model", "boosters", [booster["name"]], _BOOSTERS)
+    require_known("the XGBoost model", "feature_types", learner["feature_types"], _FEATURE_TYPES)
+    if "gbtree" in booster:
+        booster = booster["gbtree"]
+        require_known("the XGBoost model", "boosters", [booster["name"]], _BOOSTERS)
+        parts.append(("gradient_booster", booster))
+    parts.append(("model", booster["model"]))
+    for tree in booster["model"]["trees"]:
+        parts += (("tree", tree), ("tree_param", tree["tree_param"]))
+    for part, fields in parts:
+        require_known("the XGBoost model", f"fields of a {part}", fields, _FIELDS[part])
 
 
 def _over_time(parameters: dict[str, Any], objective: str) -> Callable[..., AdaptedModel] | None:
@@ -250,11 +348,18 @@ def _leaf_width(tree: dict[str, Any]) -> int:
     return max(int(tree["tree_param"]["size_leaf_vector"]), 1)
 
 
-def _intercept(base_score: str, objective: str, n_outputs: int) -> np.ndarray:
+def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees: bool) -> np.ndarray:
     """Convert ``base_score``, one number or (since 3.1) a list with one for each output, to margins."""
-    score = np.atleast_1d(np.asarray(json.loads(base_score), np.float32)).astype(np.float64)
+    base_score = json.loads(params["base_score"])
+    score = np.atleast_1d(np.asarray(base_score, np.float32))
     if score.shape not in ((1,), (n_outputs,)):
         raise ValueError(f"base_score has shape {score.shape}, but the model has {n_outputs} outputs")
+    if isinstance(base_score, list) and not has_trees and int(params["boost_from_average"]):
+        # It would be estimated in the first round; until then, XGBoost takes its default for a margin.
+        return np.broadcast_to(score, n_outputs).astype(np.float64)
+    if objective == _EXPECTILES:
+        return _margins_of_expectiles(np.broadcast_to(score, n_outputs))
+    score = score.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):  # Ensemble rejects other than finite numbers
         if objective in _LOGIT:
             score = np.log(score) - np.log1p(-score)
@@ -262,10 +367,17 @@ def _intercept(base_score: str, objective: str, n_outputs: int) -> np.ndarray:
             score = np.log(score)
     if np.isinf(score).any() and objective in _LOGIT | _LOG:
         raise UnsupportedModelError(
-            f"the model's base_score is {base_score!s:.40}, whose margin is infinite, as it is when all "
-            "labels are of one class, or zero: train it on other labels, too, or set base_score"
+            f"the model's base_score is {params['base_score']!s:.40}, whose margin is infinite, as it is "
+            "when all labels are of one class, or zero: train it on other labels, too, or set base_score"
         )
     return np.broadcast_to(score, n_outputs)
+
+
+def _margins_of_expectiles(score: np.ndarray) -> np.ndarray:
+    """Return the margins of expectiles: the first one, and the inverse softplus of each step to the next."""
+    with np.errstate(invalid="ignore", over="ignore"):  # Ensemble rejects other than finite numbers
+        step = np.maximum(np.diff(score) - _SMALLEST_STEP, _SMALLEST_STEP).astype(np.float64)
+        return np.concatenate([score[:1], step + np.log(-np.expm1(-step))])
 
 
 def _field(trees: Sequence[dict[str, Any]], name: str, dtype: npt.DTypeLike) -> np.ndarray:
@@ -275,12 +387,22 @@ def _field(trees: Sequence[dict[str, Any]], name: str, dtype: npt.DTypeLike) -> 
 
 
 def _has_cover(trees: Sequence[dict[str, Any]]) -> bool:
-    """Return whether trees have sums of hessians; with several outputs in a leaf, since XGBoost 3.2."""
-    return all(_leaf_width(tree) == 1 or "sum_hessian" in tree for tree in trees)
+    """Return whether trees have sums of hessians, none of them negative, which are covers.
+
+    Trees with several outputs in a leaf have them since XGBoost 3.2. Objectives that are not convex, such as
+    "survival:cox" and custom ones, may have negative ones.
+    """
+    if not all(_leaf_width(tree) == 1 or "sum_hessian" in tree for tree in trees):
+        return False
+    return not (_field(trees, "sum_hessian", np.float64) < 0).any()
 
 
 def _nodes(
-    trees: Sequence[dict[str, Any]], weights: np.ndarray, tree_output: np.ndarray, n_outputs: int
+    trees: Sequence[dict[str, Any]],
+    weights: np.ndarray,
+    tree_output: np.ndarray,
+    n_outputs: int,
+    has_cover: bool,
 ) -> dict[str, np.ndarray]:
     """Return the attributes of :class:`Ensemble` that hold trees and nodes."""
     sizes = np.array([len(tree["left_children"]) for tree in trees], np.int64)
@@ -298,14 +420,16 @@ def _nodes(
     inside = (left >= 0) & (right >= 0) & (np.maximum(left, right) < np.repeat(sizes, sizes))
     if not (leaf | inside).all():
         raise ValueError("a node has one child only, or a child outside its tree")
-    categorical = ~leaf & (_field(trees, "split_type", np.uint8) != 0)
+    split_type = _field(trees, "split_type", np.uint8)
+    require_known("the XGBoost model", "kinds of splits", np.unique(split_type).tolist(), _SPLIT_TYPES)
+    categorical = ~leaf & (split_type != 0)
     nodes = {
         "left": left,
         "right": right,
         "feature": _field(trees, "split_indices", np.int32),
         "threshold": np.where(leaf | categorical, 0.0, condition),
         "missing_left": _field(trees, "default_left", np.bool_),
-        "cover": _field(trees, "sum_hessian", np.float64) if _has_cover(trees) else np.zeros(len(left)),
+        "cover": _field(trees, "sum_hessian", np.float64) if has_cover else np.zeros(len(left)),
         "value": np.where(leaf[:, None], leaf_value, 0.0),
     }
     sets: dict[str, np.ndarray] = {}

@@ -21,13 +21,15 @@ import operator
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from ...errors import UnsupportedModelError
+from .._known import require_known
 from .._subclasses import require_own_predictions
 from ..ensemble import Ensemble, Tree
 from ..schema import AdaptedModel, Column, InputSchema
@@ -44,6 +46,28 @@ NO_LEAF_WEIGHTS = (
 #: predicted mean is the exponential of the margin.
 _LOGISTIC = frozenset({"MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy"})
 _LOG = frozenset({"Poisson", "Tweedie"})
+
+#: Losses, of which all others are rejected, those of the user's own included.
+_LOSSES = (_LOGISTIC | _LOG).union(
+    "Logloss CrossEntropy Focal MultiClass Combination Cox SurvivalAft RMSE RMSEWithUncertainty MultiRMSE "
+    "MultiRMSEWithMissingValues RMSPE LogCosh Lq MAE MAPE Quantile MultiQuantile GroupQuantile "
+    "LogLinQuantile Expectile Huber PairLogit PairLogitPairwise YetiRank YetiRankPairwise QueryRMSE "
+    "QuerySoftMax QueryCrossEntropy StochasticFilter LambdaMart StochasticRank PythonUserDefinedPerObject "
+    "PythonUserDefinedMultiTarget".split()
+)
+
+#: Fields that are read, or that predictions do not depend on, by the part of the export. Features of other
+#: kinds than numbers and categories, such as texts, are rejected.
+_FIELDS = {
+    "export": frozenset("ctr_data features_info model_info oblivious_trees scale_and_bias trees".split()),
+    "features_info": frozenset("categorical_features ctrs float_features".split()),
+    "float_features": frozenset(
+        "borders feature_id feature_index flat_feature_index has_nans nan_value_treatment".split()
+    ),
+    "categorical_features": frozenset("feature_id feature_index flat_feature_index values".split()),
+    "oblivious_trees": frozenset("leaf_values leaf_weights splits".split()),
+    "trees": frozenset("left right split value weight".split()),
+}
 
 #: Whether splits are false for a missing value, which then goes left.
 _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
@@ -148,7 +172,26 @@ def adapt(model: Any) -> AdaptedModel:
     names = model.feature_names_
     # n_features_in_ is 0 after load_model, absent after sum_models; drop_unused_features cuts feature_names_.
     n_features = max(len(names), getattr(model, "n_features_in_", None) or 0)
-    return _adapted(document, names, n_features, model.classes_.tolist())
+    adapted = _adapted(document, names, n_features, model.classes_.tolist())
+    predictions = {"raw": partial(_predict, model, "RawFormulaVal")}
+    if adapted.link is not None:
+        name, kind = ("response", "Exponent") if adapted.link == "exp" else ("probability", "Probability")
+        predictions[name] = partial(_predict, model, kind)
+    if adapted.binary is not None:
+        predictions["probability"] = partial(_positive_probability, model)
+    return replace(adapted, predictions=predictions)
+
+
+def _predict(model: Any, kind: str, X: Any) -> np.ndarray:
+    """Return a prediction of CatBoost's own kind."""
+    import catboost
+
+    predicted: np.ndarray = catboost.CatBoost.predict(model, X, prediction_type=kind)  # a ranker's has no types
+    return predicted
+
+
+def _positive_probability(model: Any, X: Any) -> np.ndarray:
+    return _predict(model, "Probability", X)[:, 1]
 
 
 def adapt_document(document: dict[str, Any]) -> AdaptedModel:
@@ -289,7 +332,7 @@ def read_document(document: dict[str, Any], n_features: int) -> Parts:
     Raises
     ------
     UnsupportedModelError
-        A split is neither numeric nor one-hot nor on a CTR, or a CTR is of an unknown kind.
+        A split is neither numeric nor one-hot nor on a CTR, or a part of the model is of an unknown kind.
     ValueError
         The document contradicts itself or lacks a field.
     """
@@ -301,7 +344,24 @@ def read_document(document: dict[str, Any], n_features: int) -> Parts:
         ) from error
 
 
+def _require_known_parts(document: dict[str, Any]) -> None:
+    """Reject a model with a loss, fields, kinds of features or treatments of NaN that are not known."""
+    info = document["features_info"]
+    parts = [("export", document), ("features_info", {name: part for name, part in info.items() if part})]
+    for kind in ("float_features", "categorical_features"):
+        parts += [(kind, feature) for feature in info.get(kind) or []]
+    for kind in ("oblivious_trees", "trees"):
+        parts += [(kind, tree) for tree in document.get(kind) or []]
+    for part, fields in parts:
+        require_known("the CatBoost model", f"fields of its {part}", fields, _FIELDS[part])
+    treatments = [feature["nan_value_treatment"] for feature in info.get("float_features") or []]
+    require_known("the CatBoost model", "treatments of NaN", treatments, frozenset(_NAN_LEFT))
+    loss = _loss(document) or _loss_of_sum(document)
+    require_known("the CatBoost model", "losses", [loss] if loss else [], _LOSSES)
+
+
 def _read(document: dict[str, Any], n_features: int) -> Parts:
+    _require_known_parts(document)
     info = document["features_info"]
     numeric = {
         f["feature_index"]: (operator.index(f["flat_feature_index"]), _NAN_LEFT[f["nan_value_treatment"]])

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedModelError
+from .._known import require_known
 from ..schema import AdaptedModel, InputSchema
 from . import chains, classes, graph, messages, splits, tables
 from .tables import Table
@@ -27,6 +28,28 @@ from .tables import Table
 #: Aggregate functions and transformations, in the order of their numbers in ``TreeEnsemble``.
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+#: Attributes of each operator; ``nodes_hitrates`` are of no account for scores.
+_LISTED = tuple(
+    "base_values nodes_falsenodeids nodes_featureids nodes_hitrates nodes_missing_value_tracks_true "
+    "nodes_modes nodes_nodeids nodes_treeids nodes_truenodeids nodes_values post_transform".split()
+)
+_TENSORS = ("base_values_as_tensor", "nodes_hitrates_as_tensor", "nodes_values_as_tensor")
+_ATTRIBUTES = {
+    "TreeEnsembleRegressor": frozenset(_LISTED + _TENSORS).union(
+        "aggregate_function n_targets target_ids target_nodeids target_treeids target_weights "
+        "target_weights_as_tensor".split()
+    ),
+    "TreeEnsembleClassifier": frozenset(_LISTED + _TENSORS).union(
+        "class_ids class_nodeids class_treeids class_weights class_weights_as_tensor classlabels_int64s "
+        "classlabels_strings".split()
+    ),
+    "TreeEnsemble": frozenset(
+        "aggregate_function leaf_targetids leaf_weights membership_values n_targets nodes_falseleafs "
+        "nodes_falsenodeids nodes_featureids nodes_hitrates nodes_missing_value_tracks_true nodes_modes "
+        "nodes_splits nodes_trueleafs nodes_truenodeids post_transform tree_roots".split()
+    ),
+}
 
 
 def adapt(model: Any) -> AdaptedModel:
@@ -53,6 +76,7 @@ def adapt_content(content: bytes) -> AdaptedModel:
     """Read the content of a file; see :func:`adapt`."""
     trees = graph.find(messages.loads(content))
     attributes, kind = trees.operator.attributes, trees.operator.kind
+    require_known("the ONNX model", f"attributes of its {kind}", attributes, _ATTRIBUTES[kind])
     base = tables.base_values(attributes)
     transform = _named(attributes, "post_transform", _TRANSFORMS, "NONE")
     if kind == "TreeEnsembleClassifier":

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .nodes import Lists, Nodes
+from .._known import require_known
+from .nodes import FIELDS, Lists, Nodes
 
 #: Names in the files of the attributes of :class:`Nodes`, and of the number of a node.
 _INTEGERS = {
@@ -44,6 +45,10 @@ def nodes(path: str, has_trees: bool) -> Nodes:
     """Return the nodes of a model, which ``has_trees`` or is a single tree."""
     table = _table(path, "data")
     prefix = "nodeData." if has_trees else ""
+    known = {prefix + name for name in FIELDS["nodes"]}.union(
+        f"{prefix}split.{name}" for name in FIELDS["splits"]
+    )
+    require_known("the model of Spark", "columns", table.column_names, frozenset(known | {"treeID"}))
     columns = {name: _numbers(table, prefix + column, "int64") for name, column in _INTEGERS.items()}
     columns["prediction"] = _numbers(table, prefix + "prediction", "float64")
     if prefix + "rawCount" in table.column_names:

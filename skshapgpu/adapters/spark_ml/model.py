@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from ...errors import UnsupportedModelError
+from .._known import require_known
 from ..schema import AdaptedModel, InputSchema
 from . import folder, session
 from .nodes import Nodes, ensemble
@@ -39,6 +40,9 @@ _KINDS = {
     for prefix, form in (("DecisionTree", "tree"), ("RandomForest", "forest"), ("GBT", "boosting"))
     for task in ("Regression", "Classification")
 }
+
+#: Losses of boosting, in small letters; whatever the loss, the margin is the sum of the trees.
+_LOSSES = frozenset({"squared", "absolute", "logistic"})
 
 #: Advice for models that contain others, in memory and in folders.
 _INSIDE = {
@@ -70,7 +74,7 @@ def adapt(model: Any) -> AdaptedModel:
         raise _refusal(name, 0)
     kind = _KINDS[name]
     nodes, weights = session.read(model, kind.form != "tree")
-    loss = model.getLossType() if name == "GBTRegressionModel" else None
+    loss = model.getLossType() if kind.form == "boosting" else None
     n_classes = model.numClasses if kind.classifies else 0
     return _adapted(kind, nodes, weights, model.numFeatures, n_classes, loss)
 
@@ -113,6 +117,7 @@ def _adapted(
     kind: _Kind, nodes: Nodes, weights: np.ndarray | None, n_features: int, n_classes: int, loss: Any
 ) -> AdaptedModel:
     if kind.form == "boosting":
+        require_known("the model of Spark", "losses", [] if loss is None else [str(loss).lower()], _LOSSES)
         if weights is None or len(weights) != nodes.n_trees:
             raise ValueError("its trees and their weights are not equally many")
         value = nodes.prediction * weights[nodes.tree]

@@ -16,6 +16,14 @@ import numpy as np
 from ..ensemble import Ensemble
 from ..schema import Column
 
+#: Fields of Spark's ``NodeData`` and of the splits in it.
+FIELDS = {
+    "nodes": frozenset(
+        "gain id impurity impurityStats leftChild prediction rawCount rightChild split".split()
+    ),
+    "splits": frozenset({"featureIndex", "leftCategoriesOrThreshold", "numCategories"}),
+}
+
 
 @dataclass(frozen=True)
 class Lists:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedModelError
-from .nodes import Lists, Nodes
+from .._known import require_known
+from .nodes import FIELDS, Lists, Nodes
 
 
 def read(model: Any, has_trees: bool) -> tuple[Nodes, np.ndarray | None]:
@@ -65,6 +66,8 @@ def _nodes(trees: list[list[dict[str, Any]]]) -> Nodes:
     """Return the nodes in the records of each tree."""
     records = [record for tree in trees for record in tree]
     splits = [record["split"] for record in records]
+    for part, fields in (("nodes", records[0]), ("splits", splits[0])):  # those of one class
+        require_known("the model of Spark", f"fields of its {part}", fields, FIELDS[part])
 
     def integers(name: str, found: list[dict[str, Any]] = records) -> np.ndarray:
         return np.array([each[name] for each in found], np.int64)

@@ -1,0 +1,365 @@
+"""The comparison of an explainer with the model's own prediction, in its first call.
+
+The additivity check compares values with margins that are computed from the same trees, columns and codes, so it
+cannot see a model, a column or a category that was read otherwise than the model's ``predict`` reads it.
+This check can: the base value plus the values of up to 16 rows are compared with what the library itself computes
+for these rows, in the form in which they were passed.
+
+Two sums of the same numbers differ by rounding only. The allowed difference is that of the additivity check
+plus the rounding of the library's sum, which is derived from the dtype of its result: each addition rounds a
+partial sum s by at most u |s|, where u is 2^-24 for float32 and 2^-53 for float64, and the sum of these over the
+trees bounds the error. Since partial sums take a walk through all trees, they are computed only if a difference
+exceeds what independent rounding errors hardly ever reach: 8 sqrt(n) u |s| for n additions (Higham & Mary,
+2019, doi:10.1137/18M1226312).
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import getpid
+from typing import Any
+
+import numpy as np
+
+from .._rows.gpu_arrays import on_gpu, to_host
+from .._rows.inputs import HostRows
+from .._rows.pipelines import Prepared
+from .._rows.predictions import through_wrappers
+from .._rows.tables import opened, package_of, row_labels, select
+from ..adapters.ensemble import Ensemble
+from ..adapters.schema import AdaptedModel
+from ..errors import PredictionMismatchError
+from . import additivity
+from .algorithms import SHAP_VALUES
+from .links import Link
+from .plans import CompiledModel
+
+#: The most rows that are compared.
+_MOST_ROWS = 16
+
+#: Standard deviations of the sum of independent rounding errors that are taken for rounding without proof.
+_DEVIATIONS = 8.0
+
+#: Units in the last place by which a link, such as a logistic function, may be rounded by a library.
+_LINK_UNITS = 16.0
+
+MODEL, TREES = "model", "trees"
+
+
+@dataclass
+class Agreement:
+    """State of the comparison: with what the explainer was compared, or how to compare it.
+
+    Attributes
+    ----------
+    against : {"model", "trees"} or None
+        "model": with the model's own prediction; "trees": only with the trees that were read, for the reason
+        ``note``; None: not yet.
+    note : str or None
+    """
+
+    against: str | None = None
+    note: str | None = None
+    _model: Any = field(default=None, repr=False)
+    _predictions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict, repr=False)
+    _process: int = field(default_factory=getpid, repr=False)
+    _locks: dict[int, threading.Lock] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, model: Any, adapted: AdaptedModel, model_output: str) -> Agreement:
+        """Return the state of a new explainer."""
+        if not {model_output, "raw"} & adapted.predictions.keys():
+            return cls(TREES, f"the adapter of {adapted.family} names no function that predicts")
+        return cls(_model=model, _predictions=adapted.predictions)
+
+    @classmethod
+    def restored(cls, result: Any) -> Agreement:
+        """Return the state that has this :attr:`result`, as a file or a pickle keeps it.
+
+        Raises
+        ------
+        ValueError
+            It is no such result.
+        """
+        against, note = (TREES, "the file does not say") if result is None else result
+        if against not in (MODEL, TREES) or not (note is None or isinstance(note, str)):
+            raise ValueError(f"it was compared with {against!r:.80}, which is unknown")
+        return cls(against, note)
+
+    @property
+    def result(self) -> tuple[str, str | None]:
+        """``against`` and ``note``, as they are for an explainer without its model."""
+        if self.against is None:
+            return TREES, "the explainer was saved, pickled or copied before its first call"
+        return self.against, self.note
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Agreement.restored, (self.result,)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the explainer has not been compared yet."""
+        return self.against is None
+
+    def close(self, against: str, note: str | None = None) -> None:
+        """Remember the result, and let go of the model."""
+        self.against, self.note = against, note
+        self._model, self._predictions = None, {}
+
+    def compare(
+        self, comparison: Callable[[Any, Mapping[str, Callable[[Any], Any]]], tuple[str, str | None]]
+    ) -> None:
+        """Call ``comparison`` with the model and its predictions, once, and remember what it returns.
+
+        An exception that it raises is passed on, so that the next call compares again.
+        """
+        if getpid() != self._process:  # threads of the library may not have survived the fork
+            self.close(TREES, "its first call was in a child process, without the threads of the library")
+            return
+        with self._locks.setdefault(getpid(), threading.Lock()):
+            if self.is_open:
+                self.close(*comparison(self._model, self._predictions))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a call has explained: for some of its rows, what their values add up to.
+
+    Attributes
+    ----------
+    positions : ndarray of int
+        Positions of the rows in X.
+    total : ndarray of float64, shape (n_rows, n_outputs)
+        Base value plus values.
+    read : callable
+        Function that returns the rows as the trees test them: (n_rows, n_columns).
+    dtype : numpy dtype
+        Type of the values.
+    labels : ndarray or None
+        Labels, as the link takes them.
+    """
+
+    positions: np.ndarray
+    total: np.ndarray
+    read: Callable[[], np.ndarray]
+    dtype: np.dtype
+    labels: np.ndarray | None
+
+    @cached_property
+    def block(self) -> np.ndarray:
+        """The rows as the trees test them; read only if they are needed."""
+        return self.read()
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The model as the explainer reads it."""
+
+    adapted: AdaptedModel
+    compiled: CompiledModel
+    model_output: str
+    predictions: Mapping[str, Callable[[Any], Any]]
+
+    @property
+    def link(self) -> Link | None:
+        return self.compiled.link
+
+    def predict(self, model: Any, X: Any, labels: np.ndarray | None) -> np.ndarray:
+        """Return the library's own result for what is explained: (n_rows, n_outputs)."""
+        own = self.model_output in self.predictions
+        with _quiet():
+            result = through_wrappers(model, self.predictions[self.model_output if own else "raw"])(X)
+        result = np.asarray(to_host(result))
+        result = result.reshape(len(result), -1)
+        if not own and self.link is not None:
+            result = self.link.of(result.astype(np.float64), labels).astype(result.dtype)
+        if self.compiled.widen and result.shape[1] == 1:
+            has_margins = self.link is None and self.adapted.binary == "margin"
+            result = np.hstack([-result if has_margins else 1 - result, result])
+        return result
+
+    def allowed(self, sums: Sums, expected: np.ndarray, of_library: Any) -> np.ndarray:
+        """Return the largest difference that rounding explains; ``of_library`` is that of its margin."""
+        compiled, unit = self.compiled, _unit(expected)
+        reach = None
+        if compiled.has_linear_leaves:
+            reach = np.empty((len(sums.block), compiled.n_computed_outputs))
+            margin = np.empty_like(reach)
+            values = np.empty((*reach.shape, compiled.n_features))
+            compiled.plan(SHAP_VALUES).explain(sums.block, values, margin, 1, reach=reach)
+        if self.link is None:
+            return additivity.allowed_gap(compiled, sums.dtype, reach=reach, extra=of_library)
+        margin = np.zeros_like(expected, np.float64)
+        if self.link.name == "exp":  # the only link whose slope has no bound
+            with np.errstate(divide="ignore"):
+                margin = np.log(expected.astype(np.float64)) / self.link.scale
+        gap = additivity.allowed_gap(compiled, sums.dtype, sums.labels, margin, extra=of_library)
+        return gap + _LINK_UNITS * unit * np.abs(expected)
+
+
+def few_rows(n_rows: int) -> np.ndarray:
+    """Return the positions of the rows that are compared, spread over all."""
+    return np.unique(np.linspace(0, n_rows - 1, min(_MOST_ROWS, n_rows)).astype(np.intp))
+
+
+def rows_of(X: Any, positions: np.ndarray) -> Any:
+    """Return some rows of X, in the form in which it was passed; rows on a GPU are copied to the host."""
+    if isinstance(X, Prepared):
+        return Prepared(rows_of(X.original, positions), rows_of(X.transformed, positions))
+    container = opened(X)
+    rows = select(X if container is None else container.data, positions)
+    if package_of(rows) == "cudf":
+        return rows.to_pandas()
+    return to_host(rows) if on_gpu(rows) else rows
+
+
+def compare(
+    explained: Explained,
+    model: Any,
+    X: Any,
+    sums: Sums,
+    read: Callable[[Any], HostRows],
+    read_again: Callable[[Any], tuple[AdaptedModel, np.ndarray]],
+) -> tuple[str, str | None]:
+    """Compare sums with the model's own prediction.
+
+    Parameters
+    ----------
+    explained : Explained
+    model : estimator
+        The user's own model, with its wrappers.
+    X : array-like, sparse matrix or data frame
+        The rows of ``sums``, as the user passed them.
+    sums : Sums
+    read : callable
+        Function that reads X as the explainer does.
+    read_again : callable
+        Function that reads the model and X anew: the adapted model, and the rows as its trees test them.
+
+    Returns
+    -------
+    tuple of str and (str or None)
+        ``Agreement.against`` and ``Agreement.note``.
+
+    Raises
+    ------
+    PredictionMismatchError
+        They differ by more than rounding.
+    """
+    original = X.original if isinstance(X, Prepared) else X
+    try:
+        expected = explained.predict(model, original, sums.labels)
+    except MemoryError:
+        raise
+    except Exception as error:  # X may have a form that the explainer takes and the library does not
+        return TREES, f"the library's own prediction failed: {type(error).__name__}: {error}"
+    if expected.shape != sums.total.shape:
+        raise PredictionMismatchError(
+            f"the model's own prediction has the shape {expected.shape} for {len(sums.total)} rows, but the "
+            f"explanation has {sums.total.shape[1]} outputs. {_report(explained)}"
+        )
+    gap = np.abs(sums.total - expected)
+    gap[~np.isfinite(expected)] = 0  # such as the logarithm of a mean that underflows
+    unit, compiled = _unit(expected), explained.compiled
+    if explained.link is None:
+        scale = np.abs(compiled.constant).max() + np.abs(expected)
+    else:
+        scale = np.abs(compiled.constant).max() + compiled.leaf_magnitude.max()
+    n_additions = compiled.ensemble.n_trees + 4
+    allowed = explained.allowed(sums, expected, _DEVIATIONS * np.sqrt(n_additions) * unit * scale)
+    if (gap <= allowed).all():
+        return MODEL, None
+    ensemble = explained.adapted.ensemble
+    allowed = explained.allowed(sums, expected, unit * _partial_sums(ensemble, sums.block, gap.shape[1]))
+    if (gap <= allowed).all():
+        return MODEL, None
+    note = _other_reason(explained, original, sums, expected, allowed, read, read_again)
+    if note is not None:
+        return TREES, note
+    row, output = np.unravel_index(np.argmax(gap - allowed), gap.shape)
+    index = row_labels(original)
+    label = "" if index is None else f" (index {index[row]!r})"
+    names = compiled.output_names
+    name = f", output {names[output]!r}" if names is not None and len(names) > 1 else ""
+    raise PredictionMismatchError(
+        f"the explanation of row {sums.positions[row]}{label}{name} is not that of the model's own prediction: "
+        f"base value plus SHAP values is {sums.total[row, output]:.9g}, but the model itself predicts "
+        f"{expected[row, output]:.9g}; they differ by {gap[row, output]:.3g}, but rounding explains "
+        f"{np.broadcast_to(allowed, gap.shape)[row, output]:.3g} at most. "
+        f"{_report(explained, sums.block[row])}"
+    )
+
+
+def _other_reason(
+    explained: Explained,
+    X: Any,
+    sums: Sums,
+    expected: np.ndarray,
+    allowed: np.ndarray,
+    read: Callable[[Any], HostRows],
+    read_again: Callable[[Any], tuple[AdaptedModel, np.ndarray]],
+) -> str | None:
+    """Return why a prediction may rightly differ: the rows depend on others, or the model has changed."""
+    alone = read(X).chunk(0, len(sums.block))
+    if not np.array_equal(alone, sums.block, equal_nan=True):
+        return "the steps of the pipeline make other numbers of a row alone than among all rows"
+    adapted, block = read_again(X)
+    margin = adapted.ensemble.margin(block)
+    if explained.link is not None:
+        margin = explained.link.of(margin, sums.labels)
+    if margin.shape == expected.shape and (np.abs(margin - expected) <= 2 * allowed).all():
+        if not (np.abs(margin - sums.total) <= allowed).all():
+            return "the model was changed after the explainer was made, which explains it as it was then"
+    return None
+
+
+def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.ndarray:
+    """Return the sum over the trees of the magnitudes of partial sums: (n_rows, n_outputs)."""
+    total, before = np.zeros((len(block), ensemble.n_outputs)), ensemble.intercept
+    for margin in ensemble.partial_margins(block):  # a library may add the intercept first or last
+        total += np.abs(ensemble.intercept) + np.abs(margin - ensemble.intercept) + np.abs(margin - before)
+        before = margin.copy()
+    return np.broadcast_to(total, (len(block), n_outputs))
+
+
+def _unit(predicted: np.ndarray) -> float:
+    """Return the unit roundoff of a library's result."""
+    return 2.0**-24 if predicted.dtype.itemsize <= 4 else 2.0**-53
+
+
+def _report(explained: Explained, row: np.ndarray | None = None) -> str:
+    """Return what was read, and what to do."""
+    adapted = explained.adapted
+    ensemble = adapted.ensemble
+    parts = [
+        f"a {adapted.family} model of {ensemble.n_trees} trees, {ensemble.n_leaves} leaves and "
+        f"{ensemble.n_outputs} outputs, intercept {np.array2string(ensemble.intercept[:4], precision=9)}"
+    ]
+    if row is not None:
+        names = adapted.schema.feature_names or [f"x{i}" for i in range(len(row))]
+        columns = np.unique(ensemble.feature[ensemble.left >= 0])[:8]
+        numbers = (f"{names[c] if c < len(names) else c}={row[c]:.9g}" for c in columns.tolist())
+        parts.append(f"the row as {', '.join(numbers)}{', ...' if len(columns) == 8 else ''}")
+    return (
+        f"Read were: {'; '.join(parts)}. Please report this as an error in skshapgpu, with the versions that "
+        "skshapgpu.show_versions() prints. check_additivity=False returns the values all the same"
+    )
+
+
+@contextmanager
+def _quiet() -> Any:
+    """Ignore warnings, which the explainer or the user's own call of ``predict`` gives.
+
+    Filters belong to the process, so that other threads than the main one leave them alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
