@@ -27,8 +27,10 @@ from sklearn.utils.validation import (
 from .._engine.algorithms import is_deterministic
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
+from .._rows.pipelines import nest
 from .._rows.tables import n_rows_of, select, table
 from .._versions import __version__
+from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer, read_options
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of, places_of
@@ -40,6 +42,46 @@ def _estimator_has(method: str) -> Callable[[Any], bool]:
         return True
 
     return check
+
+
+def _shares_a_model(estimator: Any) -> bool:
+    """Return whether a fitted clone has models of the user's in it: those that are frozen are not cloned."""
+    parts = (estimator, *estimator.get_params().values())
+    return any(isinstance(part, FrozenEstimator) for part in parts)
+
+
+def _copy_of(model: Any) -> Any:
+    """Return a copy of a fitted model, with which a transformer predicts what it explains.
+
+    Explainers keep their own copy of the trees, so predictions of a model that is trained further would be
+    those of other trees. Libraries change models in too many ways to notice all of them cheaply in each
+    call: they add trees, replace leaf values in place, or read another file. So there is one copy instead.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model cannot be copied.
+    """
+    layers = list(nest(model))
+    # Without predict, nothing but the explainer uses the model. Models of Spark do not change.
+    if not hasattr(layers[-1], "predict") or type(layers[-1]).__module__.startswith("pyspark."):
+        return model
+    copies: dict[int, Any] = {}
+    try:
+        for layer in reversed(layers):
+            if isinstance(layer, FrozenEstimator):  # whose __deepcopy__ would be that of the model inside
+                copies[id(layer)] = FrozenEstimator(deepcopy(layer.estimator, copies))
+            elif any(base.__module__ == "lightgbm.basic" for base in type(layer).__mro__):
+                # A Booster's own __deepcopy__ forgets the best iteration, but keeps the rounds after it.
+                copies[id(layer)] = type(layer)(model_str=layer.model_to_string())
+        return deepcopy(model, copies)
+    except MemoryError:
+        raise
+    except Exception as error:  # a model may raise anything when it is copied
+        raise UnsupportedModelError(
+            f"cannot copy this {type(layers[-1]).__name__}; the transformer needs a copy because the model "
+            f"may be trained further: {error}. Use TreeExplainer(model) instead"
+        ) from error
 
 
 class ExplainingTransformer(
@@ -80,7 +122,10 @@ class ExplainingTransformer(
 
     @classmethod
     def from_fitted(cls, model: Any, **options: Any) -> Self:
-        """Return a fitted transformer around a fitted model, which is frozen and used as it is.
+        """Return a fitted transformer around a fitted model, of which a copy is frozen.
+
+        If the model is trained further, the transformer still explains, and predicts with, the model as it
+        was. Call this method again for the new one.
 
         Parameters
         ----------
@@ -94,11 +139,16 @@ class ExplainingTransformer(
         transformer
             Transformer that is ready for ``transform``; attributes that it learns from rows are missing
             until ``fit``.
+
+        Raises
+        ------
+        UnsupportedModelError
+            The model cannot be explained, or cannot be copied.
         """
         frozen = model if isinstance(model, FrozenEstimator) else FrozenEstimator(model)
         self = cls(frozen, **options)
         self._check_options()
-        self.estimator_ = frozen
+        self.estimator_ = _copy_of(frozen)
         self._compile()
         # The names come from the first step of a pipeline, or, without leading steps, from the adapter.
         explainer = self.explainer_
@@ -181,6 +231,8 @@ class ExplainingTransformer(
         self.estimator_ = clone(self.estimator)
         with tasks.task("fit-model", self.estimator_):
             self.estimator_.fit(X, y, **params)
+        if _shares_a_model(self.estimator_):
+            self.estimator_ = _copy_of(self.estimator_)
         with tasks.task("explain"):
             self._compile()
             self._learn(X)

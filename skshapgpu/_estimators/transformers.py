@@ -30,7 +30,8 @@ class ShapTransformer(ExplainingTransformer):
     """Transformer of rows into the SHAP values of a tree model's predictions.
 
     ``fit`` fits a clone of the model, and ``transform`` returns SHAP values as columns; predictions and
-    scores are the model's own. A ``FrozenEstimator`` is used as it is; see also :meth:`from_fitted`.
+    scores are those of this model. The model in a ``FrozenEstimator`` is copied as it is at that time; see
+    also :meth:`from_fitted`.
 
     SHAP values of training rows leak y: the model was fitted to y, noise included. A second model trained
     on them sees more than it will in new rows, and its score on them, even cross-validated, is far too
@@ -267,8 +268,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
     """Transformer of rows into the interactions of features in a tree model's predictions.
 
     ``fit`` fits a clone of the model and selects the pairs, and ``transform`` returns a column "a x b"
-    for each pair, with its whole index; predictions and scores are the model's own. A ``FrozenEstimator``
-    is used as it is; see also :meth:`from_fitted`.
+    for each pair, with its whole index; predictions and scores are those of this model. The model in a
+    ``FrozenEstimator`` is copied as it is at that time; see also :meth:`from_fitted`.
 
     Interactions of training rows leak y, as SHAP values do: see :class:`ShapTransformer`.
 

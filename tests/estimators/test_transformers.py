@@ -118,13 +118,15 @@ def test_sparse(make: Any) -> None:
 # Frozen and fitted models
 
 
-def test_frozen_model_is_used_as_it_is() -> None:
+def test_frozen_model_is_not_fitted_again() -> None:
     model = forest().fit(DIABETES, PROGRESSION)
     transformer = ShapTransformer(FrozenEstimator(model))
     values = transformer.fit(DIABETES[:50]).transform(DIABETES)
-    assert transformer.estimator_.estimator is model
+    assert transformer.estimator.estimator is model
     np.testing.assert_array_equal(values, TreeExplainer(model).shap_values(DIABETES))
-    assert clone(transformer).fit(DIABETES).estimator_.estimator is model
+    np.testing.assert_array_equal(transformer.predict(DIABETES), model.predict(DIABETES))
+    again = clone(transformer).fit(DIABETES)
+    np.testing.assert_array_equal(again.transform(DIABETES), values)
 
 
 def test_from_fitted_needs_no_fit() -> None:
@@ -140,7 +142,7 @@ def test_from_fitted_needs_no_fit() -> None:
     with pytest.raises(AttributeError):
         _ = transformer.feature_importances_
     assert transformer.fit(X).feature_importances_.shape == (10,)
-    assert transformer.estimator_.estimator is model
+    np.testing.assert_array_equal(transformer.predict(X), model.predict(X))
     with pytest.raises(ValueError, match="same order"):
         transformer.transform(X[X.columns[::-1]])
     with pytest.raises(NotFittedError):
