@@ -193,6 +193,9 @@ class Link:
 def require_model_output(model_output: Any, times: Any, interventional: bool, device: Any) -> None:
     """Reject a value of ``model_output`` that is invalid or contradicts other options.
 
+    Whether a probability or a function of time needs background rows depends on the model: see
+    :func:`link_of`.
+
     Raises
     ------
     ValueError
@@ -201,11 +204,13 @@ def require_model_output(model_output: Any, times: Any, interventional: bool, de
     if model_output in TIME_OUTPUTS:
         if times is None:
             raise ValueError(f"model_output={model_output!r} is a function of time: give times=")
-        return  # whether it is a link depends on the model
+        return
     if times is not None:
         raise ValueError(
             f"times= are for model_output='survival' and 'cumulative_hazard', not {model_output!r}"
         )
+    if model_output == "probability" and not interventional:
+        return
     found = AUTO.find(SHAP_VALUES, interventional, model_output)
     if found is None:
         raise _needs_background(model_output)
@@ -280,6 +285,8 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interve
             "margin, such as a time, a hazard ratio or a mean with a log link: use model_output='raw'"
         )
     if model_output == "probability":
+        if adapted.link in ("logistic", "softmax") and not interventional:
+            raise _needs_background(model_output)
         if adapted.link == "logistic":
             return Link("logistic", "probability", model_output, adapted.link_scale)
         if adapted.link == "softmax":

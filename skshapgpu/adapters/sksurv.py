@@ -36,7 +36,7 @@ from .schema import AdaptedModel, InputSchema, counts_of, predictions_of_mean
 from .sklearn import read_tree, require_trees
 from .survival import as_margins, by_link, require_times
 
-#: Losses of boosting by the name of their class: the margin is a log hazard ratio, or the logarithm of a time.
+#: Losses of boosting by the name of their class: the margin is a log hazard ratio, or the log of a time.
 _LOSSES = frozenset({"CoxPH", "CensoredSquaredLoss", "IPCWLeastSquaresError"})
 
 

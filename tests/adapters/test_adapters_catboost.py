@@ -570,7 +570,6 @@ def edit_trees(document, **fields):
         lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=-1),
         lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=0),
         lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=0.5),
-        lambda d: d["features_info"]["float_features"][0].update(nan_value_treatment="AsMaybe"),
         lambda d: d.update(scale_and_bias=[math.nan, [0.0]]),
         lambda d: d.update(scale_and_bias=[1.0, [math.inf]]),
         lambda d: d.update(scale_and_bias=[1.0, []]),

@@ -481,7 +481,7 @@ def test_damaged_text_is_refused():
         "num_tree_per_iteration",
     ):
         with pytest.raises(ValueError, match="LightGBM model text"):
-            read_text(text.replace(f"{field}=", "lost="))
+            read_text(text.replace(f"\n{field}=", "\nshrinkage="))
     with pytest.raises(ValueError, match="do not rise"):
         read_text(text.replace("cat_boundaries=0", "cat_boundaries=1"))
     with pytest.raises(ValueError, match="names 3 of 2"):

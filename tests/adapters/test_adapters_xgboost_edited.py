@@ -96,7 +96,6 @@ def test_edited_document_is_read():
         ("right_children", 0, 1),
         ("split_indices", 0, 3),
         ("split_indices", 0, -1),
-        ("sum_hessian", 1, -1.0),
         ("categories_segments", 0, -1),
         ("categories_segments", 0, 2**40),
         ("categories_sizes", 0, -1),
