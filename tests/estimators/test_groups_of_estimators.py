@@ -100,9 +100,9 @@ def test_groups_by_name_with_folds_that_lack_a_column() -> None:
 
 
 def test_groups_by_position_with_folds_that_lack_a_column() -> None:
-    """Position 1 is another city in the folds that lack the first."""
+    """Position 1 is the city, which the steps encode as several columns, fewer in some folds."""
     groups = {"north": [1, 2]}
-    with pytest.raises(ValueError, match="groups of a fold's model have other columns"):
+    with pytest.raises(IndexError, match="the steps make 4 columns: give their names"):
         ShapTransformer(pipeline(), groups=groups, cv=FOLDS).fit_transform(FRAME, Y)
     with pytest.raises(ValueError, match="positions of columns may differ between splits"):
         cross_val_explain(pipeline(), FRAME, Y, cv=FOLDS, explain_params={"groups": groups})
