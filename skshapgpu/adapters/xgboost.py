@@ -359,18 +359,17 @@ def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees
         return np.broadcast_to(score, n_outputs).astype(np.float64)
     if objective == _EXPECTILES:
         return _margins_of_expectiles(np.broadcast_to(score, n_outputs))
-    score = score.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):  # Ensemble rejects other than finite numbers
-        if objective in _LOGIT:
-            score = np.log(score) - np.log1p(-score)
+        if objective in _LOGIT:  # in float32, as XGBoost: near 1, the difference has few digits
+            score = -np.log((1 / score - 1).astype(np.float64))
         elif objective in _LOG:
-            score = np.log(score)
+            score = np.log(score.astype(np.float64))
     if np.isinf(score).any() and objective in _LOGIT | _LOG:
         raise UnsupportedModelError(
             f"the model's base_score is {params['base_score']!s:.40}, whose margin is infinite, as it is "
             "when all labels are of one class, or zero: train it on other labels, too, or set base_score"
         )
-    return np.broadcast_to(score, n_outputs)
+    return np.broadcast_to(score, n_outputs).astype(np.float64)
 
 
 def _margins_of_expectiles(score: np.ndarray) -> np.ndarray:

@@ -407,3 +407,12 @@ def test_infinity_is_refused():
         booster.predict(xgb.DMatrix(X))
     with pytest.raises(ValueError, match="infinity"):
         inputs.read(X, adapt(booster).schema, "float32").chunk(0, 300)
+
+
+@pytest.mark.parametrize("base_score", [1e-6, 0.999, 0.99999, 1 - 1e-6])
+def test_extreme_base_scores_have_the_margin_of_float32(base_score):
+    """XGBoost computes log(1 / p - 1) in float32, where 1 / p - 1 has one digit for p = 1 - 1e-6."""
+    X, y = np.zeros((40, 1)), np.arange(40) % 2
+    model = xgb.XGBClassifier(n_estimators=1, base_score=base_score, learning_rate=0.0).fit(X, y)
+    expected = model.predict(X[:1], output_margin=True)
+    np.testing.assert_allclose(adapt(model).ensemble.intercept, expected, rtol=2**-23)
