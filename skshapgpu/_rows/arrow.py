@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-#: Key, in the metadata of a field, that says which object represents a null in a pandas frame, and its two
-#: values. Some transformers treat NaN and None differently.
-MISSING_KEY, MISSING_NAN, MISSING_NONE = b"skshapgpu missing", b"nan", b"None"
+#: Key, in the metadata of a field, and its value, if NaN represents a null in a column of objects in a pandas
+#: frame, instead of None. Some transformers treat NaN and None differently.
+MISSING_KEY, MISSING_NAN = b"skshapgpu missing", b"nan"
 
 #: Number of rows that are transposed at once, so that a few columns of them fit into a cache.
 _TILE = 512
@@ -56,23 +56,6 @@ def require_columns(schema: Any, names: Sequence[str]) -> None:
         raise ValueError(f"there is no column {missing[0]!r}; there are {', '.join(map(repr, there[:20]))}")
     if twice := [name for name in names if there.count(name) > 1]:
         raise ValueError(f"there are several columns {twice[0]!r}")
-
-
-def to_pandas(batch: Any) -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            "a Pipeline that was fitted on a data frame needs pandas to transform rows: pip install pandas"
-        ) from error
-    frame = batch.to_pandas()
-    for field in batch.schema:
-        column, missing = frame[field.name], (field.metadata or {}).get(MISSING_KEY)
-        if missing == MISSING_NONE or (missing == MISSING_NAN and column.dtype == object):
-            values = column.to_numpy(object, copy=True)
-            values[column.isna()] = np.nan if missing == MISSING_NAN else None
-            frame[field.name] = pandas.Series(values, dtype=object)
-    return frame
 
 
 def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import validate_data
 
 from ..adapters import registered
 from ..errors import UnsupportedModelError
 from .gpu_arrays import on_gpu
+from .tables import n_rows_of, row_labels
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,25 @@ def _without(model: Any, *attributes: str) -> Any:
     return result
 
 
+def takes_arrays(step: Any) -> bool:
+    """Return whether a step says that it was fitted on an array, so that columns are known by position only.
+
+    Only steps that scikit-learn's own ``fit`` has fitted say so, by ``n_features_in_`` without
+    ``feature_names_in_``; other classes set these attributes as they like.
+    """
+    if isinstance(step, FrozenEstimator):
+        return takes_arrays(step.estimator)
+    if isinstance(step, Pipeline):
+        steps = [inner for _, inner in step.steps if not (inner is None or isinstance(inner, str))]
+        return bool(steps) and takes_arrays(steps[0])
+    if isinstance(step, FeatureUnion):
+        return any(takes_arrays(inner) for _, inner in step.transformer_list if not isinstance(inner, str))
+    if hasattr(step, "feature_names_in_") or not hasattr(step, "n_features_in_"):
+        return False
+    owner = next((base for base in type(step).__mro__ if "fit" in vars(base)), type(step))
+    return owner.__module__.partition(".")[0] in ("sklearn", "skshapgpu")
+
+
 def copies_of(steps: Sequence[Any]) -> list[Any]:
     """Return copies of fitted steps, which do not change if the steps are refitted.
 
@@ -254,11 +275,45 @@ class Prepared:
 
 
 def prepare(steps: Sequence[Any], X: Any) -> Prepared:
-    """Transform X by the steps."""
+    """Transform X by the steps.
+
+    Raises
+    ------
+    ValueError
+        A step returns other rows than it receives, or returns them in another order.
+    """
     transformed = X
     for step in steps:
-        transformed = step.transform(transformed)
+        before, transformed = transformed, step.transform(transformed)
+        _require_rows(step, before, transformed)
     return Prepared(X, transformed)
+
+
+def _require_rows(step: Any, before: Any, after: Any) -> None:
+    """Reject the result of a step whose rows are not those that it received.
+
+    Another order shows in the index of pandas, unless the step gives the rows a new one.
+    """
+    name = type(step).__name__
+    try:
+        n_before, n_after = n_rows_of(before), n_rows_of(after)
+    except (TypeError, LookupError):  # no table, which is refused where it is read
+        return
+    if n_before != n_after:
+        raise ValueError(
+            f"the step {name} of the pipeline returns {n_after:,} rows for the {n_before:,} rows of X, so it is "
+            "not known which row a value belongs to: leave out of X, before, the rows that the step drops, or "
+            "use a step that keeps all rows"
+        )
+    labels, labels_after = row_labels(before), row_labels(after)
+    if labels is None or labels_after is None or labels_after.equals(labels):
+        return
+    numbered = type(labels_after).__name__ == "RangeIndex" and (labels_after.start, labels_after.step) == (0, 1)
+    if not numbered and labels_after.names == labels.names and labels_after.isin(labels).all():
+        raise ValueError(
+            f"the step {name} of the pipeline returns the {n_before:,} rows of X in another order, or some of "
+            "them repeatedly, by the index: use a step that keeps the order of the rows"
+        )
 
 
 def prepare_on_gpu(steps: Sequence[Any], X: Any) -> Any:
@@ -267,12 +322,13 @@ def prepare_on_gpu(steps: Sequence[Any], X: Any) -> Any:
     Raises
     ------
     TypeError, ValueError, RuntimeError
-        A step fails, or returns rows on the host; the message names the step.
+        A step fails, returns rows on the host, or returns other rows than it receives; the message names the
+        step.
     """
     for step in steps:
         name = type(step).__name__
         try:
-            X = step.transform(X)
+            result = step.transform(X)
         except (MemoryError, NotFittedError):
             raise
         except Exception as error:  # a step of any library may raise anything
@@ -281,11 +337,13 @@ def prepare_on_gpu(steps: Sequence[Any], X: Any) -> Any:
                 f"X lies on a GPU, and the step {name} of the pipeline failed there: {type(error).__name__}: "
                 f"{error}. If it takes rows on the host only, copy X to the host"
             ) from error
-        if not on_gpu(X):
+        if not on_gpu(result):
             raise TypeError(
-                f"X lies on a GPU, but the step {name} of the pipeline returns a {type(X).__qualname__} on "
-                "the host: copy X to the host, or use a step that leaves it on the GPU"
+                f"X lies on a GPU, but the step {name} of the pipeline returns a {type(result).__qualname__} "
+                "on the host: copy X to the host, or use a step that leaves it on the GPU"
             )
+        _require_rows(step, X, result)
+        X = result
     return X
 
 

@@ -299,7 +299,13 @@ class _Run:
         if source.schema is not None:
             names = explainer.input_names(source.schema)
             require_no_levels(names, source.levels)
-            wanted = Wanted(names, explainer.keep, explainer._takes_all_columns, explainer._takes_numbers)
+            wanted = Wanted(
+                names,
+                explainer.keep,
+                explainer._takes_all_columns,
+                explainer._takes_numbers,
+                explainer._takes_frames,
+            )
             source.settle(wanted)
             self._columns = wanted.columns
             self._schema = explainer.output_schema(source.schema)
@@ -451,7 +457,9 @@ class _Run:
 
     def _found(self, explainer: BatchExplainer, piece: Any) -> Any:
         """Return the values of a piece, or its explanation, as :meth:`_batch` takes them."""
-        X = piece if self._names is None else explainer._rows(piece, self._names)
+        X = piece
+        if self._names is not None:
+            X = explainer._rows(piece, self._names, self._source.pandas_types)
         return explainer._found(X, self._names)
 
     def _batch(self, kept: list[Any], found: Any) -> Any:

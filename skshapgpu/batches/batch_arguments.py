@@ -9,8 +9,8 @@ from typing import Any
 from .._engine.pairs import Request
 from .._explanations.grouping import Grouping, grouping_of
 from .._files.locations import RemotePath, head, is_path, locate
-from .._rows.arrow import to_pandas
-from .._rows.pipelines import unwrap
+from .._rows.pandas_types import PandasTypes
+from .._rows.pipelines import takes_arrays, unwrap
 from ..errors import require_one_of
 from ..explainer import TreeExplainer, as_explainer
 
@@ -73,19 +73,17 @@ def steps_of(model: Any) -> tuple[list[Any], Any]:
     return unwrap(model)
 
 
-def rows_for(steps: Sequence[Any], rows: Any) -> Any:
+def rows_for(steps: Sequence[Any], rows: Any, types: PandasTypes) -> Any:
     """Return rows of a file as the leading steps of a pipeline take them.
 
     Parameters
     ----------
     steps : sequence of fitted transformers
-        If there are none, the rows are returned as they are.
-    rows : ndarray or pyarrow.Table
+    rows : pyarrow.Table
+    types : PandasTypes
+        Types of the columns in the whole file.
     """
-    if not steps or not hasattr(rows, "to_batches"):
-        return rows
-    frame = to_pandas(rows)
-    return frame if hasattr(steps[0], "feature_names_in_") else frame.to_numpy()
+    return types.array(rows) if takes_arrays(steps[0]) else types.frame(rows)
 
 
 def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> tuple[Request | None, str]:

@@ -10,14 +10,16 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .._files.locations import Place, RemotePath, head
-from .._rows.arrow import MISSING_KEY, MISSING_NAN, is_text, require_arrow
+from .._rows.arrow import MISSING_KEY, MISSING_NAN, is_dictionary, is_text, require_arrow
+from .._rows.pandas_types import PandasTypes, TypesScan, columns_of
 from .csv_files import CsvFile, CsvOptions
 from .index_levels import RangeLevel, level_columns, range_levels
-from .source import Source, Wanted, of_listing, of_schema, require_same_names, row_bytes
+from .source import SCANNED_ROWS, Source, Wanted, of_listing, of_schema, require_same_names, row_bytes
 from .types import fitted, wider
 
 #: Bytes read of a column of a Parquet file at once, so that large row groups are not held in memory.
@@ -94,6 +96,37 @@ class FilesSource(Source):
             fields.append(field)
         self.schema = require_arrow().schema(fields, self.schema.metadata)
         self.n_rows = sum(file.n_rows for file in self._files)
+        if wanted.frames:
+            self.pandas_types = self._types_for_all(columns_of(self.schema, wanted.features))
+
+    def _types_for_all(self, schema: Any) -> PandasTypes:
+        """Return the types with which pandas holds columns of all files."""
+        scan = TypesScan(schema)
+        found = _each(partial(_scanned, scan.needed), list(zip(self._files, self._keys)))
+        for number, (with_nulls, batches) in enumerate(found):
+            for name in with_nulls:
+                scan.add_nulls(name)
+            for batch in batches:
+                scan.add(batch, number)
+        self._require_extension_dtypes(schema.names)
+        return scan.types()
+
+    def _require_extension_dtypes(self, names: Sequence[str]) -> None:
+        """Reject files of which pandas recorded different extension dtypes, such as Int64 and int64."""
+        dtypes: list[dict[str, Any]] = []
+        for file, keys in zip(self._files, self._keys):
+            if self.kind == "csv" or len(self._files) == 1:
+                return
+            columns = columns_of(file.schema, [name for name in names if name not in keys])
+            dtypes.append(TypesScan(columns).types().extension_dtypes)
+            for name in names:
+                first, own = dtypes[0].get(name), dtypes[-1].get(name)
+                if first != own:
+                    raise ValueError(
+                        f"pandas wrote column {name!r} as {own or 'a dtype of NumPy'} to {file.path!r}, but as "
+                        f"{first or 'a dtype of NumPy'} to {self._files[0].path!r}: write it with the same dtype "
+                        "to all files, or explain them one by one"
+                    )
 
     def _require_columns(self, file: Any, keys: dict[str, Any], wanted: Wanted) -> None:
         for name in wanted.columns:
@@ -180,6 +213,24 @@ class _ArrowFile:
     def type_of(self, name: str, exact: bool = False) -> Any:
         return self.schema.field(name).type
 
+    def null_counts(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the numbers of missing values of columns, as far as the file records all of them."""
+        if self._kind != "parquet":
+            return {}
+        import pyarrow.parquet
+
+        source = self.place.open() if isinstance(self.place, RemotePath) else self.path
+        about = pyarrow.parquet.read_metadata(source)
+        groups = [about.row_group(i) for i in range(about.num_row_groups)]
+        places = {about.schema.column(i).path: i for i in range(about.num_columns)}
+        counts = {}
+        for name in names:
+            columns = [group.column(places[name]) for group in groups] if name in places else []
+            known = [column.statistics for column in columns if column.is_stats_set]
+            if len(known) == len(groups) and all(statistics.has_null_count for statistics in known):
+                counts[name] = sum(statistics.null_count for statistics in known)
+        return counts
+
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
         """Yield all rows in batches; those before ``start`` may come without their content."""
         if self._kind == "parquet":
@@ -209,6 +260,19 @@ class _ArrowFile:
             if groups:
                 for piece in file.iter_batches(n, row_groups=groups, columns=columns):
                     yield piece.select(columns)
+
+
+def _scanned(needed: Sequence[str], file_and_keys: tuple[Any, dict[str, Any]]) -> tuple[list[str], Iterator[Any]]:
+    """Return which columns of a file have missing values, and batches of the columns that must be read for it."""
+    file, keys = file_and_keys
+    with_nulls = [name for name in needed if name in keys and keys[name] is None]
+    names = [name for name in needed if name not in keys]
+    if isinstance(file, CsvFile):
+        return [*with_nulls, *(name for name in names if file.has_gaps(name))], iter(())
+    counts = file.null_counts([name for name in names if not is_dictionary(file.schema.field(name).type)])
+    unknown = [name for name in names if name not in counts]
+    batches = file.read(columns_of(file.schema, unknown), 0, SCANNED_ROWS) if unknown else iter(())
+    return [*with_nulls, *(name for name, count in counts.items() if count)], batches
 
 
 class _Skipped:
@@ -359,7 +423,7 @@ def _dataset(places: Sequence[Place], form: Any, folder: Place | None) -> Any:
             partitioning=None if root is None else "hive",
             partition_base_dir=root,
         )
-    except (ValueError, OSError) as error:  # pyarrow's own errors derive from these
+    except (ValueError, OSError, TypeError) as error:  # pyarrow's own errors; a type that pandas defines
         raise unreadable(str(first), error) from error
 
 

@@ -2,8 +2,8 @@
 
 Each batch is explained independently, so batches can be processed by any process and in any order, and the
 names and types of the output columns are known in advance. Numeric columns are copied into one array without
-an intermediate data frame. If there is a pipeline, its first step receives the pandas frame that pyarrow
-makes of a batch.
+an intermediate data frame. If there is a pipeline, its first step receives a pandas frame, whose dtypes are
+those of the source (``_rows/pandas_types.py``), not of the batch.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from .._rows.arrow import (
     require_arrow,
     require_columns,
     rows_of_columns,
-    to_pandas,
 )
+from .._rows.pandas_types import UNKNOWN_NULLS, PandasTypes, TypesScan, columns_of, recorded_nulls
+from .._rows.pipelines import takes_arrays
 from .._rows.column_rules import warn_of_names
 from .._rows.tables import check_known_names, check_names
 from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
 from .batch_arguments import explainer_of, groups_of_inputs, parse_names, request_of
+from .frame_rows import FrameRows, frame_schema
 from .index_levels import level_columns
 from .strongest import Strongest
 
@@ -53,9 +55,14 @@ class BatchExplainer:
 
     It can be pickled like its explainer, which is compiled again when it is unpickled. The values are equal
     to those of :meth:`.TreeExplainer.explain` for the same rows: as an array if all features are float32
-    columns or all are float64 columns, as the pandas frame of ``RecordBatch.to_pandas`` if the model is a
-    ``Pipeline`` that was fitted on a frame, and otherwise as an Arrow table. Nulls are missing values. If the
-    model has categorical features, columns of strings are treated as categorical.
+    columns or all are float64 columns, as a pandas frame if the model is a ``Pipeline``, unless a step of
+    scikit-learn says that it was fitted on an array, and otherwise as an Arrow table. Nulls are missing values.
+    If the model has categorical features, columns of strings are treated as categorical.
+
+    A frame has the dtypes of ``RecordBatch.to_pandas``, and the extension dtypes that pandas recorded in the
+    schema. Where these would depend on the rows of the batch, because integers or booleans have nulls, a batch is
+    rejected, unless pandas recorded that the column was one of floats or objects: cast such columns to float64
+    beforehand.
 
     Parameters
     ----------
@@ -165,6 +172,7 @@ class BatchExplainer:
             self._explainer._require_values(self._index)
         self._of_inputs = None if group is None else groups_of_inputs(self._explainer, self._index)
         self._of_texts = takes_texts(self._explainer)
+        self._of_arrays = not self._explainer._steps or takes_arrays(self._explainer._steps[0])
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
 
     @property
@@ -258,6 +266,11 @@ class BatchExplainer:
     def _takes_all_columns(self) -> bool:
         """Whether all columns that are not kept are features, because nothing names the features."""
         return self._features is None and expected_columns(self._explainer)[0] is None
+
+    @property
+    def _takes_frames(self) -> bool:
+        """Whether rows are passed through pandas, because a pipeline has steps that transform them."""
+        return bool(self._explainer._steps) and not self._of_texts
 
     @property
     def _takes_numbers(self) -> bool:
@@ -520,7 +533,7 @@ class BatchExplainer:
             return X
         if X.shape[1] != 1:
             raise ValueError(f"the model takes one column of texts, but there are {X.shape[1]} columns")
-        return X[:, 0]
+        return X[:, 0] if isinstance(X, np.ndarray) else X.iloc[:, 0].to_numpy(object, na_value=np.nan)
 
     def _found(self, X: Any, names: Sequence[str] | None) -> Any:
         """Return all values of some rows, or an explanation if the output has feature values, too."""
@@ -542,42 +555,64 @@ class BatchExplainer:
                 columns = self._strongest(names).columns(np.asarray(found), data, dtype)
         return arrow.RecordBatch.from_arrays([*kept, *columns], schema=schema)
 
-    def _rows(self, batch: Any, names: Sequence[str]) -> Any:
+    def _explain_frame(self, frame: Any) -> Any:
+        """Explain the rows of a data frame of pandas, which is passed on as it is; nothing is kept."""
+        schema = frame_schema(frame)
+        names = self.input_names(schema)
+        self._warn_of_names(schema)
+        rows = frame.iloc[:, [schema.names.index(name) for name in names]]
+        found = self._found(rows, names) if len(rows) else None
+        return self._batch([], found, names, self.output_schema(schema))
+
+    def _rows(self, batch: Any, names: Sequence[str], types: PandasTypes | None = None) -> Any:
         """Return the features of a batch in a form that ``explain`` accepts.
 
         Parameters
         ----------
-        batch : pyarrow.RecordBatch
+        batch : pyarrow.RecordBatch or FrameRows
             Rows to explain.
         names : sequence of str
             Columns that are features.
+        types : PandasTypes or None
+            Types of these columns in the source of the batch; None: determined from the batch alone.
 
         Returns
         -------
         ndarray, data frame or pyarrow.Table
             Rows, with the type that the model or the first step of the pipeline was trained with.
         """
+        if isinstance(batch, FrameRows):
+            return batch.frame
         explainer = self._explainer
         arrow = require_arrow()
         self._require_no_codes(batch.schema, names)  # in the first file, the column may have had no values
         columns = [batch.column(name) for name in names]
         columns = [c.cast(arrow.float64()) if arrow.types.is_null(c.type) else c for c in columns]
-        types = {str(column.type) for column in columns}
-        of_frame = bool(explainer._steps) and hasattr(explainer._steps[0], "feature_names_in_")
-        plain = not (of_frame or self._of_texts or explainer._schema.has_encoders)
-        if len(types) == 1 and types <= {"float", "double"} and plain:
-            return rows_of_columns(columns, np.float32 if types == {"float"} else np.float64)
+        kinds = {str(column.type) for column in columns}
+        plain = self._of_arrays and not (self._of_texts or explainer._schema.has_encoders)
+        if len(kinds) == 1 and kinds <= {"float", "double"} and plain:
+            return rows_of_columns(columns, np.float32 if kinds == {"float"} else np.float64)
         if explainer._steps:
-            if explainer._schema.takes_codes:  # steps may encode strings; those left are rejected later
-                columns = [decoded(column) for column in columns]
-            fields = [batch.schema.field(name).with_type(c.type) for name, c in zip(names, columns)]
-            if self._of_texts:  # a vectorizer's message about NaN is better than about None
-                fields = [field.with_metadata({MISSING_KEY: MISSING_NAN}) for field in fields]
-            frame = to_pandas(arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields)))
-            return frame if of_frame else frame.to_numpy()
+            types = types or self._types_of_batch(batch, names)
+            return types.array(batch) if self._of_arrays or self._of_texts else types.frame(batch)
         if explainer.family == "sklearn":  # it reads values, and rejects dictionaries with nulls
             columns = [decoded(column) for column in columns]
         return arrow.Table.from_arrays(columns, names=list(names))
+
+    def _types_of_batch(self, batch: Any, names: Sequence[str]) -> PandasTypes:
+        """Return the pandas types of the features of a batch whose source is not known."""
+        arrow = require_arrow()
+        schema = columns_of(batch.schema, names)
+        fields = [f.with_type(arrow.float64()) if arrow.types.is_null(f.type) else f for f in schema]
+        if self._of_texts:  # a vectorizer's message about NaN is better than about None
+            fields = [field.with_metadata({MISSING_KEY: MISSING_NAN}) for field in fields]
+        schema = arrow.schema(fields, schema.metadata)
+        scan = TypesScan(schema)
+        if not self._explainer._schema.takes_codes:  # codes need not be those of other batches
+            scan.add_categories(batch.select(list(names)))
+        for name in recorded_nulls(schema):
+            scan.add_nulls(name)
+        return scan.types(UNKNOWN_NULLS)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_last": None}  # a cache of pyarrow schemas

@@ -19,10 +19,15 @@ import scipy.sparse as sp
 
 from .._files.locations import Place
 from .._rows.arrow import require_arrow
+from .._rows.pandas_types import PandasTypes
+from .frame_rows import FrameRows, one_batch
 from .types import fitted, of_all
 
 #: Bytes assumed for a value whose type has no fixed size, such as text.
-_TEXT_BYTES = 32
+TEXT_BYTES = 32
+
+#: Rows that are read at once to find out how pandas holds a column.
+SCANNED_ROWS = 2**16
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,15 @@ class Wanted:
         Whether the features are all columns that are not kept, so that an additional column matters.
     numbers : bool
         Whether the model accepts only numbers.
+    frames : bool
+        Whether the features are passed through pandas, to the steps of a pipeline.
     """
 
     features: tuple[str, ...]
     kept: tuple[str, ...] = ()
     all_others: bool = False
     numbers: bool = False
+    frames: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -66,6 +74,9 @@ class Source(ABC):
         Columns that are levels of the index of data frames, to be kept; they are no features.
     places : tuple of Path or RemotePath
         Files that are read, as far as they are known; the output must not replace them.
+    pandas_types : PandasTypes or None
+        How pandas holds the features; None before :meth:`settle`, or if they are not passed through pandas, or are
+        rows of a data frame already.
     """
 
     levels: tuple[str, ...] = ()
@@ -73,6 +84,7 @@ class Source(ABC):
     n_rows: int | None = None
     schema: Any = None
     single: bool = False
+    pandas_types: PandasTypes | None = None
 
     def settle(self, wanted: Wanted) -> None:  # noqa: B027 - in a table, each column has one type
         """Check that all rows have the columns, and determine the type that holds all values of each.
@@ -165,13 +177,13 @@ def _joined(held: list[Any]) -> Any:
         return np.concatenate(held)
     if sp.issparse(held[0]):
         return sp.vstack(held, format="csr")
+    if isinstance(held[0], FrameRows):
+        import pandas
+
+        return FrameRows(pandas.concat([rows.frame for rows in held]), _joined([rows.kept for rows in held]))
     schema = of_all([piece.schema for piece in held])
     pieces = [fitted(piece, schema, "the source") for piece in held]
-    whole = require_arrow().Table.from_batches(pieces, schema).unify_dictionaries().combine_chunks()
-    batches = whole.to_batches()
-    if len(batches) > 1:  # an Arrow column of text holds at most 2 GiB
-        raise ValueError("the texts of a batch are too long: use a smaller batch_size")
-    return batches[0]
+    return one_batch(require_arrow().Table.from_batches(pieces, schema))
 
 
 def row_bytes(schema: Any, columns: Sequence[str]) -> int:
@@ -181,7 +193,7 @@ def row_bytes(schema: Any, columns: Sequence[str]) -> int:
         try:
             total += max(schema.field(name).type.bit_width // 8, 1)
         except ValueError:  # a type of variable length
-            total += _TEXT_BYTES
+            total += TEXT_BYTES
     return total
 
 

@@ -16,12 +16,24 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 
 from .._files.locations import Place, RemotePath, is_path, locate, locate_all
-from .._rows.arrow import MISSING_KEY, MISSING_NAN, MISSING_NONE, require_arrow
-from .._rows.tables import table
+from .._rows.arrow import is_dictionary, is_text, require_arrow
+from .._rows.pandas_types import UNKNOWN_NULLS, TypesScan, columns_of, same_dtype
+from .._rows.tables import row_labels, table
 from .csv_files import CsvOptions
 from .files import READAHEAD, files_in, format_of, info_of, open_files
+from .frame_rows import FrameRows, frame_schema, one_batch
 from .index_levels import levels_to_keep
-from .source import Source, Wanted, of_listing, of_schema, part, require_same_names, row_bytes
+from .source import (
+    SCANNED_ROWS,
+    TEXT_BYTES,
+    Source,
+    Wanted,
+    of_listing,
+    of_schema,
+    part,
+    require_same_names,
+    row_bytes,
+)
 from .types import fitted, is_number, wider
 
 #: Number of evenly spaced rows that are compared to recognize an array.
@@ -68,13 +80,15 @@ def open_source(
     if isinstance(source, pyarrow.dataset.Dataset):
         return DatasetSource(source)
     if isinstance(source, (arrow.Table, arrow.RecordBatch)):
-        return TableSource(*_as_table(source))
+        return TableSource(_as_table(source)[0])
     if isinstance(source, arrow.RecordBatchReader):
-        return StreamSource(source.schema, source)
+        return StreamSource(source.schema, iter(source))
     if hasattr(source, "collect"):
         raise TypeError(f"source is a {type(source).__qualname__}: collect it first, or write it to files")
+    if row_labels(source) is not None and hasattr(source, "columns"):
+        return FrameSource(source, keep, "the data frame")
     if hasattr(source, "columns") or hasattr(source, "__dataframe__"):
-        return TableSource(*_as_table(source, keep))
+        return TableSource(_as_table(source)[0])
     if isinstance(source, Iterable) and not isinstance(source, (bytes, dict, set)):
         return _of_iterator(iter(source), keep)
     raise TypeError(
@@ -193,12 +207,79 @@ class RemoteNpySource(NpySource):
         return np.ascontiguousarray(found.T) if self._by_columns else found
 
 
-class TableSource(Source):
-    """A table in memory; ``levels`` are columns that are levels of the index of a data frame."""
+class FrameSource(Source):
+    """A data frame of pandas, whose rows are passed on as they are; only the columns to keep are converted.
 
-    def __init__(self, whole: Any, levels: Sequence[str] = ()) -> None:
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    keep : sequence of str
+        Names of columns to keep, which may be levels of the index.
+    where : str
+        The frame, for messages.
+
+    Attributes
+    ----------
+    features : pandas.DataFrame
+        All columns; after :meth:`settle`, the features.
+    kept : pyarrow.Table
+    """
+
+    def __init__(self, frame: Any, keep: Sequence[str], where: str) -> None:
+        self.features, self.n_rows = frame, len(frame)
+        fields = frame_schema(frame)
+        columns = frame.iloc[:, [i for i, name in enumerate(fields.names) if name in keep]]
+        try:
+            self.kept, levels = _with_levels(columns, frame, keep, where)
+        except (TypeError, NotImplementedError, require_arrow().ArrowInvalid) as error:
+            raise ValueError(f"the columns of {where} to keep cannot be converted to Arrow: {error}") from error
         self.levels = tuple(levels)
+        for field in self.kept.schema:
+            place = fields.get_field_index(field.name)
+            fields = fields.append(field) if place < 0 else fields.set(place, field)
+        self.schema = fields
+
+    def settle(self, wanted: Wanted) -> None:
+        places = [self.schema.names.index(name) for name in wanted.features]
+        self.features = self.features.iloc[:, places]
+        self.kept = self.kept.select(list(wanted.kept))
+
+    def row_bytes(self, columns: Sequence[str]) -> int:
+        dtypes = self.features.dtypes
+        return sum(getattr(dtype, "itemsize", TEXT_BYTES) for dtype in dtypes) + row_bytes(
+            self.kept.schema, self.kept.schema.names
+        )
+
+    def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
+        frame = self.features.iloc[_places(self.n_rows)]
+        content = [series.tolist() for _, series in frame.items()]
+        categories = [list(getattr(dtype, "categories", ())) for dtype in frame.dtypes]
+        kept = TableSource(self.kept).fingerprint(self.kept.schema.names)
+        return {
+            "kind": "frame",
+            "n_rows": self.n_rows,
+            "content": hashlib.sha256(repr([content, categories]).encode()).hexdigest(),
+            "columns": [[str(name), str(dtype)] for name, dtype in frame.dtypes.items()],
+            "kept": [kept["content"], kept["columns"]],
+        }
+
+    def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
+        for first in range(start, self.n_rows, n):
+            rows = self.features.iloc[first : first + n]
+            yield FrameRows(rows, one_batch(self.kept.slice(first, n)))
+
+
+class TableSource(Source):
+    """A table in memory."""
+
+    def __init__(self, whole: Any) -> None:
         self._table, self.schema, self.n_rows = whole, whole.schema, whole.num_rows
+
+    def settle(self, wanted: Wanted) -> None:
+        if wanted.frames:
+            scan = TypesScan(columns_of(self.schema, wanted.features))
+            scan.add(self._table.select(scan.needed))
+            self.pandas_types = scan.types()
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         return row_bytes(self.schema, columns)
@@ -219,17 +300,35 @@ class TableSource(Source):
 
 
 class StreamSource(Source):
-    """Record batches or arrays that can be read only once, one after the other."""
+    """Record batches, data frames or arrays that can be read only once, one after the other.
+
+    Rows of data frames of pandas are passed on as they are to the steps of a pipeline, and are otherwise
+    converted to tables. The steps receive all rows with the dtypes of the first item that has rows.
+    """
 
     def __init__(
-        self, schema: Any, items: Iterable[Any], first: Any = None, levels: Sequence[str] = ()
+        self, schema: Any, items: Iterator[Any], first: Any = None, levels: Sequence[str] = ()
     ) -> None:
         self.schema, self._items, self._first, self.levels = schema, items, first, tuple(levels)
         self.single = first is not None and first.dtype.char == "f"
         self._wanted = Wanted(())
+        self._frame: Any = None  # features of the first item, if they are passed on as they are
+        self._scan: Any = None
 
     def settle(self, wanted: Wanted) -> None:
         self._wanted = wanted
+        if not wanted.frames:
+            return
+        self._items, first = _begun(self._items)
+        if first is None:
+            return
+        if row_labels(first) is not None:
+            self._frame, _ = self._rows_of_frame(first, _FIRST)
+            return
+        table, _ = _as_table(first)
+        self._scan = TypesScan(columns_of(table.schema, wanted.features))
+        self._scan.add(table.select(self._scan.needed))
+        self.pandas_types = self._scan.types(UNKNOWN_NULLS)
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         if self.schema is None:
@@ -244,7 +343,10 @@ class StreamSource(Source):
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         for number, item in enumerate(self._items):
             where = f"item {number} of the source"
-            pieces = [self._checked_array(item, where)] if self.schema is None else self._checked(item, where)
+            if self.schema is None:
+                pieces = [self._checked_array(item, where)]
+            else:
+                pieces = self._checked(item, where) if self._frame is None else self._checked_frame(item, where)
             for piece in pieces:
                 size = piece.shape[0]
                 if start < size:
@@ -266,6 +368,32 @@ class StreamSource(Source):
             raise ValueError(f"the source mixes arrays and sparse matrices: {where}")
         return array.copy()  # rows are read ahead, and iterators may fill the same array again
 
+    def _rows_of_frame(self, item: Any, where: str) -> tuple[Any, Any]:
+        """Return the features of a data frame of pandas, and a table of the columns to keep."""
+        source = FrameSource(item, self._wanted.kept, where)
+        require_same_names(source.schema.names, self.schema.names, self._wanted, where, _FIRST)
+        source.settle(self._wanted)
+        return source.features, source.kept
+
+    def _checked_frame(self, item: Any, where: str) -> list[Any]:
+        """Return the rows of an item whose features have the dtypes of the first item, or fit into these."""
+        import pandas
+
+        if row_labels(item) is None:
+            raise ValueError(f"{where} is a {type(item).__qualname__}, but {_FIRST} is a data frame of pandas")
+        if not len(item):
+            return []
+        frame, kept = self._rows_of_frame(item.copy(), where)  # a copy: see _checked_array
+        for place, (name, dtype) in enumerate(zip(self._wanted.features, self._frame.dtypes)):
+            series = frame.iloc[:, place]
+            if same_dtype(series.dtype, dtype):
+                continue
+            whole = pandas.concat([self._frame.iloc[:, place], series]).dtype
+            if str(dtype) == "category" or whole != dtype:
+                raise ValueError(_other_type(name, series.dtype, where, dtype))
+            frame.isetitem(place, series.astype(dtype))
+        return [FrameRows(frame, one_batch(self._converted(kept, self._wanted.kept, where)))]
+
     def _checked(self, item: Any, where: str) -> list[Any]:
         """Return the columns of an item by name; features may have a wider type than in the first item."""
         wanted = self._wanted
@@ -273,9 +401,28 @@ class StreamSource(Source):
             item = item.copy()
         whole, _ = _as_table(item, wanted.kept, where)
         require_same_names(whole.schema.names, self.schema.names, wanted, where, _FIRST)
-        arrow = require_arrow()
+        converted = self._converted(whole, wanted.columns, where)
+        if self._scan is not None:
+            self._require_types(converted, where)
+        return converted.to_batches()
+
+    def _require_types(self, table: Any, where: str) -> None:
+        """Reject features whose pandas dtypes are not those of the first item."""
+        own = TypesScan(columns_of(table.schema, self._wanted.features))
+        own.add_categories(table.select(own.needed))
+        for field in self._scan.schema:
+            kind = table.schema.field(field.name).type
+            texts = is_text(field.type) and is_text(kind.value_type if is_dictionary(kind) else kind)
+            if not texts and wider(field.type, kind) != field.type and table.num_rows:
+                raise ValueError(_other_type(field.name, kind, where, field.type))
+            if is_dictionary(field.type) and own.categories(field.name) != self._scan.categories(field.name):
+                raise ValueError(_other_type(field.name, kind, where, field.type))
+
+    def _converted(self, whole: Any, names: Sequence[str], where: str) -> Any:
+        """Return columns of a table by name, those to keep with the types of the first item."""
+        wanted, arrow = self._wanted, require_arrow()
         fields, columns = [], []
-        for name in wanted.columns:
+        for name in names:
             column, field = whole.column(name), self.schema.field(name)
             if column.null_count == len(column) and column.type != field.type:  # without values
                 column = arrow.chunked_array([arrow.nulls(len(column), field.type)])
@@ -286,7 +433,7 @@ class StreamSource(Source):
                 )
             fields.append(field if name in wanted.kept else whole.schema.field(name).with_type(column.type))
             columns.append(column)
-        original = arrow.Table.from_arrays(columns, names=list(wanted.columns))
+        original = arrow.Table.from_arrays(columns, names=list(names))
         converted = fitted(original, arrow.schema(fields), where)
         for name in wanted.kept:
             was, now = original.column(name), converted.column(name)
@@ -297,7 +444,7 @@ class StreamSource(Source):
                     f"column {name!r} of {where} is {was.type}, and has values that its type {now.type} in "
                     f"{_FIRST} cannot hold: give it the wider type in all"
                 )
-        return converted.to_batches()
+        return converted
 
 
 class DatasetSource(Source):
@@ -313,9 +460,14 @@ class DatasetSource(Source):
         try:
             fragments = self._dataset.get_fragments()
         except ValueError:  # a dataset with a filter does not list its fragments before it is read
-            return
+            fragments = ()
         for fragment in fragments:
             self._require_columns(fragment)
+        if wanted.frames:
+            scan = TypesScan(columns_of(self.schema, wanted.features))
+            for fragment, rows in self._scanned(scan.needed, SCANNED_ROWS) if scan.needed else ():
+                scan.add(rows, getattr(fragment, "path", None))
+            self.pandas_types = scan.types()
 
     def _require_columns(self, fragment: Any) -> None:
         """Reject a fragment that pyarrow would fill with nulls or cast to a narrower type."""
@@ -347,20 +499,25 @@ class DatasetSource(Source):
         return {**_of_dataset(self._dataset), **of_schema(self.schema, columns)}
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        arrow, seen = require_arrow(), None
+        seen = None
+        for fragment, piece in self._scanned(columns, n):
+            if str(fragment) != seen:
+                self._require_columns(fragment)
+                seen = str(fragment)
+            size = piece.num_rows
+            if start < size:
+                yield piece.slice(start) if start else piece
+            start = max(0, start - size)
+
+    def _scanned(self, columns: Sequence[str], n: int) -> Iterator[tuple[Any, Any]]:
+        """Yield fragments and record batches of them."""
+        arrow = require_arrow()
         scanner = self._dataset.scanner(
             columns=list(columns), batch_size=n, batch_readahead=READAHEAD, fragment_readahead=1
         )
         try:
             for tagged in scanner.scan_batches():
-                if str(tagged.fragment) != seen:
-                    self._require_columns(tagged.fragment)
-                    seen = str(tagged.fragment)
-                piece = tagged.record_batch
-                size = piece.num_rows
-                if start < size:
-                    yield piece.slice(start) if start else piece
-                start = max(0, start - size)
+                yield tagged.fragment, tagged.record_batch
         except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError) as error:
             raise ValueError(
                 f"the dataset cannot be read: {error}; for CSV files, pass their paths, so that the types "
@@ -416,11 +573,34 @@ def _of_iterator(items: Iterator[Any], keep: Sequence[str]) -> Source:
         raise TypeError("source is an iterator of paths: pass a list of them")
     both = chain([first], items)
     arrow = require_arrow()
-    if isinstance(first, (arrow.Table, arrow.RecordBatch)) or hasattr(first, "columns"):
-        whole, levels = _as_table(first, keep, _FIRST)
+    if row_labels(first) is not None and hasattr(first, "columns"):
+        frame = FrameSource(first, keep, _FIRST)
+        try:
+            whole, levels = _as_table(first, keep, _FIRST)
+        except ValueError:  # only the steps of a pipeline may take it
+            return StreamSource(frame.schema, both, levels=frame.levels)
         return StreamSource(whole.schema, both, levels=levels)
+    if isinstance(first, (arrow.Table, arrow.RecordBatch)) or hasattr(first, "columns"):
+        return StreamSource(_as_table(first)[0].schema, both)
     array = table(first)
     return StreamSource(None, both, array[:0].copy())
+
+
+def _begun(items: Iterator[Any]) -> tuple[Iterator[Any], Any]:
+    """Return all items, and the first that has rows; None if there is none."""
+    taken = []
+    for item in items:
+        taken.append(item)
+        if item.shape[0]:
+            return chain(taken, items), item
+    return iter(taken), None
+
+
+def _other_type(name: str, kind: Any, where: str, first: Any) -> str:
+    what = f"is {kind} in {where}, but {first} in {_FIRST}"
+    if str(kind) == str(first):
+        what = f"has other categories in {where} than in {_FIRST}, or in another order"
+    return f"column {name!r} {what}, and a step of the pipeline may treat it differently: give it the same type in all"
 
 
 def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame") -> tuple[Any, list[str]]:
@@ -441,35 +621,23 @@ def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame"
         if hasattr(item, "to_arrow"):
             return item.to_arrow(), []
         if hasattr(item, "iloc"):
-            return _with_levels(item, keep, where)
-    except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
-        raise ValueError(f"a data frame cannot be converted to Arrow: {error}") from error
+            return _with_levels(item, item, keep, where)
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError, TypeError) as error:
+        raise ValueError(f"{where} cannot be converted to Arrow: {error}") from error
     raise TypeError(
         f"source has a {type(item).__module__}.{type(item).__qualname__}, which is not a supported table"
     )
 
 
-def _with_levels(frame: Any, keep: Sequence[str], where: str) -> tuple[Any, list[str]]:
-    """Convert a data frame and the levels of its index that are kept."""
-    whole, levels = _of_pandas(frame), levels_to_keep(frame, keep, where)
+def _with_levels(columns: Any, frame: Any, keep: Sequence[str], where: str) -> tuple[Any, list[str]]:
+    """Convert columns of a data frame, and the levels of its index that are kept."""
+    arrow = require_arrow()
+    whole, levels = arrow.Table.from_pandas(columns, preserve_index=False), levels_to_keep(frame, keep, where)
     if levels is None:
         return whole, []
-    further = _of_pandas(levels)
-    for field, column in zip(further.schema, further.columns):
-        whole = whole.append_column(field, column)
-    return whole, further.schema.names
-
-
-def _of_pandas(frame: Any) -> Any:
-    """Convert a data frame to a table that records whether missing objects were NaN or None."""
-    table = require_arrow().Table.from_pandas(frame, preserve_index=False)
-    for i, (_, series) in enumerate(frame.items()):
-        if series.dtype != object or not series.hasnans:
-            continue
-        with_nan = any(isinstance(value, float) for value in series[series.isna()])
-        missing = {MISSING_KEY: MISSING_NAN if with_nan else MISSING_NONE}
-        table = table.set_column(i, table.schema.field(i).with_metadata(missing), table.column(i))
-    return table
+    further = arrow.Table.from_pandas(levels, preserve_index=False)
+    schema = arrow.schema([*whole.schema, *further.schema])
+    return arrow.Table.from_arrays([*whole.columns, *further.columns], schema=schema), further.schema.names
 
 
 def _places(n_rows: int) -> list[int]:

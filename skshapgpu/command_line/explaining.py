@@ -14,7 +14,7 @@ import numpy as np
 from .._common.digits import number
 from .._files.locations import shown
 from ..batches import explain_batches
-from ..batches.batch_arguments import groups_of_inputs, rows_for
+from ..batches.batch_arguments import groups_of_inputs
 from ..batches.csv_files import CsvOptions
 from ..batches.sources import open_source
 from ..explainer import TreeExplainer
@@ -114,11 +114,12 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
         "DATA",
         _columns(args, explainer),
         csv=csv_options(args),
-        categories=bool(explainer._steps) or explainer._schema.has_encoders,
+        categories=explainer._schema.has_encoders,
+        steps=explainer._steps,
         n_rows=_RANKING_ROWS,
         at_most=True,
     )
-    rows, silent = rows_for(explainer._steps, rows), explainer._without_warnings
+    silent = explainer._without_warnings
     if args.sum_by is None:
         found = silent.explain_interactions(rows, interactions=asked)
         assert found.interactions is not None

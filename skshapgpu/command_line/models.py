@@ -10,7 +10,7 @@ from .._engine.algorithms import TIME_OUTPUTS
 from .._files.locations import RemotePath, head, is_url, locate, shown
 from .._files.model_files import adapt_file
 from ..adapters.spark_ml import folder as spark_folder
-from ..batches.batch_arguments import rows_for, steps_of
+from ..batches.batch_arguments import steps_of
 from ..explainer import TreeExplainer
 from .rows import columns_for, csv_options, read_rows, require_file
 from .skops_files import is_skops, load_skops
@@ -182,10 +182,10 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
             args, None if expected is None else list(expected), not steps and schema.blank_as_underscore
         ),
         csv=csv_options(args),
-        categories=bool(steps) or schema.has_encoders,
+        categories=schema.has_encoders,
+        steps=steps,
         n_rows=args.background_rows,
         seed=args.seed or 0,
     )
     whole = model if steps else adapted
-    rows = rows_for(steps, background)
-    return TreeExplainer(whole, rows, model_output=args.model_output or "raw", **options)
+    return TreeExplainer(whole, background, model_output=args.model_output or "raw", **options)

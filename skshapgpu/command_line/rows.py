@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._files.locations import Place, RemotePath, locate, shown
+from ..batches.batch_arguments import rows_for
 from ..batches.csv_files import CsvOptions
 from ..batches.source import Wanted
 from ..batches.sources import open_source
@@ -82,11 +83,14 @@ def read_rows(
     *,
     csv: CsvOptions = _NO_OPTIONS,
     categories: bool = False,
+    steps: Sequence[Any] = (),
     n_rows: int | None = None,
     at_most: bool = False,
     seed: int = 0,
 ) -> Any:
-    """Read rows of a file that :func:`explain_batches` can read: an array from ``.npy``, otherwise a table.
+    """Read rows of a file that :func:`explain_batches` can read.
+
+    Returns an array from ``.npy``; otherwise a table, or what the first step of a pipeline takes.
 
     Parameters
     ----------
@@ -98,6 +102,8 @@ def read_rows(
     csv : CsvOptions
     categories : bool
         Whether to read text columns as categories.
+    steps : sequence of fitted transformers
+        Leading steps of a pipeline, if there are any.
     n_rows : int or None
         Number of rows to draw without replacement, returned in their order; None: all.
     at_most : bool
@@ -118,10 +124,12 @@ def read_rows(
     try:
         source = open_source(place, csv)
         names = [] if source.schema is None else columns(source.schema)
-        source.settle(Wanted(tuple(names), numbers=not categories))
+        source.settle(Wanted(tuple(names), numbers=not categories and not steps, frames=bool(steps)))
         there, pieces = _drawn(source.read(names, 0, _PIECE), n_rows, seed)
         if n_rows is not None and there < n_rows and not at_most:
             raise ValueError(f"there are only {there:,} rows, not {n_rows:,}")
+        if source.pandas_types is not None and pieces:
+            return rows_for(steps, _joined(pieces, False), source.pandas_types)
         return _joined(pieces, categories) if pieces else []
     except (ValueError, LookupError, TypeError) as error:  # pyarrow's own errors derive from these
         named = str(error) if repr(shown(path)) in str(error) else f"{shown(path)!r}: {error}"

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from .._common.devices import elsewhere
 from ..batches.batch_arguments import explainer_of
+from ..batches.frame_rows import frame_schema
 from ..batches.record_batches import BatchExplainer
 from ._parcel import Parcel
 from ._work import Work
@@ -163,14 +164,14 @@ def _values_of_block(block: Any, parcel: Parcel, dtype: Any) -> Any:
 
 def _explain_frame(batches: BatchExplainer, X: Any) -> Any:
     import pandas as pd
-    import pyarrow as pa
 
     if not isinstance(X._meta, pd.DataFrame):
         raise TypeError(
             f"X has partitions of {type(X._meta).__module__.partition('.')[0]}: use X.to_backend('pandas')"
         )
     empty, keep = X._meta.iloc[:0], list(batches.keep)
-    names = list(batches.input_names(pa.Schema.from_pandas(empty, preserve_index=False)))
+    batches._warn_of_names(frame_schema(empty))
+    names = list(batches.input_names(frame_schema(empty)))
     columns, dtype = batches._value_names(names), np.dtype(np.float64)
     if not batches.explainer._steps:  # these may reject a table without rows, and determine the dtype
         dtype = batches._silent.shap_values(empty[names]).dtype

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._explanations.values import column_names
-from .._rows.arrow import require_arrow
 from ..batches import BatchExplainer
+from ..batches.frame_rows import frame_schema
 from ..batches.record_batches import expected_columns
 from ..explainer import TreeExplainer
 
@@ -63,8 +63,7 @@ class Scorer:
         top, base_values = params.get("top", 0), bool(params.get("base_values", False))
         explain = BatchExplainer(self._explainer, top=top or None, by_sign=bool(params.get("by_sign", False)))
         frame = self.frame(model_input)
-        rows = require_arrow().RecordBatch.from_pandas(frame, preserve_index=False)
-        found = explain(rows).to_pandas()
+        found = explain._explain_frame(frame).to_pandas()
         found.index = frame.index
         if base_values:
             self._add_base_values(found)
@@ -90,7 +89,7 @@ class Scorer:
 
     def input_columns(self, frame: Any) -> list[str]:
         """Return the names of the columns of a frame that the explainer takes, in its order."""
-        return list(BatchExplainer(self._explainer).input_names(require_arrow().Schema.from_pandas(frame)))
+        return list(BatchExplainer(self._explainer).input_names(frame_schema(frame)))
 
     def _add_base_values(self, found: Any) -> None:
         names = column_names(["base_value"], self._explainer.output_names)

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
 from skshapgpu import TreeExplainer, explain_batches
+from skshapgpu.batches import BatchExplainer
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -375,13 +376,17 @@ def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: P
         np.testing.assert_array_equal(found, expected)
     assert np.abs(expected[:, 0]).max() > 1
 
-    # Steps that pass the categories on to a model whose codes cannot be determined.
+    # Steps that pass the categories on to a model that takes the codes of the frame: those of the whole file.
     codes = frame.assign(color=frame["color"].cat.codes).to_numpy()
     model.fit(codes, y, categorical_feature=[0])
     through = make_pipeline(FunctionTransformer().fit(frame), model)
     assert TreeExplainer(through)._schema.takes_codes
+    result = explain_batches(through, tmp_path / "codes.parquet", tmp_path / "codes.npy", batch_size=70)
+    margins = through.predict(pandas.read_parquet(tmp_path / "codes.parquet"))
+    found = np.load(result.path).sum(axis=1) + result.base_values
+    np.testing.assert_allclose(found, margins, atol=1e-5)  # single precision
     with pytest.raises(ValueError, match="takes the codes of categories as they are, but column 'color'"):
-        explain_batches(through, tmp_path / "codes.parquet", tmp_path / "refused.parquet")
+        BatchExplainer(through)(pa.RecordBatch.from_pandas(frame))  # a batch need not have all categories
 
 
 def test_columns_of_the_null_type_are_missing(tmp_path: Path) -> None:

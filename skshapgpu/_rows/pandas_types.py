@@ -1,0 +1,329 @@
+"""Columns of Arrow as columns of pandas: each column has one pandas dtype in all batches of a source.
+
+pandas holds integers beside missing values as floats, and booleans beside them as objects, and a batch need not
+have all categories of its source. So a dtype that is determined from a batch would depend on its size.
+:class:`PandasTypes` holds the dtypes that the frame of all rows of the source has: those of ``pandas.read_parquet``
+for a single file, with the extension dtypes that pandas recorded in the schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .arrow import MISSING_KEY, MISSING_NAN, is_dictionary, require_arrow
+
+#: Key of a schema's metadata in which pandas describes the frame.
+_PANDAS = b"pandas"
+
+#: What to do, in messages, about nulls that are not known before rows are read.
+UNKNOWN_NULLS = (
+    ". Cast it to float64 beforehand, or read the rows from files or a table, in which missing values are found "
+    "before any row is explained"
+)
+
+
+class TypesScan:
+    """Facts about the rows of a source from which the pandas dtypes of its columns follow.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Columns of the source, with the metadata of pandas, if there are any.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+    needed : list of str
+        Columns whose rows must be added: those with integers, booleans or a dictionary.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        types = require_arrow().types
+        self.schema = schema
+        self.needed = [
+            field.name
+            for field in schema
+            if types.is_integer(field.type) or types.is_boolean(field.type) or is_dictionary(field.type)
+        ]
+        self._with_nulls: set[str] = set()
+        self._dictionaries: dict[str, dict[Any, _Dictionary]] = {}
+
+    def add_nulls(self, name: str) -> None:
+        """Record that a column has missing values."""
+        self._with_nulls.add(name)
+
+    def add(self, rows: Any, part: Any = None) -> None:
+        """Add rows of a part of the source, such as a file; they may lack columns that are not needed.
+
+        Parameters
+        ----------
+        rows : pyarrow.RecordBatch or pyarrow.Table
+        part : hashable
+        """
+        for name, column in zip(rows.schema.names, rows.columns):
+            if column.null_count:
+                self.add_nulls(name)
+        self.add_categories(rows, part)
+
+    def add_categories(self, rows: Any, part: Any = None) -> None:
+        """Add only the categories of rows, as :meth:`add` does."""
+        for name, column in zip(rows.schema.names, rows.columns):
+            if is_dictionary(column.type):
+                parts = self._dictionaries.setdefault(name, {})
+                for chunk in getattr(column, "chunks", [column]):
+                    parts.setdefault(part, _Dictionary(column.type)).add(name, chunk.dictionary)
+
+    def categories(self, name: str) -> list[Any]:
+        """Return the categories of a column in each part."""
+        return [dictionary.content() for dictionary in self._dictionaries.get(name, {}).values()]
+
+    def types(self, advice: str = "") -> PandasTypes:
+        """Return the types; ``advice`` says, in messages, what to do about a null that was not added."""
+        dictionaries = {}
+        for name, parts in self._dictionaries.items():
+            first, *others = parts.values()
+            is_same = all(other.content() == first.content() for other in others)
+            if is_same and is_dictionary(self.schema.field(name).type):
+                dictionaries[name] = first.array()
+        return PandasTypes(self.schema, self._with_nulls, dictionaries, advice)
+
+
+class _Dictionary:
+    """The dictionary of a column in a part of a source, to which its batches add values."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind, self._last = kind, None
+        self._values: dict[Any, None] = {}
+
+    def add(self, name: str, dictionary: Any) -> None:
+        if self._last is not None and dictionary.equals(self._last):
+            return
+        self._last = dictionary
+        try:
+            self._values |= dict.fromkeys(dictionary.to_pylist())
+        except TypeError as error:
+            raise ValueError(
+                f"column {name!r} has categories of type {dictionary.type}, which pandas cannot read: pass "
+                "strings or numbers"
+            ) from error
+
+    def content(self) -> tuple[list[Any], bool]:
+        """Return the values, and whether their order has a meaning."""
+        return list(self._values), self._kind.ordered
+
+    def array(self) -> Any:
+        """Return all values; a missing value among them is left out."""
+        values = [value for value in self._values if value is not None]
+        return require_arrow().array(values, self._kind.value_type)
+
+
+class PandasTypes:
+    """The dtypes with which pandas holds the columns of a source.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    with_nulls : set of str
+        Columns of integers or booleans that have missing values somewhere in the source.
+    dictionaries : mapping of str to pyarrow.Array
+        All categories of columns with a dictionary. Such a column becomes one of values if it is not listed.
+    advice : str
+        What to do about a missing value in another column of integers or booleans, for messages.
+    """
+
+    def __init__(
+        self, schema: Any, with_nulls: set[str], dictionaries: Mapping[str, Any], advice: str = ""
+    ) -> None:
+        arrow = require_arrow()
+        fields = [
+            field.with_type(field.type.value_type)
+            if is_dictionary(field.type) and field.name not in dictionaries
+            else field
+            for field in schema
+        ]
+        self._schema = arrow.schema(fields, _without_levels(schema.metadata))
+        self._advice = advice
+        row = [_row(field, field.name in with_nulls, dictionaries.get(field.name)) for field in self._schema]
+        self._row = _frame(arrow.Table.from_arrays(row, schema=self._schema))
+
+    @property
+    def dtypes(self) -> list[Any]:
+        """Dtypes of the columns."""
+        return list(self._row.dtypes)
+
+    @property
+    def extension_dtypes(self) -> dict[str, Any]:
+        """Extension dtypes of columns that pandas recorded in the schema, by their names."""
+        return {
+            field.name: dtype
+            for field, dtype in zip(self._schema, self.dtypes)
+            if not isinstance(dtype, np.dtype) and not _is_category(dtype)
+        }
+
+    def frame(self, rows: Any) -> Any:
+        """Return rows as a data frame of pandas.
+
+        Parameters
+        ----------
+        rows : pyarrow.RecordBatch or pyarrow.Table
+            Rows with the columns of the schema, in any order and perhaps among others.
+
+        Raises
+        ------
+        ValueError
+            A column cannot be a column of pandas, or has a missing value that changes its dtype.
+        """
+        arrow = require_arrow()
+        columns = []
+        for field in self._schema:
+            column = rows.column(field.name)
+            _require_whole_lists(field, column)
+            columns.append(column if column.type == field.type else column.cast(_castable(column, field.type)))
+        fields = [field.with_type(column.type) for field, column in zip(self._schema, columns)]
+        frame = _frame(arrow.Table.from_arrays(columns, schema=arrow.schema(fields, self._schema.metadata)))
+        for place, (field, dtype) in enumerate(zip(self._schema, self.dtypes)):
+            series = frame.iloc[:, place]
+            if _is_category(dtype):
+                if not series.cat.categories.isin(dtype.categories).all():
+                    raise ValueError(f"column {field.name!r} has categories that the source did not have before")
+                series = series.cat.set_categories(dtype.categories, ordered=dtype.ordered)
+            elif series.dtype == dtype:
+                continue
+            elif isinstance(dtype, np.dtype) and dtype.kind in "iub":
+                raise ValueError(
+                    f"column {field.name!r} is {field.type} and has missing values, with which pandas would "
+                    f"hold it as {series.dtype}: the values would depend on the size of the "
+                    f"batch{self._advice}"
+                )
+            else:
+                series = series.astype(dtype)
+            frame.isetitem(place, series)
+        return frame
+
+    def array(self, rows: Any) -> np.ndarray:
+        """Return rows as an array, of the dtype that an array of all rows of the source has."""
+        return self.frame(rows).to_numpy(self._row.to_numpy().dtype)
+
+
+def recorded_nulls(schema: Any) -> set[str]:
+    """Return the columns of integers and booleans that were objects or floats when pandas wrote them.
+
+    pandas holds them so beside missing values, even if a batch has none.
+    """
+    columns = _recorded(schema.metadata).get("columns", [])
+    recorded = {column["field_name"]: column["numpy_type"] for column in columns}
+    return {name for name in schema.names if recorded.get(name, "").startswith(("object", "float"))}
+
+
+def _recorded(metadata: Any) -> dict[str, Any]:
+    """Return what pandas recorded in the metadata of a schema; empty if that is nothing that can be read."""
+    try:
+        recorded = json.loads((metadata or {})[_PANDAS])
+        for column in recorded["columns"]:
+            column["field_name"], column["numpy_type"] = column["field_name"], str(column["numpy_type"])
+    except (LookupError, ValueError, TypeError):
+        return {}
+    return recorded
+
+
+def _without_levels(metadata: Any) -> dict[bytes, bytes] | None:
+    """Return the metadata of pandas for a frame in which the levels of the index are ordinary columns."""
+    recorded = _recorded(metadata)
+    return {_PANDAS: json.dumps({**recorded, "index_columns": []}).encode()} if recorded else None
+
+
+def _row(field: Any, has_nulls: bool, dictionary: Any) -> Any:
+    """Return a column of one row, which is missing if that may be so somewhere in the source."""
+    arrow = require_arrow()
+    if dictionary is not None:
+        codes = arrow.nulls(1, field.type.index_type)
+        return arrow.DictionaryArray.from_arrays(codes, dictionary, ordered=field.type.ordered)
+    if not has_nulls and arrow.types.is_boolean(field.type):
+        return arrow.array([False])
+    if not has_nulls and arrow.types.is_integer(field.type):
+        return arrow.array([0], field.type)
+    return arrow.nulls(1, field.type)
+
+
+def _frame(table: Any) -> Any:
+    """Convert a table to a data frame, whose index is new.
+
+    Raises
+    ------
+    ImportError
+        pandas is not installed.
+    ValueError
+        A column cannot be converted; the message names it.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            "a Pipeline whose first step takes data frames needs pandas to transform rows: pip install pandas"
+        ) from error
+    try:
+        frame = table.to_pandas()
+    except (ValueError, TypeError, NotImplementedError) as error:  # pyarrow's own errors derive from these
+        raise ValueError(_unreadable(table, error)) from error
+    for place, field in enumerate(table.schema):
+        series, missing = frame.iloc[:, place], (field.metadata or {}).get(MISSING_KEY)
+        if missing == MISSING_NAN and series.dtype == object:
+            values = series.to_numpy(object, copy=True)
+            values[series.isna()] = np.nan
+            frame.isetitem(place, pandas.Series(values, dtype=object))
+    return frame
+
+
+def _unreadable(table: Any, error: Exception) -> str:
+    for name in table.schema.names:
+        try:
+            table.select([name]).to_pandas()
+        except (ValueError, TypeError, NotImplementedError) as reason:
+            return f"column {name!r} of type {table.schema.field(name).type} cannot be read by pandas: {reason}"
+    return f"the columns cannot be read by pandas: {error}"
+
+
+def _is_category(dtype: Any) -> bool:
+    return type(dtype).__name__ == "CategoricalDtype"
+
+
+def _castable(column: Any, kind: Any) -> Any:
+    """Return the type to cast a column to: categories are matched by pandas, whatever their codes."""
+    return column.type if is_dictionary(kind) and is_dictionary(column.type) else kind
+
+
+def _require_whole_lists(field: Any, column: Any) -> None:
+    """Reject lists of integers or booleans with missing values, for which pandas changes whole batches.
+
+    Raises
+    ------
+    ValueError
+    """
+    types = require_arrow().types
+    kind = field.type
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return
+    if not (types.is_integer(kind.value_type) or types.is_boolean(kind.value_type)):
+        return
+    chunks = getattr(column, "chunks", [column])
+    if any(chunk.flatten().null_count for chunk in chunks):
+        raise ValueError(
+            f"column {field.name!r} has lists of {kind.value_type} with missing values, whose dtype in pandas "
+            "would depend on the size of the batch: make them lists of double"
+        )
+
+
+def same_dtype(one: Any, other: Any) -> bool:
+    """Return whether two dtypes of pandas are equal; the order of categories counts, as it decides their codes."""
+    if _is_category(one) and _is_category(other):
+        return one.ordered == other.ordered and one.categories.tolist() == other.categories.tolist()
+    return bool(one == other)
+
+
+def columns_of(schema: Any, names: Sequence[str]) -> Any:
+    """Return the schema of some columns, in this order, with the metadata of the whole."""
+    return require_arrow().schema([schema.field(name) for name in names], schema.metadata)
