@@ -10,7 +10,7 @@ import pandas as pd
 
 from skshapgpu import TreeExplainer
 
-from . import containers, data, gpu, models, readers, tolerance, truth, wrappers
+from . import containers, data, gpu, models, readers, thresholds, tolerance, truth, wrappers
 from .draws import Draw
 from .margins import margin_of
 from .report import NotDrawnError
@@ -18,21 +18,6 @@ from .trees import Tree, coalition_values, counted, is_encodable, used_columns
 
 #: Number of rows to explain; the definition is evaluated for the first of them.
 N_EXPLAIN, N_DEFINED = 14, 6
-
-
-def _neighbour(threshold: float, rng: np.random.Generator) -> float:
-    """Return the number, or a neighbour of it in one of the two float types."""
-    with np.errstate(over="ignore"):
-        single = np.float32(threshold)
-    beside: list[Any] = [threshold, single]
-    beside += [
-        np.nextafter(kind, kind.dtype.type(side))
-        for kind in (np.float64(threshold), single)
-        for side in (-np.inf, np.inf)
-    ]
-    number = float(beside[int(rng.integers(len(beside)))])
-    # LightGBM itself reads numbers around its zero, 1e-35, differently from arrays and from Arrow.
-    return number if np.isfinite(number) and abs(number) > 1.1e-35 else 0.0
 
 
 class Case:
@@ -149,24 +134,8 @@ class Case:
         """Replace some numbers by thresholds of the model or their next neighbours."""
         if self.draw.steps != "none" or not self._readable():
             return frame
-        frame = frame.copy()
-        nodes = [
-            (int(tree.feature[i]), tree.threshold[i])
-            for tree in readers.trees_of(self.fitted.last)
-            for i in np.flatnonzero(tree.left >= 0)
-            if np.isfinite(tree.threshold[i])
-        ]
-        for row in range(1, len(frame), 2):
-            for j, threshold in (
-                [nodes[int(k)] for k in self.rng.integers(len(nodes), size=3)] if nodes else []
-            ):
-                name = frame.columns[self.fitted.origins[j] or 0]
-                if (
-                    frame[name].dtype == np.float64
-                    and self.draw.columns[self.fitted.origins[j] or 0] != data.CODES
-                ):
-                    frame.loc[row, name] = _neighbour(threshold, self.rng)
-        return frame
+        places = [(int(i or 0), self.draw.columns[i or 0] != data.CODES) for i in self.fitted.origins]
+        return thresholds.hardened(frame, readers.trees_of(self.fitted.last), places, self.rng)
 
     def _seen(self) -> Any:
         """Return X if the libraries can predict it, else the plain container, which they must predict."""
@@ -204,6 +173,19 @@ class Case:
     @cached_property
     def contrasts(self) -> np.ndarray:
         return margin_of(self.fitted.last, self.transformed, contrast=True)
+
+    @cached_property
+    def column_names(self) -> list[str]:
+        """Names of the model's columns, if rows have names only where the training rows had some."""
+        return self.names_for(self.converted.plain)
+
+    def names_for(self, X: Any) -> list[str]:
+        """Return the names of the model's columns for rows of X."""
+        explainer = TreeExplainer(self.fitted.top, check_additivity=False, **self._any_background())
+        return list(explainer.explain(containers.rows(X, [0])).feature_names)
+
+    def _any_background(self) -> dict[str, Any]:
+        return {"data": self.converted.plain} if "linear_tree" in self.draw.params else {}
 
     @property
     def n_outputs(self) -> int:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from . import survival
+
 NUMERIC = [
     "normal",
     "normal",
@@ -185,6 +187,11 @@ def target(task: str, style: str, offset: float, scale: float, signal: np.ndarra
         return np.floor(np.exp(np.clip(signal + 0.5, -3, 3)))
     if task == "positive":
         return scale * np.exp(np.clip(signal, -3, 3))
+    if task in ("survival", "times"):
+        return survival.labels(signal, rng)
+    if task == "cox":
+        found = survival.labels(signal, rng)
+        return np.where(found[survival.EVENT], 1, -1) * found[survival.TIME]
     if task == "ranking":
         return np.clip(np.round(signal + 1), 0, 4).astype(int)
     if task == "outliers":

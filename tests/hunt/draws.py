@@ -15,45 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from . import containers, data, models, wrappers
-
-#: Frequencies relative to the other choices.
-MODES = {
-    "values": 6,
-    "background": 5,
-    "counted covers": 2,
-    "many rows": 2,
-    "interactions": 3,
-    "background interactions": 2,
-    "banzhaf": 1,
-    "triples": 1,
-    "probability": 2,
-    "log_loss": 1,
-    "saved": 1,
-    "permuted": 1,
-    "grouped": 2,
-    "transformer": 2,
-    "cross-validated": 2,
-    "selected": 1,
-    "fitted again": 1,
-    "batches": 3,
-    "importances": 1,
-    "views": 1,
-    "covers": 1,
-    "command line": 1,
-}
-
-#: Modes that would be refused, or have nothing to check, for other models than these.
-UNLIKELY: dict[str, Any] = {
-    "probability": lambda family, task: task in ("binary", "rare binary", "classes", "rare class"),
-    "log_loss": lambda family, task: task in ("binary", "rare binary", "regression"),
-    "covers": lambda family, task: family.library == "sklearn",
-}
-
-#: Modes with values of models with linear leaves; others would be refused.
-OF_LINEAR_LEAVES = ("background", "banzhaf", "many rows", "background interactions")
-
-#: Modes with calls of enough rows for tables by intervals.
-WITH_MANY_ROWS = ("many rows", "transformer", "batches")
+from .choices import MODES, OF_LINEAR_LEAVES, OF_MODES, UNLIKELY, WITH_MANY_ROWS
 
 OFFSETS = [0.0, 0.0, 0.0, 1e1, 1e3, 1e6, 1e9, 1e12, -1e2, -1e5, -1e8, -1e11]
 SCALES = [1.0, 1.0, 1.0, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12]
@@ -89,6 +51,7 @@ class Draw:
     device: str
     gpu_arrays: str
     early: bool
+    asked: dict[str, Any]
 
     def __str__(self) -> str:
         return ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
@@ -110,6 +73,8 @@ class Draw:
         found["columns with values"] = self.options.get("columns", "default")
         for name in ("precision", "algorithm", "outputs", "n_jobs", "memory_limit"):
             found[name] = str(self.options.get(name, "default"))
+        for choices in OF_MODES.values():
+            found |= {name: str(self.asked.get(name, "-")) for name in choices}
         return found
 
 
@@ -204,6 +169,7 @@ def draw(seed: int, **fixed: Any) -> Draw:
         and trained_on in ("array", "frame", "float32")
         and mode not in ("cross-validated", "fitted again", "transformer")
         and outer in ("none", "frozen", "pickled", "native", "file", "frozen in a pipeline"),
+        asked={name: choose(name, choices) for name, choices in OF_MODES.get(mode, {}).items()},
     )
 
 
@@ -253,6 +219,7 @@ def hasattr_importances(family: models.Family) -> bool:
         models.FAMILIES["histograms"],
         models.FAMILIES["bagging"],
         models.FAMILIES["isolation"],
+        models.FAMILIES["survival"],
     )
 
 
@@ -264,7 +231,7 @@ def _outer(choose: Chooser, family: models.Family, task: str, steps: str) -> str
         choices = [name for name in choices if name != "RFE"]
     if util.find_spec("imblearn") is None:
         choices = [name for name in choices if name != "sampler"]
-    if task in ("ranking", "outliers"):
+    if task in ("ranking", "outliers", "times"):
         choices = [name for name in choices if name not in ("search", "RFE")]
     if steps == "none" and family.library in ("xgboost", "lightgbm"):
         choices += wrappers.NATIVE

@@ -76,6 +76,40 @@ def values(coalition_values: np.ndarray, index: str = "SV") -> np.ndarray:
     )
 
 
+def of_groups(coalition_values: np.ndarray, groups: list[list[int]]) -> np.ndarray:
+    """Select the values of the coalitions of groups of players, each known or unknown as a whole."""
+    members = [sum(1 << i for i in group) for group in groups]
+    together = [
+        sum(members[g] for g in range(len(groups)) if mask >> g & 1) for mask in range(2 ** len(groups))
+    ]
+    return coalition_values[together]
+
+
+def owen_values(coalition_values: np.ndarray, groups: list[list[int]]) -> np.ndarray:
+    """Compute the Owen values of the players, on the second axis; each of them is in one group.
+
+    The weight of a coalition is the probability that its members come before the player in an order that is
+    drawn among those in which the players of a group follow one another.
+    """
+    n, m = n_players(coalition_values), len(groups)
+    members = [sum(1 << i for i in group) for group in groups]
+    total = np.zeros((coalition_values.shape[1], n, *coalition_values.shape[2:]))
+    for g, group in enumerate(groups):
+        others = [members[h] for h in range(m) if h != g]
+        for i in group:
+            rest = [j for j in group if j != i]
+            for k in range(m):
+                for before in combinations(others, k):
+                    share = factorial(k) * factorial(m - k - 1) / factorial(m)
+                    for s in range(len(group)):
+                        weight = factorial(s) * factorial(len(rest) - s) / factorial(len(group))
+                        for within in combinations(rest, s):
+                            mask = sum(before) + sum(1 << j for j in within)
+                            gain = coalition_values[mask | 1 << i] - coalition_values[mask]
+                            total[:, i] += share * weight * gain
+    return total
+
+
 def sets(coalition_values: np.ndarray, members: list[tuple[int, ...]], index: str) -> np.ndarray:
     """Compute whole indices of some pairs or triples: their axis is the second."""
     parts = [INDICES[index](coalition_values, tuple(players)) for players in members]

@@ -9,7 +9,9 @@ import numpy as np
 
 
 def library_of(model: Any) -> str:
-    return type(model).__module__.partition(".")[0]
+    """Return the library of a model; a class of the hunt is one of the library that it inherits from."""
+    modules = [cls.__module__.partition(".")[0] for cls in type(model).__mro__]
+    return next(name for name in modules if name not in ("hunt", "tests"))
 
 
 def n_rounds(model: Any) -> int:
@@ -48,6 +50,9 @@ def margin_of(model: Any, X: Any, *, contrast: bool = False) -> np.ndarray:
         return by_output(_lightgbm_margin(model, X))
     if library == "catboost":
         return by_output(model.predict(X, prediction_type="RawFormulaVal"))
+    if library == "sksurv":
+        found = model.predict(X)  # of boosting with other losses than Cox's, a time
+        return by_output(np.log(found) if getattr(model, "loss", "coxph") != "coxph" else found)
     return by_output(_sklearn_margin(model, X))
 
 

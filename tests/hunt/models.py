@@ -11,6 +11,8 @@ from functools import cache
 from importlib import import_module, util
 from typing import Any
 
+from . import survival
+
 Choose = Callable[..., Any]
 
 
@@ -184,6 +186,14 @@ def _xgboost_options(choose: Choose, task: str) -> dict[str, Any]:
             "objective", ["binary:logistic", "binary:logistic", "binary:logitraw", "binary:hinge"]
         )
         found["scale_pos_weight"] = choose("scale_pos_weight", [1, 1, 5])
+    elif task == "cox":
+        found["objective"] = "survival:cox"
+    elif task == "times":
+        found |= {
+            "objective": "survival:aft",
+            "aft_loss_distribution": choose("distribution", ["normal", "logistic", "extreme"]),
+            "aft_loss_distribution_scale": choose("distribution_scale", [1.0, 0.6, 2.0]),
+        }
     elif task == "outputs":
         found["multi_strategy"] = choose("multi_strategy", ["one_output_per_tree", "multi_output_tree"])
         found["tree_method"] = "hist"
@@ -205,6 +215,8 @@ def _xgboost(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
         params |= {"enable_categorical": True, "tree_method": "hist"}
     if codes:
         params["feature_types"] = types
+    if task == "times":
+        return survival.AcceleratedTime(**params)
     return (xgboost.XGBClassifier if is_classes(task) else xgboost.XGBRegressor)(**params)
 
 
@@ -339,9 +351,10 @@ FAMILIES = {
     "isolation": Family(
         "sklearn", ("outliers",), _isolation_options, _of_sklearn("ensemble.IsolationForest", "")
     ),
+    "survival": Family("sksurv", ("survival",), survival.options, survival.build, missing=False),
     "xgboost": Family(
         "xgboost",
-        (*_NUMBERS, *CLASSES, "counts", "positive", "outputs", "ranking"),
+        (*_NUMBERS, *CLASSES, "counts", "positive", "outputs", "ranking", "cox", "times"),
         _xgboost_options,
         _xgboost,
         categories=True,

@@ -80,7 +80,7 @@ def batches(case: Case, report: Report) -> None:
     if name == "a column less":
         report.true("a missing column is refused", False, str(result))
         return
-    values, kept = _read(sink, [folder / path for path in result.paths], keep)
+    values, kept = read_sink(sink, [folder / path for path in result.paths], keep)
     k = case.n_outputs * (2 if options.get("outputs") == "all" else 1)
     direct = np.tile(outputs_last(explain(case.fitted.top, few, **options).values, 3), (repeats, 1, 1))
     if sink.suffix == ".csv":  # the shortest digits of a float32 are another float64
@@ -246,7 +246,7 @@ def _relative(source: Any, folder: Path) -> Any:
     return source.relative_to(folder).as_posix() if isinstance(source, Path) else source
 
 
-def _read(sink: Path, paths: list[Path], keep: list[str]) -> tuple[np.ndarray, list[Any]]:
+def read_sink(sink: Path, paths: list[Path], keep: list[str]) -> tuple[np.ndarray, list[Any]]:
     """Read the values in a sink, one row each, and the columns kept."""
     if sink.suffix == ".npy":
         values = np.load(sink)

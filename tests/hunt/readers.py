@@ -18,9 +18,9 @@ from .trees import Tree, encoded
 def readable(model: Any) -> bool:
     """Return whether :func:`trees_of` supports the model.
 
-    It does not support categories of CatBoost and linear leaves of LightGBM.
+    It does not support categories of CatBoost, linear leaves of LightGBM, and scikit-survival.
     """
-    if has_linear_leaves(model):
+    if has_linear_leaves(model) or library_of(model) == "sksurv":
         return False
     return library_of(model) != "catboost" or not model.get_cat_feature_indices()
 

@@ -21,12 +21,35 @@ from .case import Case
 from .draws import Draw, draw
 from .modes import MODES
 from .modes_batches import batches
+from .modes_dependence import DEPENDENCE
+from .modes_further import FURTHER
+from .modes_groups import GROUPED
+from .modes_links import LINKS
+from .modes_mlflow import FLAVOR
+from .modes_patched import PATCHED
+from .modes_responses import RESPONSES
+from .modes_typed import TYPED
 from .modes_views import VIEWS
 from .modes_workflow import WORKFLOW
 from .refusals import NO_COLUMN, refusal
 from .report import NotDrawnError, Report
 
-ALL_MODES = {**MODES, **WORKFLOW, **VIEWS, "batches": batches}
+ALL_MODES = {
+    **MODES,
+    **LINKS,
+    **WORKFLOW,
+    **VIEWS,
+    **GROUPED,
+    **DEPENDENCE,
+    **RESPONSES,
+    **FURTHER,
+    **PATCHED,
+    **FLAVOR,
+    "batches": batches,
+}
+
+#: Modes that build a model of their own from the draw.
+OWN_CASES = TYPED
 
 NAMED = (UnsupportedModelError, ValueError, TypeError)
 
@@ -76,6 +99,9 @@ def run(seed: int, fixed: dict[str, Any] | None = None) -> Result:
 def _carry_out(drawn: Draw, report: Report) -> None:
     accepted = True
     try:
+        if drawn.mode in OWN_CASES:
+            OWN_CASES[drawn.mode](drawn, report)
+            return
         case = Case(drawn)
         accepted = case.accepted
         ALL_MODES[drawn.mode](case, report)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,18 @@ pytest.importorskip("pandas")
 pytest.importorskip("polars")
 pytest.importorskip("pyarrow")
 
-from hunt import games, many, pool, truth
+from hunt import (
+    games,
+    many,
+    modes,
+    modes_dependence,
+    modes_further,
+    modes_groups,
+    modes_typed,
+    pool,
+    survival,
+    truth,
+)
 from hunt.case import Case
 from hunt.draws import draw
 from hunt.models import installed
@@ -38,6 +50,20 @@ COVERED = (
     "precision",
     "tables",
     "columns with values",
+    "groups",
+    "perturbation",
+    "request",
+    "response",
+    "feature",
+    "grid",
+    "curve by",
+    "further",
+    "tree limit",
+    "slice",
+    "patched data",
+    "first step",
+    "source",
+    "typed sink",
 )
 
 
@@ -95,6 +121,35 @@ def test_values_of_three_players():
     # The Shapley-Taylor index weights the empty set with 2/3, the third with 1/3.
     np.testing.assert_allclose(games.sets(coalition_values, [(0, 1)], "STII")[0, 0, 0], 1 / 3, rtol=1e-15)
     np.testing.assert_allclose(games.sets(coalition_values, [(0, 1, 2)], "SII")[0, 0, 0], -2.0, rtol=1e-15)
+
+
+def test_values_of_groups():
+    """1 if a, b and c are all known, as docs/which_shap.md says: a and b together get 1/2, and 1/4 each."""
+    coalition_values = np.array([0.0] * 7 + [1.0])[:, None, None]
+    of_groups = games.of_groups(coalition_values, [[0, 1], [2]])
+    assert of_groups[:, 0, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert games.values(of_groups)[0, :, 0].tolist() == [0.5, 0.5]
+    assert games.owen_values(coalition_values, [[0, 1], [2]])[0, :, 0].tolist() == [0.25, 0.25, 0.5]
+    # Groups of one column each, or a single one of all columns, change nothing.
+    alike = np.array([1.0, 4.0, 3.0, 10.0])[:, None, None]
+    for groups in ([[0], [1]], [[1, 0]]):
+        assert games.owen_values(alike, groups)[0, :, 0].tolist() == [5.0, 4.0]
+
+
+def test_chance_to_survive():
+    """At the median of the noise, half survive; the derivative is that of the function."""
+    model = SimpleNamespace(
+        get_xgb_params=lambda: {"aft_loss_distribution": "extreme", "aft_loss_distribution_scale": 2.0}
+    )
+    of, derivative = survival._aft(model, 3.0)
+    # Of the smallest value, P(Z > z) = exp(-exp(z)), with z = (log 3 - margin) / 2.
+    margins = np.array([0.0, 1.0])
+    np.testing.assert_allclose(of(margins, 0.0), np.exp(-np.exp((np.log(3) - margins) / 2)), rtol=1e-12)
+    slope = (of(margins + 1e-5, 0.0) - of(margins - 1e-5, 0.0)) / 2e-5
+    np.testing.assert_allclose(derivative(margins, 0.0), slope, rtol=1e-8)
+    hazard = survival._cox("survival", 0.7)
+    slope = (hazard.of(margins + 1e-5, 0.0) - hazard.of(margins - 1e-5, 0.0)) / 2e-5
+    np.testing.assert_allclose(hazard.derivative(margins, 0.0), slope, rtol=1e-8)
 
 
 def test_mixtures():
@@ -219,6 +274,86 @@ def test_wrong_columns_are_found(monkeypatch, mode):
     monkeypatch.setattr(TreeExplainer, "explain_interactions", changed)
     wrong = {"values": "values SV", "background": "interventional SV", "interactions": "matrices SII"}
     assert any(text.startswith(wrong[mode]) for text in run(3, options).findings)
+
+
+@pytest.mark.parametrize("request_", ["SV", "OV"])
+def test_wrong_groups_are_found(monkeypatch, request_):
+    options = PLAIN | {
+        "mode": "groups",
+        "groups": "names",
+        "perturbation": "path-dependent",
+        "request": request_,
+    }
+    options |= {"task": "regression", "outputs": "auto", "columns with values": "all"}
+    seed = next(seed for seed in range(20) if len(modes_groups.partition(Case(draw(seed, **options)))) == 2)
+    assert not run(seed, options).findings
+    _with(monkeypatch, lambda values: values[:, ::-1])
+    found = run(seed, options).findings
+    assert any(text.startswith(("groups SV", "Owen values")) for text in found), found
+
+
+def test_a_wrong_curve_is_found(monkeypatch):
+    options = PLAIN | {
+        "mode": "partial dependence",
+        "task": "regression",
+        "feature": "position",
+        "grid": "default",
+    }
+    options |= {"curve by": "columns", "categorical": "by itself", "curve": "average", "centered": "no"}
+    assert not run(3, options).findings
+    curve = modes_dependence.partial_dependence
+    monkeypatch.setattr(
+        modes_dependence,
+        "partial_dependence",
+        lambda model, X, feature, **rest: curve(model, X, (feature + 1) % 3, **rest),
+    )
+    assert any(text.startswith("average curve") for text in run(3, options).findings)
+
+
+TYPED_ROWS = {
+    "mode": "typed",
+    "first type": "category",
+    "second type": "nullable integer",
+    "first step": "ordinal",
+    "source": "frame",
+    "typed sink": "explain",
+    "typed perturbation": "interventional",
+    "typed model": "forest",
+}
+
+
+def test_a_column_that_is_read_otherwise_is_found(monkeypatch):
+    assert not run(3, TYPED_ROWS).findings
+    explain = modes_typed.explain
+    monkeypatch.setattr(
+        modes_typed,
+        "explain",
+        lambda model, X, **rest: explain(model, X.assign(c1=X["c1"].fillna(0)), **rest),
+    )
+    assert any(text.startswith("additivity of typed rows") for text in run(3, TYPED_ROWS).findings)
+
+
+def test_a_model_explained_as_it_was_is_found(monkeypatch):
+    options = PLAIN | {
+        "mode": "trained further",
+        "task": "regression",
+        "further": "explainer",
+        "outputs": "auto",
+    }
+    right = run(3, options)
+    assert not right.findings and right.checks["margins that changed"] == 1
+    made: list[TreeExplainer] = []
+    monkeypatch.setattr(modes, "explainer_of", lambda case, **rest: made[0])
+    monkeypatch.setattr(modes_further, "change", _change_after(made, modes_further.change))
+    assert any(text.startswith("additivity") for text in run(3, options).findings)
+
+
+def _change_after(made: list[TreeExplainer], change: Any) -> Any:
+    def changed(case: Case) -> None:
+        made.append(TreeExplainer(case.fitted.top, device="cpu"))
+        change(case)
+
+    return changed
 
 
 def test_a_wrong_exception_is_found(monkeypatch):

@@ -1,0 +1,258 @@
+"""Pipelines whose first step depends on the types of columns, explained from every source and in any batches.
+
+A user trains on what pandas reads, and predicts with what pandas reads. The truth is that prediction, and the
+definition with what the first steps make of these frames; the package only gets the source.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.pipeline import Pipeline
+
+from skshapgpu import TreeExplainer, explain, explain_batches
+from skshapgpu.batches import BatchExplainer
+
+from . import games, modes_mlflow, readers, truth, typed_columns, wrappers
+from .draws import Draw
+from .margins import margin_of
+from .modes_batches import read_sink
+from .report import NotDrawnError, Report
+from .trees import coalition_values, is_encodable
+from .typed_sources import SOURCES, Source
+from .typed_steps import STEPS
+
+#: Numbers of rows to train on, to explain, and of background rows; the definition is for the first rows.
+N_TRAIN, N_EXPLAIN, N_BACKGROUND, N_DEFINED = 60, 20, 3, 6
+
+
+def _xgboost() -> Any:
+    import xgboost
+
+    return xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1, enable_categorical=True)
+
+
+def _lightgbm() -> Any:
+    import lightgbm
+
+    return lightgbm.LGBMRegressor(n_estimators=5, min_child_samples=2, n_jobs=1, verbose=-1)
+
+
+def _catboost() -> Any:
+    import catboost
+
+    return catboost.CatBoostRegressor(
+        iterations=5, depth=3, thread_count=1, verbose=0, allow_writing_files=False
+    )
+
+
+MODELS: dict[str, Any] = {
+    "forest": lambda: RandomForestRegressor(5, max_depth=4, random_state=0),
+    "histograms": lambda: HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2, random_state=0),
+    "classifier": lambda: RandomForestClassifier(5, max_depth=4, random_state=0),
+    "xgboost": _xgboost,
+    "lightgbm": _lightgbm,
+    "catboost": _catboost,
+}
+
+
+class TypedCase:
+    """A fitted pipeline and a source of rows, of types that were drawn."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw, self.asked = draw, draw.asked
+        self.rng = np.random.default_rng([draw.seed, 8])
+        self.kinds = [self.asked[name] for name in ("first type", "second type")]
+        train = typed_columns.frame(self.kinds, N_TRAIN, self.rng)
+        y = train["number"].to_numpy() + sum(
+            2 * typed_columns.numbers_of(train[name]) for name in train.columns[1:]
+        )
+        if self.asked["typed model"] == "classifier":
+            y = (y > np.median(y)).astype(int)
+        X = typed_columns.frame(self.kinds, N_EXPLAIN, self.rng, shuffled=True)
+        train_rows = self._read(train, "train").whole[list(train.columns)]
+        others = [name for name in train.columns if name != "number"]
+        try:
+            model = MODELS[self.asked["typed model"]]()
+            self.pipeline = Pipeline([*STEPS[self.asked["first step"]](others), ("model", model)]).fit(
+                train_rows, y
+            )
+        except Exception as error:
+            raise NotDrawnError(f"fit: {type(error).__name__}: {str(error)[:150]}") from error
+        self.source = self._read(X, "rows")
+        self.readings = self._readings()
+
+    def _read(self, frame: pd.DataFrame, name: str) -> Source:
+        folder = Path(wrappers.FOLDER or ".") / name
+        folder.mkdir()
+        try:
+            return SOURCES[self.asked["source"]](frame, folder)
+        except Exception as error:
+            raise NotDrawnError(f"source: {type(error).__name__}: {str(error)[:150]}") from error
+
+    def _readings(self) -> dict[str, list[pd.DataFrame]]:
+        """Return the ways in which a user may read the source that the pipeline itself accepts."""
+        ways = {"as a whole": [self.source.whole], "file by file": self.source.parts}
+        accepted, why = {}, ""
+        for name, frames in ways.items():
+            try:
+                for frame in frames:
+                    self.margin(frame)
+                accepted[name] = frames
+            except Exception as error:
+                why = f"predict: {type(error).__name__}: {str(error)[:150]}"
+        if not accepted:
+            raise NotDrawnError(why)
+        return accepted
+
+    def transform(self, X: pd.DataFrame) -> Any:
+        """Transform rows to those that the model proper sees."""
+        return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
+
+    def margin(self, X: pd.DataFrame) -> np.ndarray:
+        """Compute the margin of rows with the pipeline alone."""
+        return margin_of(self.pipeline[-1], self.transform(X))
+
+    @cached_property
+    def background(self) -> pd.DataFrame:
+        """Some of the rows, so that their types are those of the source."""
+        return self.source.whole.iloc[[1, 5, 12][:N_BACKGROUND]].reset_index(drop=True)
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        kept: dict[str, Any] = {
+            name: self.draw.options[name] for name in ("precision", "n_jobs") if name in self.draw.options
+        }
+        if self.asked["typed perturbation"] != "path-dependent":
+            kept["data"] = self.background
+        if self.asked["typed perturbation"] == "columns of X":
+            kept["groups"] = "input"
+        return kept
+
+
+def typed(draw: Draw, report: Report) -> None:
+    """Check values of all rows of a source."""
+    case = TypedCase(draw)
+    try:
+        values, base_values = _explained(case, report)
+    except (ValueError, TypeError) as error:
+        reason = _may_refuse(case, str(error))
+        if reason is None:
+            raise
+        report.refusals.append(reason)
+        return
+    reading = _matching(case, report, values, base_values)
+    if reading is not None:
+        _by_definition(case, report, values, reading)
+
+
+def _explained(case: TypedCase, report: Report) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of all rows, (n_rows, n_columns, n_outputs), and base values."""
+    kind = case.asked["typed sink"]
+    k = case.margin(case.background).shape[1]
+    if kind == "explain":
+        explanation = explain(case.pipeline, case.source.whole, **case.options)
+        return _shaped(explanation.values, k), np.reshape(explanation.base_values, (1, -1))
+    if kind == "mlflow":
+        modes_mlflow.require()
+        explainer = TreeExplainer(case.pipeline, **case.options)
+        steps = [step for _, step in case.pipeline.steps[:-1]]
+        found = modes_mlflow.predicted(explainer, steps, case.source.whole)
+        base, flat = modes_mlflow.apart(found, k)
+        return _shaped(flat, k), base[:1]
+    if kind == "batch explainer":
+        of_batches = BatchExplainer(case.pipeline, **case.options)
+        parts = [of_batches(batch) for batch in _record_batches(case)]
+        values = np.concatenate(
+            [np.column_stack([column.to_numpy() for column in part.columns]) for part in parts]
+        )
+        return _shaped(values, k), np.reshape(of_batches.base_values, (1, -1))
+    folder = Path(wrappers.FOLDER or ".")
+    size = case.asked["batch size"]
+    result = explain_batches(case.pipeline, case.source.rows, folder / kind, batch_size=size, **case.options)
+    report.equal("rows written", result.n_rows, len(case.source.whole))
+    values, _ = read_sink(folder / kind, [folder / path for path in result.paths], [])
+    return _shaped(values, k), np.reshape(result.base_values, (1, -1))
+
+
+def _shaped(values: Any, n_outputs: int) -> np.ndarray:
+    return np.asarray(values, np.float64).reshape(len(values), -1, n_outputs)
+
+
+def _record_batches(case: TypedCase) -> list[Any]:
+    import pyarrow
+
+    size = case.asked["batch size"]
+    table = pyarrow.Table.from_pandas(case.source.whole, preserve_index=False)
+    return table.to_batches(max_chunksize=size if isinstance(size, int) else None)
+
+
+def _matching(
+    case: TypedCase, report: Report, values: np.ndarray, base: np.ndarray
+) -> list[pd.DataFrame] | None:
+    """Check that rows add up to a prediction of the user's; return the frames that gave it."""
+    total = base + values.sum(axis=1)
+    check = "additivity of typed rows"
+    for name, frames in case.readings.items():
+        right = np.concatenate([case.margin(frame) for frame in frames])
+        trial = Report()
+        trial.close(check, total, right, _allowed(case, right))
+        if not trial.findings:
+            report.checks[check] += 1
+            report.checks[f"read {name}"] += 1
+            return frames
+    report.checks[check] += 1
+    report.findings += trial.findings
+    return None
+
+
+def _allowed(case: TypedCase, right: np.ndarray) -> np.ndarray:
+    """Return the permitted deviation: of single precision, and of predictions of XGBoost in float32."""
+    return 1e-5 * (np.abs(right).max(axis=0) + np.ptp(right, axis=0)) + 1e-7
+
+
+def _by_definition(case: TypedCase, report: Report, values: np.ndarray, frames: list[pd.DataFrame]) -> None:
+    """Check the values of the first rows, of the frames that the pipeline reads."""
+    kind = case.asked["typed perturbation"]
+    rows = frames[0].iloc[:N_DEFINED]
+    transformed = case.transform(frames[0])[:N_DEFINED]
+    model, p = case.pipeline[-1], values.shape[1]
+    if p > truth.MOST_COLUMNS or (len(frames) > 1 and kind != "path-dependent"):
+        return
+    if kind == "columns of X":
+        pairs = truth.coalition_values_of_pairs(case.margin, rows, case.background, rows.shape[1])
+        right = games.values(truth.mean_coalition_values(pairs, None))
+        names = explain(case.pipeline, rows, **case.options).feature_names
+        right = right[:, [list(rows.columns).index(name) for name in names]]
+    elif kind == "interventional":
+        background = case.transform(case.background)
+        pairs = truth.coalition_values_of_pairs(lambda X: margin_of(model, X), transformed, background, p)
+        right = games.values(truth.mean_coalition_values(pairs, None))
+    elif readers.readable(model) and is_encodable(transformed) and not _has_categories(transformed):
+        trees = readers.trees_of(model)
+        coded = readers.rows_of(model, transformed, {})
+        right = games.values(coalition_values(trees, coded, values.shape[2]))
+    else:
+        return
+    report.close(
+        f"typed rows {kind}", values[:N_DEFINED], right, _allowed(case, case.margin(case.source.whole))
+    )
+
+
+def _has_categories(X: Any) -> bool:
+    return isinstance(X, pd.DataFrame) and any(isinstance(dtype, pd.CategoricalDtype) for dtype in X.dtypes)
+
+
+def _may_refuse(case: TypedCase, text: str) -> str | None:
+    """Return the kind of a refusal that is documented."""
+    if case.asked["typed perturbation"] == "columns of X" and ("single" in text or "not known" in text):
+        return "origins of columns are not known"
+    return None
+
+
+TYPED = {"typed": typed}
