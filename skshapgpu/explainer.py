@@ -977,8 +977,8 @@ class TreeExplainer:
         assert self._compiled.link is not None
         return self._compiled.link.read_labels(y, rows.n_rows, rows.row_labels)
 
-    def _names_of(self, rows: Rows, features: Features | None = None) -> tuple[str, ...]:
-        return (features or self._features).names(rows.names or self._reader.default_names)
+    def _names_of(self, rows: Rows) -> tuple[str, ...]:
+        return self._features.names(rows.names or self._reader.default_names)
 
     def _facts(
         self, rows: Rows, run: Run, origins: Origins | None, features: Features | None = None
@@ -987,11 +987,11 @@ class TreeExplainer:
 
         ``features`` are those of the results, if they are others than :attr:`_features`.
         """
-        features = features or self._features
+        features, names = features or self._features, rows.names or self._reader.default_names
         return {
             "base_values": self.expected_value,
-            "data": features.data(rows.data, origins, rows.n_rows),
-            "feature_names": self._names_of(rows, features),
+            "data": features.data(rows.data, names, origins, rows.n_rows),
+            "feature_names": features.names(names),
             "feature_indices": None if features.columns is None else features.columns.copy(),
             "group_columns": features.group_columns,
             "output_names": self._output_names,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._rows.columns import GroupedRows
 from .._rows.inputs import tested_columns
 from .._rows.origins import Origins
 from .._rows.pipelines import unique
@@ -103,13 +104,14 @@ class Features:
             return tuple(unique(found))
         return of_columns if self.columns is None else tuple(of_columns[i] for i in self.columns)
 
-    def data(self, of_columns: Any, origins: Origins | None, n_rows: int) -> Any:
-        """Return the columns that the features are; None for groups, unless they are columns of X.
+    def data(self, of_columns: Any, names: tuple[str, ...], origins: Origins | None, n_rows: int) -> Any:
+        """Return the columns that the features are, in groups or not; columns of X if groups are these.
 
-        ``of_columns`` has all columns, and ``origins`` is a result of :meth:`origins`.
+        ``of_columns`` has all columns, with these ``names``, and ``origins`` is a result of :meth:`origins`.
         """
-        if self.groups is not None:
-            return origins.input_data(n_rows) if self.by_input and origins is not None else None
+        if self.group_columns is not None:
+            of_inputs = origins.input_data(n_rows) if self.by_input and origins is not None else None
+            return GroupedRows(of_columns, self.group_columns, names) if of_inputs is None else of_inputs
         return of_columns if self.columns is None else select(of_columns, slice(None), self.columns)
 
     def origins(self, of_columns: Origins | None) -> Origins | None:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
+from .._rows.columns import GroupedRows
 from .._rows.origins import Origins, with_data
 from .._rows.tables import row_labels, table, to_array
 
@@ -73,6 +74,8 @@ class OutOfFold:
         self._counts = np.zeros((n_rows, n_outputs), np.int64)
         self._data = _Data() if first.prepared else None
         self._has_data = first.explanation.data is not None
+        is_grouped = self._data is None and isinstance(first.explanation.data, GroupedRows)
+        self._grouped = replace(first.explanation.data, rows=None) if is_grouped else None
         self._group_columns: set[Any] = set()
         self._base_values = np.full((n_splits, n_outputs), np.nan)
         self._seconds = np.zeros(n_splits)
@@ -155,6 +158,8 @@ class OutOfFold:
         data = None
         if self._has_data:
             data = table(X) if self._data is None else self._data.together(len(counts), self._features)
+            if self._grouped is not None:
+                data = replace(self._grouped, rows=data)
         explanation = replace(
             self._facts,
             values=values,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._common.digits import number
-from .._rows.columns import read_column
+from .._rows.columns import GroupedRows, read_column
 from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of, require_same_rows
 
@@ -158,6 +158,8 @@ def cohorts_of(explanation: Any, labels: Any) -> Cohorts:
 def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | None]:
     """Return the values of a column of the rows, and their order; None: they are sorted."""
     names, data = list(explanation.feature_names), explanation.data
+    if isinstance(data, GroupedRows) and name not in names:
+        names, data = list(data.names), data.rows
     origins = getattr(explanation, "origins", None)
     if (data is None or name not in names) and origins is not None and origins.data is not None:
         data = origins.data  # before the steps of a pipeline

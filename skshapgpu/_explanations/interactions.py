@@ -45,7 +45,9 @@ class InteractionExplanation(LabelledValues):
     base_values : float or ndarray of shape (n_outputs,)
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
-        selected, as by ``columns="used"``.
+        selected, as by ``columns="used"``. With ``groups`` of an explainer, an object whose ``rows`` are
+        these rows, and which NumPy reads as an array of objects, with a text such as "place=north, day=3" for
+        each group.
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.

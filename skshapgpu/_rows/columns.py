@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._common.digits import number
 from .gpu_arrays import copied_to_host
 from .real_numbers import is_missing
-from .tables import select, to_array
+from .tables import n_rows_of, select, to_array
 
 #: Pairs of percentiles between which colours change, tried in this order, from robust to all values.
 _PERCENTILES = ((5, 95), (1, 99), (0, 100))
@@ -39,6 +40,12 @@ class Column:
     @property
     def missing(self) -> np.ndarray:
         return np.isnan(self.numbers)
+
+    def texts(self) -> list[str]:
+        """Return the values as text: numbers with at least five digits."""
+        if self.categories is None:
+            return ["missing" if value != value else number(value, 5) for value in self.numbers.tolist()]
+        return ["missing" if code != code else self.categories[int(code)] for code in self.numbers.tolist()]
 
     def limits(self) -> tuple[float, float] | None:
         """Return the numbers between which colours change; None if there are no numbers."""
@@ -78,8 +85,79 @@ class Column:
         return Column(numbers, (*names, f"{len(categories) - len(kept)} others"))
 
 
+@dataclass(frozen=True, eq=False)
+class GroupedRows:
+    """Rows of columns of which some form groups: the ``data`` of an explanation with groups of features.
+
+    ``data[rows]`` and ``data[:, features]`` select, and NumPy reads it as an array of objects. The value of a
+    group in a row is a text with those of its columns.
+
+    Attributes
+    ----------
+    rows : array, sparse matrix or data frame
+        All columns.
+    groups : tuple of tuple of int
+        Columns of each feature.
+    names : tuple of str
+        Names of the columns.
+    """
+
+    rows: Any
+    groups: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and of features."""
+        return n_rows_of(self.rows), len(self.groups)
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of all columns; None if each has its own."""
+        return getattr(self.rows, "dtype", None)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> GroupedRows:
+        rows, features = key if isinstance(key, tuple) else (key, slice(None))
+        groups = self.groups if isinstance(features, slice) else tuple(self.groups[i] for i in features)
+        return replace(self, rows=select(self.rows, rows), groups=groups)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        found, rows = np.empty(self.shape, object), np.arange(len(self))
+        for feature in range(self.shape[1]):
+            column = read_column(self, feature, rows)
+            found[:, feature] = column.numbers
+            if column.categories is not None:
+                present = ~column.missing
+                codes = column.numbers[present].astype(np.int64)
+                found[present, feature] = np.array(column.categories, object)[codes]
+        return found if dtype is None else found.astype(dtype)
+
+    def is_group(self, feature: int) -> bool:
+        """Return whether a feature has several columns."""
+        return len(self.groups[feature]) > 1
+
+    def column(self, feature: int, rows: np.ndarray) -> Column:
+        """Return the values of a feature in some rows; those of a group are categories."""
+        columns = [read_column(self.rows, column, rows) for column in self.groups[feature]]
+        if not self.is_group(feature):
+            return columns[0]
+        names = [self.names[column] for column in self.groups[feature]]
+        parts = [[f"{name}={text}" for text in column.texts()] for name, column in zip(names, columns)]
+        return _of_values(np.array([", ".join(members) for members in zip(*parts)], object))
+
+
+def is_group(data: Any, feature: int) -> bool:
+    """Return whether a feature of any ``Explanation.data`` is a group of columns."""
+    return isinstance(data, GroupedRows) and data.is_group(feature)
+
+
 def read_column(data: Any, feature: int, rows: np.ndarray) -> Column:
     """Return a feature's values in rows of any ``Explanation.data``."""
+    if isinstance(data, GroupedRows):
+        return data.column(feature, rows)
     if hasattr(data, "iloc") or hasattr(data, "get_columns") or hasattr(data, "column_names"):
         return _of_frame(select(data, rows, np.array([feature])))
     if sp.issparse(data):

@@ -79,8 +79,8 @@ class BatchExplainer:
         Return only this many values of each row, those of largest magnitude, the largest first; ties are in
         the order of the columns. The output columns are "feature_1", "value_1" and "shap_1", then
         "feature_2", and so on: a feature's name, its value in the row as text, and its SHAP value. A feature
-        value is null if it is missing or, of a group of columns, unknown. For interactions, the columns are
-        "pair_1" and "interaction_1". If there are several outputs, each has its own columns:
+        value is null if it is missing; that of a group of columns has the values of these. For interactions,
+        the columns are "pair_1" and "interaction_1". If there are several outputs, each has its own columns:
         "feature_1__cat".
     by_sign : bool, default=False
         With ``top``, return that many of the strongest positive and of the strongest negative values of each

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._explanations.values import Explanation
-from .._rows.columns import read_column
+from .._rows.columns import is_group, read_column
 from .base import (
     MANY,
     NEUTRAL,
@@ -157,7 +157,7 @@ class ShapBeeswarmDisplay:
         self.points_, any_missing = [], False
         for i, swarm in enumerate(swarms):
             y = i + swarm_offsets(swarm, low, high)
-            if self.data is None or i >= len(shown):
+            if self.data is None or i >= len(shown) or is_group(self.data, int(shown[i])):
                 self.points_.append(ax.scatter(swarm, y, color=NEUTRAL, **style))
                 continue
             color = read_column(self.data, int(shown[i]), self.rows_).scaled()

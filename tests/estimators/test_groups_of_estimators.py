@@ -162,7 +162,7 @@ def test_cross_val_explain() -> None:
 def test_cross_val_explain_of_named_groups() -> None:
     results = cross_val_explain(forest(8, 5), NUMBERS, Y, cv=FOLDS, explain_params={"groups": BODY})
     found = results["explanation"]
-    assert found.feature_names == ("body", "noise") and found.data is None
+    assert found.feature_names == ("body", "noise") and found.data.rows is NUMBERS
     assert found.group_columns == ((0, 2), (1,)) and results["importances"].shape == (3, 2)
     of_transformer = cross_val_explain(ShapTransformer(forest(8, 5), groups=BODY), NUMBERS, Y, cv=FOLDS)
     np.testing.assert_array_equal(of_transformer["explanation"].values, found.values)
@@ -255,5 +255,5 @@ def test_displays() -> None:
     ShapDependenceDisplay.from_explanation(found, "age")
     named = explain(forest(8, 5).fit(NUMBERS, Y), NUMBERS, groups=BODY)
     ShapBeeswarmDisplay.from_explanation(named)
-    with pytest.raises(ValueError, match="data"):
-        ShapDependenceDisplay.from_explanation(named, "body")
+    assert ShapDependenceDisplay.from_explanation(named, "body").column.categories is not None
+    assert ShapDependenceDisplay.from_explanation(named, "noise").column.categories is None

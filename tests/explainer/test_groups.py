@@ -63,7 +63,7 @@ def test_interventional_values_are_those_of_the_models_predictions(family: str) 
     model = model_of(family)
     expected = values_by_definition(lambda rows: raw_prediction(model, rows), X[:12], X[50:70], MEMBERS)
     found = explain(model, X[:12], data=X[50:70], groups=GROUPS, precision="double")
-    assert found.feature_names == NAMES and found.data is None
+    assert found.feature_names == NAMES and found.data.rows.equals(X[:12])
     assert found.group_columns == ((0, 4, 6), (1, 3), (2,), (5,))
     scale = np.abs(expected).max()
     tolerance = 1e-10 * scale
@@ -256,7 +256,7 @@ def test_named_dummies_of_a_pipeline() -> None:
     found = explain(model, frame, groups={"kind": kinds, "city": names}, precision="double")
     assert found.feature_names == ("kind", "city", "standardscaler__size", "standardscaler__age")
     np.testing.assert_allclose(found.values, whole.values, rtol=0, atol=1e-10)
-    assert found.data is None and found.group("input").feature_names == ("kind", "city", "size", "age")
+    assert found.data.shape == (len(frame), 4) and found.group("input").feature_names == ("kind", "city", "size", "age")
     across = explain(model, frame, groups={"both": [*kinds, *names]})
     with pytest.raises(ValueError, match="grouped across input columns"):
         across.group("input")
