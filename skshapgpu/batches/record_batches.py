@@ -555,13 +555,17 @@ class BatchExplainer:
                 columns = self._strongest(names).columns(np.asarray(found), data, dtype)
         return arrow.RecordBatch.from_arrays([*kept, *columns], schema=schema)
 
-    def _explain_frame(self, frame: Any) -> Any:
-        """Explain the rows of a data frame of pandas, which is passed on as it is; nothing is kept."""
+    def _explain_frame(self, frame: Any, was_array: bool = False) -> Any:
+        """Explain the rows of a data frame of pandas, which is passed on as it is; nothing is kept.
+
+        If ``was_array``, it has been made from an array, which a step that was fitted on one receives.
+        """
         schema = frame_schema(frame)
         names = self.input_names(schema)
         self._warn_of_names(schema)
         rows = frame.iloc[:, [schema.names.index(name) for name in names]]
-        found = self._found(rows, names) if len(rows) else None
+        X = rows.to_numpy() if was_array and self._explainer._steps and self._of_arrays else rows
+        found = self._found(X, names) if len(rows) else None
         return self._batch([], found, names, self.output_schema(schema))
 
     def _rows(self, batch: Any, names: Sequence[str], types: PandasTypes | None = None) -> Any:

@@ -69,7 +69,7 @@ def save_model(
     input_example : data frame or array of shape (n_rows, n_features), default=None
         Some rows of X, which are saved with the model. MLflow has no type for categories of pandas: columns
         that are categorical here must hold their values, such as strings, in the input of ``predict``, which
-        makes categories of them.
+        gives them the categories of the example in their order, followed by others that the input has.
     skops_trusted_types : sequence of str, default=()
         Types of the leading steps that skops does not trust itself, such as
         "category_encoders.target_encoder.TargetEncoder". They are listed in the file MLmodel, and created
@@ -264,7 +264,7 @@ def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> Score
     config = model_config or {}
     options = {name: config.get(name, default) for name, default in _LOAD_OPTIONS.items()}
     explainer = _load_folder(Path(path), _listed_types(config.get(_TRUSTED)), options)
-    return Scorer(explainer, config.get(_CATEGORICAL, ()))
+    return Scorer(explainer, config.get(_CATEGORICAL))
 
 
 def _load_folder(folder: Path, trusted: Collection[str], options: dict[str, Any]) -> TreeExplainer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ class Scorer:
     Parameters
     ----------
     explainer : TreeExplainer
-    categorical : sequence of str
-        Columns that become categories of pandas, which MLflow does not pass.
+    categorical : mapping of str to dict
+        Columns that become categories of pandas, which MLflow does not pass, as :func:`without_categories` returns
+        them.
 
     Raises
     ------
@@ -31,9 +32,9 @@ class Scorer:
         The explainer needs labels.
     """
 
-    def __init__(self, explainer: TreeExplainer, categorical: Sequence[str] = ()) -> None:
+    def __init__(self, explainer: TreeExplainer, categorical: Mapping[str, Any] | None = None) -> None:
         BatchExplainer(explainer)  # rejects explainers that need labels
-        self._explainer, self._categorical = explainer, categorical
+        self._explainer, self._categorical = explainer, categorical or {}
 
     def get_raw_model(self) -> TreeExplainer:
         """Return the explainer; ``PyFuncModel.get_raw_model`` calls this method."""
@@ -63,7 +64,7 @@ class Scorer:
         top, base_values = params.get("top", 0), bool(params.get("base_values", False))
         explain = BatchExplainer(self._explainer, top=top or None, by_sign=bool(params.get("by_sign", False)))
         frame = self.frame(model_input)
-        found = explain._explain_frame(frame).to_pandas()
+        found = explain._explain_frame(frame, isinstance(model_input, np.ndarray | list)).to_pandas()
         found.index = frame.index
         if base_values:
             self._add_base_values(found)
@@ -75,7 +76,9 @@ class Scorer:
 
         if isinstance(model_input, pd.DataFrame):
             there = [name for name in self._categorical if name in model_input]
-            return model_input.astype(dict.fromkeys(there, "category"))
+            return model_input.astype(
+                {name: _category_dtype(model_input[name], **self._categorical[name]) for name in there}
+            )
         if not isinstance(model_input, np.ndarray | list):
             kind = type(model_input).__qualname__
             raise TypeError(f"the rows to explain must be a data frame of pandas or an array, not a {kind}")
@@ -99,10 +102,21 @@ class Scorer:
             found[name] = value
 
 
-def without_categories(example: Any) -> tuple[Any, list[str]]:
-    """Return an input example with plain values instead of categories, and the names of their columns.
+def _category_dtype(series: Any, categories: list[Any] | None, ordered: bool) -> Any:
+    """Return the dtype of the categories of an example, followed by the values that only ``series`` has."""
+    import pandas as pd
 
-    MLflow has no type for categories, and rejects them as strings.
+    if categories is None:
+        return "category"
+    others = series[series.notna() & ~series.isin(categories)].unique()
+    return pd.CategoricalDtype([*categories, *others], ordered)
+
+
+def without_categories(example: Any) -> tuple[Any, dict[str, dict[str, Any]]]:
+    """Return an input example with plain values instead of categories, and the categories of its columns.
+
+    MLflow has no type for categories, and rejects them as strings. The categories, in their order, are those by
+    whose codes a step may have been fitted; they are None if they are no strings, numbers or booleans.
     """
     import pandas as pd
 
@@ -110,15 +124,18 @@ def without_categories(example: Any) -> tuple[Any, list[str]]:
         rows, categorical = without_categories(example[0])
         return (rows, *example[1:]), categorical
     if not isinstance(example, pd.DataFrame):
-        return example, []
-    categorical = [name for name, kind in example.dtypes.items() if kind == "category"]
-    example = example.copy()
-    for name in categorical:
+        return example, {}
+    kinds = {name: kind for name, kind in example.dtypes.items() if kind == "category"}
+    example, categorical = example.copy(), {}
+    for name, kind in kinds.items():
         example[name] = example[name].astype(object).infer_objects()
-    return example, [str(name) for name in categorical]
+        categories = kind.categories.tolist()
+        plain = all(isinstance(category, (str, int, float, bool)) for category in categories)
+        categorical[str(name)] = {"categories": categories if plain else None, "ordered": bool(kind.ordered)}
+    return example, categorical
 
 
-def signature_of(explainer: TreeExplainer, given: Any, example: Any, categorical: Sequence[str]) -> Any:
+def signature_of(explainer: TreeExplainer, given: Any, example: Any, categorical: Mapping[str, Any]) -> Any:
     """Return the signature of an MLflow model: the given one completed, or else that of an example.
 
     Parameters
@@ -126,7 +143,7 @@ def signature_of(explainer: TreeExplainer, given: Any, example: Any, categorical
     explainer : TreeExplainer
     given : mlflow.models.ModelSignature or None
     example : data frame, array or None
-    categorical : sequence of str
+    categorical : mapping of str to dict
         As for :class:`Scorer`.
 
     Returns

@@ -376,3 +376,25 @@ def test_a_step_that_looks_at_the_index(tmp_path: Path) -> None:
         written = pq.read_table(out).to_pandas()
         assert written.pop("id").tolist() == rows.index.tolist()
         np.testing.assert_array_equal(written, explain(model, rows).values)
+
+
+def test_rows_of_mlflow() -> None:
+    """MLflow passes data frames, whose rows are passed on; it has no categories, which are those of the example."""
+    from skshapgpu.mlflow._scoring import Scorer, without_categories
+
+    rows = X[["boolean", "Int64", "category"]].assign(whole=CODES)
+    for step in ("texts", "hand-written"):
+        explainer = TreeExplainer(fitted(step, rows))
+        example, categorical = without_categories(rows)
+        assert categorical == {"category": {"categories": ["z", "unused", "y", "x"], "ordered": False}}
+        expected = explainer.explain(rows).values
+        for part in (slice(0, N), slice(20, 23)):
+            found = Scorer(explainer, categorical).predict(example.iloc[part])
+            np.testing.assert_allclose(found, expected[part], rtol=0, atol=1e-12)
+            assert found.index.equals(rows.index[part])
+    other = example.assign(category=["w", "x"] * 30)
+    assert Scorer(explainer, categorical).frame(other)["category"].cat.categories.tolist() == [*"z", "unused", *"yxw"]
+    array = rows[["Int64", "whole"]].to_numpy(float, na_value=-1)
+    flipped = make_pipeline(FunctionTransformer(lambda X: X[:, ::-1]), ExtraTreesRegressor(3, random_state=0))
+    explainer = TreeExplainer(flipped.fit(array, Y))
+    np.testing.assert_array_equal(Scorer(explainer).predict(array), explainer.explain(array).values)
