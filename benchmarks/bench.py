@@ -14,6 +14,7 @@
     python benchmarks/bench.py covers
     python benchmarks/bench.py loading
     python benchmarks/bench.py single-row
+    python benchmarks/bench.py first-call
     python benchmarks/bench.py plans
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py drift
@@ -52,6 +53,7 @@ import covers
 import cross_validation
 import distributed_engines
 import drift
+import first_call
 import gpu
 import interactions
 import loading
@@ -93,6 +95,7 @@ def main() -> None:
         "covers": run_covers,
         "loading": run_loading,
         "single-row": run_single_row,
+        "first-call": run_first_call,
         "plans": run_plans,
         "cross-validation": run_cross_validation,
         "drift": run_drift,
@@ -309,6 +312,19 @@ def run_single_row(arguments: argparse.Namespace, refuse: Callable[[str], None])
         report["models"].append(result)
         single_row.print_result(result)
         reports.write(report, arguments)
+
+
+def run_first_call(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    arguments.repeats = 2 if arguments.quick else arguments.repeats
+    if min(arguments.repeats, arguments.trees) < 1:
+        refuse("all numbers must be positive")
+    report = reports.start_report("first-call", arguments)
+    for family, form in single_row.cases():
+        for n_rows in first_call.ROWS:
+            result = first_call.measure(family, form, n_rows, arguments.trees, arguments.repeats)
+            report["models"].append(result)
+            first_call.print_result(result)
+            reports.write(report, arguments)
 
 
 def run_plans(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:

@@ -13,6 +13,7 @@ import covers
 import cross_validation
 import distributed_engines
 import drift
+import first_call
 import gpu
 import loading
 import models
@@ -120,6 +121,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     single = commands.add_parser("single-row", help="a call for one row, by the form of X")
     single_row.add_arguments(single)
     add_output(single)
+    first = commands.add_parser("first-call", help="the comparison with the model's own prediction")
+    first_call.add_arguments(first)
+    add_output(first)
     estimates = commands.add_parser("plans", help="estimates of plan beside measured times")
     add_device(estimates)
     plans.add_arguments(estimates)

@@ -230,11 +230,12 @@ class TreeExplainer:
         with the label ``y``, which is the log loss of a binary classifier, or the squared error of a
         regressor trained with it; the exponential of the margin, such as a time, a hazard ratio or the mean
         of a Poisson regression; or the survival function or cumulative hazard function at ``times``, an
-        output for each. Functions of time of survival forests add up over the trees, like margins. All
-        others, probabilities, losses and responses are explained against ``data``, by SHAP values of the
-        margin that are rescaled for each pair of a row and a background row, which takes time for each pair
-        on the CPU, but for probabilities and losses not on a GPU. The probabilities of a softmax are
-        explained by their definition, on the CPU, for models that use few features. See docs/which_shap.md.
+        output for each. Functions of time of survival forests, and probabilities of trees and forests, add
+        up over the trees, like margins. All others, losses and responses are explained against ``data``, by
+        SHAP values of the margin that are rescaled for each pair of a row and a background row, which takes
+        time for each pair on the CPU, but for probabilities and losses not on a GPU. The probabilities of a
+        softmax are explained by their definition, on the CPU, for models that use few features. See
+        docs/which_shap.md.
     times : float or array-like of shape (n_times,), default=None
         Times of the survival function or the cumulative hazard function, in the unit of the training data,
         within the domain of the model's own functions.
@@ -294,6 +295,8 @@ class TreeExplainer:
         Compare the base value plus the SHAP values with the margin of each row, which is computed in the
         same pass. They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
         trees of the largest distance of a leaf from the tree's expected value, plus the rounding of float64.
+        The first call also compares up to 16 rows with the prediction of the model's own library, see
+        ``Explanation.checked_against``.
 
     Raises
     ------
@@ -676,7 +679,8 @@ class TreeExplainer:
             The result alone exceeds ``memory_limit`` or the memory of the machine, or a GPU has too little
             memory.
         RuntimeError
-            The values of a row do not add up to its margin.
+            The values of a row do not add up to its margin; :class:`PredictionMismatchError`, in the first
+            call: they add up to something else than the model's own prediction.
         """
         start = perf_counter()
         require_one_of("index", index, tuple(_VALUE_KINDS))
@@ -768,7 +772,8 @@ class TreeExplainer:
             The result exceeds ``memory_limit`` or the memory of the machine; the message says what to
             request instead.
         RuntimeError
-            The values of a row do not add up to its margin.
+            The values of a row do not add up to its margin; :class:`PredictionMismatchError`, in the first
+            call: they add up to something else than the model's own prediction.
         """
         start = perf_counter()
         if progress is not False:
