@@ -17,7 +17,7 @@ from .._rows.inputs import read
 from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of, package_of, select, to_array
 from ..adapters.ensemble import ZERO_MAGNITUDE, Ensemble
-from ..adapters.schema import Column
+from ..adapters.schema import Column, category_codes
 from .computation import Axis, Computation
 
 #: Probabilities of the quantiles of a feature that displays mark.
@@ -420,7 +420,7 @@ def _points(computation: Computation, feature: int, values: np.ndarray) -> np.nd
         column = values.astype(computation.rows.dtype)
     encoder = schema.encoders.get(feature)
     if encoder is not None:
-        encoded = encoder.encode(Column(computation.names[feature], column))
+        encoded = category_codes(encoder, Column(computation.names[feature], column))
     else:
         alone = replace(
             schema,

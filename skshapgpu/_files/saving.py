@@ -171,15 +171,9 @@ def library_version(path: Place) -> str:
 def _check(adapted: AdaptedModel) -> None:
     """Raise ``ValueError`` unless all fields are valid; they are not checked again when they are used."""
     schema, n_features = adapted.schema, adapted.schema.n_features
-    n_outputs = adapted.ensemble.n_outputs
-    for owner, name, n in (
-        (adapted, "output_names", n_outputs),
-        (adapted, "class_names", 2),
-        (schema, "feature_names", n_features),
-    ):
-        found = getattr(owner, name)
-        if found is not None and (not isinstance(found, tuple) or len(found) != n):
-            raise ValueError(f"its {name} are {found!r:.80}")
+    names = schema.feature_names
+    if names is not None and (not isinstance(names, tuple) or len(names) != n_features):
+        raise ValueError(f"its feature_names are {names!r:.80}")
     if not isinstance(schema.warns_as, str | None):
         raise ValueError(f"its warns_as is {schema.warns_as!r:.80}")
     if not all(isinstance(name, str) for name in schema.feature_names or ()):
@@ -191,8 +185,6 @@ def _check(adapted: AdaptedModel) -> None:
     ):
         raise ValueError(f"its known_names are {known!r:.80}")
     for owner, name, allowed in (
-        (adapted, "binary", (None, "margin", "probability")),
-        (adapted, "link", (None, "identity", "logistic", "softmax", "exp", "gumbel", "normal")),
         (adapted, "squared_error", (False, True)),
         (adapted, "has_cover", (False, True)),
         (adapted, "cover_kind", (None, "count", "weight", "data")),

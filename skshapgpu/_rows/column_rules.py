@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..adapters.schema import Column, InputSchema
+from ..adapters.schema import Column, InputSchema, category_codes
 from .real_numbers import is_wide, real_numbers, rounds_twice
 from .tables import check_known_names, check_names, listed
 
@@ -142,7 +142,8 @@ class ColumnRules:
                     "categories in the order of training"
                 )
             column = replace(column, codes=_text_codes(column.values))
-        return encoder.encode(replace(column, category_number=self._category_numbers.get(feature, 0)))
+        column = replace(column, category_number=self._category_numbers.get(feature, 0))
+        return category_codes(encoder, column)
 
     def require_one_rounding(self, values: np.ndarray, name: str = "") -> None:
         """Reject numbers whose float32 value depends on whether they are converted to float64 in between.

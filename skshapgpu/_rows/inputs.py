@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from .._common.devices import Devices, load_cuda
 from ..adapters.ensemble import Ensemble
-from ..adapters.schema import AdaptedModel, Column, InputSchema
+from ..adapters.schema import AdaptedModel, Column, InputSchema, category_codes
 from . import gpu_columns
 from .column_rules import ColumnRules, warn_of_names
 from .frames import OPENERS, ColumnSource, Frame
@@ -338,7 +338,7 @@ class HostRows:
             if not schema.sparse_zero_missing:  # integers stay integers, of any size
                 values = csr[start:stop, [feature]].toarray().ravel()
             column = Column(self._rules.name(feature), values)
-            block[:, feature] = encoder.encode(column)
+            block[:, feature] = category_codes(encoder, column)
             self._keep(feature, column, encoded)
 
     def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:

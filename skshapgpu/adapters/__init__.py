@@ -62,7 +62,22 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
         ``"package.module.Class"`` of the model, or of one of its base classes.
     adapter : callable
         Takes the fitted model and returns an :class:`~skshapgpu.adapters.AdaptedModel`.
+
+    Raises
+    ------
+    TypeError
+        ``class_path`` is no string, such as the class itself, or ``adapter`` cannot be called.
+    ValueError
+        ``class_path`` has no module.
     """
+    if not isinstance(class_path, str):
+        path = f"{class_path.__module__}.{class_path.__qualname__}" if isinstance(class_path, type) else None
+        raise TypeError(
+            f"class_path must be the name of a class, {path or 'package.module.Class'!r}, "
+            f"not {'the class itself' if path else type(class_path).__name__}"
+        )
+    if not all(class_path.rpartition(".")):
+        raise ValueError(f"class_path must be of the form 'package.module.Class', not {class_path!r:.80}")
     if not callable(adapter):
         raise TypeError(f"adapter must be callable, not {type(adapter).__name__}")
     _REGISTERED[class_path] = adapter
@@ -86,7 +101,7 @@ def adapt(model: Any) -> AdaptedModel:
     NotFittedError
         The model is not fitted.
     TypeError
-        ``model`` is a class instead of an instance.
+        ``model`` is a class instead of an instance, or a registered adapter returns no ``AdaptedModel``.
     ValueError
         ``model`` is a path or bytes, but not of a model file; see ``files.adapt`` for its other errors.
     """
@@ -98,7 +113,14 @@ def adapt(model: Any) -> AdaptedModel:
         raise TypeError(f"expected a fitted model, got the class {model.__name__}; pass an instance")
     adapter = registered(model)
     if adapter is not None:
-        return adapter(model)
+        adapted = adapter(model)
+        if not isinstance(adapted, AdaptedModel):
+            name = getattr(adapter, "__qualname__", repr(adapter))
+            raise TypeError(
+                f"the adapter {name:.80} of {type(model).__qualname__} returned {type(adapted).__name__}: an "
+                "adapter must return a skshapgpu.adapters.AdaptedModel"
+            )
+        return adapted
     for base in type(model).__mro__:
         package = base.__module__.partition(".")[0]
         if package in FAMILIES:

@@ -17,6 +17,9 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 
+#: Values of ``AdaptedModel.link``.
+_LINKS = (None, "identity", "logistic", "softmax", "exp", "gumbel", "normal")
+
 #: Up to this many rows, looking up each of them is faster than looking up their distinct categories.
 FEW_ROWS = 8
 
@@ -78,6 +81,29 @@ class ColumnEncoder(Protocol):
         ValueError
             The model's own library refuses a value; the message names the column and the value.
         """
+
+
+def category_codes(encoder: ColumnEncoder, column: Column) -> np.ndarray:
+    """Return the codes of a column.
+
+    Raises
+    ------
+    ValueError
+        The encoder refuses a value.
+    TypeError
+        The encoder returns something else than a number for each row.
+    """
+    codes = encoder.encode(column)
+    n_rows = len(column.values)
+    if not isinstance(codes, np.ndarray) or codes.shape != (n_rows,) or codes.dtype.kind not in "fiub":
+        result = (
+            f"{codes.dtype} of shape {codes.shape}" if isinstance(codes, np.ndarray) else type(codes).__name__
+        )
+        raise TypeError(
+            f"the encoder {type(encoder).__qualname__} must return an array with a number for each of the "
+            f"{n_rows} rows of column {column.name!r}, not {result}"
+        )
+    return codes
 
 
 class DerivedColumns(Protocol):
@@ -285,6 +311,7 @@ class AdaptedModel:
     def __post_init__(self) -> None:
         if self.ensemble.has_linear_leaves and self.schema.allow_inf:  # infinity times 0 is not a number
             object.__setattr__(self, "schema", replace(self.schema, allow_inf=False))
+        self._require_valid_outputs()
         n_features, n_players = self.schema.n_features, self.ensemble.n_players
         if self.ensemble.n_features != self.schema.n_columns:
             raise ValueError(
@@ -300,6 +327,29 @@ class AdaptedModel:
             known = all(column in range(n_features) for column in columns)
             if not columns or not known or len(set(columns)) < len(columns):
                 raise ValueError(f"{columns!r} are not distinct columns of X that can share a value")
+
+    def _require_valid_outputs(self) -> None:
+        """Raise ``ValueError`` unless names are distinct and as many as outputs, and the link is known."""
+        n_outputs = self.ensemble.n_outputs
+        for name, n in (("output_names", n_outputs), ("class_names", 2)):
+            names = getattr(self, name)
+            if names is None:
+                continue
+            if not isinstance(names, tuple) or len(names) != n:
+                raise ValueError(f"{name} must be a tuple of {n} names, not {names!r:.80}")
+            if len(set(names)) < n:
+                twice = next(each for i, each in enumerate(names) if each in names[:i])
+                raise ValueError(f"{name} must differ from each other, but {twice!r:.80} occurs twice")
+        if self.binary not in (None, "margin", "probability") or (self.binary and n_outputs > 1):
+            raise ValueError(
+                f"binary must be 'margin' or 'probability' for a binary classifier, whose ensemble has one "
+                f"output, and None for other models, not {self.binary!r:.80} with {n_outputs} outputs"
+            )
+        if self.link not in _LINKS:
+            links = ", ".join(map(repr, _LINKS))
+            raise ValueError(f"link must be one of {links}, not {self.link!r:.80}")
+        if not 0 < self.link_scale < np.inf:
+            raise ValueError(f"link_scale must be a positive number, not {self.link_scale!r:.80}")
 
     def without_warnings(self) -> AdaptedModel:
         """Return the model without warnings about the names of the columns of X.
@@ -357,7 +407,7 @@ class AdaptedModel:
         Raises
         ------
         UnsupportedModelError
-            The model has no covers of this kind.
+            The model has no covers of this kind, or negative ones.
         """
         if asked in ("auto", self.cover_kind):
             return replace(self, other_covers={}) if self.other_covers else self
@@ -371,7 +421,13 @@ class AdaptedModel:
             raise UnsupportedModelError(
                 f"cover={asked!r}: this {self.family} model has no {kind[asked]}, {has}; use cover='auto'"
             )
-        ensemble = replace(self.ensemble, cover=self.other_covers[asked]())
+        cover = self.other_covers[asked]()
+        if (cover < 0).any():
+            raise UnsupportedModelError(
+                f"cover={asked!r}: some of these covers of the {self.family} model are negative, as sums of "
+                "hessians of an objective that is not convex; use cover='auto'"
+            )
+        ensemble = replace(self.ensemble, cover=cover)
         return replace(self, ensemble=ensemble, cover_kind=asked, other_covers={})  # type: ignore[arg-type]
 
 

@@ -445,7 +445,6 @@ def test_cross_validation_and_importance(model: Any) -> None:
     "options, message",
     [
         ({"cover": "count"}, "cover='count' selects covers that the model stores.*leave out one"),
-        ({"model_output": "probability"}, "'probability' is defined against background rows only"),
         ({"model_output": "log_loss"}, "'log_loss' is defined against background rows only"),
     ],
 )

@@ -38,6 +38,9 @@ _TYPE_NAMES = {
 #: Fields of an attribute's value by the number of its type.
 _VALUES = {1: 2, 2: 3, 3: 4, 4: 5, 6: 7, 7: 8, 8: 9}
 
+#: Latest version of the domain "ai.onnx.ml" that the adapter is written for.
+_LATEST_OPSET = 5
+
 #: Limits that no converted tree ensemble comes near.
 _MOST_OPERATORS = 10_000
 _MOST_ATTRIBUTES = 100
@@ -95,8 +98,8 @@ def loads(content: bytes) -> Graph:
     ValueError
         The bytes are no messages, or not those of a model.
     UnsupportedModelError
-        The model has too many operators or attributes, or functions of its own, which may replace operators
-        of the same names.
+        The model has too many operators or attributes, functions of its own, which may replace operators
+        of the same names, or operators of trees of a later version.
     """
     graph = None
     for number, value in _fields(memoryview(content)):
@@ -104,6 +107,8 @@ def loads(content: bytes) -> Graph:
             if graph is not None:
                 raise ValueError("it has two graphs")
             graph = _message(value)
+        elif number == 8:
+            _require_known_opset(_message(value))
         elif number == 25:
             raise UnsupportedModelError("the ONNX model has functions of its own")
     if graph is None:
@@ -127,6 +132,17 @@ def loads(content: bytes) -> Graph:
     return Graph(
         operators, {name: of for name, of in inputs.items() if name not in constants}, outputs, constants
     )
+
+
+def _require_known_opset(message: memoryview) -> None:
+    """Reject a version of the operators of trees that is later than the latest that is known."""
+    domains = [_text(domain) for domain in _values(message, 1)]
+    versions = [number for number in _values(message, 2) if isinstance(number, int)]
+    if "ai.onnx.ml" in domains and max(versions, default=0) > _LATEST_OPSET:
+        raise UnsupportedModelError(
+            f"the ONNX model has operators of version {max(versions)} of ai.onnx.ml; versions up to "
+            f"{_LATEST_OPSET} are known: convert it with target_opset={{'ai.onnx.ml': {_LATEST_OPSET}}}"
+        )
 
 
 def _operator(message: memoryview) -> Operator:

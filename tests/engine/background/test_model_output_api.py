@@ -191,22 +191,29 @@ def test_transformer(boosting: Any) -> None:
 @pytest.mark.parametrize(
     "options, message",
     [
-        (
-            {"model_output": "probability"},
-            "'probability' is defined against background rows only: give data=",
-        ),
         ({"model_output": "log_loss"}, "'log_loss' is defined against background rows only: give data="),
         ({"model_output": "margin", "data": X[:3]}, "model_output must be one of 'raw', 'probability', 'log"),
         ({"model_output": None, "data": X[:3]}, "model_output must be one of"),
         (
-            {"model_output": "probability", "data": X[:3], "feature_perturbation": "tree_path_dependent"},
-            "'probability' is defined against background rows only: give data= for interventional values",
+            {"model_output": "log_loss", "data": X[:3], "feature_perturbation": "tree_path_dependent"},
+            "'log_loss' is defined against background rows only: give data= for interventional values",
         ),
     ],
 )
 def test_options_that_contradict_each_other(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):  # before the model is looked at
         TreeExplainer(object(), **options)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_probability_that_is_not_the_margin_needs_a_background(counted: bool) -> None:
+    options = {"data": X[:3], "feature_perturbation": "tree_path_dependent"} if counted else {}
+    for labels in (HIGH, CLASSES):
+        model = HistGradientBoostingClassifier(max_iter=3).fit(X, labels)
+        with pytest.raises(
+            ValueError, match="'probability' is defined against background rows only: give data="
+        ):
+            TreeExplainer(model, model_output="probability", **options)
 
 
 def _multiclass() -> Any:
