@@ -442,8 +442,8 @@ class Explanation(LabelledValues):
             For each row and output, the features with the largest magnitudes, the largest first. The keys
             are "row" (its label, or its position), "output" (if there are several), "reason" ("for" if the
             value is positive, else "against"), "rank" (from 1 on, with ``by_sign`` within the sign),
-            "feature", "value" (the feature's value in ``data``: a number, the name of a category, or None if
-            it is missing or unknown) and "shap_value". ``pd.DataFrame`` makes a data frame of them, and
+            "feature", "value" (the feature's value in ``data``: a number, the name of a category, the values
+            of the columns of a group as text, or None if it is missing or unknown) and "shap_value". ``pd.DataFrame`` makes a data frame of them, and
             ``json.dumps`` JSON.
 
         Raises

@@ -251,7 +251,10 @@ def test_top_of_categories_groups_and_untested_rows() -> None:
     assert len(colors) > 100 and all(r["value"] == frame["color"][r["row"]] for r in colors)
     grouped = explain(forest().fit(FRAME, Y), FRAME, groups={"ab": ["a", "b"]}).top(1)
     assert {record["feature"] for record in grouped} == {"ab", "place"}
-    assert all(record["value"] is None for record in grouped)
+    for record in grouped:
+        row = FRAME.loc[record["row"]]
+        pair = f"a={row['a']:.5g}, b={row['b']:.5g}"
+        assert record["value"] == (pair if record["feature"] == "ab" else row["place"])
     partial = cross_val_explain(forest(), FRAME, Y, cv=[(np.arange(20, N_ROWS), np.arange(20))])[
         "explanation"
     ]
