@@ -252,11 +252,11 @@ def read_tree(
 def _nodes(estimator: Any) -> np.ndarray:
     """Return the nodes of a tree; reject a kind of tree or fields that are not known, such as categories."""
     name, tree = f"the {type(estimator).__name__}", estimator.tree_
-    require_known(name, "kinds of trees", (type(tree),), _TREES)
     state = tree.__getstate__()
     require_known(name, "fields of its tree", state, _TREE_STATE)
     nodes: np.ndarray = state["nodes"]
     require_known(name, "fields of its tree's nodes", nodes.dtype.names or (), _NODE_FIELDS)
+    require_known(name, "kinds of trees", (type(tree),), _TREES)
     return nodes
 
 
