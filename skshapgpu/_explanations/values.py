@@ -443,8 +443,8 @@ class Explanation(LabelledValues):
             are "row" (its label, or its position), "output" (if there are several), "reason" ("for" if the
             value is positive, else "against"), "rank" (from 1 on, with ``by_sign`` within the sign),
             "feature", "value" (the feature's value in ``data``: a number, the name of a category, the values
-            of the columns of a group as text, or None if it is missing or unknown) and "shap_value". ``pd.DataFrame`` makes a data frame of them, and
-            ``json.dumps`` JSON.
+            of the columns of a group as text, or None if it is missing or unknown) and "shap_value".
+            ``pd.DataFrame`` makes a data frame of them, and ``json.dumps`` JSON.
 
         Raises
         ------

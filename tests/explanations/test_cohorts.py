@@ -253,7 +253,7 @@ def test_top_of_categories_groups_and_untested_rows() -> None:
     assert {record["feature"] for record in grouped} == {"ab", "place"}
     for record in grouped:
         row = FRAME.loc[record["row"]]
-        pair = f"a={row['a']:.5g}, b={row['b']:.5g}"
+        pair = f"b={row['b']:.5g}, a={row['a']:.5g}".replace("nan", "missing")
         assert record["value"] == (pair if record["feature"] == "ab" else row["place"])
     partial = cross_val_explain(forest(), FRAME, Y, cv=[(np.arange(20, N_ROWS), np.arange(20))])[
         "explanation"
