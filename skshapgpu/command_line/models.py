@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import warnings
 from typing import Any
 
 from .._engine.algorithms import TIME_OUTPUTS
@@ -188,4 +189,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         seed=args.seed or 0,
     )
     whole = model if steps else adapted
-    return TreeExplainer(whole, background, model_output=args.model_output or "raw", **options)
+    with warnings.catch_warnings():
+        if not args.background.endswith(".npy"):  # columns of other files have been found by their names
+            warnings.filterwarnings("ignore", "data does not have valid feature names")
+        return TreeExplainer(whole, background, model_output=args.model_output or "raw", **options)

@@ -107,13 +107,17 @@ def test_numbers_are_as_short_as_their_type_allows() -> None:
         assert [dtype(number) for number in of_a] == [dtype(value) for value in values]
 
 
-def test_groups_have_no_value_and_pairs_none_at_all() -> None:
+def test_groups_have_values_of_columns_and_pairs_none_at_all() -> None:
     frame, y = frame_with_categories()
     numbers = frame[["weight"]].assign(b=np.arange(len(frame)) % 7, c=np.arange(len(frame)) % 3).fillna(0.0)
     model = forest().fit(numbers, y)
     batch = pa.RecordBatch.from_pandas(numbers, preserve_index=False)
     explainer = TreeExplainer(model, groups={"bc": ["b", "c"]})
     found = BatchExplainer(explainer, top=2)(batch).to_pydict()
-    assert set(found["value_1"] + found["value_2"]) == {None} and "bc" in found["feature_1"]
+    assert set(found["feature_1"]) == {"bc", "weight"}
+    for rank in (1, 2):
+        for row, (feature, value) in enumerate(zip(found[f"feature_{rank}"], found[f"value_{rank}"])):
+            weight, b, c = numbers.iloc[row]
+            assert value == f"b={b:g}, c={c:g}" if feature == "bc" else float(value) == weight
     pairs = BatchExplainer(model, top=2, interactions="occurring")(batch)
     assert pairs.column_names == ["pair_1", "interaction_1", "pair_2", "interaction_2"]
