@@ -30,9 +30,9 @@ from .._rows.arrow import (
     require_columns,
     rows_of_columns,
 )
+from .._rows.column_rules import warn_of_names
 from .._rows.pandas_types import UNKNOWN_NULLS, PandasTypes, TypesScan, columns_of, recorded_nulls
 from .._rows.pipelines import takes_arrays
-from .._rows.column_rules import warn_of_names
 from .._rows.tables import check_known_names, check_names
 from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
