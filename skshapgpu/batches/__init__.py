@@ -34,6 +34,7 @@ from .record_batches import BatchExplainer
 from .sinks import FORMATS, Sink, open_sink, tidy
 from .source import Source, Wanted
 from .sources import open_source
+from .types import wide_codes
 
 __all__ = ["BatchExplainer", "BatchesResult", "explain_batches"]
 
@@ -308,7 +309,7 @@ class _Run:
             )
             source.settle(wanted)
             self._columns = wanted.columns
-            self._schema = explainer.output_schema(source.schema)
+            self._schema = wide_codes(explainer.output_schema(source.schema))
         elif explainer.keep or explainer._arguments()["features"]:
             raise ValueError("keep and features name columns, but the source has arrays, without names")
         else:
@@ -466,6 +467,7 @@ class _Run:
         """Return what the sink takes for a piece, given its columns that are kept."""
         if self._row:
             return found.reshape(len(found), *self._row)
+        kept = [column.cast(field.type) for column, field in zip(kept, self._schema)]
         return self._explainer._batch(kept, found, self._names, self._schema)
 
     @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 
-from .._rows.arrow import require_arrow
+from .._rows.arrow import is_text, require_arrow
 
 #: Column of the parts of a NumPy file; each of its lists has the values of a row.
 VALUES = "values"
@@ -118,16 +118,80 @@ def require_csv(schema: Any) -> None:
             )
 
 
-def plain(schema: Any) -> Any:
-    """Replace dictionary types: an Arrow file can have only one dictionary for each column, CSV has none."""
+def plain(schema: Any, kept: Collection[str] = ()) -> Any:
+    """Replace dictionary types by those of their values, except in the columns ``kept``."""
     arrow = require_arrow()
     return arrow.schema(
         [
-            field.with_type(field.type.value_type) if arrow.types.is_dictionary(field.type) else field
+            field.with_type(field.type.value_type)
+            if arrow.types.is_dictionary(field.type) and field.name not in kept
+            else field
             for field in schema
         ],
         schema.metadata,
     )
+
+
+class Dictionaries:
+    """One dictionary for each column of an Arrow file with categories, made of those of its parts.
+
+    Many readers accept only one in a file. Columns of ordered categories become columns of values if the parts
+    have different ones, as there is no common order; so do those of categories that are nested.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    """
+
+    def __init__(self, schema: Any) -> None:
+        types = require_arrow().types
+        self._schema = schema
+        self._values: dict[str, Any] = {
+            field.name: None
+            for field in schema
+            if types.is_dictionary(field.type)
+            and (types.is_primitive(field.type.value_type) or is_text(field.type.value_type))
+        }
+        self._without_order: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def add(self, table: Any) -> None:
+        """Add the categories of a part."""
+        import pyarrow.compute as compute
+
+        for name, known in self._values.items():
+            column = table.column(name)
+            for chunk in column.chunks:
+                own = chunk.dictionary.drop_null().unique()
+                if known is not None and not own.equals(known):
+                    if column.type.ordered:
+                        self._without_order.add(name)
+                    others = own.filter(compute.invert(compute.is_in(own, value_set=known)))
+                    own = require_arrow().concat_arrays([known, others])
+                known = self._values[name] = own
+
+    def schema(self) -> Any:
+        """Return the schema of the file."""
+        return plain(self._schema, self._values.keys() - self._without_order)
+
+    def recoded(self, table: Any, schema: Any) -> Any:
+        """Return a part with the types of :meth:`schema` and with the dictionaries of the file."""
+        arrow = require_arrow()
+        import pyarrow.compute as compute
+
+        columns = []
+        for field, column in zip(schema, table.columns):
+            kind = field.type
+            if arrow.types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            if arrow.types.is_dictionary(kind):
+                values = self._values[field.name]
+                codes = compute.index_in(column, value_set=values).combine_chunks().cast(kind.index_type)
+                column = arrow.DictionaryArray.from_arrays(codes, values, ordered=kind.ordered)
+            columns.append(column)
+        return arrow.Table.from_arrays(columns, schema=schema)
 
 
 def n_rows(file: Any, form: str) -> int:

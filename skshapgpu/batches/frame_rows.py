@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._rows.arrow import require_arrow
+from .types import wide_codes
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def one_batch(table: Any) -> Any:
     arrow = require_arrow()
     if not table.num_columns:
         return arrow.RecordBatch.from_arrays([], names=[])
-    batches = table.unify_dictionaries().combine_chunks().to_batches()
+    batches = table.cast(wide_codes(table.schema)).unify_dictionaries().combine_chunks().to_batches()
     if len(batches) > 1:  # an Arrow column of text holds at most 2 GiB
         raise ValueError("the texts of a batch are too long: use a smaller batch_size")
     return batches[0] if batches else arrow.RecordBatch.from_pylist([], schema=table.schema)

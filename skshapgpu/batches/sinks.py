@@ -277,12 +277,13 @@ class JoinedSink(_FileSink):
         if self.holds_values:
             schema = schema_of_values(self._row, self._dtype, schema.metadata)
         self._schema = schema if self._form == "parquet" else plain(schema)
+        self._dictionaries = encoding.Dictionaries(schema) if self._form == "arrow" else None
         self._parts.open(schema, n_batches)
         self._beside = self.journal.folder.scratch() / "joined"
         self._file = new(self._beside)
         if self.holds_values:
             self._writer = NpyWriter(self._file, self._row, self._dtype)
-        else:
+        elif not self._dictionaries:
             self._writer = encoding.writer(self._file, self._schema, self._form)
         self._n_joined = 0
 
@@ -293,7 +294,8 @@ class JoinedSink(_FileSink):
 
     def write(self, prepared: Path) -> None:
         self._parts.write(prepared, keep=True)
-        self._join(prepared if prepared.exists() else None)
+        if not self._dictionaries:
+            self._join(prepared if prepared.exists() else None)
         prepared.unlink(missing_ok=True)
 
     def _join(self, beside: Path | None = None) -> None:
@@ -301,11 +303,23 @@ class JoinedSink(_FileSink):
         n_parts = len(self._parts.names)
         for number in range(self._n_joined, n_parts):
             for whole in self._parts.tables(number, beside if number == n_parts - 1 else None):
+                if self._dictionaries:
+                    whole = self._dictionaries.recoded(whole, self._schema)
                 encoding.write(self._writer, whole.cast(self._schema), self._form)
             self._n_joined += 1
 
+    def _begin_with_dictionaries(self, dictionaries: encoding.Dictionaries) -> None:
+        """Begin the file when all parts are complete, as it begins with the dictionaries."""
+        for number in range(len(self._parts.names)):
+            for whole in self._parts.tables(number):
+                dictionaries.add(whole)
+        self._schema = dictionaries.schema()
+        self._writer = encoding.writer(self._file, self._schema, self._form)
+
     def finish(self, n_rows: int) -> list[str]:
         self._parts.finish()
+        if self._dictionaries:
+            self._begin_with_dictionaries(self._dictionaries)
         self._join()
         self._end()
         flush(self._file)
@@ -401,13 +415,19 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
     Raises
     ------
     ValueError, TypeError
-        ``sink`` is not a path, has the extension of another format, or lies in a folder that does not exist.
+        ``sink`` is not a path, has the extension of another format, is a link to nothing, or lies in a folder
+        that does not exist.
     ImportError, OSError
         Its file system cannot be opened.
     """
     if not isinstance(sink, (str, os.PathLike)):
         raise TypeError(f"sink must be a path, not a {type(sink).__qualname__}")
     place = locate(sink, filesystem)
+    if isinstance(place, Path) and place.is_symlink() and not place.exists():
+        raise ValueError(
+            f"{str(place)!r} is a link to {os.readlink(place)!r}, which does not exist: delete the link, or name "
+            "another output"
+        )
     suffix = place.suffix.lower()
     is_dir = place.is_dir()
     named_folder = os.fspath(sink).endswith(("/", os.sep)) or str(place).endswith(

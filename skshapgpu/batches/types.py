@@ -26,7 +26,7 @@ def wider(one: Any, other: Any) -> Any:
         return other
     if types.is_dictionary(one) and types.is_dictionary(other):
         value = wider(one.value_type, other.value_type)
-        return value and arrow.dictionary(arrow.int32(), value)
+        return value and arrow.dictionary(arrow.int32(), value, one.ordered and other.ordered)
     one, other = _plain_text(one), _plain_text(other)
     if is_text(one) or is_text(other):
         return arrow.large_string() if is_text(one) and is_text(other) else None
@@ -72,6 +72,17 @@ def fitted(piece: Any, schema: Any, where: str) -> Any:
                 f"others: {error}"
             ) from error
     return type(piece).from_arrays(columns, schema=schema)
+
+
+def wide_codes(schema: Any) -> Any:
+    """Return a schema whose dictionaries have codes of at least 32 bits, enough for those of several files."""
+    arrow = require_arrow()
+    for place, field in enumerate(schema):
+        kind = field.type
+        if arrow.types.is_dictionary(kind) and kind.index_type.bit_width < 32:
+            wide = arrow.dictionary(arrow.int32(), kind.value_type, kind.ordered)
+            schema = schema.set(place, field.with_type(wide))
+    return schema
 
 
 def _cast(column: Any, kind: Any) -> Any:

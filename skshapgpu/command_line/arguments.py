@@ -167,6 +167,7 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-o",
         "--output",
+        type=_output,
         metavar="OUT",
         required=True,
         help="a .parquet, .arrow, .csv or .npy file; without an extension, a folder of .parquet files",
@@ -242,6 +243,7 @@ def _add_save(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-o",
         "--output",
+        type=_output,
         metavar="FILE",
         required=True,
         help="file to write; an existing explainer file is replaced",
@@ -429,6 +431,12 @@ def _times(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers with commas") from None
+
+
+def _output(text: str) -> str:
+    if text == "-":
+        raise argparse.ArgumentTypeError("nothing is written to the standard output: name a file, './-' if need be")
+    return text
 
 
 def _device(text: str) -> str | list[str]:

@@ -169,6 +169,53 @@ def test_kept_columns_of_all_types(tmp_path: Path, explainer: Any) -> None:
             assert found.column(name).to_pylist() == table.column(name).to_pylist()
 
 
+def test_kept_categories_stay_categories(tmp_path: Path, explainer: Any) -> None:
+    """Also in a single Arrow file, which has one dictionary for each column."""
+    polars = pytest.importorskip("polars")
+    names = np.array([f"c{i // 50}" for i in range(150)], object)
+    many = [pa.array([f"{i}-{k}" for k in range(50)]).dictionary_encode() for i in range(3)]
+    kinds = {
+        "same": pa.array(names).dictionary_encode(),
+        "other": pa.chunked_array([pa.array(names[i : i + 50]).dictionary_encode() for i in (100, 50, 0)]),
+        "many": pa.chunked_array([part.cast(pa.dictionary(pa.int8(), pa.string())) for part in many]),
+        "numbers": pa.array([None, 7, 3] * 50).dictionary_encode(),
+        "ordered": pa.array(pd.Categorical(names, ["c2", "c0", "c1"], ordered=True)),
+        "orders": pa.chunked_array(
+            [pa.array(pd.Categorical(names[i : i + 75], list(order), ordered=True)) for i, order in
+             ((0, ["c0", "c1"]), (75, ["c2", "c1"]))]
+        ),
+    }
+    table = TABLE
+    for name, column in kinds.items():
+        table = table.append_column(name, column)
+    for batch_size in (50, 1000):
+        path = explain_batches(
+            explainer, table, tmp_path / f"{batch_size}.arrow", keep=list(kinds), batch_size=batch_size
+        ).path
+        found = content(path)
+        for name in kinds:
+            assert found.column(name).to_pylist() == table.column(name).to_pylist()
+        types = {name: found.schema.field(name).type for name in kinds}
+        if batch_size == 50:
+            assert types.pop("orders") == table.schema.field("orders").type.value_type  # no order of all
+            assert all(str(kind).startswith("dictionary<values=") for kind in types.values())
+            assert polars.read_ipc(path, columns=["other"])["other"].to_list() == table["other"].to_pylist()
+            frame = pd.read_feather(path)
+            assert frame["ordered"].dtype == pd.CategoricalDtype(["c2", "c0", "c1"], ordered=True)
+    empty = explain_batches(explainer, table.slice(0, 0), tmp_path / "empty.arrow", keep=["same"]).path
+    assert content(empty).schema.field("same").type == kinds["same"].type
+    with pytest.raises(ValueError, match="cannot be combined"):  # so its codes must become wider
+        table.select(["many"]).unify_dictionaries()
+
+
+@pytest.mark.parametrize("sink", ["out.parquet", "out.npy", "out"])
+def test_a_link_to_nothing_is_no_sink(sink: str, tmp_path: Path, explainer: Any) -> None:
+    (tmp_path / sink).symlink_to(tmp_path / "gone")
+    with pytest.raises(ValueError, match=f"{sink}' is a link to '.*gone', which does not exist: delete the link"):
+        explain_batches(explainer, IRIS, tmp_path / sink)
+    assert [path.name for path in tmp_path.iterdir()] == [sink]
+
+
 def test_partitions_and_files_that_differ(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
     """Folder names define a column, and one file has different types and another order of columns."""
     for year, part in (

@@ -208,6 +208,8 @@ def test_version(run: Any) -> None:
         ("explain m d -o out --keep a,,b", "is no list of names"),
         ("explain m d -o out --batch-size -1", "'-1' is no positive number"),
         ("explain m d -o out --quiet --progress", "not allowed with argument"),
+        ("explain m d -o -", "nothing is written to the standard output: name a file"),
+        ("save m -o -", "nothing is written to the standard output: name a file"),
         ("explain m d -o out --over", "unrecognized arguments: --over"),
     ],
 )

@@ -150,3 +150,29 @@ def test_refusals(fails: Any, run: Any, files: Any, tmp_path: Path, monkeypatch:
     assert "input stands for all groups" in fails("explain", *files, *call, *mixing.split(), exit_code=2)
     monkeypatch.setitem(__import__("sys").modules, "skops.io", None)
     assert "pip install skshapgpu[skops]" in fails("explain", *files, *call, *TRUST)
+
+
+def test_rows_have_the_dtypes_of_pandas(run: Any, tmp_path: Path) -> None:
+    """Nullable columns reach the steps as pandas.read_parquet reads them, also a sample of background rows."""
+    frame = X.assign(
+        flag=pd.array([None if i < 20 else bool(i % 3) for i in range(80)], "boolean"),
+        count=pd.array([None if i < 20 else i % 4 for i in range(80)], "Int64"),
+    ).iloc[::-1]
+    frame.to_parquet(tmp_path / "rows.parquet")
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["flag", "count"]), remainder="drop", sparse_threshold=0
+    )
+    model = make_pipeline(encoder, RandomForestRegressor(4, max_depth=5, random_state=0))
+    model.fit(frame, 9 * frame["flag"].fillna(False) + frame["count"].fillna(30).astype(float))
+    skops.dump(model, tmp_path / "model.skops")
+    line = ["explain", tmp_path / "model.skops", tmp_path / "rows.parquet", *TRUST, "-o", tmp_path / "out.npy"]
+    assert run(*line, "--batch-size", 7)[0] == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), explain(model, frame).values)
+    background = ("--background", tmp_path / "rows.parquet", "--background-rows", 40)
+    assert run(*line, *background, "--overwrite", "--json")[0] == 0
+    taken = np.sort(np.argsort(np.random.default_rng(0).random(80))[:40])
+    expected = explain(model, frame, data=frame.iloc[taken]).values
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=0, atol=1e-12)
+    assert run(*line[:-1], tmp_path / "pairs.parquet", "--interactions", "top:1")[0] == 0
+    strongest = explain_interactions(model, frame, interactions=1)
+    assert pq.read_schema(tmp_path / "pairs.parquet").names == list(strongest.interaction_names)
