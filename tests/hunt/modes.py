@@ -258,8 +258,8 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
 
 
 def _listed(case: Case, sets: list[tuple[int, ...]]) -> Any:
-    """Return sets of features as positions of columns of X or, after steps, of features."""
-    return np.array(sets) if case.fitted.steps else _columns(sets, case.kept)
+    """Return sets of features as positions of columns of X, or of features where these are others."""
+    return np.array(sets) if case.fitted.steps or len(case.kept) < case.n_columns else sets
 
 
 def _columns(members: list[tuple[int, ...]], kept: list[int]) -> list[tuple[int, ...]]:

@@ -75,7 +75,8 @@ class TypedCase:
         if self.asked["typed model"] == "classifier":
             y = (y > np.median(y)).astype(int)
         X = typed_columns.frame(self.kinds, N_EXPLAIN, self.rng, shuffled=True)
-        train_rows = self._read(train, "train").whole[list(train.columns)]
+        names = list(train.columns)
+        train_rows = self._read(train, "train").whole[names]
         others = [name for name in train.columns if name != "number"]
         try:
             model = MODELS[self.asked["typed model"]]()
@@ -84,7 +85,9 @@ class TypedCase:
             )
         except Exception as error:
             raise NotDrawnError(f"fit: {type(error).__name__}: {str(error)[:150]}") from error
-        self.source = self._read(X, "rows")
+        source = self._read(X, "rows")
+        # Columns of a source may be in any order, those of a frame for predict may not.
+        self.source = source._replace(whole=source.whole[names], parts=[part[names] for part in source.parts])
         self.readings = self._readings()
 
     def _read(self, frame: pd.DataFrame, name: str) -> Source:
@@ -98,6 +101,8 @@ class TypedCase:
     def _readings(self) -> dict[str, list[pd.DataFrame]]:
         """Return the ways in which a user may read the source that the pipeline itself accepts."""
         ways = {"as a whole": [self.source.whole], "file by file": self.source.parts}
+        if self.asked["typed sink"] == "batch explainer":
+            ways["batch by batch"] = [batch.to_pandas() for batch in self.record_batches]
         accepted, why = {}, ""
         for name, frames in ways.items():
             try:
@@ -109,6 +114,20 @@ class TypedCase:
         if not accepted:
             raise NotDrawnError(why)
         return accepted
+
+    @cached_property
+    def record_batches(self) -> list[Any]:
+        """Record batches of the rows, as pyarrow makes them."""
+        import pyarrow
+
+        size = self.asked["batch size"]
+        try:
+            table = pyarrow.Table.from_pandas(self.source.whole, preserve_index=False)
+            batches = table.to_batches(max_chunksize=size if isinstance(size, int) else None)
+            batches[0].to_pandas()
+        except Exception as error:
+            raise NotDrawnError(f"record batches: {type(error).__name__}: {str(error)[:150]}") from error
+        return batches
 
     def transform(self, X: pd.DataFrame) -> Any:
         """Transform rows to those that the model proper sees."""
@@ -167,7 +186,7 @@ def _explained(case: TypedCase, report: Report) -> tuple[np.ndarray, np.ndarray]
         return _shaped(flat, k), base[:1]
     if kind == "batch explainer":
         of_batches = BatchExplainer(case.pipeline, **case.options)
-        parts = [of_batches(batch) for batch in _record_batches(case)]
+        parts = [of_batches(batch) for batch in case.record_batches]
         values = np.concatenate(
             [np.column_stack([column.to_numpy() for column in part.columns]) for part in parts]
         )
@@ -182,14 +201,6 @@ def _explained(case: TypedCase, report: Report) -> tuple[np.ndarray, np.ndarray]
 
 def _shaped(values: Any, n_outputs: int) -> np.ndarray:
     return np.asarray(values, np.float64).reshape(len(values), -1, n_outputs)
-
-
-def _record_batches(case: TypedCase) -> list[Any]:
-    import pyarrow
-
-    size = case.asked["batch size"]
-    table = pyarrow.Table.from_pandas(case.source.whole, preserve_index=False)
-    return table.to_batches(max_chunksize=size if isinstance(size, int) else None)
 
 
 def _matching(
@@ -248,11 +259,17 @@ def _has_categories(X: Any) -> bool:
     return isinstance(X, pd.DataFrame) and any(isinstance(dtype, pd.CategoricalDtype) for dtype in X.dtypes)
 
 
+#: Documented refusals of columns whose type depends on which rows are read together.
+UNSETTLED = ("the size of the batch", "give it the same type in all", "which pandas cannot read")
+
+
 def _may_refuse(case: TypedCase, text: str) -> str | None:
     """Return the kind of a refusal that is documented."""
     if case.asked["typed perturbation"] == "columns of X" and ("single" in text or "not known" in text):
         return "origins of columns are not known"
-    return None
+    if "could not convert string to float" in text:  # scikit-learn reads text of numbers
+        return "text of numbers" if "text of numbers" in case.kinds or "mixed objects" in case.kinds else None
+    return next((part for part in UNSETTLED if part in text), None)
 
 
 TYPED = {"typed": typed}
