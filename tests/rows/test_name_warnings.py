@@ -1,10 +1,11 @@
-"""Warnings about names of columns are those that ``predict`` of the model gives for the same X, once for a call."""
+"""Warnings about names of columns are those that ``predict`` of the model gives for X, once for a call."""
 
 from __future__ import annotations
 
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import matplotlib as mpl
@@ -150,8 +151,9 @@ def test_native_boosters_do_not_warn() -> None:
         assert messages(lambda: explain(booster, ARRAY)) == []  # noqa: B023
 
 
-UNNAMED = "X has feature names, but HistGradientBoostingClassifier was fitted without feature names"
-NAMED = "X does not have valid feature names, but HistGradientBoostingClassifier was fitted with feature names"
+CLASS = "HistGradientBoostingClassifier"
+UNNAMED = f"X has feature names, but {CLASS} was fitted without feature names"
+NAMED = f"X does not have valid feature names, but {CLASS} was fitted with feature names"
 
 
 @pytest.mark.parametrize(("trained_on", "X", "expected"), [(ARRAY, FRAME, UNNAMED), (FRAME, ARRAY, NAMED)])
@@ -209,9 +211,8 @@ def test_files_are_one_source(tmp_path: Any) -> None:
     ):
         model = HistGradientBoostingClassifier(max_iter=5).fit(trained_on, Y)
         for options in ({}, {"interactions": "occurring"}):
-            call = lambda: explain_batches(  # noqa: E731
-                model, tmp_path / file, tmp_path / "out", batch_size=16, overwrite=True, **options  # noqa: B023
-            )
+            arguments = {"batch_size": 16, "overwrite": True, **options}
+            call = partial(explain_batches, model, tmp_path / file, tmp_path / "out", **arguments)
             assert messages(call) == expected
     numbered = pd.DataFrame(ARRAY)
     model = HistGradientBoostingClassifier(max_iter=5).fit(ARRAY, Y)
@@ -237,23 +238,26 @@ def test_transformers_warn_once(X: Any) -> None:
     assert "HistGradientBoostingRegressor" in message
 
 
-@pytest.mark.parametrize("X", [FRAME, ARRAY, ARRAY.tolist(), pd.DataFrame(ARRAY)], ids=["frame", "array", "list", "n"])
-def test_no_call_warns_of_rows_that_it_passes_on_itself(X: Any) -> None:
+@pytest.mark.parametrize("form", ["frame", "array", "list", "numbered frame"])
+def test_no_call_warns_of_rows_that_it_passes_on_itself(form: str) -> None:
+    X = forms()[form]
     model = RandomForestClassifier(4, max_depth=3, random_state=0)
     scaled = make_pipeline(StandardScaler(), model)
     named = make_pipeline(StandardScaler().set_output(transform="pandas"), model)
     for estimator in (model, scaled, named):
         fitted = clone(estimator).fit(X, Y)
+        name = explain(fitted, X).feature_names[0]
         calls: list[Callable[[], Any]] = [
-            lambda: explain(fitted, X),  # noqa: B023
-            lambda: TreeExplainer(fitted, X).explain(X),  # noqa: B023
-            lambda: cross_val_explain(estimator, X, Y, cv=2),  # noqa: B023
-            lambda: shap_importance(estimator, X, Y, cv=2),  # noqa: B023
-            lambda: ShapTransformer(estimator, cv=2).fit_transform(X, Y),  # noqa: B023
-            lambda: ShapDependenceDisplay.from_estimator(fitted, X, explain(fitted, X).feature_names[0]),  # noqa: B023
-        ]  # fmt: skip
-        if not isinstance(X, list):
-            calls.append(lambda: partial_dependence(fitted, X, 0, groups="input" if fitted is not model else None))  # noqa: B023
+            partial(explain, fitted, X),
+            partial(TreeExplainer(fitted, X).explain, X),
+            partial(TreeExplainer, fitted, X),
+            partial(cross_val_explain, estimator, X, Y, cv=2),
+            partial(shap_importance, estimator, X, Y, cv=2),
+            partial(ShapTransformer(estimator, cv=2).fit_transform, X, Y),
+            partial(ShapDependenceDisplay.from_estimator, fitted, X, name),
+        ]
+        if form != "list":
+            calls.append(partial(partial_dependence, fitted, X, 0, groups="input", grid_resolution=5))
             calls.append(lambda: ShapSelector(clone(model), cv=2).fit(X, Y).transform(X))
         for number, call in enumerate(calls):
             assert messages(call) == [], number
