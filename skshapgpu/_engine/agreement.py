@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import getpid
+from os import PathLike, getpid
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,8 @@ class Agreement:
     def of(cls, model: Any, adapted: AdaptedModel, model_output: str) -> Agreement:
         """Return the state of a new explainer."""
         if not {model_output, "raw"} & adapted.predictions.keys():
+            if isinstance(model, (str, bytes, PathLike)):  # to load it takes the library more than the check may
+                return cls(TREES, "a file is read without its library: pass the model that the library loads")
             return cls(TREES, f"the adapter of {adapted.family} names no function that predicts")
         return cls(_model=model, _predictions=adapted.predictions)
 

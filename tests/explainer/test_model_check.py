@@ -278,6 +278,14 @@ def test_a_custom_adapter_states_its_prediction():
         explain(replace(silent, predictions={"raw": lambda rows: ensemble.margin(rows) + 1.0}), X)
 
 
+def test_files_are_read_without_their_library(tmp_path):
+    model = regressor("xgboost").fit(X, Y)
+    model.save_model(tmp_path / "model.ubj")
+    explanation = explain(tmp_path / "model.ubj", X)
+    assert explanation.checked_against == "trees"
+    assert "pass the model that the library loads" in explanation.check_note
+
+
 def test_a_prediction_that_fails_is_said(tmp_path):
     silent = replace(adapt(forest().fit(X, Y)), predictions={"raw": lambda rows: rows.nothing})
     explanation = explain(silent, X)
