@@ -6,6 +6,7 @@ This module reads the attributes of an explainer of shap, and does not import sh
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,8 @@ class StandIn:
             _require_rows_everywhere(trees)
         doubled = kind == "probability_doubled"
         n_outputs = None if self._by_library else int(trees.num_outputs)
-        adapted = adapt(model).without_warnings()  # shap keeps no names, and does not warn
+        adapted = adapt(model)
+        adapted = replace(adapted, schema=replace(adapted.schema, warns_as=None))  # shap keeps no names
         if explainer.data is not None and _from_frame(explainer.masker):
             _require_numbers(adapted)
         self._ours: dict[bool, TreeExplainer] = {}

@@ -167,12 +167,6 @@ class InputSchema:
     allow_categories : bool
         Whether a data frame's categories are read as numbers in columns without an encoder, or rejected, as
         for a library that would compare their codes.
-    warns_as : str or None
-        Name of the class whose ``predict`` warns, as scikit-learn's do, if X has names of columns and the
-        training data had none, or the reverse; None: it does not warn.
-    frames_have_names : bool
-        Whether the library takes every data frame for one with names, or, as scikit-learn does, only one
-        whose columns are named by strings.
     blank_as_underscore : bool
         Whether ``feature_names`` have underscores where the names in training had blanks.
     array_dtype : str or None
@@ -192,13 +186,17 @@ class InputSchema:
         Number of categorical columns that a data frame must have, if the library insists on one.
     derived : DerivedColumns or None
         Columns that the trees test in addition to those of X.
+    warns_as : str or None
+        Name of the class whose ``predict`` warns, as scikit-learn's do, if X has names of columns and the
+        training data had none, or the reverse; None: it does not warn.
+    frames_have_names : bool
+        Whether the library takes every data frame for one with names, or, as scikit-learn does, only one
+        whose columns are named by strings.
     """
 
     n_features: int
     feature_names: tuple[str, ...] | None = None
     known_names: Mapping[int, str] = field(default_factory=dict)
-    warns_as: str | None = None
-    frames_have_names: bool = False
     blank_as_underscore: bool = False
     array_dtype: str | None = None
     object_dtype: str | None = None
@@ -212,6 +210,8 @@ class InputSchema:
     frame_encoder: ColumnEncoder | None = None
     n_categorical: int | None = None
     derived: DerivedColumns | None = None
+    warns_as: str | None = None
+    frames_have_names: bool = False
 
     def __post_init__(self) -> None:
         derived = self.derived
@@ -350,15 +350,6 @@ class AdaptedModel:
             raise ValueError(f"link must be one of {links}, not {self.link!r:.80}")
         if not 0 < self.link_scale < np.inf:
             raise ValueError(f"link_scale must be a positive number, not {self.link_scale!r:.80}")
-
-    def without_warnings(self) -> AdaptedModel:
-        """Return the model without warnings about the names of the columns of X.
-
-        Returns
-        -------
-        AdaptedModel
-        """
-        return replace(self, schema=replace(self.schema, warns_as=None)) if self.schema.warns_as else self
 
     def with_output(self, model_output: str, times: np.ndarray | None) -> AdaptedModel:
         """Return the model of an output.
