@@ -384,7 +384,8 @@ class TreeExplainer:
         elif data is not None:
             self._adapted = with_covers_of(self._adapted, data, data_weights, read, n_jobs)
         by_input = isinstance(groups, str)
-        self._agreement = Agreement.of(model, self._adapted, model_output)
+        own_model = model.model if isinstance(model, NoCopy) else model
+        self._agreement = Agreement.of(own_model, self._adapted, model_output)
         self._adapted = replace(self._adapted, predictions={})  # they may hold the model
         self._set_up(compute, background, outputs, columns, model_output, found, by_input)
 
@@ -405,8 +406,9 @@ class TreeExplainer:
         if background is None and not adapted.has_cover:
             raise UnsupportedModelError(
                 f"this {adapted.family} model has no covers, the training weight at each node that "
-                "path-dependent SHAP values depend on; give background rows as data=, for interventional "
-                "values, or with feature_perturbation='tree_path_dependent', to count covers from them"
+                "path-dependent SHAP values depend on, or negative ones; give background rows as data=, for "
+                "interventional values, or with feature_perturbation='tree_path_dependent', to count covers "
+                "from them"
             )
         widen = outputs == "all" and adapted.binary is not None
         link = link_of(adapted, model_output, outputs == "all", background is not None)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesClassifier,
     ExtraTreesRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingRegressor,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.multioutput import ClassifierChain, RegressorChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain, register_adapter
 from skshapgpu.adapters import _REGISTERED
@@ -194,6 +202,160 @@ def test_registered_adapter() -> None:
     assert explanation.base_values == 5
     np.testing.assert_allclose(explanation.values, [[0, -1], [0, 3], [0, -1]], atol=1e-6)
     assert explanation.feature_names == ("a", "b")
+
+
+# Forests whose classes were replaced, chains and stacks of models
+
+
+def test_forests_from_before_a_patch_of_scikit_learn() -> None:
+    """scikit-learn-intelex puts its own classes in place of those in sklearn.ensemble and sklearn.dummy."""
+    script = """
+import numpy as np
+import sklearn.dummy, sklearn.ensemble
+from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingRegressor, RandomForestRegressor
+X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+y = X[:, 0] * X[:, 1]
+models = [cls(n_estimators=3).fit(X, y) for cls in (RandomForestRegressor, GradientBoostingRegressor)]
+models.append(ExtraTreesClassifier(3).fit(X, y > 0))
+for module, name in ((sklearn.ensemble, "RandomForestRegressor"), (sklearn.ensemble, "ExtraTreesClassifier"),
+                     (sklearn.dummy, "DummyRegressor")):
+    setattr(module, name, type(name, (), dict(__module__="sklearnex.ensemble")))
+Other = type("RandomForestRegressor", (sklearn.ensemble._forest.ForestRegressor,), dict(
+    __module__="sklearnex.ensemble._forest", __init__=lambda self: None))
+import skshapgpu
+for model in models:
+    explanation = skshapgpu.explain(model, X)
+    own = model.predict_proba(X)[:, 1] if hasattr(model, "classes_") else model.predict(X)
+    np.testing.assert_allclose(explanation.base_values + explanation.values.sum(1), own, atol=1e-5)
+try:
+    skshapgpu.TreeExplainer(Other())
+except skshapgpu.UnsupportedModelError as error:
+    assert "of scikit-learn-intelex" in str(error) and "unpatch_sklearn" in str(error), error
+else:
+    raise AssertionError("explained")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("chain", [RegressorChain, ClassifierChain])
+def test_advice_for_chains_leads_to_explanations(chain: Any) -> None:
+    is_regressor = chain is RegressorChain
+    targets = np.stack([PROGRESSION, -DIABETES[:, 2], DIABETES[:, 3] * 5], axis=1)
+    targets = targets if is_regressor else (targets > np.median(targets, axis=0)).astype(int)
+    inner = (RandomForestRegressor if is_regressor else RandomForestClassifier)(5, random_state=0)
+    model = chain(inner, order=[2, 0, 1]).fit(DIABETES, targets)
+    with pytest.raises(
+        UnsupportedModelError,
+        match=r"X and the predictions of the estimators_ before it; estimators_\[i\] predicts target order",
+    ):
+        TreeExplainer(model)
+    rows, own = DIABETES, model.predict(DIABETES) if is_regressor else model.predict_proba(DIABETES)
+    for estimator, target in zip(model.estimators_, model.order_):
+        explanation = explain(estimator, rows)
+        np.testing.assert_allclose(
+            explanation.base_values + explanation.values.sum(axis=1), own[:, target], rtol=1e-5, atol=1e-6
+        )
+        rows = np.column_stack([rows, estimator.predict(rows)])
+
+
+@pytest.mark.parametrize("passthrough", [False, True])
+def test_advice_for_stacks_leads_to_explanations(passthrough: bool) -> None:
+    final = RandomForestRegressor(5, random_state=0)
+    model = StackingRegressor(
+        [("a", DecisionTreeRegressor(max_depth=3)), ("b", LinearRegression())], final, passthrough=passthrough
+    ).fit(DIABETES, PROGRESSION)
+    with pytest.raises(
+        UnsupportedModelError, match="final_estimator_ on the output of transform, or each of"
+    ):
+        TreeExplainer(model)
+    explanation = explain(model.final_estimator_, model.transform(DIABETES))
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), model.predict(DIABETES), rtol=1e-5
+    )
+    assert explanation.shape[1] == 2 + 10 * passthrough
+
+
+# Probabilities that are margins
+
+
+@pytest.mark.parametrize("labels", [BENIGN, np.digitize(CANCER[:, 0], [12, 16])])
+@pytest.mark.parametrize(
+    "model",
+    [
+        DecisionTreeClassifier(max_depth=4, random_state=0),
+        RandomForestClassifier(5, max_depth=4, random_state=0),
+        ExtraTreesClassifier(5, max_depth=4, random_state=0),
+        BaggingClassifier(n_estimators=5, random_state=0),
+    ],
+)
+def test_probability_of_a_forest_is_its_margin(model: Any, labels: np.ndarray, tmp_path: Any) -> None:
+    model = clone(model).fit(CANCER, labels)
+    rows, options = CANCER[::40], {"precision": "double"}
+    for data in (None, CANCER[:30]):
+        for outputs in ("auto", "all"):
+            probability = TreeExplainer(model, data, model_output="probability", outputs=outputs, **options)
+            raw = TreeExplainer(model, data, outputs=outputs, **options)
+            found = probability.explain(rows)
+            np.testing.assert_array_equal(found.values, raw.explain(rows).values)
+            own = model.predict_proba(rows)
+            own = own[:, 1] if found.values.ndim == 2 else own
+            np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), own, atol=1e-6)
+            assert probability.model_output == found.model_output == "probability"
+            probability.save(tmp_path / f"{outputs}.npz")
+            loaded = TreeExplainer.load(tmp_path / f"{outputs}.npz")
+            np.testing.assert_array_equal(loaded.shap_values(rows), found.values)
+        (tmp_path / "auto.npz").unlink()
+        (tmp_path / "all.npz").unlink()
+    counted = TreeExplainer(
+        model, CANCER[:30], feature_perturbation="tree_path_dependent", model_output="probability"
+    )
+    mean = model.predict_proba(CANCER[:30]).mean(axis=0)
+    np.testing.assert_allclose(counted.expected_value, mean[1] if len(mean) == 2 else mean, atol=1e-6)
+
+
+# Sums of hessians that are not covers
+
+
+def refreshed_by_own_objective(xgboost: Any) -> tuple[Any, np.ndarray]:
+    """Return a model whose sums of hessians are those of an objective that is not convex, and X."""
+
+    def own(predicted: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        return predicted - rows.get_label(), np.where(rows.get_label() > 150, -0.5, 1.0)
+
+    rows = xgboost.DMatrix(DIABETES, PROGRESSION)
+    grown = xgboost.train({"max_depth": 3, "nthread": 1}, rows, 4)
+    params = {"process_type": "update", "updater": "refresh", "refresh_leaf": False, "nthread": 1}
+    return xgboost.train(params, rows, 4, obj=own, xgb_model=grown), DIABETES
+
+
+def cox(xgboost: Any) -> tuple[Any, np.ndarray]:
+    """Return a model of the partial likelihood of few rows with ties."""
+    rng = np.random.default_rng(2)
+    X, time = rng.normal(size=(60, 3)), rng.integers(1, 4, 60).astype(float)
+    label = np.where(rng.random(60) > 0.3, time, -time)
+    params = {"objective": "survival:cox", "max_depth": 3, "eta": 1.5, "min_child_weight": 0, "lambda": 0}
+    return xgboost.train({"nthread": 1} | params, xgboost.DMatrix(X, label), 15), X
+
+
+@pytest.mark.parametrize("trained", [refreshed_by_own_objective, cox])
+def test_negative_sums_of_hessians_are_not_covers(trained: Any) -> None:
+    xgboost, treelite = pytest.importorskip("xgboost"), pytest.importorskip("treelite")
+    model, X = trained(xgboost)
+    document = json.loads(model.save_raw("json"))["learner"]["gradient_booster"]["model"]
+    covers = [tree["sum_hessian"] for tree in document["trees"]]
+    assert min(map(min, covers)) < -0.1 and max(map(max, covers)) > 1
+    margin = model.predict(xgboost.DMatrix(X), output_margin=True)
+    copied = treelite.frontend.from_xgboost(model)
+    for source in (model, bytes(model.save_raw("json")), copied):
+        with pytest.raises(UnsupportedModelError, match=r"no covers, .* or negative ones; give background"):
+            TreeExplainer(source)
+        for options in ({}, {"feature_perturbation": "tree_path_dependent"}):
+            explanation = TreeExplainer(source, X[:40], **options).explain(X)
+            scale = np.abs(margin).max()
+            np.testing.assert_allclose(explanation.base_values, margin[:40].mean(), atol=1e-5 * scale)
+            np.testing.assert_allclose(
+                explanation.base_values + explanation.values.sum(axis=1), margin, atol=1e-5 * scale
+            )
 
 
 # All libraries
