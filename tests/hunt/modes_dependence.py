@@ -243,6 +243,8 @@ def _may_refuse(case: Case, subject: _Subject, options: dict[str, Any], error: E
             return "jumps of columns of X"
     if subject.of_x and not subject.by_input and isinstance(error, IndexError) and "name" in text:
         return "positions behind steps"
+    if "can be put only into an array" in text and not isinstance(case.X, (np.ndarray, pd.DataFrame)):
+        return "new values of columns of X in other containers"
     if "occurs in no row of X" in text:
         return "values of a category that no row has"
     if "too close to each other" in text:
