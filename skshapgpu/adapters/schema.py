@@ -398,7 +398,7 @@ class AdaptedModel:
         Raises
         ------
         UnsupportedModelError
-            The model has no covers of this kind, or negative ones.
+            The model has no covers of this kind.
         """
         if asked in ("auto", self.cover_kind):
             return replace(self, other_covers={}) if self.other_covers else self
@@ -412,13 +412,7 @@ class AdaptedModel:
             raise UnsupportedModelError(
                 f"cover={asked!r}: this {self.family} model has no {kind[asked]}, {has}; use cover='auto'"
             )
-        cover = self.other_covers[asked]()
-        if (cover < 0).any():
-            raise UnsupportedModelError(
-                f"cover={asked!r}: some of these covers of the {self.family} model are negative, as sums of "
-                "hessians of an objective that is not convex; use cover='auto'"
-            )
-        ensemble = replace(self.ensemble, cover=cover)
+        ensemble = replace(self.ensemble, cover=self.other_covers[asked]())
         return replace(self, ensemble=ensemble, cover_kind=asked, other_covers={})  # type: ignore[arg-type]
 
 

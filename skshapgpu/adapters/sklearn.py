@@ -195,15 +195,15 @@ def adapt(model: Any) -> AdaptedModel:
     for base in bases:
         if base in _REFUSED:
             raise UnsupportedModelError(f"cannot explain a {name}: {_REFUSED[base]}")
-    base = next((base for base in bases if base in _READERS), None)
-    if base is None and type(model).__module__.partition(".")[0] == "sklearnex":
+    readers = [_READERS[base] for base in bases if base in _READERS]
+    if not readers and type(model).__module__.partition(".")[0] == "sklearnex":
         raise UnsupportedModelError(
             f"cannot explain a {name} of scikit-learn-intelex: its predict differs from that of its trees; "
             "fit scikit-learn's own class, after sklearnex.unpatch_sklearn()"
         )
-    if base is None:
+    if not readers:
         raise UnsupportedModelError(f"cannot explain a {name}: it is not a supported scikit-learn tree model")
-    fitted, read = _READERS[base]
+    fitted, read = readers[0]
     check_is_fitted(model, fitted)
     require_own_predictions(model, "sklearn")
     try:
