@@ -909,7 +909,9 @@ class TreeExplainer:
         def compare(model: Any, predictions: Any) -> tuple[str, str | None]:
             try:
                 few = X if len(positions) == rows.n_rows else agreement.rows_of(X, positions)
-            except (TypeError, IndexError, KeyError) as error:
+            except MemoryError:
+                raise
+            except Exception as error:  # the library of X may raise errors of its own
                 return agreement.TREES, f"some rows of X cannot be taken alone: {error}"
             return agreement.compare(
                 Explained(self._adapted, self._compiled, self._model_output, predictions),
@@ -944,8 +946,8 @@ class TreeExplainer:
     def _read_again(self, model: Any, X: Any) -> tuple[AdaptedModel, np.ndarray]:
         """Return the model as it is now, adapted, and rows of X as its trees test them."""
         steps, last = unwrap(model)
-        adapted = adapt_file(last).with_output(self._model_output, self._times).without_warnings()
-        rows = Reader(steps, adapted).read_on_host(X)
+        adapted = adapt_file(last).with_output(self._model_output, self._times)
+        rows = Reader(steps, adapted).without_warnings().read_on_host(X)
         return adapted, rows.chunk(0, rows.n_rows)
 
     def _read(self, X: Any, kind: Kind, what: str = "") -> Rows:
@@ -1217,6 +1219,12 @@ class TreeExplainer:
         except (ValueError, TypeError) as error:
             raise ValueError(f"{str(place)!r} cannot be loaded: {error}") from error
         return explainer
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_agreement": self._agreement.result}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"_agreement": Agreement.restored(state["_agreement"])})
 
     def __copy__(self) -> TreeExplainer:
         return self  # immutable

@@ -15,6 +15,7 @@ exceeds what independent rounding errors hardly ever reach: 8 sqrt(n) u |s| for 
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ from .._rows.gpu_arrays import on_gpu, to_host
 from .._rows.inputs import HostRows
 from .._rows.pipelines import Prepared
 from .._rows.predictions import through_wrappers
-from .._rows.tables import opened, package_of, row_labels, select
+from .._rows.tables import opened, package_of, row_labels, select, table
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
 from ..errors import PredictionMismatchError
@@ -99,9 +100,6 @@ class Agreement:
         if self.against is None:
             return TREES, "the explainer was saved, pickled or copied before its first call"
         return self.against, self.note
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Agreement.restored, (self.result,)
 
     @property
     def is_open(self) -> bool:
@@ -214,7 +212,11 @@ def rows_of(X: Any, positions: np.ndarray) -> Any:
     if isinstance(X, Prepared):
         return Prepared(rows_of(X.original, positions), rows_of(X.transformed, positions))
     container = opened(X)
-    rows = select(X if container is None else container.data, positions)
+    X = X if container is None else container.data
+    if package_of(X) == "pyarrow":  # "take" cannot unify the dictionaries of chunks that hold nulls
+        X = table(X)
+        return sys.modules["pyarrow"].concat_tables(X.slice(row, 1) for row in positions.tolist())
+    rows = select(X, positions)
     if package_of(rows) == "cudf":
         return rows.to_pandas()
     return to_host(rows) if on_gpu(rows) else rows

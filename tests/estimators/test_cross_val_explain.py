@@ -103,12 +103,12 @@ def test_number_of_fits_is_that_of_cross_validate() -> None:
 
 
 class CountingScaler(StandardScaler):
-    """Scaler that counts how often it transforms rows."""
+    """Scaler that counts how often it transforms more rows than are compared with the model's prediction."""
 
     n_calls = 0
 
     def transform(self, X: Any, copy: bool | None = None) -> Any:
-        type(self).n_calls += 1
+        type(self).n_calls += len(X) > 16
         return super().transform(X, copy)
 
 
