@@ -412,7 +412,6 @@ def edited(model: Any, name: str, value: np.ndarray, tree: int = 0) -> Any:
         ("cright", 1, 0),
         ("split_index", 0, 7),
         ("threshold", 0, np.nan),
-        ("sum_hess", 2, -1),
     ],
 )
 def test_edited_trees_are_refused(name, node, value):
