@@ -1,9 +1,9 @@
 """Columns of Arrow as columns of pandas: each column has one pandas dtype in all batches of a source.
 
-pandas holds integers beside missing values as floats, and booleans beside them as objects, and a batch need not
-have all categories of its source. So a dtype that is determined from a batch would depend on its size.
-:class:`PandasTypes` holds the dtypes that the frame of all rows of the source has: those of ``pandas.read_parquet``
-for a single file, with the extension dtypes that pandas recorded in the schema.
+pandas holds integers beside missing values as floats, and booleans beside them as objects, and a batch need
+not have all categories of its source. So a dtype that is determined from a batch would depend on its size.
+:class:`PandasTypes` holds the dtypes that the frame of all rows of the source has: those of
+``pandas.read_parquet`` for a single file, with the extension dtypes that pandas recorded in the schema.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .arrow import MISSING_KEY, MISSING_NAN, is_dictionary, require_arrow
 #: Key of a schema's metadata in which pandas describes the frame.
 _PANDAS = b"pandas"
 
-#: What to do, in messages, about nulls that are not known before rows are read.
+#: Advice, in messages, about nulls that are not known before rows are read.
 UNKNOWN_NULLS = (
-    ". Cast it to float64 beforehand, or read the rows from files or a table, in which missing values are found "
-    "before any row is explained"
+    ". Cast it to float64 beforehand, or read the rows from files or a table, in which missing values are "
+    "found before any row is explained"
 )
 
 
@@ -177,21 +177,40 @@ class PandasTypes:
         ValueError
             A column cannot be a column of pandas, or has a missing value that changes its dtype.
         """
+        return self._rows_of(rows)
+
+    def array(self, rows: Any) -> np.ndarray:
+        """Return rows as an array, of the dtype that an array of all rows of the source has.
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`frame`; but integers beside floats, which become floats anyhow, may be missing.
+        """
+        dtype = self._row.to_numpy().dtype
+        return self._rows_of(rows, floats=dtype.kind == "f").to_numpy(dtype)
+
+    def _rows_of(self, rows: Any, floats: bool = False) -> Any:
+        """Return a data frame, in which integers may be floats if ``floats``."""
         arrow = require_arrow()
         columns = []
         for field in self._schema:
             column = rows.column(field.name)
             _require_whole_lists(field, column)
-            columns.append(column if column.type == field.type else column.cast(_castable(column, field.type)))
+            columns.append(
+                column if column.type == field.type else column.cast(_castable(column, field.type))
+            )
         fields = [field.with_type(column.type) for field, column in zip(self._schema, columns)]
         frame = _frame(arrow.Table.from_arrays(columns, schema=arrow.schema(fields, self._schema.metadata)))
         for place, (field, dtype) in enumerate(zip(self._schema, self.dtypes)):
             series = frame.iloc[:, place]
             if _is_category(dtype):
                 if not series.cat.categories.isin(dtype.categories).all():
-                    raise ValueError(f"column {field.name!r} has categories that the source did not have before")
+                    raise ValueError(
+                        f"column {field.name!r} has categories that the source did not have before"
+                    )
                 series = series.cat.set_categories(dtype.categories, ordered=dtype.ordered)
-            elif series.dtype == dtype:
+            elif series.dtype == dtype or (floats and series.dtype.kind == "f"):
                 continue
             elif isinstance(dtype, np.dtype) and dtype.kind in "iub":
                 raise ValueError(
@@ -203,10 +222,6 @@ class PandasTypes:
                 series = series.astype(dtype)
             frame.isetitem(place, series)
         return frame
-
-    def array(self, rows: Any) -> np.ndarray:
-        """Return rows as an array, of the dtype that an array of all rows of the source has."""
-        return self.frame(rows).to_numpy(self._row.to_numpy().dtype)
 
 
 def recorded_nulls(schema: Any) -> set[str]:
@@ -220,7 +235,7 @@ def recorded_nulls(schema: Any) -> set[str]:
 
 
 def _recorded(metadata: Any) -> dict[str, Any]:
-    """Return what pandas recorded in the metadata of a schema; empty if that is nothing that can be read."""
+    """Return what pandas recorded in the metadata of a schema; empty if that cannot be read."""
     try:
         recorded = json.loads((metadata or {})[_PANDAS])
         for column in recorded["columns"]:
@@ -283,7 +298,9 @@ def _unreadable(table: Any, error: Exception) -> str:
         try:
             table.select([name]).to_pandas()
         except (ValueError, TypeError, NotImplementedError) as reason:
-            return f"column {name!r} of type {table.schema.field(name).type} cannot be read by pandas: {reason}"
+            return (
+                f"column {name!r} of type {table.schema.field(name).type} cannot be read by pandas: {reason}"
+            )
     return f"the columns cannot be read by pandas: {error}"
 
 
@@ -312,13 +329,13 @@ def _require_whole_lists(field: Any, column: Any) -> None:
     chunks = getattr(column, "chunks", [column])
     if any(chunk.flatten().null_count for chunk in chunks):
         raise ValueError(
-            f"column {field.name!r} has lists of {kind.value_type} with missing values, whose dtype in pandas "
-            "would depend on the size of the batch: make them lists of double"
+            f"column {field.name!r} has lists of {kind.value_type} with missing values, whose dtype in "
+            "pandas would depend on the size of the batch: make them lists of double"
         )
 
 
 def same_dtype(one: Any, other: Any) -> bool:
-    """Return whether two dtypes of pandas are equal; the order of categories counts, as it decides their codes."""
+    """Return whether two dtypes of pandas are equal, including the order of categories."""
     if _is_category(one) and _is_category(other):
         return one.ordered == other.ordered and one.categories.tolist() == other.categories.tolist()
     return bool(one == other)

@@ -301,18 +301,20 @@ def _require_rows(step: Any, before: Any, after: Any) -> None:
         return
     if n_before != n_after:
         raise ValueError(
-            f"the step {name} of the pipeline returns {n_after:,} rows for the {n_before:,} rows of X, so it is "
-            "not known which row a value belongs to: leave out of X, before, the rows that the step drops, or "
-            "use a step that keeps all rows"
+            f"the step {name} of the pipeline returns {n_after:,} rows for the {n_before:,} rows of X, so it "
+            "is not known which row a value belongs to: remove from X the rows that the step drops, or use a "
+            "step that keeps all rows"
         )
     labels, labels_after = row_labels(before), row_labels(after)
     if labels is None or labels_after is None or labels_after.equals(labels):
         return
-    numbered = type(labels_after).__name__ == "RangeIndex" and (labels_after.start, labels_after.step) == (0, 1)
-    if not numbered and labels_after.names == labels.names and labels_after.isin(labels).all():
+    is_range = type(labels_after).__name__ == "RangeIndex"
+    if is_range and (labels_after.start, labels_after.step) == (0, 1):  # new numbers
+        return
+    if labels_after.names == labels.names and labels_after.isin(labels).all():
         raise ValueError(
-            f"the step {name} of the pipeline returns the {n_before:,} rows of X in another order, or some of "
-            "them repeatedly, by the index: use a step that keeps the order of the rows"
+            f"the step {name} of the pipeline returns the {n_before:,} rows of X in another order, or some "
+            "of them repeatedly, by the index: use a step that keeps the order of the rows"
         )
 
 

@@ -153,6 +153,9 @@ def explain_batches(
         - An iterator over record batches, tables, pandas or polars data frames, arrays or sparse matrices,
           all with the columns of the first, whose types the output takes over. To resume, it must yield the
           same rows again: those already explained are read and dropped. It is consumed in another thread.
+
+        The steps of a pipeline receive data frames in which each column has one dtype in all batches; see
+        docs/batches.md.
     sink : path
         A single file, ``NAME.parquet``, ``NAME.arrow``, ``NAME.csv`` or ``NAME.npy``, which appears when it
         is complete; or, if the name has no extension or ends with a slash, a folder of part files, one for
@@ -203,8 +206,8 @@ def explain_batches(
     ------
     ValueError, TypeError
         An argument has an invalid value; columns are missing, differ from file to file or hold values that
-        the model does not accept; or there is an output of another call (the message says what differs) or
-        a file that ``explain_batches`` did not write.
+        the model does not accept; a step of a pipeline drops or moves rows; or there is an output of another
+        call (the message says what differs) or a file that ``explain_batches`` did not write.
     RuntimeError
         Another call is writing the same output, or, in another file system, has begun to write it since; or
         see :meth:`.TreeExplainer.explain`.

@@ -135,8 +135,8 @@ def plain(schema: Any, kept: Collection[str] = ()) -> Any:
 class Dictionaries:
     """One dictionary for each column of an Arrow file with categories, made of those of its parts.
 
-    Many readers accept only one in a file. Columns of ordered categories become columns of values if the parts
-    have different ones, as there is no common order; so do those of categories that are nested.
+    Many readers accept only one in a file. Columns of ordered categories become columns of values if the
+    parts have different ones, as there is no common order; so do those of categories that are nested.
 
     Parameters
     ----------

@@ -123,9 +123,9 @@ class FilesSource(Source):
                 first, own = dtypes[0].get(name), dtypes[-1].get(name)
                 if first != own:
                     raise ValueError(
-                        f"pandas wrote column {name!r} as {own or 'a dtype of NumPy'} to {file.path!r}, but as "
-                        f"{first or 'a dtype of NumPy'} to {self._files[0].path!r}: write it with the same dtype "
-                        "to all files, or explain them one by one"
+                        f"pandas wrote column {name!r} as {own or 'a dtype of NumPy'} to {file.path!r}, but "
+                        f"as {first or 'a dtype of NumPy'} to {self._files[0].path!r}: write it with the "
+                        "same dtype to all files, or explain them one by one"
                     )
 
     def _require_columns(self, file: Any, keys: dict[str, Any], wanted: Wanted) -> None:
@@ -262,8 +262,10 @@ class _ArrowFile:
                     yield piece.select(columns)
 
 
-def _scanned(needed: Sequence[str], file_and_keys: tuple[Any, dict[str, Any]]) -> tuple[list[str], Iterator[Any]]:
-    """Return which columns of a file have missing values, and batches of the columns that must be read for it."""
+def _scanned(
+    needed: Sequence[str], file_and_keys: tuple[Any, dict[str, Any]]
+) -> tuple[list[str], Iterator[Any]]:
+    """Return columns of a file with missing values, and batches of the columns of which that is not known."""
     file, keys = file_and_keys
     with_nulls = [name for name in needed if name in keys and keys[name] is None]
     names = [name for name in needed if name not in keys]

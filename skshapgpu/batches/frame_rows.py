@@ -1,4 +1,4 @@
-"""Rows of data frames of pandas, which are passed on as they are: pandas has dtypes that Arrow does not have."""
+"""Rows of data frames of pandas, passed on as they are: pandas has dtypes that Arrow does not have."""
 
 from __future__ import annotations
 

@@ -56,13 +56,13 @@ class BatchExplainer:
     It can be pickled like its explainer, which is compiled again when it is unpickled. The values are equal
     to those of :meth:`.TreeExplainer.explain` for the same rows: as an array if all features are float32
     columns or all are float64 columns, as a pandas frame if the model is a ``Pipeline``, unless a step of
-    scikit-learn says that it was fitted on an array, and otherwise as an Arrow table. Nulls are missing values.
-    If the model has categorical features, columns of strings are treated as categorical.
+    scikit-learn says that it was fitted on an array, and otherwise as an Arrow table. Nulls are missing
+    values. If the model has categorical features, columns of strings are treated as categorical.
 
     A frame has the dtypes of ``RecordBatch.to_pandas``, and the extension dtypes that pandas recorded in the
-    schema. Where these would depend on the rows of the batch, because integers or booleans have nulls, a batch is
-    rejected, unless pandas recorded that the column was one of floats or objects: cast such columns to float64
-    beforehand.
+    schema. Where these would depend on the rows of the batch, because integers or booleans have nulls, a
+    batch is rejected, unless pandas recorded that the column was one of floats or objects: cast such columns
+    to float64 beforehand.
 
     Parameters
     ----------

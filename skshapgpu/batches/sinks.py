@@ -425,8 +425,8 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
     place = locate(sink, filesystem)
     if isinstance(place, Path) and place.is_symlink() and not place.exists():
         raise ValueError(
-            f"{str(place)!r} is a link to {os.readlink(place)!r}, which does not exist: delete the link, or name "
-            "another output"
+            f"{str(place)!r} is a link to {os.readlink(place)!r}, which does not exist: delete the link, or "
+            "name another output"
         )
     suffix = place.suffix.lower()
     is_dir = place.is_dir()

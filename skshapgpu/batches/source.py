@@ -75,8 +75,8 @@ class Source(ABC):
     places : tuple of Path or RemotePath
         Files that are read, as far as they are known; the output must not replace them.
     pandas_types : PandasTypes or None
-        How pandas holds the features; None before :meth:`settle`, or if they are not passed through pandas, or are
-        rows of a data frame already.
+        How pandas holds the features; None before :meth:`settle`, or if they are not passed through pandas,
+        or are rows of a data frame already.
     """
 
     levels: tuple[str, ...] = ()

@@ -232,7 +232,9 @@ class FrameSource(Source):
         try:
             self.kept, levels = _with_levels(columns, frame, keep, where)
         except (TypeError, NotImplementedError, require_arrow().ArrowInvalid) as error:
-            raise ValueError(f"the columns of {where} to keep cannot be converted to Arrow: {error}") from error
+            raise ValueError(
+                f"the columns of {where} to keep cannot be converted to Arrow: {error}"
+            ) from error
         self.levels = tuple(levels)
         for field in self.kept.schema:
             place = fields.get_field_index(field.name)
@@ -251,7 +253,7 @@ class FrameSource(Source):
         )
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        frame = self.features.iloc[_places(self.n_rows)]
+        frame = self.features.iloc[_places(len(self.features))]
         content = [series.tolist() for _, series in frame.items()]
         categories = [list(getattr(dtype, "categories", ())) for dtype in frame.dtypes]
         kept = TableSource(self.kept).fingerprint(self.kept.schema.names)
@@ -264,7 +266,7 @@ class FrameSource(Source):
         }
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        for first in range(start, self.n_rows, n):
+        for first in range(start, len(self.features), n):
             rows = self.features.iloc[first : first + n]
             yield FrameRows(rows, one_batch(self.kept.slice(first, n)))
 
@@ -346,7 +348,9 @@ class StreamSource(Source):
             if self.schema is None:
                 pieces = [self._checked_array(item, where)]
             else:
-                pieces = self._checked(item, where) if self._frame is None else self._checked_frame(item, where)
+                pieces = (
+                    self._checked(item, where) if self._frame is None else self._checked_frame(item, where)
+                )
             for piece in pieces:
                 size = piece.shape[0]
                 if start < size:
@@ -380,7 +384,9 @@ class StreamSource(Source):
         import pandas
 
         if row_labels(item) is None:
-            raise ValueError(f"{where} is a {type(item).__qualname__}, but {_FIRST} is a data frame of pandas")
+            raise ValueError(
+                f"{where} is a {type(item).__qualname__}, but {_FIRST} is a data frame of pandas"
+            )
         if not len(item):
             return []
         frame, kept = self._rows_of_frame(item.copy(), where)  # a copy: see _checked_array
@@ -600,7 +606,10 @@ def _other_type(name: str, kind: Any, where: str, first: Any) -> str:
     what = f"is {kind} in {where}, but {first} in {_FIRST}"
     if str(kind) == str(first):
         what = f"has other categories in {where} than in {_FIRST}, or in another order"
-    return f"column {name!r} {what}, and a step of the pipeline may treat it differently: give it the same type in all"
+    return (
+        f"column {name!r} {what}, and a step of the pipeline may treat it differently: give it the same type "
+        "in all items"
+    )
 
 
 def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame") -> tuple[Any, list[str]]:

@@ -75,7 +75,7 @@ def fitted(piece: Any, schema: Any, where: str) -> Any:
 
 
 def wide_codes(schema: Any) -> Any:
-    """Return a schema whose dictionaries have codes of at least 32 bits, enough for those of several files."""
+    """Return a schema whose dictionaries have codes of at least 32 bits, enough for several files."""
     arrow = require_arrow()
     for place, field in enumerate(schema):
         kind = field.type

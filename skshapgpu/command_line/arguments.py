@@ -435,7 +435,9 @@ def _times(text: str) -> list[float]:
 
 def _output(text: str) -> str:
     if text == "-":
-        raise argparse.ArgumentTypeError("nothing is written to the standard output: name a file, './-' if need be")
+        raise argparse.ArgumentTypeError(
+            "nothing is written to the standard output: name a file, './-' if need be"
+        )
     return text
 
 

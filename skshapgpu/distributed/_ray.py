@@ -42,7 +42,8 @@ def explain_ray(
         :meth:`.TreeExplainer.save`. Actors need skshapgpu, but not the model's library; for the leading
         steps of a pipeline, they need the libraries of those.
     dataset : ray.data.Dataset
-        Its columns are read as Arrow columns. A null is missing.
+        Its columns are read as Arrow columns. A null is missing; for a pipeline whose first step takes data
+        frames, columns of integers or booleans must not have nulls: cast them to float64.
     features : sequence of str, default=None
         Columns that the model takes, in its order. None: the columns that it was trained with, by name, if
         it knows their names and all exist; otherwise all that are not in ``keep``.

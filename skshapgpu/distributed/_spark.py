@@ -37,7 +37,8 @@ def explain_spark(
         :meth:`.TreeExplainer.save`. Workers need skshapgpu and pyarrow, but not the model's library; for
         the leading steps of a pipeline, they need the libraries of those.
     df : pyspark.sql.DataFrame
-        A null is missing. Spark Connect is not supported.
+        A null is missing; for a pipeline whose first step takes data frames, columns of integers or booleans
+        must not have nulls: cast them to double. Spark Connect is not supported.
     features : sequence of str, default=None
         Columns that the model takes, in its order. None: the columns that it was trained with, by name, if
         it knows their names and all exist; otherwise all that are not in ``keep``.

@@ -21,8 +21,8 @@ class Scorer:
     ----------
     explainer : TreeExplainer
     categorical : mapping of str to dict
-        Columns that become categories of pandas, which MLflow does not pass, as :func:`without_categories` returns
-        them.
+        Columns that become categories of pandas, which MLflow does not pass, as :func:`without_categories`
+        returns them.
 
     Raises
     ------
@@ -115,8 +115,8 @@ def _category_dtype(series: Any, categories: list[Any] | None, ordered: bool) ->
 def without_categories(example: Any) -> tuple[Any, dict[str, dict[str, Any]]]:
     """Return an input example with plain values instead of categories, and the categories of its columns.
 
-    MLflow has no type for categories, and rejects them as strings. The categories, in their order, are those by
-    whose codes a step may have been fitted; they are None if they are no strings, numbers or booleans.
+    MLflow has no type for categories, and rejects them as strings. The categories, in their order, are those
+    by whose codes a step may have been fitted; they are None if they are no strings, numbers or booleans.
     """
     import pandas as pd
 

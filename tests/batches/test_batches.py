@@ -181,8 +181,10 @@ def test_kept_categories_stay_categories(tmp_path: Path, explainer: Any) -> None
         "numbers": pa.array([None, 7, 3] * 50).dictionary_encode(),
         "ordered": pa.array(pd.Categorical(names, ["c2", "c0", "c1"], ordered=True)),
         "orders": pa.chunked_array(
-            [pa.array(pd.Categorical(names[i : i + 75], list(order), ordered=True)) for i, order in
-             ((0, ["c0", "c1"]), (75, ["c2", "c1"]))]
+            [
+                pa.array(pd.Categorical(names[i : i + 75], list(order), ordered=True))
+                for i, order in ((0, ["c0", "c1"]), (75, ["c2", "c1"]))
+            ]
         ),
     }
     table = TABLE
@@ -211,7 +213,9 @@ def test_kept_categories_stay_categories(tmp_path: Path, explainer: Any) -> None
 @pytest.mark.parametrize("sink", ["out.parquet", "out.npy", "out"])
 def test_a_link_to_nothing_is_no_sink(sink: str, tmp_path: Path, explainer: Any) -> None:
     (tmp_path / sink).symlink_to(tmp_path / "gone")
-    with pytest.raises(ValueError, match=f"{sink}' is a link to '.*gone', which does not exist: delete the link"):
+    with pytest.raises(
+        ValueError, match=rf"{sink}' is a link to '.*gone', which does not exist: delete the link"
+    ):
         explain_batches(explainer, IRIS, tmp_path / sink)
     assert [path.name for path in tmp_path.iterdir()] == [sink]
 

@@ -1,4 +1,4 @@
-"""Rows reach the first step of a pipeline as they reach it in explain, whatever the source and the batch size."""
+"""Rows reach the first step of a pipeline as in explain, whatever the source and the batch size."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler, TargetEncoder
 
@@ -95,11 +96,17 @@ FRAMES: list[Any] = []
 
 def of_each(step: Any) -> Callable[[Any], Any]:
     """Return a function that makes a first step of one step for each column."""
-    return lambda X: make_column_transformer(*((step, [name]) for name in X if name != "float"), sparse_threshold=0)
+    return lambda X: make_column_transformer(
+        *((step, [name]) for name in X if name != "float"), sparse_threshold=0
+    )
 
 
 def texts(X: Any) -> Any:
-    return X.drop(columns="float").map(str) if "mixed" in X else X.drop(columns="float", errors="ignore").astype(str)
+    return (
+        X.drop(columns="float").map(str)
+        if "mixed" in X
+        else X.drop(columns="float", errors="ignore").astype(str)
+    )
 
 
 STEPS: dict[str, Callable[[Any], Any]] = {
@@ -140,7 +147,9 @@ def files(frame: Any, folder: Path) -> tuple[Any, Any]:
     paths = [folder / "a.parquet", folder / "b.parquet"]
     frame.iloc[:25].to_parquet(paths[0])
     frame.iloc[25:, ::-1].to_parquet(paths[1])
-    whole = pd.concat([pd.read_parquet(paths[0]), pd.read_parquet(paths[1])[frame.columns]], ignore_index=True)
+    whole = pd.concat(
+        [pd.read_parquet(paths[0]), pd.read_parquet(paths[1])[frame.columns]], ignore_index=True
+    )
     whole["objects"] = whole["objects"].astype(object)
     return paths, whole
 
@@ -166,7 +175,10 @@ def dataset(frame: Any, folder: Path) -> tuple[Any, Any]:
 
 SOURCES: dict[str, Callable[[Any, Path], tuple[Any, Any]]] = {
     "frame": lambda frame, folder: (frame, frame),
-    **{function.__name__: function for function in (parquet, feather, csv, files, table, batches, frames, dataset)},
+    **{
+        function.__name__: function
+        for function in (parquet, feather, csv, files, table, batches, frames, dataset)
+    },
 }
 
 
@@ -184,7 +196,7 @@ def test_first_steps_see_what_they_see_in_explain(source: str, step: str, tmp_pa
         explain_batches(explainer, rows, tmp_path / f"{size}.npy", batch_size=size)
         np.testing.assert_allclose(np.load(tmp_path / f"{size}.npy"), expected, rtol=0, atol=1e-12)
         if step == "hand-written":
-            assert [len(frame) for frame in FRAMES][0] == size
+            assert len(FRAMES[0]) == size
             seen = pd.concat([frame.reset_index(drop=True) for frame in FRAMES], ignore_index=True)
             pd.testing.assert_frame_equal(seen, whole.reset_index(drop=True))
             for name in ("category", "ordered") if "category" in whole else ():
@@ -192,7 +204,7 @@ def test_first_steps_see_what_they_see_in_explain(source: str, step: str, tmp_pa
 
 
 def test_integers_and_booleans_with_nulls(tmp_path: Path) -> None:
-    """They are floats and objects in all batches if any row of the file has a null, with statistics or without."""
+    """They are floats and objects in all batches if any row of the file has a null."""
     columns = {
         "a": RNG.normal(size=N),
         "k": pa.array([*CODES[:40].tolist(), *[None] * 20], pa.int64()),
@@ -212,14 +224,18 @@ def test_integers_and_booleans_with_nulls(tmp_path: Path) -> None:
             np.testing.assert_allclose(np.load(out), explain(model, whole).values, rtol=0, atol=1e-12)
     whole = rows.to_pandas()
     assert (whole["k"].dtype, whole["b"].dtype) == (np.float64, object)
-    # Of a stream, nulls are not known beforehand: a later one cannot change what a column is.
-    with pytest.raises(ValueError, match="column 'k' is int64 and has missing values.*Cast it to float64"):
+    # The nulls of a stream are not known beforehand: a later one cannot change what a column is.
+    with pytest.raises(ValueError, match=r"column 'k' is int64 and has missing values.*Cast it to float64"):
         explain_batches(model, iter(rows.to_batches(20)), tmp_path / "stream.npy", batch_size=20)
-    with pytest.raises(ValueError, match="column 'k' is int64 and has missing values.*Cast it to float64"):
+    with pytest.raises(ValueError, match=r"column 'k' is int64 and has missing values.*Cast it to float64"):
         BatchExplainer(model)(rows.slice(20, 40).to_batches()[0])
-    cast = rows.set_column(1, "k", rows["k"].cast(pa.float64())).set_column(2, "b", rows["b"].cast(pa.float64()))
+    cast = rows.set_column(1, "k", rows["k"].cast(pa.float64())).set_column(
+        2, "b", rows["b"].cast(pa.float64())
+    )
     explain_batches(model, iter(cast.to_batches(20)), tmp_path / "cast.npy", batch_size=7)
-    np.testing.assert_allclose(np.load(tmp_path / "cast.npy"), explain(model, cast.to_pandas()).values, atol=1e-12)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "cast.npy"), explain(model, cast.to_pandas()).values, atol=1e-12
+    )
     # A schema that pandas wrote says that the column was one of floats.
     told = rows.replace_schema_metadata(pa.Schema.from_pandas(whole).metadata)
     found = pa.Table.from_batches([BatchExplainer(model)(batch) for batch in told.to_batches(20)])
@@ -245,7 +261,9 @@ def test_dictionaries_that_differ(tmp_path: Path) -> None:
         with pytest.raises(AttributeError, match="cat"):  # values, whose codes would be those of one file
             explain_batches(by_code, paths, tmp_path / f"{size}-codes.npy", batch_size=size)
     for items in (iter(parts), iter([pa.Table.from_pandas(part) for part in parts])):
-        with pytest.raises(ValueError, match="column 'k' has other categories in item 1 of the source than in"):
+        with pytest.raises(
+            ValueError, match="column 'k' has other categories in item 1 of the source than in"
+        ):
             explain_batches(by_code, items, tmp_path / "items.npy", batch_size=7)
     for part, path in zip(parts, paths):  # each alone
         explain_batches(by_code, path, tmp_path / f"{path.stem}.npy", batch_size=7)
@@ -253,11 +271,13 @@ def test_dictionaries_that_differ(tmp_path: Path) -> None:
 
 
 def test_items_with_other_dtypes(tmp_path: Path) -> None:
-    """An item of an iterator has the dtypes of the first, or fits into them, or is refused by name."""
+    """An item of an iterator has the dtypes of the first, or fits into them, or is rejected."""
     whole, gaps = pd.DataFrame({"k": CODES[:20]}), pd.DataFrame({"k": [1.0, np.nan] * 10})
     model = fitted("texts", X[["int"]].rename(columns={"int": "k"}))
     for make in (lambda frame: frame, pa.Table.from_pandas):
-        with pytest.raises(ValueError, match="column 'k' is (float64|double) in item 1 .* int64 in the first item"):
+        with pytest.raises(
+            ValueError, match=r"column 'k' is (float64|double) in item 1 .* int64 in the first item"
+        ):
             explain_batches(model, iter([make(whole), make(gaps)]), tmp_path / "out.npy")
         out = tmp_path / f"{make is not pa.Table.from_pandas}.npy"
         explain_batches(model, iter([make(gaps), make(whole)]), out, batch_size=3)
@@ -270,7 +290,9 @@ def test_files_of_different_extension_dtypes_are_refused(tmp_path: Path) -> None
     pd.DataFrame({"k": CODES}).to_parquet(paths[0])
     pd.DataFrame({"k": pd.array(CODES, "Int64")}).to_parquet(paths[1])
     model = fitted("texts", pd.read_parquet(paths[0]))
-    with pytest.raises(ValueError, match=r"pandas wrote column 'k' as Int64 to '.*1.parquet', but as a dtype of NumPy"):
+    with pytest.raises(
+        ValueError, match=r"pandas wrote column 'k' as Int64 to '.*1.parquet', but as a dtype of NumPy"
+    ):
         explain_batches(model, paths, tmp_path / "out.npy")
 
 
@@ -278,14 +300,16 @@ def test_what_pandas_cannot_read_back_is_refused(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": X["float"], "k": pd.cut(CODES, 3)})
     model = fitted("hand-written", frame)
     pyarrow.feather.write_feather(frame, str(tmp_path / "rows.feather"))
-    with pytest.raises(ValueError, match="rows.feather' cannot be read"):  # nor can pandas
+    with pytest.raises(ValueError, match=r"rows.feather' cannot be read"):  # nor can pandas
         explain_batches(model, tmp_path / "rows.feather", tmp_path / "out.npy")
-    with pytest.raises(ValueError, match="column 'k' has categories of type .*interval"):
+    with pytest.raises(ValueError, match=r"column 'k' has categories of type .*interval"):
         BatchExplainer(model)(pa.RecordBatch.from_pandas(frame))
     lists = pa.table({"a": X["float"], "k": pa.array([[1, None], [2]] * 30)})
     with pytest.raises(ValueError, match="column 'k' has lists of int64 with missing values"):
         explain_batches(model, lists, tmp_path / "out.npy")
-    with pytest.raises(ValueError, match="the columns of the data frame to keep cannot be converted to Arrow"):
+    with pytest.raises(
+        ValueError, match="the columns of the data frame to keep cannot be converted to Arrow"
+    ):
         explain_batches(model, frame.assign(s=FOREIGN["sparse"]), tmp_path / "out.parquet", keep=["s"])
 
 
@@ -333,6 +357,15 @@ def test_steps_fitted_on_arrays_get_arrays(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.load(out), explain(model, array).values)
 
 
+def test_integers_with_nulls_become_floats_in_arrays() -> None:
+    array = np.column_stack([X["float"], np.where(GAPS, np.nan, CODES)])
+    model = make_pipeline(SimpleImputer(), ExtraTreesRegressor(3, random_state=0)).fit(array, Y)
+    batch = pa.RecordBatch.from_arrays([pa.array(X["float"]), pa.array(CODES, mask=GAPS)], names=["a", "k"])
+    for rows in (slice(0, N), slice(5, 20), slice(30, N)):
+        found = BatchExplainer(model)(batch.slice(rows.start, rows.stop - rows.start))
+        np.testing.assert_array_equal(found.to_pandas(), explain(model, array[rows]).values)
+
+
 def test_rows_that_a_step_drops_or_moves(tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal(size=(N, 3)), columns=list("abc"), index=RNG.permutation(N))
     holes = rows.copy()
@@ -349,10 +382,16 @@ def test_rows_that_a_step_drops_or_moves(tmp_path: Path) -> None:
         lambda model, X: TreeExplainer(model, X),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match="step FunctionTransformer .* returns 58 rows for the 60 rows"):
+        with pytest.raises(ValueError, match=r"step FunctionTransformer .* returns 58 rows for the 60 rows"):
             call(model_of(lambda X: X.dropna()), holes)
-        for moved in (lambda X: X.sort_values("a"), lambda X: X.iloc[::-1], lambda X: X.iloc[np.arange(N) // 2]):
-            with pytest.raises(ValueError, match="step FunctionTransformer .* in another order, or some of them"):
+        for moved in (
+            lambda X: X.sort_values("a"),
+            lambda X: X.iloc[::-1],
+            lambda X: X.iloc[np.arange(N) // 2],
+        ):
+            with pytest.raises(
+                ValueError, match=r"step FunctionTransformer .* in another order, or some of them"
+            ):
                 call(model_of(moved), rows)
         call(model_of(lambda X: X.reset_index(drop=True)), rows)
         (tmp_path / "out.npy").unlink(missing_ok=True)
@@ -379,7 +418,7 @@ def test_a_step_that_looks_at_the_index(tmp_path: Path) -> None:
 
 
 def test_rows_of_mlflow() -> None:
-    """MLflow passes data frames, whose rows are passed on; it has no categories, which are those of the example."""
+    """MLflow passes data frames, but no categories: these are those of the example."""
     from skshapgpu.mlflow._scoring import Scorer, without_categories
 
     rows = X[["boolean", "Int64", "category"]].assign(whole=CODES)
@@ -393,7 +432,11 @@ def test_rows_of_mlflow() -> None:
             np.testing.assert_allclose(found, expected[part], rtol=0, atol=1e-12)
             assert found.index.equals(rows.index[part])
     other = example.assign(category=["w", "x"] * 30)
-    assert Scorer(explainer, categorical).frame(other)["category"].cat.categories.tolist() == [*"z", "unused", *"yxw"]
+    assert Scorer(explainer, categorical).frame(other)["category"].cat.categories.tolist() == [
+        *"z",
+        "unused",
+        *"yxw",
+    ]
     array = rows[["Int64", "whole"]].to_numpy(float, na_value=-1)
     flipped = make_pipeline(FunctionTransformer(lambda X: X[:, ::-1]), ExtraTreesRegressor(3, random_state=0))
     explainer = TreeExplainer(flipped.fit(array, Y))

@@ -153,7 +153,7 @@ def test_refusals(fails: Any, run: Any, files: Any, tmp_path: Path, monkeypatch:
 
 
 def test_rows_have_the_dtypes_of_pandas(run: Any, tmp_path: Path) -> None:
-    """Nullable columns reach the steps as pandas.read_parquet reads them, also a sample of background rows."""
+    """Nullable columns reach the steps as pandas.read_parquet reads them, also those of the background."""
     frame = X.assign(
         flag=pd.array([None if i < 20 else bool(i % 3) for i in range(80)], "boolean"),
         count=pd.array([None if i < 20 else i % 4 for i in range(80)], "Int64"),
@@ -165,7 +165,14 @@ def test_rows_have_the_dtypes_of_pandas(run: Any, tmp_path: Path) -> None:
     model = make_pipeline(encoder, RandomForestRegressor(4, max_depth=5, random_state=0))
     model.fit(frame, 9 * frame["flag"].fillna(False) + frame["count"].fillna(30).astype(float))
     skops.dump(model, tmp_path / "model.skops")
-    line = ["explain", tmp_path / "model.skops", tmp_path / "rows.parquet", *TRUST, "-o", tmp_path / "out.npy"]
+    line = [
+        "explain",
+        tmp_path / "model.skops",
+        tmp_path / "rows.parquet",
+        *TRUST,
+        "-o",
+        tmp_path / "out.npy",
+    ]
     assert run(*line, "--batch-size", 7)[0] == 0
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), explain(model, frame).values)
     background = ("--background", tmp_path / "rows.parquet", "--background-rows", 40)
