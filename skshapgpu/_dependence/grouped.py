@@ -87,6 +87,7 @@ class GroupedFeatures:
     def _as_listed(self, feature: int) -> tuple[int, ...]:
         """Return the columns of a group in the order in which it lists them; a set has those of X."""
         group, columns = self._groups[feature]
+        assert group is not None  # only groups are asked for
         members = self._members[group]
         if isinstance(members, Set):
             return columns

@@ -191,8 +191,8 @@ def _constructor(original: Any) -> Any:
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if _SWITCH.n_active:
-            model, data, *_ = *args, *(kwargs.get(name) for name in ("model", "data")[len(args) :])
-            require_loadable(model, data)
+            passed = dict(zip(("model", "data"), args)) | kwargs
+            require_loadable(passed.get("model"), passed.get("data"))
         original(self, *args, **kwargs)
         if _SWITCH.n_active and not isinstance(self, HasStandIn):
             stand_in = _prepare(_new_entry(self), self, args[0] if args else kwargs["model"])
