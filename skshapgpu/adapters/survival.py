@@ -103,4 +103,6 @@ def by_link(
 
 def _shifted(raw: Callable[[Any], Any], sign: int, shifts: np.ndarray, X: Any) -> np.ndarray:
     """Return the margin at each time, from the library's own function for the margin of the model."""
-    return sign * np.asarray(raw(X), np.float64).reshape(-1, 1) + shifts
+    margin = np.asarray(raw(X))
+    shifted = sign * margin.astype(np.float64).reshape(-1, 1) + shifts
+    return shifted.astype(margin.dtype)  # which says how the library rounds
