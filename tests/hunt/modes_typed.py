@@ -101,6 +101,10 @@ class TypedCase:
     def _readings(self) -> dict[str, list[pd.DataFrame]]:
         """Return the ways in which a user may read the source that the pipeline itself accepts."""
         ways = {"as a whole": [self.source.whole], "file by file": self.source.parts}
+        size = self.asked["batch size"]
+        if isinstance(size, int):  # pandas writes integer categories as 1 or, beside a missing one, as 1.0
+            whole = self.source.whole
+            ways["in slices"] = [whole.iloc[start : start + size] for start in range(0, len(whole), size)]
         if self.asked["typed sink"] == "batch explainer":
             ways["batch by batch"] = [batch.to_pandas() for batch in self.record_batches]
         accepted, why = {}, ""

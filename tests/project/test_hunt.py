@@ -345,7 +345,8 @@ def test_a_model_explained_as_it_was_is_found(monkeypatch):
     made: list[TreeExplainer] = []
     monkeypatch.setattr(modes, "explainer_of", lambda case, **rest: made[0])
     monkeypatch.setattr(modes_further, "change", _change_after(made, modes_further.change))
-    assert any(text.startswith("additivity") for text in run(3, options).findings)
+    found = run(3, options).findings  # or the explainer finds it itself, in its first call
+    assert any(text.startswith("additivity") or "PredictionMismatchError" in text for text in found), found
 
 
 def _change_after(made: list[TreeExplainer], change: Any) -> Any:
