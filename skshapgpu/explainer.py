@@ -259,7 +259,9 @@ class TreeExplainer:
         first GPU if there is one and the call is large enough, else the CPU; the environment variable
         ``SKSHAPGPU_DEVICE`` overrides "auto". X on a GPU is explained there.
     precision : {"single", "double"}, default="single"
-        Precision of the arithmetic within a tree; sums over trees are float64 in both cases.
+        Precision of the arithmetic within a tree; sums over trees are float64 in both cases. "single" becomes
+        "double" for trees whose leaves cancel: if the sum over all trees of the largest leaf is more than
+        4,096 times as large as a typical difference between margins, of rows drawn from the thresholds.
     outputs : {"auto", "all"}, default="auto"
         "all" gives a binary classifier an output for each of its two classes.
     columns : {"all", "used"}, default="all"
@@ -533,7 +535,7 @@ class TreeExplainer:
 
     @property
     def precision(self) -> str:
-        """Precision of the arithmetic within a tree: "single" or "double"."""
+        """Precision of the arithmetic within a tree: "single", or "double", also for trees that cancel."""
         return self._compiled.options.precision
 
     @property

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import UnsupportedModelError
 from .algorithms import SHAP_VALUES
+from .cancellation import typical_difference
 
 if TYPE_CHECKING:
     from .plans import CompiledModel
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
 #: each of which is a few units in the last place of that leaf. 2^-18 is 32 units of float32, and 1 to 3 are
 #: observed in practice. A wrong path changes the sum by a good part of a leaf, which is far above the limit.
 _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
+
+#: Largest additivity gap relative to a typical difference between margins. Single precision is used where the
+#: limit above is the smaller one: where the leaves are at most 2^12 times as large as such a difference. The
+#: gaps observed in practice are then below 2^-9 of a typical difference.
+_RELATIVE_TO_DIFFERENCES = 2.0**-6
 
 
 def allowed_gap(
@@ -35,7 +42,8 @@ def allowed_gap(
     precision = "single" if dtype == np.float32 else model.options.precision
     if reach is not None:
         return _RELATIVE_GAP[precision] * reach + rounding(model, reach) + extra
-    allowed = _RELATIVE_GAP[precision] * model.leaf_magnitude + model.rounding + extra
+    allowed = np.minimum(_RELATIVE_GAP[precision] * model.leaf_magnitude, model.largest_gap)
+    allowed = allowed + model.rounding + extra
     if model.link is None:
         return allowed
     assert margin is not None
@@ -96,8 +104,44 @@ def check(
     )
 
 
-def rounding(model: CompiledModel, leaf_magnitude: np.ndarray) -> np.ndarray:
-    """Return the rounding of margins, given the sum over the trees of their largest leaf."""
+def largest_gap(model: CompiledModel) -> np.ndarray:
+    """Return the additivity gap of each output that would hide differences between margins.
+
+    Infinite for linear leaves, which are always explained in double precision.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Such differences are hidden even by the rounding errors of margins.
+    """
+    if model.has_linear_leaves:
+        return np.full(len(model.leaf_magnitude), np.inf)
+    rounding_of_sums = _rounding_of_sums(model) * model.leaf_magnitude
+    difference = typical_difference(model.ensemble, rounding_of_sums)
+    largest = _RELATIVE_TO_DIFFERENCES * difference
+    hidden = rounding_of_sums > largest
+    if hidden.any():
+        output = int(np.argmax(hidden))
+        raise UnsupportedModelError(
+            f"the trees cancel: the largest leaves add up to {model.leaf_magnitude[output]:.2g}, so sums in "
+            f"float64 may be off by {rounding_of_sums[output]:.2g}, but the margins of the model typically "
+            f"differ by {difference[output]:.2g} only. Leave out trees whose leaves cancel, such as models "
+            "that are added with large weights of both signs, or train the model with smaller leaf values"
+        )
+    return largest
+
+
+def needs_double(model: CompiledModel) -> bool:
+    """Return whether rounding errors of single precision could hide differences between margins."""
+    return bool((_RELATIVE_GAP["single"] * model.leaf_magnitude > model.largest_gap).any())
+
+
+def _rounding_of_sums(model: CompiledModel) -> float:
     # Margins are sums in float64, of chunks of trees that are added to the constant. No number takes part
     # in more additions than there are trees, plus one.
-    return (model.ensemble.n_trees + 4) * 2.0**-53 * (np.abs(model.constant) + leaf_magnitude)
+    return (model.ensemble.n_trees + 4) * 2.0**-53
+
+
+def rounding(model: CompiledModel, leaf_magnitude: np.ndarray) -> np.ndarray:
+    """Return the rounding of margins, given the sum over the trees of their largest leaf."""
+    return _rounding_of_sums(model) * (np.abs(model.constant) + leaf_magnitude)

@@ -101,6 +101,10 @@ class CompiledModel:
         Number of outputs that the core computes, without the output that ``widen`` adds.
     checked_kinds : set of Kind
         Kinds of results whose additivity is checked.
+    options : Options
+        With double precision if the trees of the ensemble need it.
+    largest_gap : ndarray of float64, shape (n_computed_outputs,)
+        Limit of the additivity gap, so that values of trees that cancel add up to the margin, too.
     """
 
     def __init__(
@@ -127,6 +131,10 @@ class CompiledModel:
         self.n_computed_outputs = ensemble.n_outputs
         self.n_outputs = 2 if widen else self.n_computed_outputs
         self._compile(tables)
+        self.largest_gap = additivity.largest_gap(self)
+        if options.precision == "single" and additivity.needs_double(self):
+            self.options = replace(options, precision="double")
+            self._compile()
 
     def _compile(self, tables: dict[str, np.ndarray] | None = None) -> None:
         _keep_memory()

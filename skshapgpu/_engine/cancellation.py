@@ -1,0 +1,146 @@
+"""Trees whose leaves cancel: how much the margins of a model differ, compared with its leaves.
+
+Rounding errors are relative to the leaves, but what they must not hide are differences between margins. In
+ordinary models, both are of similar size: the sum over the trees of the largest leaf is 5 to 200 times as
+large as a typical difference between margins, or 1,000 to 3,000 times if the target has very heavy tails. In
+others, it may be any number of times as large: sums of models with weights of 1e8 and -1e8, a single huge
+leaf, boosting whose later trees undo what the first ones did, or outputs that hardly differ, such as that of
+a class to which most rows certainly do not belong.
+
+The covers tell how much the leaves of each tree differ, but not how the trees vary together; only margins of
+rows do. The rows are drawn from the thresholds of the trees, so the precision of an explainer depends on its
+model alone: not on the rows that are explained, their order or number, nor on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..adapters.ensemble import ZERO_MAGNITUDE, Ensemble
+
+#: Number of rows whose margins are compared. With 256 rows, results of 90 models differed by a factor of 4 at
+#: most. For 1,000 trees of 255 leaves, they take 30 to 50 ms, a fifth of the time in which an explainer is
+#: made.
+_N_ROWS = 32
+
+#: Fraction of the numbers of these rows that are missing.
+_MISSING = 1 / 16
+
+#: The most leaves that are looked up at once.
+_AT_ONCE = 2**20
+
+
+def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> np.ndarray:
+    """Return for each output how much margins typically differ; infinity if that is not known.
+
+    It is the median distance from the median margin, so that a few rows in huge leaves do not count. Equal
+    margins are left out, because many rows of a sparse model have the same one. If all margins
+    are equal although leaves differ, it is the magnitude of the margin.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        Trees without linear leaves.
+    rounding : ndarray of float64, shape (n_outputs,)
+        Differences that may be due to the order in which leaves are added.
+    """
+    margin, differs = _margins(ensemble)
+    distance = np.abs(margin - np.median(margin, axis=0))
+    distance = np.sort(np.where(distance > rounding, distance, np.inf), axis=0)
+    n_others = np.count_nonzero(np.isfinite(distance), axis=0)
+    middle = np.take_along_axis(distance, np.maximum(n_others - 1, 0)[None] // 2, axis=0)[0]
+    return np.where(n_others == 0, np.where(differs, np.median(np.abs(margin), axis=0), np.inf), middle)
+
+
+def _margins(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
+    """Return margins of drawn rows, [row][output], and for which outputs their leaves differ in any tree."""
+    n_outputs = ensemble.n_outputs
+    margin = np.tile(ensemble.intercept, (_N_ROWS, 1))
+    differs = np.zeros(n_outputs, bool)
+    if not ensemble.n_trees:
+        return margin, differs
+    for trees, leaf in _leaves(ensemble):
+        if ensemble.value.shape[1] == n_outputs > 1:
+            for leaf_of_row in leaf.T:
+                values = ensemble.value[leaf_of_row]
+                margin += values
+                differs |= (values != values[0]).any(axis=0)
+            continue
+        values, output = ensemble.value[leaf, 0], np.maximum(ensemble.tree_output[trees], 0)
+        place = np.arange(_N_ROWS)[:, None] * n_outputs + output
+        margin += np.bincount(place.ravel(), values.ravel(), _N_ROWS * n_outputs).reshape(margin.shape)
+        differs[output[(values != values[0]).any(axis=0)]] = True
+    return margin, differs
+
+
+def _leaves(ensemble: Ensemble) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some trees, and the leaves that drawn rows reach in them: [row][tree]."""
+    e = ensemble
+    starts = np.repeat(e.tree_offsets[:-1], np.diff(e.tree_offsets))
+    left, right, is_inner = e.left + starts, e.right + starts, e.left >= 0
+    X, column = _rows(e, np.flatnonzero(is_inner))
+    for first in range(0, e.n_trees, _AT_ONCE // _N_ROWS):
+        trees = slice(first, first + _AT_ONCE // _N_ROWS)
+        roots = e.tree_offsets[:-1][trees]
+        node, row = np.tile(roots, _N_ROWS), np.repeat(np.arange(_N_ROWS), len(roots))
+        walking = np.flatnonzero(is_inner[node])
+        while len(walking):
+            inner = node[walking]
+            goes_left = _goes_left(e, inner, X[row[walking], column[inner]])
+            node[walking] = np.where(goes_left, left[inner], right[inner])
+            walking = walking[is_inner[node[walking]]]
+        yield trees, node.reshape(_N_ROWS, len(roots))
+
+
+def _rows(ensemble: Ensemble, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows with a column for each feature that is used, and the column that each node tests.
+
+    A row's number of a feature is the threshold of one of the nodes that test the feature, or the next number
+    above or below, or one of the node's categories.
+    """
+    # This generator gives the same numbers in all releases of NumPy.
+    random = np.random.RandomState(0)
+    e, feature = ensemble, ensemble.feature[inner]
+    counts = np.bincount(feature, minlength=e.n_features)
+    used = np.flatnonzero(counts)
+    column = np.zeros(e.n_nodes, np.int64)
+    column[inner] = np.cumsum(counts > 0)[feature] - 1
+    counts = counts[used]
+    key = column[inner] if len(used) > 2**16 else column[inner].astype(np.uint16)  # sorted faster
+    nodes = inner[np.argsort(key, kind="stable")]  # of one feature after the other
+    drawn = random.random_sample((_N_ROWS, len(used))) * counts
+    node = nodes[np.cumsum(counts) - counts + drawn.astype(np.int64)]
+    side = random.random_sample(node.shape)
+    with np.errstate(over="ignore"):
+        threshold = e.threshold[node].astype(e.x_dtype)
+        toward = np.where(side < 1 / 4, -np.inf, np.inf).astype(e.x_dtype)
+        X = np.where(side < 1 / 2, np.nextafter(threshold, toward), threshold)
+    if len(e.category_values):
+        category_set = e.category_set[node]
+        size = np.diff(e.category_offsets)[category_set]
+        place = e.category_offsets[category_set] + (random.random_sample(node.shape) * size).astype(np.int64)
+        code = e.category_values[np.minimum(place, len(e.category_values) - 1)]
+        X = np.where(category_set < 0, X, np.where(side < 1 / 8, e.category_values.max() + 1.0, code))
+    X[random.random_sample(node.shape) < _MISSING] = np.nan
+    return X.astype(e.x_dtype).astype(np.float64), column
+
+
+def _goes_left(ensemble: Ensemble, node: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Decide for many nodes at once, as :meth:`Ensemble.goes_left` does."""
+    e = ensemble
+    left = x < e.threshold[node] if e.strict else x <= e.threshold[node]
+    missing = np.isnan(x)
+    if len(e.zero_missing):
+        missing |= e.zero_missing[e.feature[node]] & (np.abs(x) <= ZERO_MAGNITUDE)
+    if len(e.category_set):
+        is_categorical = (e.category_set[node] >= 0) & ~missing
+        category_set = e.category_set[node[is_categorical]].astype(np.int64)
+        # Pairs of a set and a code are numbered; those that are listed ascend.
+        n_codes = int(e.category_values.max(initial=0)) + 2  # the last one is in no set
+        code = np.clip(x[is_categorical], -1, n_codes - 1).astype(np.int64)
+        sets = np.repeat(np.arange(len(e.category_listed_left)), np.diff(e.category_offsets))
+        listed = np.isin(category_set * n_codes + code, sets * n_codes + e.category_values)
+        left[is_categorical] = listed == e.category_listed_left[category_set]
+    return np.where(missing, e.missing_left[node], left)
