@@ -101,13 +101,16 @@ class FilesSource(Source):
 
     def _types_for_all(self, schema: Any) -> PandasTypes:
         """Return the types with which pandas holds columns of all files."""
-        scan = TypesScan(schema)
+        arrow, scan = require_arrow(), TypesScan(schema)
         found = _each(partial(_scanned, scan.needed), list(zip(self._files, self._keys)))
         for number, (with_nulls, batches) in enumerate(found):
             for name in with_nulls:
                 scan.add_nulls(name)
-            for batch in batches:
-                scan.add(batch, number)
+            try:
+                for batch in batches:
+                    scan.add(batch, number)
+            except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError, OSError) as error:
+                raise unreadable(self._files[number].path, error) from error
         self._require_extension_dtypes(schema.names)
         return scan.types()
 
@@ -187,8 +190,10 @@ class FilesSource(Source):
                         piece = _with_keys(fitted(piece, own, repr(file.path)), schema, keys, row)
                         yield piece.slice(start) if start else piece
                     start, row = max(0, start - size), row + size
-            except (ValueError, OSError):  # a half-written file may be unreadable
+            except (ValueError, OSError) as error:  # a half-written file may be unreadable
                 _require_unchanged(file.place, info)
+                if isinstance(error, arrow.ArrowException):
+                    raise unreadable(file.path, error) from error
                 raise
             _require_unchanged(file.place, info)
 
@@ -234,8 +239,9 @@ class _ArrowFile:
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
         """Yield all rows in batches; those before ``start`` may come without their content."""
         if self._kind == "parquet":
-            return self._read_parquet(schema.names, start, n)
-        return self._fragment.to_batches(
+            yield from self._read_parquet(schema.names, start, n)
+            return
+        yield from self._fragment.to_batches(
             columns=schema.names, batch_size=n, batch_readahead=READAHEAD, fragment_readahead=1
         )
 

@@ -40,7 +40,7 @@ def gaps(values: Any, dtype: Any) -> Any:
 #: A column of each dtype that Arrow and pandas both have.
 X = pd.DataFrame(
     {
-        "float": RNG.normal(size=N),
+        "float": RNG.normal(size=N).round(3),
         "float with gaps": np.where(GAPS, np.nan, RNG.normal(size=N).round(1)),
         "int": CODES,
         "uint8": CODES.astype(np.uint8),
@@ -94,24 +94,21 @@ class Seen(TransformerMixin, BaseEstimator):
 FRAMES: list[Any] = []
 
 
-def of_each(step: Any) -> Callable[[Any], Any]:
-    """Return a function that makes a first step of one step for each column."""
+def of_columns(step: Any) -> Callable[[Any], Any]:
+    """Return a function that makes a first step of a step for all columns but one."""
     return lambda X: make_column_transformer(
-        *((step, [name]) for name in X if name != "float"), sparse_threshold=0
+        (step, [name for name in X if name != "float"]), sparse_threshold=0
     )
 
 
 def texts(X: Any) -> Any:
-    return (
-        X.drop(columns="float").map(str)
-        if "mixed" in X
-        else X.drop(columns="float", errors="ignore").astype(str)
-    )
+    """Return columns of strings, which depend on the dtypes, but not, as those of pandas 2, on other rows."""
+    return pd.DataFrame({name: [str(value) for value in X[name].array] for name in X if name != "float"})
 
 
 STEPS: dict[str, Callable[[Any], Any]] = {
-    "one-hot": of_each(OneHotEncoder(handle_unknown="ignore")),
-    "target": of_each(TargetEncoder(target_type="continuous", random_state=0)),
+    "one-hot": of_columns(OneHotEncoder(handle_unknown="ignore")),
+    "target": of_columns(TargetEncoder(target_type="continuous", random_state=0)),
     "texts": lambda X: make_pipeline(FunctionTransformer(texts), OneHotEncoder(handle_unknown="ignore")),
     "hand-written": lambda X: Seen(),
 }
@@ -189,7 +186,7 @@ def test_first_steps_see_what_they_see_in_explain(source: str, step: str, tmp_pa
     if step in ("target", "one-hot"):  # which do not accept some of them in explain, either
         used = used.drop(columns=["mixed", "interval", "complex category", "day", "string"], errors="ignore")
     explainer = explainer_of(step, tuple(used))
-    for size in (13, N):
+    for size in (13, N) if step == "hand-written" else (13,):
         rows, whole = SOURCES[source](used, tmp_path)
         expected = explainer.explain(whole).values
         FRAMES.clear()
