@@ -128,7 +128,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Sums:
-    """What a call has explained: for some of its rows, what their values add up to.
+    """Sums of the base value and the values of some rows that a call has explained.
 
     Attributes
     ----------
@@ -256,6 +256,8 @@ def compare(
         They differ by more than rounding.
     """
     original = X.original if isinstance(X, Prepared) else X
+    if isinstance(original, np.ndarray) and not original.dtype.isnative:  # XGBoost takes the bytes as they are
+        original = original.astype(original.dtype.newbyteorder("="))
     try:
         expected = explained.predict(model, original, sums.labels)
     except MemoryError:

@@ -213,6 +213,7 @@ def test_every_form_of_x_is_compared_as_it_is():
     forms = {
         "list": X.tolist(),
         "float32": X.astype(np.float32),
+        "big-endian": X.astype(">f8"),
         "frame": pd.DataFrame(X),
         "sparse": sparse.csr_array(X),
         "DMatrix": library("xgboost").DMatrix(X),
@@ -220,6 +221,13 @@ def test_every_form_of_x_is_compared_as_it_is():
     }
     for name, rows in forms.items():
         assert explain(fitted, rows).checked_against == "model", name
+
+
+def test_categories_of_polars_are_compared_as_those_of_pandas():
+    """CatBoost itself reads foreign memory, and ends the process."""
+    pl, (frame, y) = library("polars"), frame_with_categories()
+    fitted = regressor("catboost").fit(frame.astype({"color": str}), y, cat_features=["color"])
+    assert explain(fitted, pl.from_pandas(frame)).checked_against == "model"
 
 
 def test_the_first_call_compares_and_no_other(monkeypatch):

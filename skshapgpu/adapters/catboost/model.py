@@ -186,7 +186,10 @@ def _predict(model: Any, kind: str, X: Any) -> np.ndarray:
     """Return a prediction of CatBoost's own kind."""
     import catboost
 
-    predicted: np.ndarray = catboost.CatBoost.predict(model, X, prediction_type=kind)  # a ranker's has no types
+    if type(X).__module__.partition(".")[0] == "polars":  # whose categories CatBoost reads out of bounds
+        X = X.to_pandas()
+    # The predict of a ranker has no types.
+    predicted: np.ndarray = catboost.CatBoost.predict(model, X, prediction_type=kind)
     return predicted
 
 
