@@ -66,7 +66,7 @@ def xgboost_booster() -> Model:
 
 
 def xgboost_parameters() -> Model:
-    """``missing`` is a parameter of predictions, too."""
+    """Return a model whose parameter ``missing`` changes predictions, too."""
     X = np.where(DIABETES < -0.03, -0.05, DIABETES)
     model = library("xgboost").XGBRegressor(n_estimators=4, n_jobs=1).fit(X, PROGRESSION)
     return model, lambda: model.set_params(missing=float(DIABETES[0, 0]))

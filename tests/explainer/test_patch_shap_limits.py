@@ -63,7 +63,7 @@ def catboost_with_classes(**params: Any) -> Any:
 
 NATIVE = {
     "regression": {},
-    # Of several base scores, releases of shap before 0.54 read one.
+    # Releases of shap before 0.54 read one of several base scores.
     "classes": {"y": CLASSES, "objective": "multi:softprob", "num_class": 3, "base_score": 0.5},
     "two classes": {"y": (CLASSES > 0).astype(int), "objective": "binary:logistic"},
     "dart": {"booster": "dart", "rate_drop": 0.3},
