@@ -23,10 +23,10 @@ from ._engine import agreement
 from ._engine.agreement import Agreement, Explained, Sums
 from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, VALUE_NAMES, Kind
 from ._engine.call_plans import call_plan
-from ._engine.calls import Run, execute, shap_values
+from ._engine.calls import HostRun, Run, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.covers import with_covers_of
-from ._engine.execution import plan_execution
+from ._engine.execution import plan_execution, plan_on_cpu
 from ._engine.features import (
     Features,
     Group,
@@ -933,7 +933,10 @@ class TreeExplainer:
         compiled = self._compiled
         if values is None:
             few_rows = self._reader.without_warnings().read_on_host(few)
-            of_few, _ = execute(compiled.checking(False), few_rows, SHAP_VALUES, shap_values, labels)
+            on_cpu = plan_on_cpu(compiled, SHAP_VALUES, few_rows.n_rows)
+            run = HostRun(compiled.checking(False), SHAP_VALUES, few_rows, on_cpu, labels)
+            run.compile()
+            of_few = shap_values(run)
         else:
             of_few = np.stack([gpu_arrays.to_host(values[row]) for row in positions.tolist()])
         base = self._base if labels is None else compiled.base_value(labels)

@@ -26,6 +26,7 @@ from os import PathLike, getpid
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from .._rows.gpu_arrays import on_gpu, to_host
 from .._rows.inputs import HostRows
@@ -34,7 +35,7 @@ from .._rows.predictions import through_wrappers
 from .._rows.tables import opened, package_of, row_labels, select, table
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
-from ..errors import PredictionMismatchError
+from ..errors import PredictionMismatchError, UnsupportedModelError
 from . import additivity
 from .algorithms import SHAP_VALUES
 from .links import Link
@@ -75,7 +76,9 @@ class Agreement:
     def of(cls, model: Any, adapted: AdaptedModel, model_output: str) -> Agreement:
         """Return the state of a new explainer."""
         if not {model_output, "raw"} & adapted.predictions.keys():
-            if isinstance(model, (str, bytes, PathLike)):  # to load it takes the library more than the check may
+            if isinstance(
+                model, (str, bytes, PathLike)
+            ):  # to load it takes the library more than the check may
                 return cls(TREES, "a file is read without its library: pass the model that the library loads")
             return cls(TREES, f"the adapter of {adapted.family} names no function that predicts")
         return cls(_model=model, _predictions=adapted.predictions)
@@ -256,7 +259,9 @@ def compare(
         They differ by more than rounding.
     """
     original = X.original if isinstance(X, Prepared) else X
-    if isinstance(original, np.ndarray) and not original.dtype.isnative:  # XGBoost takes the bytes as they are
+    if (
+        isinstance(original, np.ndarray) and not original.dtype.isnative
+    ):  # XGBoost takes the bytes as they are
         original = original.astype(original.dtype.newbyteorder("="))
     try:
         expected = explained.predict(model, original, sums.labels)
@@ -284,7 +289,7 @@ def compare(
     allowed = explained.allowed(sums, expected, unit * _partial_sums(ensemble, sums.block, gap.shape[1]))
     if (gap <= allowed).all():
         return MODEL, None
-    note = _other_reason(explained, original, sums, expected, allowed, read, read_again)
+    note = _other_reason(explained, original, sums, read, read_again)
     if note is not None:
         return TREES, note
     row, output = np.unravel_index(np.argmax(gap - allowed), gap.shape)
@@ -305,8 +310,6 @@ def _other_reason(
     explained: Explained,
     X: Any,
     sums: Sums,
-    expected: np.ndarray,
-    allowed: np.ndarray,
     read: Callable[[Any], HostRows],
     read_again: Callable[[Any], tuple[AdaptedModel, np.ndarray]],
 ) -> str | None:
@@ -314,14 +317,13 @@ def _other_reason(
     alone = read(X).chunk(0, len(sums.block))
     if not np.array_equal(alone, sums.block, equal_nan=True):
         return "the steps of the pipeline make other numbers of a row alone than among all rows"
-    adapted, block = read_again(X)
-    margin = adapted.ensemble.margin(block)
-    if explained.link is not None:
-        margin = explained.link.of(margin, sums.labels)
-    if margin.shape == expected.shape and (np.abs(margin - expected) <= 2 * allowed).all():
-        if not (np.abs(margin - sums.total) <= allowed).all():
-            return "the model was changed after the explainer was made, which explains it as it was then"
-    return None
+    changed = "the model was changed after the explainer was made, which explains it as it was then"
+    try:
+        adapted, block = read_again(X)
+    except (ValueError, TypeError, UnsupportedModelError, NotFittedError):  # such as a column that is new
+        return changed
+    before, after = explained.adapted.ensemble.margin(sums.block), adapted.ensemble.margin(block)
+    return None if np.array_equal(before, after, equal_nan=True) else changed
 
 
 def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.ndarray:

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._explanations.values import Explanation
-from .._rows.gpu_arrays import to_host
 from .._rows.columns import GroupedRows
+from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins, with_data
 from .._rows.tables import row_labels, table, to_array
 

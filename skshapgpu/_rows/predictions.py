@@ -49,7 +49,10 @@ def through_wrappers(model: Any, predict: Callable[[Any], Any]) -> Callable[[Any
     for wrapper in reversed(wrappers):
         if isinstance(wrapper, Pipeline):
             outer = copy(wrapper)
-            outer.steps = [*wrapper.steps[:-1], (wrapper.steps[-1][0], inside or _Innermost(innermost, predict))]
+            outer.steps = [
+                *wrapper.steps[:-1],
+                (wrapper.steps[-1][0], inside or _Innermost(innermost, predict)),
+            ]
         elif is_self_training(wrapper) or steps_before(wrapper):
             outer = copy(wrapper)
             outer.estimator_ = inside or _Innermost(innermost, predict)

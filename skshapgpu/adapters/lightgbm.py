@@ -143,7 +143,8 @@ def _predictions(model: Any, adapted: AdaptedModel, booster: Any) -> dict[str, C
     if adapted.link == "exp":
         predictions["response"] = model.predict
     elif adapted.link is not None:
-        predictions["probability"] = partial(_probabilities, getattr(model, "predict_proba", model.predict))
+        predict = getattr(model, "predict_proba", model.predict)
+        predictions["probability"] = partial(_probabilities, predict, adapted.ensemble.n_outputs)
     return predictions
 
 
@@ -151,10 +152,10 @@ def _raw_scores(model: Any, n_averaged: int, X: Any) -> Any:
     return model.predict(X, raw_score=True) / n_averaged
 
 
-def _probabilities(predict: Callable[[Any], Any], X: Any) -> np.ndarray:
+def _probabilities(predict: Callable[[Any], Any], n_outputs: int, X: Any) -> np.ndarray:
     """Return the probabilities of the classes that are outputs; a Booster of two classes returns one."""
     probabilities: np.ndarray = predict(X)
-    return probabilities[:, 1] if probabilities.ndim == 2 and probabilities.shape[1] == 2 else probabilities
+    return probabilities[:, -n_outputs:] if probabilities.ndim == 2 else probabilities
 
 
 def _require_all_trees(model: Any) -> None:

@@ -148,7 +148,7 @@ def adapt(model: Any) -> AdaptedModel:
     elif adapted.link == "logistic" and model is booster:
         predictions["probability"] = predict
     elif adapted.link is not None and classes is not None:
-        predictions["probability"] = partial(_probabilities, model)
+        predictions["probability"] = partial(_probabilities, model, adapted.ensemble.n_outputs)
     return replace(adapted, predictions=predictions)
 
 
@@ -161,10 +161,10 @@ def _predict(booster: Any, X: Any, output_margin: bool = False) -> Any:
     return booster.predict(rows, output_margin=output_margin, validate_features=False)
 
 
-def _probabilities(model: Any, X: Any) -> np.ndarray:
-    """Return the probabilities of the classes that are outputs."""
+def _probabilities(model: Any, n_outputs: int, X: Any) -> np.ndarray:
+    """Return the probabilities of the classes, or labels, that are outputs."""
     probabilities: np.ndarray = model.predict_proba(X)
-    return probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
+    return probabilities[:, -n_outputs:]
 
 
 def read_document(

@@ -256,7 +256,12 @@ def test_named_dummies_of_a_pipeline() -> None:
     found = explain(model, frame, groups={"kind": kinds, "city": names}, precision="double")
     assert found.feature_names == ("kind", "city", "standardscaler__size", "standardscaler__age")
     np.testing.assert_allclose(found.values, whole.values, rtol=0, atol=1e-10)
-    assert found.data.shape == (len(frame), 4) and found.group("input").feature_names == ("kind", "city", "size", "age")
+    assert found.data.shape == (len(frame), 4) and found.group("input").feature_names == (
+        "kind",
+        "city",
+        "size",
+        "age",
+    )
     across = explain(model, frame, groups={"both": [*kinds, *names]})
     with pytest.raises(ValueError, match="grouped across input columns"):
         across.group("input")

@@ -126,6 +126,7 @@ def test_columns_that_only_leaves_have(model: Any) -> None:
     inner = ensemble.left >= 0
     changed = replace(
         adapted,
+        predictions={},
         ensemble=replace(ensemble, feature=np.where(inner & (ensemble.feature == 2), 0, ensemble.feature)),
     )
     assert 2 not in changed.ensemble.feature[inner]

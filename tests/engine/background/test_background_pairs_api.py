@@ -115,6 +115,7 @@ def test_weights_count_rows(forest: Any) -> None:
 
 def test_additivity_is_checked(forest: Any) -> None:
     explainer = TreeExplainer(forest, X[:10])
+    explainer.shap_values(X)  # compared with the model's own prediction
     explainer._compiled.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
     for pairs in ("all", "occurring", 3, [(0, 1)]):
         with pytest.raises(RuntimeError, match="additivity check failed at row"):
