@@ -387,7 +387,7 @@ class TreeExplainer:
             self._adapted = with_covers_of(self._adapted, data, data_weights, read, n_jobs)
         by_input = isinstance(groups, str)
         own_model = model.model if isinstance(model, NoCopy) else model
-        self._agreement = Agreement.of(own_model, self._adapted, model_output)
+        self._agreement = Agreement.of(own_model, self._adapted, model_output, check_additivity)
         self._adapted = replace(self._adapted, predictions={})  # they may hold the model
         self._set_up(compute, background, outputs, columns, model_output, found, by_input)
 
@@ -910,7 +910,7 @@ class TreeExplainer:
 
         def compare(model: Any, predictions: Any) -> tuple[str, str | None]:
             try:
-                few = X if len(positions) == rows.n_rows else agreement.rows_of(X, positions)
+                few = agreement.rows_of(X, positions)
             except MemoryError:
                 raise
             except Exception as error:  # the library of X may raise errors of its own

@@ -24,6 +24,12 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: gaps observed in practice are then below 2^-9 of a typical difference.
 _RELATIVE_TO_DIFFERENCES = 2.0**-6
 
+#: Additivity gap of float32 values, relative to the margin, below which differences are not resolved: 16 units.
+_RESOLUTION_OF_FLOATS = 2.0**-20
+
+#: Differences between margins, relative to the sum over the trees of the largest leaf, that count as none.
+_NO_DIFFERENCE = 2.0**-40
+
 
 def allowed_gap(
     model: CompiledModel,
@@ -42,7 +48,8 @@ def allowed_gap(
     precision = "single" if dtype == np.float32 else model.options.precision
     if reach is not None:
         return _RELATIVE_GAP[precision] * reach + rounding(model, reach) + extra
-    allowed = np.minimum(_RELATIVE_GAP[precision] * model.leaf_magnitude, model.largest_gap)
+    allowed = _RELATIVE_GAP[precision] * model.leaf_magnitude
+    allowed = np.minimum(allowed, model.largest_gap_of_floats if dtype == np.float32 else model.largest_gap)
     allowed = allowed + model.rounding + extra
     if model.link is None:
         return allowed
@@ -104,9 +111,10 @@ def check(
     )
 
 
-def largest_gap(model: CompiledModel) -> np.ndarray:
+def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
     """Return the additivity gap of each output that would hide differences between margins.
 
+    The second array is that of float32 values, which is not smaller than what float32 resolves of a margin.
     Infinite for linear leaves, which are always explained in double precision.
 
     Raises
@@ -115,9 +123,13 @@ def largest_gap(model: CompiledModel) -> np.ndarray:
         Such differences are hidden even by the rounding errors of margins.
     """
     if model.has_linear_leaves:
-        return np.full(len(model.leaf_magnitude), np.inf)
+        unlimited = np.full(len(model.leaf_magnitude), np.inf)
+        return unlimited, unlimited
     rounding_of_sums = _rounding_of_sums(model) * model.leaf_magnitude
-    difference = typical_difference(model.ensemble, rounding_of_sums)
+    # Leaves of trees in which training found no difference differ in their last digits.
+    difference, margin = typical_difference(
+        model.ensemble, np.maximum(rounding_of_sums, _NO_DIFFERENCE * model.leaf_magnitude)
+    )
     largest = _RELATIVE_TO_DIFFERENCES * difference
     hidden = rounding_of_sums > largest
     if hidden.any():
@@ -128,7 +140,7 @@ def largest_gap(model: CompiledModel) -> np.ndarray:
             f"differ by {difference[output]:.2g} only. Leave out trees whose leaves cancel, such as models "
             "that are added with large weights of both signs, or train the model with smaller leaf values"
         )
-    return largest
+    return largest, np.maximum(largest, _RESOLUTION_OF_FLOATS * margin)
 
 
 def needs_double(model: CompiledModel) -> bool:

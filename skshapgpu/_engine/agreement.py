@@ -1,20 +1,21 @@
 """The comparison of an explainer with the model's own prediction, in its first call.
 
-The additivity check compares values with margins that are computed from the same trees, columns and codes, so it
-cannot see a model, a column or a category that was read otherwise than the model's ``predict`` reads it.
-This check can: the base value plus the values of up to 16 rows are compared with what the library itself computes
-for these rows, in the form in which they were passed.
+The additivity check compares values with margins that are computed from the same trees, columns and codes,
+so it cannot see a model, a column or a category that was read otherwise than the model's ``predict`` reads it.
+This check can: the base value plus the values of up to 16 rows are compared with what the library itself
+computes for these rows, in the form in which they were passed.
 
 Two sums of the same numbers differ by rounding only. The allowed difference is that of the additivity check
 plus the rounding of the library's sum, which is derived from the dtype of its result: each addition rounds a
-partial sum s by at most u |s|, where u is 2^-24 for float32 and 2^-53 for float64, and the sum of these over the
-trees bounds the error. Since partial sums take a walk through all trees, they are computed only if a difference
-exceeds what independent rounding errors hardly ever reach: 8 sqrt(n) u |s| for n additions (Higham & Mary,
-2019, doi:10.1137/18M1226312).
+partial sum s by at most u |s|, where u is 2^-24 for float32 and 2^-53 for float64, and the sum of these over
+the trees bounds the error. Since partial sums take a walk through all trees, they are computed only if a
+difference exceeds 8 sqrt(n) u |s|, which n independent rounding errors hardly ever reach (Higham & Mary, 2019,
+doi:10.1137/18M1226312).
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import warnings
@@ -22,7 +23,6 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike, getpid
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from ..adapters.schema import AdaptedModel
 from ..errors import PredictionMismatchError, UnsupportedModelError
 from . import additivity
 from .algorithms import SHAP_VALUES
+from .cancellation import leaves
 from .links import Link
 from .plans import CompiledModel
 
@@ -51,6 +52,11 @@ _DEVIATIONS = 8.0
 _LINK_UNITS = 16.0
 
 MODEL, TREES = "model", "trees"
+
+#: Not empty in a child of a fork since this module was imported.
+_FORKS: list[int] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _FORKS.append(os.getpid()))
 
 
 @dataclass
@@ -69,15 +75,16 @@ class Agreement:
     note: str | None = None
     _model: Any = field(default=None, repr=False)
     _predictions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict, repr=False)
-    _process: int = field(default_factory=getpid, repr=False)
     _locks: dict[int, threading.Lock] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, model: Any, adapted: AdaptedModel, model_output: str) -> Agreement:
-        """Return the state of a new explainer."""
+    def of(cls, model: Any, adapted: AdaptedModel, model_output: str, checks: bool) -> Agreement:
+        """Return the state of a new explainer; ``checks`` says whether it is to be compared at all."""
+        if not checks:
+            return cls(None, "check_additivity=False")
         if not {model_output, "raw"} & adapted.predictions.keys():
             if isinstance(
-                model, (str, bytes, PathLike)
+                model, (str, bytes, os.PathLike)
             ):  # to load it takes the library more than the check may
                 return cls(TREES, "a file is read without its library: pass the model that the library loads")
             return cls(TREES, f"the adapter of {adapted.family} names no function that predicts")
@@ -93,21 +100,21 @@ class Agreement:
             It is no such result.
         """
         against, note = (TREES, "the file does not say") if result is None else result
-        if against not in (MODEL, TREES) or not (note is None or isinstance(note, str)):
+        if against not in (MODEL, TREES, None) or not (note is None or isinstance(note, str)):
             raise ValueError(f"it was compared with {against!r:.80}, which is unknown")
         return cls(against, note)
 
     @property
-    def result(self) -> tuple[str, str | None]:
+    def result(self) -> tuple[str | None, str | None]:
         """``against`` and ``note``, as they are for an explainer without its model."""
-        if self.against is None:
+        if self.is_open:
             return TREES, "the explainer was saved, pickled or copied before its first call"
         return self.against, self.note
 
     @property
     def is_open(self) -> bool:
         """Whether the explainer has not been compared yet."""
-        return self.against is None
+        return self._model is not None
 
     def close(self, against: str, note: str | None = None) -> None:
         """Remember the result, and let go of the model."""
@@ -121,10 +128,10 @@ class Agreement:
 
         An exception that it raises is passed on, so that the next call compares again.
         """
-        if getpid() != self._process:  # threads of the library may not have survived the fork
+        if _FORKS:  # threads of the library did not survive the fork
             self.close(TREES, "its first call was in a child process, without the threads of the library")
             return
-        with self._locks.setdefault(getpid(), threading.Lock()):
+        with self._locks.setdefault(os.getpid(), threading.Lock()):
             if self.is_open:
                 self.close(*comparison(self._model, self._predictions))
 
@@ -177,7 +184,9 @@ class Explained:
         own = self.model_output in self.predictions
         with _quiet():
             result = through_wrappers(model, self.predictions[self.model_output if own else "raw"])(X)
-        result = np.asarray(to_host(result))
+        result = np.asarray(result if package_of(result) else to_host(result))
+        if result.dtype.kind not in "fiub":
+            result = result.astype(np.float64)
         result = result.reshape(len(result), -1)
         if not own and self.link is not None:
             result = self.link.of(result.astype(np.float64), labels).astype(result.dtype)
@@ -270,12 +279,17 @@ def compare(
     except Exception as error:  # X may have a form that the explainer takes and the library does not
         return TREES, f"the library's own prediction failed: {type(error).__name__}: {error}"
     if expected.shape != sums.total.shape:
+        note = _other_reason(explained, original, sums, read, read_again)
+        if note is not None:
+            return TREES, note
         raise PredictionMismatchError(
             f"the model's own prediction has the shape {expected.shape} for {len(sums.total)} rows, but the "
             f"explanation has {sums.total.shape[1]} outputs. {_report(explained)}"
         )
-    gap = np.abs(sums.total - expected)
-    gap[~np.isfinite(expected)] = 0  # such as the logarithm of a mean that underflows
+    gap, is_finite = np.abs(sums.total - expected), np.isfinite(expected)
+    if not is_finite.any():
+        return TREES, "the library's own prediction is not finite"
+    gap[~is_finite] = 0  # such as the logarithm of a mean that underflows
     unit, compiled = _unit(expected), explained.compiled
     if explained.link is None:
         scale = np.abs(compiled.constant).max() + np.abs(expected)
@@ -316,7 +330,7 @@ def _other_reason(
     """Return why a prediction may rightly differ: the rows depend on others, or the model has changed."""
     alone = read(X).chunk(0, len(sums.block))
     if not np.array_equal(alone, sums.block, equal_nan=True):
-        return "the steps of the pipeline make other numbers of a row alone than among all rows"
+        return "a row alone becomes other numbers than among all rows: by the steps, or the container of X"
     changed = "the model was changed after the explainer was made, which explains it as it was then"
     try:
         adapted, block = read_again(X)
@@ -328,16 +342,27 @@ def _other_reason(
 
 def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.ndarray:
     """Return the sum over the trees of the magnitudes of partial sums: (n_rows, n_outputs)."""
-    total, before = np.zeros((len(block), ensemble.n_outputs)), ensemble.intercept
-    for margin in ensemble.partial_margins(block):  # a library may add the intercept first or last
-        total += np.abs(ensemble.intercept) + np.abs(margin - ensemble.intercept) + np.abs(margin - before)
-        before = margin.copy()
+    if ensemble.has_linear_leaves:  # their library adds in float64, so that little is allowed in any case
+        return np.full((len(block), n_outputs), np.abs(ensemble.margin(block)).max() * ensemble.n_trees)
+    total = np.zeros((len(block), ensemble.n_outputs))
+    before, start = np.zeros_like(total), np.abs(ensemble.intercept)
+    X = block.astype(ensemble.x_dtype).astype(np.float64)
+    for trees, leaf in leaves(ensemble, X, ensemble.feature):
+        for output in range(ensemble.n_outputs):
+            if ensemble.value.shape[1] > 1:
+                values = ensemble.value[leaf, output]
+            else:
+                values = ensemble.value[leaf[:, np.maximum(ensemble.tree_output[trees], 0) == output], 0]
+            sums = before[:, output, None] + np.cumsum(values, axis=1)
+            # A library may add the intercept first or last.
+            total[:, output] += (np.abs(sums) + np.abs(values) + start[output]).sum(axis=1)
+            before[:, output] += values.sum(axis=1)
     return np.broadcast_to(total, (len(block), n_outputs))
 
 
 def _unit(predicted: np.ndarray) -> float:
     """Return the unit roundoff of a library's result."""
-    return 2.0**-24 if predicted.dtype.itemsize <= 4 else 2.0**-53
+    return float(np.finfo(predicted.dtype).eps) / 2 if predicted.dtype.kind == "f" else 2.0**-53
 
 
 def _report(explained: Explained, row: np.ndarray | None = None) -> str:

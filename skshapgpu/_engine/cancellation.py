@@ -31,8 +31,8 @@ _MISSING = 1 / 16
 _AT_ONCE = 2**20
 
 
-def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> np.ndarray:
-    """Return for each output how much margins typically differ; infinity if that is not known.
+def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each output how much margins typically differ, infinity if that is not known, and a margin.
 
     It is the median distance from the median margin, so that a few rows in huge leaves do not count. Equal
     margins are left out, because many rows of a sparse model have the same one. If all margins
@@ -43,57 +43,61 @@ def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> np.ndarray:
     ensemble : Ensemble
         Trees without linear leaves.
     rounding : ndarray of float64, shape (n_outputs,)
-        Differences that may be due to the order in which leaves are added.
+        Differences that count as none, such as those due to the order in which leaves are added.
     """
-    margin, differs = _margins(ensemble)
+    margin, spread = _margins(ensemble)
+    differs = spread > rounding
     distance = np.abs(margin - np.median(margin, axis=0))
     distance = np.sort(np.where(distance > rounding, distance, np.inf), axis=0)
     n_others = np.count_nonzero(np.isfinite(distance), axis=0)
     middle = np.take_along_axis(distance, np.maximum(n_others - 1, 0)[None] // 2, axis=0)[0]
-    return np.where(n_others == 0, np.where(differs, np.median(np.abs(margin), axis=0), np.inf), middle)
+    magnitude = np.median(np.abs(margin), axis=0)
+    return np.where(n_others == 0, np.where(differs, magnitude, np.inf), middle), magnitude
 
 
 def _margins(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
-    """Return margins of drawn rows, [row][output], and for which outputs their leaves differ in any tree."""
+    """Return margins of drawn rows, [row][output], and how much their leaves in a tree differ at most."""
     n_outputs = ensemble.n_outputs
     margin = np.tile(ensemble.intercept, (_N_ROWS, 1))
-    differs = np.zeros(n_outputs, bool)
+    spread = np.zeros(n_outputs)
     if not ensemble.n_trees:
-        return margin, differs
-    for trees, leaf in _leaves(ensemble):
+        return margin, spread
+    for trees, leaf in leaves(ensemble, *_rows(ensemble)):
         if ensemble.value.shape[1] == n_outputs > 1:
             for leaf_of_row in leaf.T:
                 values = ensemble.value[leaf_of_row]
                 margin += values
-                differs |= (values != values[0]).any(axis=0)
+                spread = np.maximum(spread, np.ptp(values, axis=0))
             continue
         values, output = ensemble.value[leaf, 0], np.maximum(ensemble.tree_output[trees], 0)
         place = np.arange(_N_ROWS)[:, None] * n_outputs + output
         margin += np.bincount(place.ravel(), values.ravel(), _N_ROWS * n_outputs).reshape(margin.shape)
-        differs[output[(values != values[0]).any(axis=0)]] = True
-    return margin, differs
+        np.maximum.at(spread, output, np.ptp(values, axis=0))
+    return margin, spread
 
 
-def _leaves(ensemble: Ensemble) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield some trees, and the leaves that drawn rows reach in them: [row][tree]."""
-    e = ensemble
+def leaves(ensemble: Ensemble, X: np.ndarray, column: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some trees after the others, and the leaves that rows reach in them: [row][tree].
+
+    ``column`` is the column of X that each node tests.
+    """
+    e, n_rows = ensemble, len(X)
     starts = np.repeat(e.tree_offsets[:-1], np.diff(e.tree_offsets))
     left, right, is_inner = e.left + starts, e.right + starts, e.left >= 0
-    X, column = _rows(e, np.flatnonzero(is_inner))
-    for first in range(0, e.n_trees, _AT_ONCE // _N_ROWS):
-        trees = slice(first, first + _AT_ONCE // _N_ROWS)
+    for first in range(0, e.n_trees, _AT_ONCE // n_rows):
+        trees = slice(first, first + _AT_ONCE // n_rows)
         roots = e.tree_offsets[:-1][trees]
-        node, row = np.tile(roots, _N_ROWS), np.repeat(np.arange(_N_ROWS), len(roots))
+        node, row = np.tile(roots, n_rows), np.repeat(np.arange(n_rows), len(roots))
         walking = np.flatnonzero(is_inner[node])
         while len(walking):
             inner = node[walking]
             goes_left = _goes_left(e, inner, X[row[walking], column[inner]])
             node[walking] = np.where(goes_left, left[inner], right[inner])
             walking = walking[is_inner[node[walking]]]
-        yield trees, node.reshape(_N_ROWS, len(roots))
+        yield trees, node.reshape(n_rows, len(roots))
 
 
-def _rows(ensemble: Ensemble, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _rows(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
     """Return rows with a column for each feature that is used, and the column that each node tests.
 
     A row's number of a feature is the threshold of one of the nodes that test the feature, or the next number
@@ -101,7 +105,8 @@ def _rows(ensemble: Ensemble, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     # This generator gives the same numbers in all releases of NumPy.
     random = np.random.RandomState(0)
-    e, feature = ensemble, ensemble.feature[inner]
+    e, inner = ensemble, np.flatnonzero(ensemble.left >= 0)
+    feature = e.feature[inner]
     if e.n_features <= 2**16:
         feature = feature.astype(np.uint16)  # sorted faster
     nodes = inner[np.argsort(feature, kind="stable")]  # of one feature after the other

@@ -103,8 +103,8 @@ class CompiledModel:
         Kinds of results whose additivity is checked.
     options : Options
         With double precision if the trees of the ensemble need it.
-    largest_gap : ndarray of float64, shape (n_computed_outputs,)
-        Limit of the additivity gap, so that values of trees that cancel add up to the margin, too.
+    largest_gap, largest_gap_of_floats : ndarray of float64, shape (n_computed_outputs,)
+        For values of float64 and of float32: limit of the additivity gap, so that values of trees that cancel add up to the margin, too.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class CompiledModel:
         self.n_computed_outputs = ensemble.n_outputs
         self.n_outputs = 2 if widen else self.n_computed_outputs
         self._compile(tables)
-        self.largest_gap = additivity.largest_gap(self)
+        self.largest_gap, self.largest_gap_of_floats = additivity.largest_gaps(self)
         if options.precision == "single" and additivity.needs_double(self):
             self.options = replace(options, precision="double")
             self._compile()

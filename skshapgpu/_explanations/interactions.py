@@ -53,8 +53,9 @@ class InteractionExplanation(LabelledValues):
         Class labels or target names; None when the model has one output.
     row_labels : pandas.Index or None
         Row labels of the pandas data frame that was explained.
-    precision, device, seconds, additivity_error, feature_indices, group_columns, feature_perturbation, unit, \
-            checked_against, check_note
+    precision, device, seconds, additivity_error, feature_indices, group_columns, feature_perturbation, unit
+        See :class:`Explanation`.
+    checked_against, check_note
         See :class:`Explanation`.
     index : {"SII", "STII", "BII"}
         Shapley interaction index, Shapley-Taylor or Banzhaf interaction index. Values of the last do not

@@ -1,7 +1,8 @@
-"""Predictions by the model of the user: its own wrappers and steps, with another method of the innermost model.
+"""Predictions by the model of the user: its own wrappers and steps around a method of the innermost model.
 
-An explainer reads wrappers and steps by itself (``pipelines.py``). To be compared with what the model predicts,
-it needs their own way from X to the innermost model, but the margin of that model instead of its ``predict``.
+An explainer reads wrappers and steps by itself (``pipelines.py``). To be compared with what the model
+predicts, it needs their own way from X to the innermost model, but the margin of that model instead of its
+``predict``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ class _Innermost:
     def __init__(self, model: Any, predict: Callable[[Any], Any]) -> None:
         self._model = model
         self.predict = predict
+
+    def fit(self, X: Any, y: Any = None) -> _Innermost:  # pipelines insist that it exists
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

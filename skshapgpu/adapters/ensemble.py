@@ -7,7 +7,7 @@ that every adapter can be compared with the ``predict`` of the library it reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -465,21 +465,6 @@ class Ensemble:
         ndarray of float64, shape (n_samples, n_outputs)
             Margins, intercept included.
         """
-        *_, margin = self.partial_margins(X)
-        return margin
-
-    def partial_margins(self, X: npt.ArrayLike) -> Iterator[np.ndarray]:
-        """Evaluate the trees like :meth:`margin`, and yield the intercept, then the sum after each tree.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Yields
-        ------
-        ndarray of float64, shape (n_samples, n_outputs)
-            The same array each time, changed in place.
-        """
         X = np.asarray(X, np.float64)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n_samples, {self.n_features}), not {X.shape}")
@@ -487,7 +472,6 @@ class Ensemble:
             X = X.astype(self.x_dtype)
         rows = np.arange(len(X))
         margin = np.tile(self.intercept, (len(X), 1))
-        yield margin
         for start, output in zip(self.tree_offsets, self.tree_output):
             node = np.full(len(X), start)
             while (inner := self.left[node] >= 0).any():
@@ -496,7 +480,7 @@ class Ensemble:
                 node[inner] = start + np.where(left, self.left[here], self.right[here])
             columns = slice(None) if output < 0 else slice(output, output + 1)
             margin[:, columns] += self._leaf_values(node, X)
-            yield margin
+        return margin
 
     def _leaf_values(self, leaf: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Return the values of a leaf for each row: (n_samples, n_outputs or 1)."""

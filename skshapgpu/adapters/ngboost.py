@@ -11,11 +11,13 @@ All rounds are read, as ``predict`` uses them all without ``max_iter``. NaN goes
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils import check_array
 
 from ..errors import UnsupportedModelError
 from ._subclasses import require_own_predictions
@@ -90,7 +92,9 @@ def adapt(model: Any) -> AdaptedModel:
 
 def _predictions(model: Any, is_binary: bool) -> dict[str, Callable[[Any], Any]]:
     """Return ``AdaptedModel.predictions``."""
-    predictions: dict[str, Callable[[Any], Any]] = {"raw": model.pred_param}
+    # Unlike predict, pred_param does not turn X into an array.
+    as_array = partial(check_array, accept_sparse=True, ensure_all_finite=False)
+    predictions: dict[str, Callable[[Any], Any]] = {"raw": lambda X: model.pred_param(as_array(X))}
     if is_binary:
         predictions["probability"] = lambda X: model.predict_proba(X)[:, 1]
     return predictions

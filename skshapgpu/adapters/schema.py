@@ -312,6 +312,8 @@ class AdaptedModel:
         if self.ensemble.has_linear_leaves and self.schema.allow_inf:  # infinity times 0 is not a number
             object.__setattr__(self, "schema", replace(self.schema, allow_inf=False))
         self._require_valid_outputs()
+        if not isinstance(self.predictions, Mapping) or not all(map(callable, self.predictions.values())):
+            raise TypeError(f"predictions must map model outputs to functions, not {self.predictions!r:.80}")
         n_features, n_players = self.schema.n_features, self.ensemble.n_players
         if self.ensemble.n_features != self.schema.n_columns:
             raise ValueError(

@@ -361,6 +361,8 @@ def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees
         return _margins_of_expectiles(np.broadcast_to(score, n_outputs))
     with np.errstate(divide="ignore", invalid="ignore"):  # Ensemble rejects other than finite numbers
         if objective in _LOGIT:  # in float32, as XGBoost: near 1, the difference has few digits
+            if isinstance(base_score, list):  # since 3.1
+                score = np.clip(score, _SMALLEST_STEP, 1 - _SMALLEST_STEP)
             score = -np.log((1 / score - 1).astype(np.float64))
         elif objective in _LOG:
             score = np.log(score.astype(np.float64))

@@ -409,7 +409,7 @@ def test_infinity_is_refused():
         inputs.read(X, adapt(booster).schema, "float32").chunk(0, 300)
 
 
-@pytest.mark.parametrize("base_score", [1e-6, 0.999, 0.99999, 1 - 1e-6])
+@pytest.mark.parametrize("base_score", [1e-12, 1e-7, 1e-6, 0.999, 0.99999, 1 - 1e-6, 1 - 1e-7])
 def test_extreme_base_scores_have_the_margin_of_float32(base_score):
     """XGBoost computes log(1 / p - 1) in float32, where 1 / p - 1 has one digit for p = 1 - 1e-6."""
     X, y = np.zeros((40, 1)), np.arange(40) % 2

@@ -547,7 +547,7 @@ def test_processors_are_counted_for_enough_work_only(regressor: Any, monkeypatch
     large = RandomForestRegressor(100, n_jobs=1, random_state=0).fit(DIABETES, DIABETES[:, 0])
     counted: list[int] = []
     monkeypatch.setattr(execution, "effective_n_jobs", lambda n_jobs: counted.append(n_jobs) or 2)
-    # Without tables, whose use depends on the instruction set, the bits of values are those of any number of rows.
+    # Without tables, whose use depends on the instruction set, bits do not depend on the number of rows.
     options: dict[str, Any] = {"device": "cpu", "n_jobs": -1, "algorithm": "quadrature"}
     explainers = [TreeExplainer(model, **options) for model in (regressor, large)]
     counted.clear()

@@ -110,7 +110,7 @@ def other_precision(adapted: AdaptedModel) -> AdaptedModel:
 
 
 def beside_thresholds(ensemble: Ensemble) -> np.ndarray:
-    """Return rows with a number beside a threshold, which float32 moves to the other side of most thresholds."""
+    """Return rows with a number beside a threshold; float32 moves many of them to its other side."""
     rows = np.repeat(X, 4, axis=0)
     inner = np.flatnonzero(ensemble.left >= 0)
     node = np.random.default_rng(0).choice(inner, len(rows))

@@ -217,7 +217,7 @@ def test_dependence_display_of_columns_of_x() -> None:
         (SELECTED, NUMBERS, {}, 0),
         (calls[3][0], NUMBERS, {"columns": "used"}, 0),
     ):
-        with pytest.raises(IndexError, match="no feature by itself|the steps make 3 columns"):
+        with pytest.raises(IndexError, match=r"no feature by itself|the steps make 3 columns"):
             ShapDependenceDisplay.from_estimator(model, X, position, **options)
 
 
@@ -240,7 +240,7 @@ def test_pairs_by_position_need_features_that_are_the_columns_of_x() -> None:
             lambda pairs: explainer.plan(5, interactions=pairs).result_bytes,  # noqa: B023
         ):
             np.testing.assert_array_equal(calls(pairs[:1]), calls([tuple(names)]))
-            with pytest.raises(IndexError, match="position .* of a column of X, but the features are not"):
+            with pytest.raises(IndexError, match=r"position .* of a column of X, but the features are not"):
                 calls([(0, 1)])
     transformer = ShapInteractionTransformer(CHOSEN, interactions=[(0, 1)])
     with pytest.raises(IndexError, match="the features are not the columns of X one by one"):

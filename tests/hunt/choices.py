@@ -56,9 +56,9 @@ WITH_MANY_ROWS = ("many rows", "transformer", "batches")
 _GROUPS = {
     # Ways to name the columns of a group; "input" are those made from one column of X.
     "groups": ["names", "positions", "both", "input"],
-    # What replaces unknown features.
+    # The replacement of unknown features.
     "perturbation": ["path-dependent", "interventional", "counted"],
-    # What is computed of the groups.
+    # Results for the groups.
     "request": ["SV", "SV", "BV", "OV", "OV", "SII", "STII", "BII"],
 }
 

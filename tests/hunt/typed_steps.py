@@ -43,7 +43,7 @@ class ByHand(TransformerMixin, BaseEstimator):
 
 
 class ByHandAsArray(ByHand):
-    """The same, which returns an array and has the names of its columns."""
+    """Step by hand that returns an array and has the names of its columns."""
 
     def transform(self, X: pd.DataFrame) -> np.ndarray:
         return super().transform(X).to_numpy()

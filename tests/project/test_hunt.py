@@ -142,7 +142,7 @@ def test_chance_to_survive():
         get_xgb_params=lambda: {"aft_loss_distribution": "extreme", "aft_loss_distribution_scale": 2.0}
     )
     of, derivative = survival._aft(model, 3.0)
-    # Of the smallest value, P(Z > z) = exp(-exp(z)), with z = (log 3 - margin) / 2.
+    # For the distribution of the smallest value, P(Z > z) = exp(-exp(z)), with z = (log 3 - margin) / 2.
     margins = np.array([0.0, 1.0])
     np.testing.assert_allclose(of(margins, 0.0), np.exp(-np.exp((np.log(3) - margins) / 2)), rtol=1e-12)
     slope = (of(margins + 1e-5, 0.0) - of(margins - 1e-5, 0.0)) / 2e-5
