@@ -24,7 +24,7 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: gaps observed in practice are then below 2^-9 of a typical difference.
 _RELATIVE_TO_DIFFERENCES = 2.0**-6
 
-#: Additivity gap of float32 values, relative to the margin, below which differences are not resolved: 16 units.
+#: Additivity gap of float32 values that is always allowed, relative to the margin: 16 units of float32.
 _RESOLUTION_OF_FLOATS = 2.0**-20
 
 #: Differences between margins, relative to the sum over the trees of the largest leaf, that count as none.

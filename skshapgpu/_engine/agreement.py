@@ -1,7 +1,7 @@
 """The comparison of an explainer with the model's own prediction, in its first call.
 
 The additivity check compares values with margins that are computed from the same trees, columns and codes,
-so it cannot see a model, a column or a category that was read otherwise than the model's ``predict`` reads it.
+so it cannot see a model, a column or a category that the model's ``predict`` reads in another way.
 This check can: the base value plus the values of up to 16 rows are compared with what the library itself
 computes for these rows, in the form in which they were passed.
 
@@ -9,8 +9,8 @@ Two sums of the same numbers differ by rounding only. The allowed difference is 
 plus the rounding of the library's sum, which is derived from the dtype of its result: each addition rounds a
 partial sum s by at most u |s|, where u is 2^-24 for float32 and 2^-53 for float64, and the sum of these over
 the trees bounds the error. Since partial sums take a walk through all trees, they are computed only if a
-difference exceeds 8 sqrt(n) u |s|, which n independent rounding errors hardly ever reach (Higham & Mary, 2019,
-doi:10.1137/18M1226312).
+difference exceeds 8 sqrt(n) u |s|, which n independent rounding errors hardly ever reach (Higham & Mary,
+2019, doi:10.1137/18M1226312).
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ def compare(
     names = compiled.output_names
     name = f", output {names[output]!r}" if names is not None and len(names) > 1 else ""
     raise PredictionMismatchError(
-        f"the explanation of row {sums.positions[row]}{label}{name} is not that of the model's own prediction: "
+        f"the explanation of row {sums.positions[row]}{label}{name} differs from the model's own prediction: "
         f"base value plus SHAP values is {sums.total[row, output]:.9g}, but the model itself predicts "
         f"{expected[row, output]:.9g}; they differ by {gap[row, output]:.3g}, but rounding explains "
         f"{np.broadcast_to(allowed, gap.shape)[row, output]:.3g} at most. "

@@ -104,7 +104,8 @@ class CompiledModel:
     options : Options
         With double precision if the trees of the ensemble need it.
     largest_gap, largest_gap_of_floats : ndarray of float64, shape (n_computed_outputs,)
-        For values of float64 and of float32: limit of the additivity gap, so that values of trees that cancel add up to the margin, too.
+        Limits of the additivity gap of float64 and float32 values, so that values of trees that cancel add
+        up to the margin, too.
     """
 
     def __init__(

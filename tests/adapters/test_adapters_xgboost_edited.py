@@ -190,7 +190,11 @@ def test_absurd_number_of_classes_without_trees():
 
 @pytest.mark.parametrize(
     "objective, base_score",
-    [("binary:logistic", "1E0"), ("binary:logistic", "[0E0]"), ("count:poisson", "0E0")],
+    [
+        ("binary:logistic", "1E0"),
+        ("binary:logistic", "0E0"),
+        ("count:poisson", "[0E0]"),
+    ],  # before and since 3.1
 )
 def test_infinite_start(objective, base_score):
     """XGBoost's estimate from labels that are all equal."""
@@ -199,6 +203,17 @@ def test_infinite_start(objective, base_score):
     model.learner["learner_model_param"]["base_score"] = base_score
     with pytest.raises(UnsupportedModelError, match=r"margin is infinite.*all labels are of one class"):
         adapt(model)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_labels_of_one_class(label):
+    """Since 3.1, XGBoost keeps a probability away from 0 and 1, so that its margin is finite."""
+    X, y = data()
+    model = xgb.XGBRegressor(n_estimators=2, objective="binary:logistic").fit(X, np.full(len(y), label))
+    expected = model.predict(X, output_margin=True)
+    if not np.isfinite(expected).all():
+        pytest.skip("XGBoost before 3.1")
+    np.testing.assert_allclose(adapt(model).ensemble.margin(X)[:, 0], expected, rtol=1e-6)
 
 
 def test_impossible_best_iteration():

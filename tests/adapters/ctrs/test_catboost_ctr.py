@@ -315,7 +315,7 @@ def test_no_rows() -> None:
 def test_rows_on_a_gpu_are_refused(gpu: None) -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match=r"computed from categories on the host.*copy X to the host"):
-        TreeExplainer(fit()).shap_values(torch.zeros((2, 6), device="cuda"))
+        TreeExplainer(fit(), device="cuda").shap_values(torch.zeros((2, 6), device="cuda"))
 
 
 @pytest.mark.usefixtures("gpu")

@@ -373,6 +373,7 @@ def test_wrong_rows(regressor: Any) -> None:
 @pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
 def test_additivity_is_checked(regressor: Any, pairs: Any) -> None:
     explainer = on_cpu(regressor)
+    explainer.shap_values(DIABETES)  # compared with the model's own prediction
     explainer._compiled.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.explain_interactions(DIABETES, interactions=pairs)
