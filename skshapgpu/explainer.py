@@ -903,7 +903,7 @@ class TreeExplainer:
         PredictionMismatchError
             They differ by more than rounding.
         """
-        if not (rows.n_rows and self._compiled.options.check_additivity):
+        if not rows.n_rows:
             return
         positions = agreement.few_rows(rows.n_rows)
         few_labels = None if labels is None else labels[positions]

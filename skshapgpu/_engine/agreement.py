@@ -67,7 +67,7 @@ class Agreement:
     ----------
     against : {"model", "trees"} or None
         "model": with the model's own prediction; "trees": only with the trees that were read, for the reason
-        ``note``; None: not yet.
+        ``note``; None: not yet, or not at all.
     note : str or None
     """
 
@@ -83,9 +83,8 @@ class Agreement:
         if not checks:
             return cls(None, "check_additivity=False")
         if not {model_output, "raw"} & adapted.predictions.keys():
-            if isinstance(
-                model, (str, bytes, os.PathLike)
-            ):  # to load it takes the library more than the check may
+            # The library would need more time to load a file than the check may take.
+            if isinstance(model, (str, bytes, os.PathLike)):
                 return cls(TREES, "a file is read without its library: pass the model that the library loads")
             return cls(TREES, f"the adapter of {adapted.family} names no function that predicts")
         return cls(_model=model, _predictions=adapted.predictions)
@@ -268,9 +267,8 @@ def compare(
         They differ by more than rounding.
     """
     original = X.original if isinstance(X, Prepared) else X
-    if (
-        isinstance(original, np.ndarray) and not original.dtype.isnative
-    ):  # XGBoost takes the bytes as they are
+    # XGBoost takes bytes in another order as they are.
+    if isinstance(original, np.ndarray) and not original.dtype.isnative:
         original = original.astype(original.dtype.newbyteorder("="))
     try:
         expected = explained.predict(model, original, sums.labels)
