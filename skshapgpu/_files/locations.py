@@ -8,6 +8,7 @@ credentials, so it is never shown as it is: :func:`shown` returns it without its
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -40,6 +41,9 @@ _OBJECT_STORES = {
 
 #: Bytes that are copied at once.
 _COPIED_BYTES = 2**23
+
+#: Attempts to delete a folder in which another call renames files.
+_DELETE_TRIES = 10
 
 #: Keys, in fsspec's descriptions of files, of the time of the last change.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
@@ -205,11 +209,18 @@ class RemotePath:
 
     def delete(self) -> None:
         """Delete a file, or a folder with all files in it; nothing happens if there is none."""
-        kind = self._info().type.name
-        if kind == "File":
-            self.filesystem.delete_file(self.path)
-        elif kind == "Directory":
-            self.filesystem.delete_dir(self.path)
+        for tries_left in reversed(range(_DELETE_TRIES)):
+            kind = self._info().type.name
+            try:
+                if kind == "File":
+                    self.filesystem.delete_file(self.path)
+                elif kind == "Directory":
+                    self.filesystem.delete_dir(self.path)
+                return
+            except OSError as error:
+                has_changed = isinstance(error, FileNotFoundError) or error.errno == errno.ENOTEMPTY
+                if not has_changed or not tries_left:  # since the files were listed, by another call
+                    raise
 
     def entries(self, recursive: bool = False) -> dict[str, tuple[int, int | None] | None]:
         """Return the :meth:`stamp` of each file in a folder by its path in it, and None for folders."""

@@ -7,6 +7,7 @@ reads: numbers that a container rounds are rounded there, too.
 from __future__ import annotations
 
 import tempfile
+from importlib import util
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,8 +66,15 @@ TYPED = [
 
 def choices(data_categories: bool) -> list[str]:
     if data_categories:
-        return TYPED
-    return [*ARRAYS, *SPARSE, *FRAMES, "frame shuffled", "frame repeated labels", "frame named rows"]
+        return installed(TYPED)
+    frames = [*FRAMES, "frame shuffled", "frame repeated labels", "frame named rows"]
+    return [*ARRAYS, *SPARSE, *installed(frames)]
+
+
+def installed(containers: list[str]) -> list[str]:
+    """Return the containers whose package is installed; polars is optional."""
+    has_polars = util.find_spec("polars") is not None
+    return [container for container in containers if has_polars or not container.startswith("polars")]
 
 
 #: Containers that models are trained on.

@@ -113,8 +113,8 @@ def draw(seed: int, **fixed: Any) -> Draw:
             "few",
         )
     has_categories = any(kind in (*data.CATEGORIES, data.WITH_GAPS) for kind in columns)
-    shares = [6, 12, 3] + [1] * (len(containers.TRAINING) - 3)
-    trained_on = choose("trained_on", containers.TRAINING, shares)
+    trainable = containers.installed(containers.TRAINING)
+    trained_on = choose("trained_on", trainable, [6, 12, 3] + [1] * (len(trainable) - 3))
     if has_categories:
         trained_on = "frame"
     elif name in models.WITH_CODES and steps == "none" and task not in ("ranking", "outputs"):

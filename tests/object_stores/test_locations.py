@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,35 @@ def test_an_upload_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     assert store.names() == []  # not a fragment that would look complete
     place.upload(tmp_path / "new")
     assert store.names() == ["x"] and store.read("x") == b"after"
+
+
+@pytest.mark.parametrize("change", ["renamed", "written"])
+def test_a_folder_is_deleted_while_another_call_changes_it(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    place = locate(f"memory://{uuid.uuid4().hex}")
+    (tmp_path / "x").write_text("content")
+    for name in "abc":
+        (place / "in" / name).upload(tmp_path / "x")
+    kind, n_changes = type(memory), [0]
+    expand, is_file = kind.expand_path, kind.isfile
+
+    def write(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = expand(self, *args, **kwargs)
+        if n_changes[0] < 2:
+            n_changes[0] += 1
+            memory.pipe_file(f"{place.path}/in/{n_changes[0]}", b"late")
+        return found
+
+    def rename(self: Any, path: str) -> bool:
+        found = is_file(self, path)
+        if found and n_changes[0] < 2:
+            n_changes[0] += 1
+            memory.store.pop(path)
+        return found
+
+    monkeypatch.setattr(kind, *{"written": ("expand_path", write), "renamed": ("isfile", rename)}[change])
+    place.delete()
+    assert n_changes == [2] and not place.exists()
