@@ -216,7 +216,7 @@ class TreeExplainer:
         reaches keep the covers of the model, or have equal covers if it stores none. Interactions of triples
         are path-dependent only. Models with linear leaves, those of LightGBM with linear_tree=True, have
         interventional SHAP values and Banzhaf values only, on the CPU.
-    data_weights : array-like of shape (n_background,), default=None
+    data_weight : array-like of shape (n_background,), default=None
         Non-negative weight of each row of ``data``; weights are divided by their sum. None gives all rows
         the same weight. A pandas series must have the index of ``data``, in its order.
     cover : {"auto", "count", "weight"}, default="auto"
@@ -336,7 +336,7 @@ class TreeExplainer:
         data: Any = None,
         *,
         feature_perturbation: str = "auto",
-        data_weights: Any = None,
+        data_weight: Any = None,
         cover: str = "auto",
         model_output: str = "raw",
         times: Any = None,
@@ -354,7 +354,7 @@ class TreeExplainer:
         compute = read_options(
             data=data,
             feature_perturbation=feature_perturbation,
-            data_weights=data_weights,
+            data_weight=data_weight,
             cover=cover,
             model_output=model_output,
             times=times,
@@ -382,9 +382,9 @@ class TreeExplainer:
             found = read_groups(groups, self._reader.default_names, self._reader.origins)
         background, read = None, partial(self._reader.read_on_host, what="data")
         if interventional:
-            background = Background.read(data, data_weights, read, self._adapted.ensemble.x_dtype)
+            background = Background.read(data, data_weight, read, self._adapted.ensemble.x_dtype)
         elif data is not None:
-            self._adapted = with_covers_of(self._adapted, data, data_weights, read, n_jobs)
+            self._adapted = with_covers_of(self._adapted, data, data_weight, read, n_jobs)
         by_input = isinstance(groups, str)
         own_model = model.model if isinstance(model, NoCopy) else model
         self._agreement = Agreement.of(own_model, self._adapted, model_output, check_additivity)
@@ -1259,7 +1259,7 @@ def read_options(
     *,
     data: Any = None,
     feature_perturbation: str = "auto",
-    data_weights: Any = None,
+    data_weight: Any = None,
     cover: str = "auto",
     model_output: str = "raw",
     times: Any = None,
@@ -1276,7 +1276,7 @@ def read_options(
     require_one_of("outputs", outputs, _OUTPUTS)
     require_one_of("columns", columns, _COLUMNS)
     require_groups(groups)
-    require_perturbation(feature_perturbation, data, data_weights, cover)
+    require_perturbation(feature_perturbation, data, data_weight, cover)
     interventional = is_interventional(feature_perturbation, data)
     read_times(times)
     require_model_output(model_output, times, interventional, device)

@@ -24,8 +24,8 @@ def compare_explanations(
     current: Any,
     *,
     n_bins: int = 10,
-    reference_weights: Any = None,
-    current_weights: Any = None,
+    reference_weight: Any = None,
+    current_weight: Any = None,
 ) -> ExplanationComparison:
     """Compare the SHAP values of two samples of rows, to detect drift.
 
@@ -43,7 +43,7 @@ def compare_explanations(
         Values that may have changed, of the same features and outputs, in any order.
     n_bins : int, default=10
         Number of bins of the population stability index, at least 2.
-    reference_weights, current_weights : array-like of shape (n_rows,), str or None, default=None
+    reference_weight, current_weight : array-like of shape (n_rows,), str or None, default=None
         Weight of each row; for files, the name of a column that was written by ``keep``. None: all rows count
         the same. A pandas series must have the index of the rows explained, in their order.
 
@@ -119,8 +119,8 @@ def compare_explanations(
     'bmi'
     """
     check_scalar(n_bins, "n_bins", Integral, min_val=2)
-    ours = open_sample("reference", reference, reference_weights)
-    theirs = open_sample("current", current, current_weights)
+    ours = open_sample("reference", reference, reference_weight)
+    theirs = open_sample("current", current, current_weight)
     pairing = _paired(ours, theirs)
     our_means, our_totals = _means(ours, range(len(pairing)))
     their_means, their_totals = _means(theirs, pairing)

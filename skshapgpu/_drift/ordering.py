@@ -34,7 +34,7 @@ def sorted_blocks(
 
     Yields
     ------
-    values, reference_weights, current_weights : ndarray of float64
+    values, reference_weight, current_weight : ndarray of float64
         A block. Values may occur several times, with weights that add up.
     """
     for low, high, n in _ranges(pieces, 0, _ALL, n_values, n_held):

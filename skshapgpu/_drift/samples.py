@@ -79,7 +79,7 @@ class Sample(ABC):
 
     def _checked(self, weights: np.ndarray) -> np.ndarray:
         if not (np.isfinite(weights) & (weights >= 0)).all():
-            raise ValueError(f"{self.what}_weights must be finite, none missing and none negative")
+            raise ValueError(f"{self.what}_weight must be finite and not negative, without missing values")
         return weights
 
 
@@ -101,16 +101,16 @@ class ExplanationSample(Sample):
         self._weights: np.ndarray | None = None
         if isinstance(weights, str):
             raise ValueError(
-                f"{what}_weights names the column {weights!r}, but {what} is an explanation: give the "
+                f"{what}_weight names the column {weights!r}, but {what} is an explanation: give the "
                 "weight of each row"
             )
         if weights is not None:
-            require_weights_unmasked(f"{what}_weights", weights)
-            require_same_rows(weights, explanation.row_labels, f"{what}_weights are", what)
+            require_weights_unmasked(f"{what}_weight", weights)
+            require_same_rows(weights, explanation.row_labels, f"{what}_weight", what)
             self._weights = self._checked(np.asarray(weights, np.float64))
             if self._weights.shape != (self.n_rows,):
                 raise ValueError(
-                    f"{what}_weights has shape {self._weights.shape}, but {what} has {self.n_rows} rows"
+                    f"{what}_weight has shape {self._weights.shape}, but {what} has {self.n_rows} rows"
                 )
 
     def read(self, columns: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -128,7 +128,7 @@ class FileSample(Sample):
         super().__init__(what)
         if weights is not None and not isinstance(weights, str):
             raise TypeError(
-                f"{what}_weights must be the name of a column of the files that {what} names, one of those "
+                f"{what}_weight must be the name of a column of the files that {what} names, one of those "
                 f"in keep=, not a {type(weights).__name__}"
             )
         self._shown = repr(shown(path)) if is_path(path) else "the files"
@@ -154,7 +154,7 @@ class FileSample(Sample):
         self._weights = weights
         if weights is not None and (weights not in source.schema.names or weights in self._columns):
             raise ValueError(
-                f"{what}_weights: there is no column {weights!r} in {self._shown}: name it in keep= of "
+                f"{what}_weight: there is no column {weights!r} in {self._shown}: name it in keep= of "
                 "explain_batches"
             )
         source.settle(Wanted(tuple(self._columns), () if weights is None else (weights,)))
@@ -212,7 +212,7 @@ class FileSample(Sample):
             return _numbers(column)
         except (ValueError, TypeError) as error:
             raise ValueError(
-                f"{self.what}_weights: column {self._weights!r} is {column.type}, not numbers"
+                f"{self.what}_weight: column {self._weights!r} is {column.type}, not numbers"
             ) from error
 
 

@@ -161,7 +161,7 @@ class Link:
         labels = given.tolist()
         if len(labels) != n_rows:
             raise ValueError(f"y has {len(labels)} labels, but X has {n_rows} rows")
-        require_same_rows(y, index, "the labels in y are", "X", "X.index")
+        require_same_rows(y, index, "y", "X", "X.index")
         if self.classes is None:
             try:
                 numbers = np.array(labels, np.float64)

@@ -198,7 +198,7 @@ def explained_splits(
     asked = {"n_jobs": n_jobs} | (explain_params or {})
     require_explainable(estimator, asked)
     if explainer_options(estimator, asked).get("model_output") == "log_loss":
-        require_same_rows(y, row_labels(X), "the labels in y are", "X", "X.index")
+        require_same_rows(y, row_labels(X), "y", "X", "X.index")
     kept: dict[int, Any] = {}
     if KeepingScorer.fits(estimator, scoring, others.get("params")):
         scoring = KeepingScorer(scoring)

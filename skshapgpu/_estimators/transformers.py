@@ -50,7 +50,7 @@ class ShapTransformer(ExplainingTransformer):
         Folds in which ``fit_transform`` refits the model, to explain the rows that were left out. A number
         creates this many folds of shuffled rows, stratified for a classifier, always the same. None:
         ``fit_transform(X, y)`` is ``fit(X, y).transform(X)``.
-    data, feature_perturbation, data_weights
+    data, feature_perturbation, data_weight
         Background rows with the columns of X, for interventional SHAP values or for covers, and their
         weights; see :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
@@ -108,7 +108,7 @@ class ShapTransformer(ExplainingTransformer):
         cv: Any = None,
         data: Any = None,
         feature_perturbation: str = "auto",
-        data_weights: Any = None,
+        data_weight: Any = None,
         cover: str = "auto",
         model_output: str = "raw",
         times: Any = None,
@@ -137,7 +137,7 @@ class ShapTransformer(ExplainingTransformer):
         )
         self.data = data
         self.feature_perturbation = feature_perturbation
-        self.data_weights = data_weights
+        self.data_weight = data_weight
         self.model_output = model_output
         self.times = times
         self.columns = columns
@@ -153,7 +153,7 @@ class ShapTransformer(ExplainingTransformer):
         return super()._explainer_options() | {
             "data": self.data,
             "feature_perturbation": self.feature_perturbation,
-            "data_weights": self.data_weights,
+            "data_weight": self.data_weight,
             "model_output": self.model_output,
             "times": self.times,
             "columns": self.columns,
@@ -287,7 +287,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         See :meth:`TreeExplainer.explain_interactions`.
     cv : int, cross-validation splitter, iterable or None, default=None
         See :class:`ShapTransformer`. The pairs are those of the model fitted on all rows.
-    data, feature_perturbation, data_weights
+    data, feature_perturbation, data_weight
         Background rows with the columns of X, for interventional interactions or for covers, and their
         weights; see :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
@@ -334,7 +334,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         cv: Any = None,
         data: Any = None,
         feature_perturbation: str = "auto",
-        data_weights: Any = None,
+        data_weight: Any = None,
         cover: str = "auto",
         groups: Mapping[str, Sequence[str | int]] | str | None = None,
         algorithm: str = "auto",
@@ -362,7 +362,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         self.index = index
         self.data = data
         self.feature_perturbation = feature_perturbation
-        self.data_weights = data_weights
+        self.data_weight = data_weight
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -372,7 +372,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         return super()._explainer_options() | {
             "data": self.data,
             "feature_perturbation": self.feature_perturbation,
-            "data_weights": self.data_weights,
+            "data_weight": self.data_weight,
         }
 
     def _learn(self, X: Any) -> None:

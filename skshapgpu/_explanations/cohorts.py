@@ -184,7 +184,7 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
 def _given(explanation: Any, labels: Any) -> tuple[list[Any], Sequence[Any] | None]:
     """Return labels that were given for the rows, and their order; None: they are sorted."""
     if getattr(labels, "ndim", 0) == 1:
-        require_same_rows(labels, explanation.row_labels, "labels are")
+        require_same_rows(labels, explanation.row_labels, "labels")
     is_categorical = type(getattr(labels, "dtype", None)).__name__ == "CategoricalDtype"
     order = labels.dtype.categories.tolist() if is_categorical else None
     found = labels if hasattr(labels, "ndim") else np.asarray(labels, object)

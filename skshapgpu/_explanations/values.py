@@ -131,7 +131,7 @@ class LabelledValues:
         """Split an index into its parts: rows, columns and outputs."""
         parts = _expand(key, 2 if self._several_outputs() is None else 3)
         if str(getattr(parts[0], "dtype", "")).startswith("bool"):
-            require_same_rows(parts[0], self.row_labels, "the mask is")
+            require_same_rows(parts[0], self.row_labels, "the mask")
         return parts
 
     def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:

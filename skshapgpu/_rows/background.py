@@ -82,7 +82,7 @@ def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> Non
     if asked == "interventional" and data is None:
         raise ValueError("feature_perturbation='interventional' needs background rows: give data=")
     if weights is not None and data is None:
-        raise ValueError("data_weights are weights of background rows: give data=, too")
+        raise ValueError("data_weight gives the weights of background rows: pass data= as well")
     require_one_of("cover", cover, ("auto", "count", "weight"))
     if cover != "auto" and data is not None:
         raise ValueError(
@@ -102,7 +102,7 @@ def _about_data(message: str) -> str:
     return f"data: {message}" if named == message else named
 
 
-def shares(weights: Any, rows: HostRows, data: str = "data", name: str = "data_weights") -> np.ndarray:
+def shares(weights: Any, rows: HostRows, data: str = "data", name: str = "data_weight") -> np.ndarray:
     """Return the weights of the rows of ``data``, divided by their sum; errors give these names.
 
     Raises
@@ -125,13 +125,13 @@ def shares(weights: Any, rows: HostRows, data: str = "data", name: str = "data_w
             f"{name} must have one entry for each of the {n_rows} rows of {data}, not the shape "
             f"{shares.shape}"
         )
-    require_same_rows(weights, rows.row_labels, f"{name} are", data, f"{data}.index")
+    require_same_rows(weights, rows.row_labels, name, data, f"{data}.index")
     wrong = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
     if len(wrong):
         raise ValueError(
             f"{name} must be finite and not negative, but entry {wrong[0]} is {shares[wrong[0]]}"
         )
     if not shares.any():
-        raise ValueError(f"{name} are all zero")
+        raise ValueError(f"{name} is zero for all rows")
     shares = shares / shares.max()  # so that the sum cannot overflow
     return shares / shares.sum()

@@ -63,16 +63,16 @@ def row_labels(X: Any) -> Any:
 
 
 def require_same_rows(
-    given: Any, index: Any, they_are: str, what: str = "the explanation", own: str = "explanation.row_labels"
+    given: Any, index: Any, name: str, what: str = "the explanation", own: str = "explanation.row_labels"
 ) -> None:
     """Raise ``ValueError`` for a pandas series with other row labels than ``index``, or in another order.
 
-    The message begins with ``they_are``, such as "labels are", and says that ``own`` is the index.
+    The message begins with ``name``, the argument, and says that ``own`` is the index.
     """
     labels = row_labels(given)
     if labels is not None and index is not None and not (len(labels) == len(index) and labels.equals(index)):
         raise ValueError(
-            f"{they_are} of other rows than {what}, or in another order, by the index: select with "
+            f"{name}: the index differs from that of {what}, or has another order: select with "
             f".loc[{own}], or pass a NumPy array"
         )
 

@@ -292,7 +292,7 @@ def _add_compare(command: argparse.ArgumentParser) -> None:
     )
     for sample in ("reference", "current"):
         command.add_argument(
-            f"--{sample}-weights",
+            f"--{sample}-weight",
             metavar="COL",
             help=f"column of {sample.upper()} with the weight of each row (default: all are equal)",
         )

@@ -22,8 +22,8 @@ _HEADINGS = ("feature", "PSI", "Wasserstein", "relative", "mean |value|", "rank"
 #: Advice in messages of the library, and its equivalent on the command line.
 _PHRASES = {
     "in keep= of explain_batches": "in --keep of 'skshapgpu explain'",
-    "reference_weights": "--reference-weights",
-    "current_weights": "--current-weights",
+    "reference_weight": "--reference-weight",
+    "current_weight": "--current-weight",
     "written by explain_batches": "written by 'skshapgpu explain'",
     "output of explain_batches": "output of 'skshapgpu explain'",
     "an output of top=": "an output of --top",
@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> Answer:
             args.reference,
             args.current,
             n_bins=args.bins,
-            reference_weights=args.reference_weights,
-            current_weights=args.current_weights,
+            reference_weight=args.reference_weight,
+            current_weight=args.current_weight,
         )
     except ValueError as error:
         message = str(error)

@@ -183,8 +183,8 @@ class ShapComparisonDisplay:
         current: Any,
         *,
         n_bins: int = 10,
-        reference_weights: Any = None,
-        current_weights: Any = None,
+        reference_weight: Any = None,
+        current_weight: Any = None,
         max_features: int | None = 20,
         ax: Any = None,
         colors: Sequence[Any] | None = None,
@@ -193,7 +193,7 @@ class ShapComparisonDisplay:
 
         Parameters
         ----------
-        reference, current, n_bins, reference_weights, current_weights
+        reference, current, n_bins, reference_weight, current_weight
             See :func:`compare_explanations`.
         max_features, ax, colors
             See :meth:`plot`.
@@ -210,7 +210,7 @@ class ShapComparisonDisplay:
             reference,
             current,
             n_bins=n_bins,
-            reference_weights=reference_weights,
-            current_weights=current_weights,
+            reference_weight=reference_weight,
+            current_weight=current_weight,
         )
         return cls.from_comparison(comparison, max_features=max_features, ax=ax, colors=colors)

@@ -187,7 +187,7 @@ def test_values_are_those_of_predictions(first: int) -> None:
         explainer = TreeExplainer(
             booster,
             background,
-            data_weights=weights,
+            data_weight=weights,
             groups={"both": [0, 2]} if grouped else None,
             precision="double",
         )

@@ -200,7 +200,7 @@ def test_cox_boosting_is_the_definition(model_output: str, dropout: float) -> No
     model = boosting(dropout_rate=dropout)
     given, background = rows_of(model)
     weights = rng.random(len(background))
-    options = {"data": background, "data_weights": weights, "model_output": model_output, "times": TIMES}
+    options = {"data": background, "data_weight": weights, "model_output": model_output, "times": TIMES}
     explainer = TreeExplainer(model, precision="double", **options)
     explanation = explainer.explain(given)
     expected = functions(model, model_output, given, TIMES)

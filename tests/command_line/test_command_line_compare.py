@@ -67,8 +67,8 @@ def test_same_values_pass(run: Any, files: list[Path]) -> None:
 
 
 def test_options(run: Any, files: list[Path]) -> None:
-    code, out, _ = run("compare", *files, "--bins", 4, "--reference-weights", "w", "--json")
-    expected = compare_explanations(*files, n_bins=4, reference_weights="w").to_dict()
+    code, out, _ = run("compare", *files, "--bins", 4, "--reference-weight", "w", "--json")
+    expected = compare_explanations(*files, n_bins=4, reference_weight="w").to_dict()
     assert code == 0 and json.loads(out)["features"] == expected["features"]
 
 
@@ -80,8 +80,8 @@ def test_errors(fails: Any, forest: Any, files: list[Path], tmp_path: Path) -> N
         "compare", files[0], tmp_path / "top.parquet"
     )
     assert "not written by 'skshapgpu explain'" in fails("compare", tmp_path / "rows.parquet", files[1])
-    message = fails("compare", *files, "--reference-weights", "v")
-    assert message.startswith("--reference-weights: there is no column 'v' in")
+    message = fails("compare", *files, "--reference-weight", "v")
+    assert message.startswith("--reference-weight: there is no column 'v' in")
     assert message.endswith("name it in --keep of 'skshapgpu explain'")
 
 

@@ -105,23 +105,23 @@ def test_weights_of_other_rows(rng: np.random.Generator) -> None:
     weights = pd.Series(rng.random(60), index=X.index)
     expected = np.average(np.abs(found.values), axis=0, weights=weights)
     for given in (weights, weights.to_numpy(), weights.sort_index().loc[found.row_labels]):
-        importance = compare_explanations(found, found, reference_weights=given).reference_importance
+        importance = compare_explanations(found, found, reference_weight=given).reference_importance
         np.testing.assert_allclose(importance, expected, rtol=1e-6)
     for other in (weights.sort_index(), weights.reset_index(drop=True)):
-        with pytest.raises(ValueError, match="reference_weights are of other rows than reference, or in an"):
-            compare_explanations(found, found, reference_weights=other)
+        with pytest.raises(ValueError, match="reference_weight: the index differs from that of ref"):
+            compare_explanations(found, found, reference_weight=other)
 
 
 def test_masked_weights() -> None:
     weights = np.ma.masked_less(np.arange(211.0), 100)
-    with pytest.raises(TypeError, match="current_weights is a masked array: fill it first, with 0"):
-        compare_explanations(explanation(REFERENCE), explanation(CURRENT), current_weights=weights)
+    with pytest.raises(TypeError, match="current_weight is a masked array: fill it first, with 0"):
+        compare_explanations(explanation(REFERENCE), explanation(CURRENT), current_weight=weights)
 
 
 def test_weights(rng: np.random.Generator) -> None:
     weights, of_current = rng.integers(0, 4, 300), rng.integers(0, 3, 211)
     found = compare_explanations(
-        explanation(REFERENCE), explanation(CURRENT), reference_weights=weights, current_weights=of_current
+        explanation(REFERENCE), explanation(CURRENT), reference_weight=weights, current_weight=of_current
     )
     repeated = compare_explanations(
         explanation(REFERENCE.repeat(weights, axis=0)), explanation(CURRENT.repeat(of_current, axis=0))
@@ -136,8 +136,8 @@ def test_weights(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     "weights, message",
     [
-        (np.ones(3), r"reference_weights has shape \(3,\), but reference has 300 rows"),
-        (-np.ones(300), "reference_weights must be finite, none missing and none negative"),
+        (np.ones(3), r"reference_weight has shape \(3,\), but reference has 300 rows"),
+        (-np.ones(300), "reference_weight must be finite, none missing and none negative"),
         (np.full(300, np.nan), "must be finite"),
         (np.full(300, np.inf), "must be finite"),
         (np.zeros(300), "no row with a value of 'f0' and with a weight above 0"),
@@ -146,7 +146,7 @@ def test_weights(rng: np.random.Generator) -> None:
 )
 def test_wrong_weights(weights: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        compare_explanations(explanation(REFERENCE), explanation(CURRENT), reference_weights=weights)
+        compare_explanations(explanation(REFERENCE), explanation(CURRENT), reference_weight=weights)
 
 
 def test_rows_without_values_are_left_out() -> None:

@@ -78,8 +78,8 @@ def test_features_and_outputs_in_another_order(tmp_path: Path) -> None:
 def test_weights_in_a_column(forest: Any, tmp_path: Path) -> None:
     weights = np.arange(100) % 4
     explain_batches(forest, CURRENT.assign(w=weights), tmp_path / "a.parquet", keep=["w"])
-    expected = compare_explanations(explain(forest, X), explain(forest, CURRENT), current_weights=weights)
-    found = compare_explanations(explain(forest, X), tmp_path / "a.parquet", current_weights="w")
+    expected = compare_explanations(explain(forest, X), explain(forest, CURRENT), current_weight=weights)
+    found = compare_explanations(explain(forest, X), tmp_path / "a.parquet", current_weight="w")
     assert_same(found, expected)
     for name, message in (
         ("v", "there is no column 'v' in .*: name it in keep="),
@@ -87,21 +87,21 @@ def test_weights_in_a_column(forest: Any, tmp_path: Path) -> None:
         (weights, "the name of a"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
-            compare_explanations(explain(forest, X), tmp_path / "a.parquet", current_weights=name)
+            compare_explanations(explain(forest, X), tmp_path / "a.parquet", current_weight=name)
 
 
 @pytest.mark.parametrize(
     "column, message",
     [
-        (["x"] * 100, "current_weights: column 'w' is .*string, not numbers"),
-        ([1.0, None] * 50, "current_weights must be finite, none missing and none negative"),
+        (["x"] * 100, "current_weight: column 'w' is .*string, not numbers"),
+        ([1.0, None] * 50, "current_weight must be finite, none missing and none negative"),
         ([-1] * 100, "must be finite, none missing and none negative"),
     ],
 )
 def test_wrong_weights_in_a_column(forest: Any, column: Any, message: str, tmp_path: Path) -> None:
     explain_batches(forest, CURRENT.assign(w=column), tmp_path / "a.parquet", keep=["w"])
     with pytest.raises(ValueError, match=message):
-        compare_explanations(explain(forest, X), tmp_path / "a.parquet", current_weights="w")
+        compare_explanations(explain(forest, X), tmp_path / "a.parquet", current_weight="w")
 
 
 def rewritten(path: Path, change: Any) -> Path:

@@ -32,7 +32,7 @@ def explainer_of(ensemble: Ensemble, data: Any, weights: Any = None, **options: 
         EnsembleModel(ensemble),
         data,
         feature_perturbation="tree_path_dependent",
-        data_weights=weights,
+        data_weight=weights,
         device="cpu",
         **options,
     )

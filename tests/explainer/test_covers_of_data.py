@@ -66,7 +66,7 @@ def assert_by_definition(model: Any, data: Any, rows: Any, margin: np.ndarray, w
     scale = leaf_scale(ensemble)
     assert np.ptp(expected) > 0
     for precision in ("single", "double"):
-        explainer = TreeExplainer(model, data, data_weights=weights, precision=precision, **COUNTED)
+        explainer = TreeExplainer(model, data, data_weight=weights, precision=precision, **COUNTED)
         found = explainer.shap_values(rows).reshape(expected.shape)
         assert (np.abs(found - expected) <= TOLERANCE[precision] * scale).all(), precision
         base = np.ravel(explainer.expected_value)
@@ -248,7 +248,7 @@ def test_covers_are_those_of_the_data(model: Any) -> None:
     assert explainer.feature_perturbation == "tree_path_dependent"
     assert repr(explainer).endswith("single precision, covers counted from data>")
     assert explainer.expected_value == pytest.approx(model.predict(DATA).mean(), rel=1e-12)
-    weighted = explainer_of(model, data_weights=WEIGHT)
+    weighted = explainer_of(model, data_weight=WEIGHT)
     mean = np.average(model.predict(DATA), weights=WEIGHT)
     assert weighted.expected_value == pytest.approx(mean, rel=1e-12)
     values = explainer.shap_values(X)
@@ -263,10 +263,10 @@ def test_covers_are_those_of_the_data(model: Any) -> None:
 
 
 def test_weights_count_rows(model: Any) -> None:
-    weighted = explainer_of(model, X[:4], data_weights=[2, 0, 1, 1], precision="double")
+    weighted = explainer_of(model, X[:4], data_weight=[2, 0, 1, 1], precision="double")
     repeated = explainer_of(model, X[[0, 0, 2, 3]], precision="double")
     np.testing.assert_allclose(weighted.shap_values(X), repeated.shap_values(X), rtol=0, atol=1e-9)
-    huge = explainer_of(model, X[:4], data_weights=np.array([2, 0, 1, 1]) * 8e307, precision="double")
+    huge = explainer_of(model, X[:4], data_weight=np.array([2, 0, 1, 1]) * 8e307, precision="double")
     np.testing.assert_allclose(huge.shap_values(X), weighted.shap_values(X), rtol=0, atol=1e-9)
 
 
@@ -284,7 +284,7 @@ def test_results_other_than_values() -> None:
     model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X[:, :6], Y)
     data, rows = DATA[:, :6], X[300:305, :6]
     ensemble, _ = counted(adapt(model).ensemble, data, WEIGHT)
-    explainer = explainer_of(model, data, data_weights=WEIGHT, precision="double")
+    explainer = explainer_of(model, data, data_weight=WEIGHT, precision="double")
     close = partial(np.testing.assert_allclose, rtol=0, atol=1e-10 * leaf_scale(ensemble)[0])
     close(explainer.explain(rows, index="BV").values, path_dependent_banzhaf(ensemble, rows)[:, 0])
     for index in ("SII", "STII", "BII"):
@@ -292,7 +292,7 @@ def test_results_other_than_values() -> None:
         close(explainer.explain_interactions(rows, index=index).values, pairs)
     close(
         explain_interactions(
-            model, rows, interactions=[(4, 2)], data=data, data_weights=WEIGHT, precision="double", **COUNTED
+            model, rows, interactions=[(4, 2)], data=data, data_weight=WEIGHT, precision="double", **COUNTED
         ).values[:, 0],
         2 * path_dependent_interactions(ensemble, rows)[:, 0, 2, 4],
     )
@@ -300,7 +300,7 @@ def test_results_other_than_values() -> None:
     triples = explainer.explain_interactions(rows, interactions=members, order=3)
     close(triples.values, expected[:, 0])
     for algorithm in ("quadrature", "fast_v2", "treeshap", "fast_v1"):
-        other = explainer_of(model, data, data_weights=WEIGHT, algorithm=algorithm, precision="double")
+        other = explainer_of(model, data, data_weight=WEIGHT, algorithm=algorithm, precision="double")
         close(other.shap_values(rows), explainer.shap_values(rows))
 
 
@@ -387,7 +387,7 @@ def test_pipeline(model: Any) -> None:
 
 
 def test_save_pickle_and_fingerprint(model: Any, tmp_path: Path) -> None:
-    explainer, own = explainer_of(model, data_weights=WEIGHT), TreeExplainer(model, device="cpu")
+    explainer, own = explainer_of(model, data_weight=WEIGHT), TreeExplainer(model, device="cpu")
     expected = explainer.shap_values(X)
     explainer.save(tmp_path / "explainer.npz")
     loaded = TreeExplainer.load(tmp_path / "explainer.npz", device="cpu")
@@ -395,7 +395,7 @@ def test_save_pickle_and_fingerprint(model: Any, tmp_path: Path) -> None:
     assert loaded.expected_value == explainer.expected_value and repr(loaded) == repr(explainer)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(explainer)).shap_values(X), expected)
     assert (
-        fingerprint(loaded) == fingerprint(explainer) == fingerprint(explainer_of(model, data_weights=WEIGHT))
+        fingerprint(loaded) == fingerprint(explainer) == fingerprint(explainer_of(model, data_weight=WEIGHT))
     )
     others = [own, explainer_of(model), explainer_of(model, X[:41]), TreeExplainer(model, DATA, device="cpu")]
     for other in others:
@@ -409,10 +409,10 @@ def test_batches(model: Any, tmp_path: Path) -> None:
 
 
 def test_transformers(model: Any) -> None:
-    options = {"data": DATA, "data_weights": WEIGHT, **COUNTED}
+    options = {"data": DATA, "data_weight": WEIGHT, **COUNTED}
     transformer = ShapTransformer(model, **options)
     values = transformer.fit_transform(X, Y)
-    explainer = explainer_of(transformer.estimator_, data_weights=WEIGHT)
+    explainer = explainer_of(transformer.estimator_, data_weight=WEIGHT)
     np.testing.assert_array_equal(values, explainer.shap_values(X))
     assert transformer.base_values_ == explainer.expected_value
     np.testing.assert_array_equal(clone(transformer).fit(X, Y).transform(X), values)
@@ -475,10 +475,10 @@ def test_data_that_the_model_does_not_accept(model: Any, data: Any, error: Any, 
         ([1, 2], ValueError, "one entry for each of the 40 rows of data"),
         (-np.arange(40.0), ValueError, "entry 1 is -1"),
         (np.zeros(40), ValueError, "all zero"),
-        (["a"] * 40, ValueError, "data_weights must be numbers"),
-        (np.ma.masked_less(np.arange(40.0), 5), TypeError, "data_weights is a masked array: fill it first"),
+        (["a"] * 40, ValueError, "data_weight must be numbers"),
+        (np.ma.masked_less(np.arange(40.0), 5), TypeError, "data_weight is a masked array: fill it first"),
     ],
 )
 def test_invalid_weights(model: Any, weights: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
-        explainer_of(model, data_weights=weights)
+        explainer_of(model, data_weight=weights)

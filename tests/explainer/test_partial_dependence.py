@@ -515,7 +515,7 @@ def test_scikit_learns_display() -> None:
             "sample_weight must have one entry for each of the 442 rows of X",
         ),
         ({"sample_weight": -np.ones(442)}, ValueError, "sample_weight must be finite and not negative"),
-        ({"sample_weight": np.zeros(442)}, ValueError, "sample_weight are all zero"),
+        ({"sample_weight": np.zeros(442)}, ValueError, "sample_weight is zero for all rows"),
         ({"sample_weight": np.ma.masked_all(442)}, TypeError, "sample_weight is a masked array"),
         ({"categorical_features": "bmi"}, KeyError, "'bmi' is not the name of a column"),
         ({"categorical_features": [True]}, ValueError, "mask must have 10 elements"),

@@ -311,7 +311,7 @@ def test_background_rows_and_weights(model_output: str, dtype: type) -> None:
     model = classifier("sklearn").fit(DIABETES, y)
     data, weights = DIABETES[:20].astype(dtype), np.arange(1.0, 21.0)
     labels = y if model_output == "log_loss" else None
-    options = {"data": data, "data_weights": weights, "model_output": model_output, "device": "cpu"}
+    options = {"data": data, "data_weight": weights, "model_output": model_output, "device": "cpu"}
     untouched, used = TreeExplainer(model, **options), TreeExplainer(model, **options)
     expected = used.explain(DIABETES, labels)
     data[:], weights[:] = 1e6, 1.0

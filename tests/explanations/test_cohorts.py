@@ -89,7 +89,7 @@ def test_order_of_categories_and_of_labels_that_cannot_be_compared(explanation: 
     [
         ("color", "'color' is no column of the rows"),
         (COLOR[:-1], "59 labels, but the explanation has 60 rows"),
-        (pd.Series(COLOR), "of other rows than the explanation, or in another order"),
+        (pd.Series(COLOR), "the index differs from that of the explanation, or has another"),
         (pd.Series(COLOR, FRAME.index[::-1]), "in another order"),
         (np.stack([COLOR, COLOR], axis=1), "one dimension, not 2"),
         ("a", "the label of row .* is missing"),
@@ -315,7 +315,7 @@ def test_masks_are_of_the_same_rows(explanation: Explanation, dtype: str) -> Non
     pairs = explain_interactions(forest().fit(FRAME, Y), FRAME)
     in_another_order = mask.sort_index()
     for each in (explanation, pairs):
-        with pytest.raises(ValueError, match="the mask is of other rows than the explanation, or in another"):
+        with pytest.raises(ValueError, match="the mask: the index differs from that of the explanation, or"):
             each[in_another_order, "b"]
     np.testing.assert_array_equal(explanation[in_another_order.loc[FRAME.index]].values, expected)
     assert len(explain(forest().fit(FRAME, Y), FRAME.to_numpy())[in_another_order]) == len(expected)

@@ -122,7 +122,7 @@ def test_loaded_explainers_are_as_before(make: Any, tmp_path: Path) -> None:
         {"algorithm": "fast_v2"},
         {"algorithm": "fast_v1"},
         {"algorithm": "quadrature", "outputs": "all"},
-        {"data": CANCER[:20], "data_weights": np.arange(1, 21)},
+        {"data": CANCER[:20], "data_weight": np.arange(1, 21)},
         {"data": CANCER[:20], "model_output": "probability"},
         {"data": CANCER[:20], "model_output": "log_loss"},
     ],

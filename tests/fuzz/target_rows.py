@@ -141,6 +141,6 @@ def test_one(data: bytes) -> None:
             explainer.explain_interactions(X)
         elif action == 1:
             model = harness.PreadaptedModel(explainer._adapted)
-            TreeExplainer(model, X, device="cpu", n_jobs=1, data_weights=choices.one_of([None, [1.0] * 4, X]))
+            TreeExplainer(model, X, device="cpu", n_jobs=1, data_weight=choices.one_of([None, [1.0] * 4, X]))
         else:
             explainer.explain(X)

@@ -23,7 +23,7 @@ def explainer_of(case: Case, *, background: bool = False, **options: Any) -> Tre
     options = {"device": case.device, **case.draw.options, **options}
     if background:
         assert len(case.background_margins)  # rows that the library refuses are no background
-        options |= {"data": case.background.X, "data_weights": case.background_weights}
+        options |= {"data": case.background.X, "data_weight": case.background_weights}
     return TreeExplainer(case.fitted.top, **options)
 
 

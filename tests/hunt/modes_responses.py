@@ -58,7 +58,7 @@ def _explainer(case: Case, name: str, times: np.ndarray | None, background: bool
     if times is not None:
         options["times"] = times if len(times) > 1 else float(times[0])
     if background:
-        options |= {"data": case.background.X, "data_weights": case.background_weights}
+        options |= {"data": case.background.X, "data_weight": case.background_weights}
     return TreeExplainer(case.fitted.top, **options)
 
 

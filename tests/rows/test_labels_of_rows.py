@@ -73,7 +73,7 @@ def test_labels_of_the_rows_give_their_losses(model, labels):
 @pytest.mark.parametrize("model", [MODEL, PIPELINE.fit(X, Y)], ids=["model", "pipeline"])
 @pytest.mark.parametrize("labels", OTHERS.values(), ids=OTHERS)
 def test_labels_of_other_rows_are_refused(model, labels):
-    message = r"labels in y are of other rows than X, or in another order.*\.loc\[X\.index\]"
+    message = r"y: the index differs from that of X, or has another order.*\.loc\[X\.index\]"
     explainer = TreeExplainer(model, **OPTIONS)
     for explained in (explainer.explain, explainer.shap_values):
         with pytest.raises(ValueError, match=message):
@@ -95,7 +95,7 @@ def test_numbers_of_a_regressor_are_labels_too():
     found = explain(model, T, target[T.index], precision="double", **OPTIONS)
     expected = (model.predict(T) - target[T.index]) ** 2
     np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), expected, rtol=1e-9)
-    with pytest.raises(ValueError, match="labels in y are of other rows than X"):
+    with pytest.raises(ValueError, match="y: the index differs from that of X"):
         explain(model, T, target[T.index[::-1]], **OPTIONS)
 
 
@@ -109,7 +109,7 @@ def test_numbers_of_a_regressor_are_labels_too():
     ],
 )
 def test_displays_refuse_labels_of_other_rows(display, arguments):
-    with pytest.raises(ValueError, match="labels in y are of other rows than X"):
+    with pytest.raises(ValueError, match="y: the index differs from that of X"):
         display.from_estimator(MODEL, T, *arguments, y=OTHERS["another order"], **OPTIONS)
 
 
@@ -121,7 +121,7 @@ def test_cross_validation_refuses_labels_of_other_rows_before_any_fit():
     model.__class__ = type("Unfittable", (HistGradientBoostingClassifier,), {"fit": never})
     shuffled = Y.sample(frac=1, random_state=0)
     for call in (cross_val_explain, shap_importance):
-        with pytest.raises(ValueError, match="labels in y are of other rows than X"):
+        with pytest.raises(ValueError, match="y: the index differs from that of X"):
             call(model, X, shuffled, cv=3, explain_params=OPTIONS)
     results = cross_val_explain(MODEL, X, Y, cv=3, explain_params=OPTIONS)
     assert np.isfinite(results["explanation"].values).all()

@@ -74,14 +74,14 @@ def test_a_column_named_x() -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (["a"] * 5, "^data_weights must be numbers"),
-        ([1.0] * 4, "^data_weights must have one entry for each of the 5 rows of data"),
-        ([1, 1, -1, 1, 1], "^data_weights must be finite and not negative"),
+        (["a"] * 5, "^data_weight must be numbers"),
+        ([1.0] * 4, "^data_weight must have one entry for each of the 5 rows of data"),
+        ([1, 1, -1, 1, 1], "^data_weight must be finite and not negative"),
     ],
 )
 def test_weights(weights: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TreeExplainer(forest(3, 3).fit(X, Y), X[:5], data_weights=weights)
+        TreeExplainer(forest(3, 3).fit(X, Y), X[:5], data_weight=weights)
 
 
 @pytest.mark.parametrize("kind", ["tree_path_dependent", "interventional"])
@@ -92,11 +92,11 @@ def test_weights_are_of_the_rows_of_data(kind: str) -> None:
     model, data = forest(3, 3).fit(X, Y), frame[5:10]
 
     def explained(given: Any, rows: Any = data) -> np.ndarray:
-        return explain(model, X[:3], data=rows, data_weights=given, feature_perturbation=kind).values
+        return explain(model, X[:3], data=rows, data_weight=given, feature_perturbation=kind).values
 
     expected = explained([5, 6, 7, 8, 9])
     np.testing.assert_array_equal(explained(weights[5:10]), expected)
     np.testing.assert_array_equal(explained(weights[:5] + 5, X[5:10]), expected)  # data without labels
     for wrong in (weights[:5], weights[5:10][::-1]):
-        with pytest.raises(ValueError, match=r"data_weights are of other rows than data.*loc\[data\.index\]"):
+        with pytest.raises(ValueError, match=r"data_weight: the index differs from that of data.*loc\[data\.index\]"):
             explained(wrong)

@@ -213,7 +213,7 @@ def test_calls_of_many_rows(classifier: bool, precision: str, monkeypatch: pytes
         model = RandomForestRegressor(12, max_depth=5, random_state=0).fit(X, Y + 1e4)
     data, weights = X[:30], np.arange(1.0, 31.0)
     rows = np.resize(X, (3000, X.shape[1]))
-    explainer = TreeExplainer(model, data, data_weights=weights, device="cpu", precision=precision)
+    explainer = TreeExplainer(model, data, data_weight=weights, device="cpu", precision=precision)
     few, many = explainer.plan(200), explainer.plan(len(rows))
     assert few.build_seconds == 0 < many.build_seconds
     assert sum(g.n_lookups for g in many.groups) < sum(g.n_lookups for g in few.groups)
@@ -223,7 +223,7 @@ def test_calls_of_many_rows(classifier: bool, precision: str, monkeypatch: pytes
     assert 0 < largest and np.abs(values - expected).max() <= TOLERANCE[precision] * largest
     for n_jobs in (1, 3):
         again = TreeExplainer(
-            model, data, data_weights=weights, device="cpu", precision=precision, n_jobs=n_jobs
+            model, data, data_weight=weights, device="cpu", precision=precision, n_jobs=n_jobs
         )
         assert same_bits(again.shap_values(rows), values)
 

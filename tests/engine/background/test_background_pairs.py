@@ -320,7 +320,7 @@ def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
     expected = interventional_interactions(ensemble, encoded, behind, weights, index)
     for precision, tolerance in TOLERANCE.items():
         allowed = tolerance * leaf_scale(ensemble)[:, np.newaxis]
-        explainer = TreeExplainer(model, background, data_weights=weights, precision=precision)
+        explainer = TreeExplainer(model, background, data_weight=weights, precision=precision)
         found = outputs_second(explainer.explain_interactions(rows, index=index).values, 3)
         assert (np.abs(found - expected) <= allowed[..., np.newaxis]).all()
         singles = outputs_second(explainer.explain(rows, index="BV" if index == "BII" else "SV").values, 2)

@@ -91,8 +91,8 @@ def test_forms(explained: tuple[TreeExplainer, np.ndarray], index: str) -> None:
 
 
 def test_one_call(forest: Any) -> None:
-    expected = TreeExplainer(forest, X[:5], data_weights=[1, 1, 1, 1, 2])
-    options = {"data": X[:5], "data_weights": [1, 1, 1, 1, 2]}
+    expected = TreeExplainer(forest, X[:5], data_weight=[1, 1, 1, 1, 2])
+    options = {"data": X[:5], "data_weight": [1, 1, 1, 1, 2]}
     pairs = explain_interactions(forest, X[:9], interactions=3, index="STII", **options)
     np.testing.assert_array_equal(
         pairs.values, expected.explain_interactions(X[:9], interactions=3, index="STII").values
@@ -106,7 +106,7 @@ def test_one_call(forest: Any) -> None:
 
 
 def test_weights_count_rows(forest: Any) -> None:
-    weighted = TreeExplainer(forest, X[:4], data_weights=[2, 0, 1, 1], precision="double")
+    weighted = TreeExplainer(forest, X[:4], data_weight=[2, 0, 1, 1], precision="double")
     repeated = TreeExplainer(forest, X[[0, 0, 2, 3]], precision="double")
     for index in INDICES:
         one, other = (e.explain_interactions(X[50:], index=index).values for e in (weighted, repeated))
@@ -140,7 +140,7 @@ def test_threads(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_copies_and_files(forest: Any, tmp_path: Path) -> None:
-    explainer = TreeExplainer(forest, X[:12], data_weights=np.arange(12))
+    explainer = TreeExplainer(forest, X[:12], data_weight=np.arange(12))
     expected = explainer.shap_interaction_values(X[:30])
     again = pickle.loads(pickle.dumps(explainer))
     np.testing.assert_array_equal(again.shap_interaction_values(X[:30]), expected)
@@ -246,9 +246,9 @@ def test_transformer(forest: Any, pairs: Any) -> None:
     np.testing.assert_array_equal(clone(transformer).fit(X, Y).transform(X), values)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(transformer)).transform(X), values)
     frozen = ShapInteractionTransformer.from_fitted(
-        forest, interactions=[(2, 8)], index="BII", data=X[:9], data_weights=np.arange(9)
+        forest, interactions=[(2, 8)], index="BII", data=X[:9], data_weight=np.arange(9)
     )
-    weighted = TreeExplainer(forest, X[:9], data_weights=np.arange(9))
+    weighted = TreeExplainer(forest, X[:9], data_weight=np.arange(9))
     expected = weighted.explain_interactions(X, interactions=[(2, 8)], index="BII")
     np.testing.assert_array_equal(frozen.transform(X), expected.values)
     assert frozen.explain(X).feature_perturbation == "interventional"
@@ -262,7 +262,7 @@ def test_transformer_refuses_options_before_it_fits() -> None:
     for options, message in (
         ({"feature_perturbation": "interventional"}, "needs background rows"),
         ({"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"}, "leave out one"),
-        ({"data_weights": [1.0]}, "weights of background rows"),
+        ({"data_weight": [1.0]}, "weights of background rows"),
     ):
         with pytest.raises(ValueError, match=message):
             ShapInteractionTransformer(Untouched(), **options).fit(X, Y)

@@ -240,7 +240,7 @@ def test_families(case: tuple[Any, np.ndarray], weighted: bool) -> None:
     scale = leaf_scale(ensemble)
     rounding = 1e-15 * np.abs(ensemble.intercept)
     for precision, tolerance in TOLERANCE.items():
-        explainer = TreeExplainer(model, background, data_weights=weights, precision=precision)
+        explainer = TreeExplainer(model, background, data_weight=weights, precision=precision)
         explanation = explainer.explain(rows)
         found = outputs_second(explanation.values, 2)
         assert (np.abs(found - expected) <= tolerance * scale[:, np.newaxis]).all()

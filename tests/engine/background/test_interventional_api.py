@@ -53,7 +53,7 @@ def test_base_value_is_the_mean_prediction_of_the_background(forest: Any) -> Non
     )
     np.testing.assert_array_equal(explainer.shap_values(X), explanation.values)
     weights = np.arange(50)
-    weighted = explainer_of(forest, X[:50], data_weights=weights, precision="double")
+    weighted = explainer_of(forest, X[:50], data_weight=weights, precision="double")
     mean = np.average(forest.predict(X[:50]), weights=weights)
     assert weighted.expected_value == pytest.approx(mean, rel=1e-12)
 
@@ -83,10 +83,10 @@ def test_what_is_shown(forest: Any) -> None:
 
 def test_weights_count_rows(forest: Any) -> None:
     """A weight of 2 is equivalent to repeating the row, and a weight of 0 to omitting it."""
-    weighted = explainer_of(forest, X[:4], data_weights=[2, 0, 1, 1], precision="double")
+    weighted = explainer_of(forest, X[:4], data_weight=[2, 0, 1, 1], precision="double")
     repeated = explainer_of(forest, X[[0, 0, 2, 3]], precision="double")
     np.testing.assert_allclose(weighted.shap_values(X[50:]), repeated.shap_values(X[50:]), atol=1e-10)
-    huge = explainer_of(forest, X[:4], data_weights=np.array([2, 0, 1, 1]) * 8e307, precision="double")
+    huge = explainer_of(forest, X[:4], data_weight=np.array([2, 0, 1, 1]) * 8e307, precision="double")
     np.testing.assert_allclose(huge.shap_values(X[50:]), weighted.shap_values(X[50:]), atol=1e-10)
 
 
@@ -163,14 +163,14 @@ def test_pipeline() -> None:
 
 
 def test_explain_passes_the_data_on(forest: Any) -> None:
-    explanation = explain(forest, X[:9], data=X[:5], data_weights=[1, 1, 1, 1, 2], device="cpu")
-    expected = explainer_of(forest, X[:5], data_weights=[1, 1, 1, 1, 2]).explain(X[:9])
+    explanation = explain(forest, X[:9], data=X[:5], data_weight=[1, 1, 1, 1, 2], device="cpu")
+    expected = explainer_of(forest, X[:5], data_weight=[1, 1, 1, 1, 2]).explain(X[:9])
     np.testing.assert_array_equal(explanation.values, expected.values)
 
 
 def test_the_background_is_a_copy(forest: Any) -> None:
     data, weights = X[:5].copy(), np.ones(5)
-    explainer = explainer_of(forest, data, data_weights=weights)
+    explainer = explainer_of(forest, data, data_weight=weights)
     expected = explainer.shap_values(X[:20])
     data[:], weights[:] = 0, [0, 0, 0, 0, 7]
     np.testing.assert_array_equal(explainer.shap_values(X[:20]), expected)
@@ -180,7 +180,7 @@ def test_the_background_is_a_copy(forest: Any) -> None:
 def test_pickle_keeps_the_background_and_not_the_model() -> None:
     lightgbm = pytest.importorskip("lightgbm")
     model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(X, CLASSES)
-    explainer = explainer_of(model, X[:12], data_weights=np.arange(12))
+    explainer = explainer_of(model, X[:12], data_weight=np.arange(12))
     stored = pickle.dumps(explainer)
     again = pickle.loads(stored)
     assert again.feature_perturbation == "interventional" and repr(again) == repr(explainer)
@@ -262,8 +262,8 @@ def test_transformer(forest: Any) -> None:
     np.testing.assert_array_equal(again.data, background)
     np.testing.assert_array_equal(again.fit(X, Y).transform(X), values)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(transformer)).transform(X), values)
-    frozen = ShapTransformer.from_fitted(forest, data=background, data_weights=np.arange(9), device="cpu")
-    expected = explainer_of(forest, background, data_weights=np.arange(9)).shap_values(X)
+    frozen = ShapTransformer.from_fitted(forest, data=background, data_weight=np.arange(9), device="cpu")
+    expected = explainer_of(forest, background, data_weight=np.arange(9)).shap_values(X)
     np.testing.assert_array_equal(frozen.transform(X), expected)
     assert frozen.explain(X).feature_perturbation == "interventional"
     scores = cross_val_score(make_pipeline(transformer, RandomForestRegressor(3, random_state=0)), X, Y, cv=2)
@@ -278,7 +278,7 @@ def test_transformer_refuses_options_before_it_fits() -> None:
     for options, message in (
         ({"feature_perturbation": "interventional"}, "needs background rows"),
         ({"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"}, "leave out one"),
-        ({"data_weights": [1.0]}, "weights of background rows"),
+        ({"data_weight": [1.0]}, "weights of background rows"),
     ):
         with pytest.raises(ValueError, match=message):
             ShapTransformer(Untouched(), **options).fit(X, Y)
@@ -293,7 +293,7 @@ def test_transformer_refuses_options_before_it_fits() -> None:
         ({"feature_perturbation": "interventional"}, "needs background rows: give data="),
         ({"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"}, "leave out one"),
         ({"feature_perturbation": "marginal", "data": X[:3]}, "feature_perturbation must be one of 'auto'"),
-        ({"data_weights": [1.0]}, "data_weights are weights of background rows"),
+        ({"data_weight": [1.0]}, "data_weight gives the weights of background rows"),
         ({"data": X[:3], "algorithm": "gputreeshap"}, "'gputreeshap' computes no interventional"),
         ({"data": X[:3], "algorithm": "fast_v1"}, "'fast_v1' computes no interventional"),
         ({"data": X[:3], "algorithm": "fast_v2"}, "'fast_v2' computes no interventional"),
@@ -329,12 +329,12 @@ def test_bad_backgrounds(forest: Any, data: Any, error: type[Exception], message
         ([1.0, -0.5, 1.0], r"finite and not negative, but entry 1 is -0.5"),
         ([1.0, 1.0, np.nan], "entry 2 is nan"),
         ([np.inf, 1.0, 1.0], "entry 0 is inf"),
-        ([0.0, 0.0, 0.0], "data_weights are all zero"),
+        ([0.0, 0.0, 0.0], "data_weight is zero for all rows"),
     ],
 )
 def test_bad_weights(forest: Any, weights: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        explainer_of(forest, X[:3], data_weights=weights)
+        explainer_of(forest, X[:3], data_weight=weights)
 
 
 def test_a_background_on_a_gpu_is_refused(forest: Any) -> None:

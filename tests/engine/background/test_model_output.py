@@ -398,7 +398,7 @@ def test_probabilities_of_classifiers(classifier: tuple[Any, np.ndarray, bool], 
         ensemble, encoded, encoded_background, *scaled(LINKS["logistic"], scale), weights
     )
     for precision, tolerance in TOLERANCE.items():
-        explainer = explainer_of(model, background, data_weights=weights, precision=precision)
+        explainer = explainer_of(model, background, data_weight=weights, precision=precision)
         explanation = explainer.explain(rows)
         found = explanation.values.reshape(len(rows), rows.shape[1], -1).swapaxes(1, 2)
         allowed = tolerance * scale * leaf_scale(ensemble)

@@ -122,7 +122,7 @@ def test_both_classes(boosting: Any) -> None:
 
 def test_weights_count_rows(boosting: Any) -> None:
     for model_output, labels in (("probability", None), ("log_loss", HIGH)):
-        weighted = explainer_of(boosting, X[:4], model_output, data_weights=[2, 0, 1, 1], precision="double")
+        weighted = explainer_of(boosting, X[:4], model_output, data_weight=[2, 0, 1, 1], precision="double")
         repeated = explainer_of(boosting, X[[0, 0, 2, 3]], model_output, precision="double")
         np.testing.assert_allclose(
             weighted.shap_values(X, labels), repeated.shap_values(X, labels), rtol=0, atol=1e-14

@@ -75,7 +75,7 @@ def test_definition_by_predict_proba(name: str) -> None:
     model.fit(frame, y)
     tolerance = 2e-6 if name.startswith("xgboost") else 1e-12  # XGBoost predicts in float32
     repeated = background.iloc[np.repeat(np.arange(7), np.arange(7))]
-    explanation = explainer_of(model, background, data_weights=WEIGHTS).explain(rows)
+    explanation = explainer_of(model, background, data_weight=WEIGHTS).explain(rows)
     assert explanation.output_names == ((0, 1, 2) if y is CODES else ("ant", "bee", "cat"))
     expected = by_definition(model, rows, repeated)
     assert np.abs(expected).max() > 0.05
@@ -107,7 +107,7 @@ def test_models_that_use_no_feature() -> None:
     rng = np.random.default_rng(0)
     noise, y = rng.normal(size=(40, 3)), np.repeat([0, 1, 1, 2], 10)
     model = HistGradientBoostingClassifier(max_iter=1, min_samples_leaf=30).fit(noise, y)
-    explanation = explainer_of(model, noise[:4], data_weights=[1, 2, 3, 4]).explain(noise[:6])
+    explanation = explainer_of(model, noise[:4], data_weight=[1, 2, 3, 4]).explain(noise[:6])
     assert explanation.values.shape == (6, 3, 3)
     assert not explanation.values.any()
     np.testing.assert_allclose(explanation.base_values, model.predict_proba(noise[:1])[0], rtol=0, atol=1e-15)
@@ -237,7 +237,7 @@ def test_refused() -> None:
     with pytest.raises(ValueError, match=message):
         explainer_of(model, wide)
     one = np.eye(1, 300).ravel()  # rows without weight do not count
-    grouped = explainer_of(model, wide, groups={"rest": list(range(4, 12))}, data_weights=one)
+    grouped = explainer_of(model, wide, groups={"rest": list(range(4, 12))}, data_weight=one)
     total = grouped.expected_value + grouped.shap_values(wide[5:7]).sum(axis=1)
     np.testing.assert_allclose(total, model.predict_proba(wide[5:7]), rtol=0, atol=1e-12)
     wide = rng.normal(size=(300, 17))

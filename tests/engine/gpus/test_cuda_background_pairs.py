@@ -189,7 +189,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_explainers(case: Any, precision: str, index: str, pairs: Any) -> None:
     model, rows = case
-    options: dict[str, Any] = {"precision": precision, "data_weights": np.arange(1, 51)}
+    options: dict[str, Any] = {"precision": precision, "data_weight": np.arange(1, 51)}
     in_double = TreeExplainer(model, rows[:50], device="cpu", **options | {"precision": "double"})
     expected = in_double.explain_interactions(rows, interactions=pairs, index=index)
     explainer = TreeExplainer(model, rows[:50], device="cuda", **options)

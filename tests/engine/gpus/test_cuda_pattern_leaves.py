@@ -236,7 +236,7 @@ def test_values_of_deep_trees_and_many_background_rows() -> None:
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(4000, 30))
     model = RandomForestRegressor(3, max_depth=25, random_state=0).fit(rows, rows @ np.arange(30.0))
-    options: dict[str, Any] = {"precision": "double", "data_weights": np.arange(2000) % 3}
+    options: dict[str, Any] = {"precision": "double", "data_weight": np.arange(2000) % 3}
     expected = TreeExplainer(model, rows[:2000], device="cpu", **options).explain(rows[2000:2300])
     for precision, tolerance in TOLERANCE.items():
         explainer = TreeExplainer(model, rows[:2000], device="cuda", **options | {"precision": precision})
@@ -400,7 +400,7 @@ def test_groups_categories_and_missing_values() -> None:
 def test_probabilities_of_explainers() -> None:
     model = GradientBoostingClassifier(n_estimators=2, max_depth=20, random_state=0).fit(WIDE, TARGET > 0)
     for model_output, y in (("probability", None), ("log_loss", TARGET[200:300] > 0)):
-        options: dict[str, Any] = {"model_output": model_output, "data_weights": np.arange(200) + 1.0}
+        options: dict[str, Any] = {"model_output": model_output, "data_weight": np.arange(200) + 1.0}
         expected = TreeExplainer(model, WIDE[:200], device="cpu", **options).explain(WIDE[200:300], y)
         explainer = TreeExplainer(model, WIDE[:200], device="cuda", **options)
         found = explainer.explain(WIDE[200:300], y)

@@ -158,7 +158,7 @@ def test_layouts_of_rows() -> None:
 def test_explainers() -> None:
     model = GradientBoostingClassifier(n_estimators=30, random_state=0).fit(X, HIGH)
     for model_output, y in (("probability", None), ("log_loss", HIGH)):
-        options: dict[str, Any] = {"model_output": model_output, "data_weights": np.arange(100) + 1.0}
+        options: dict[str, Any] = {"model_output": model_output, "data_weight": np.arange(100) + 1.0}
         on_cpu = TreeExplainer(model, X[:100], device="cpu", **options).explain(X, y)
         explainer = TreeExplainer(model, X[:100], device="cuda", **options)
         on_gpu = explainer.explain(X, y)

@@ -127,7 +127,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_explainers(case: Any, precision: str) -> None:
     model, rows = case
-    options: dict[str, Any] = {"precision": precision, "data_weights": np.arange(1, 51)}
+    options: dict[str, Any] = {"precision": precision, "data_weight": np.arange(1, 51)}
     in_double = options | {"precision": "double"}
     expected = TreeExplainer(model, rows[:50], device="cpu", **in_double).explain(rows)
     found = TreeExplainer(model, rows[:50], device="cuda", **options).explain(rows)
