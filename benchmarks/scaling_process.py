@@ -71,7 +71,7 @@ def from_files(explainer: TreeExplainer, arguments: dict[str, Any]) -> dict[str,
         arguments["source"],
         arguments["sink"],
         keep=["id"],
-        top=arguments["top"],
+        reasons=arguments["top"],
         batch_size=arguments["batch_size"],
     )
     return {

@@ -36,7 +36,7 @@ spark = (
 )
 rows = spark.createDataFrame(X.assign(machine=np.arange(len(X)))).repartition(8)
 
-reasons = explain_spark(model, rows, keep=["machine"], top=2)
+reasons = explain_spark(model, rows, keep=["machine"], reasons=2)
 reasons.printSchema()
 reasons.orderBy("machine").show(5)
 reasons.groupBy("feature_1").count().orderBy("count", ascending=False).show()

@@ -62,7 +62,7 @@ def power_cut(n_done, n_rows):
 
 
 reasons = Path(folder.name) / "reasons"
-call = {"keep": ["purchase"], "top": 3, "batch_size": 20_000}
+call = {"keep": ["purchase"], "reasons": 3, "batch_size": 20_000}
 try:
     explain_batches(model, data, reasons, progress=power_cut, **call)
 except KeyboardInterrupt:

@@ -47,4 +47,4 @@ print(without_lift.groupby(high_up).strongest(2))
 # %%
 # The reasons for a high price and against it, as records: the feature, its value in the row, and its SHAP
 # value.
-print(pd.DataFrame(explanation[:3].top(2, by_sign=True)).round(1))
+print(pd.DataFrame(explanation[:3].reasons(2, by_sign=True)).round(1))

@@ -36,7 +36,7 @@ def compare_explanations(
     ----------
     reference : Explanation, path or list of paths
         Values to compare with, such as those of the rows on which the model was tested: an explanation; or a
-        Parquet or Arrow file, folder or list of files, that :func:`explain_batches` wrote, without ``top``
+        Parquet or Arrow file, folder or list of files, that :func:`explain_batches` wrote, without ``reasons``
         and interactions. Files are read in batches, several times, and may be larger than memory; a URL such
         as "s3://bucket/values/" is a path, too.
     current : Explanation, path or list of paths

@@ -192,7 +192,7 @@ class FileSample(Sample):
         prefix = last[0].removesuffix(expected[0]) if last else ""
         if last != [prefix + name for name in expected]:
             raise ValueError(
-                f"{self.what}: {self._shown} does not have a column for each feature: an output of top= "
+                f"{self.what}: {self._shown} does not have a column for each feature: an output of reasons= "
                 "holds only the strongest values of each row, which cannot be compared"
             )
         return last

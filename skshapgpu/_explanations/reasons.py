@@ -107,7 +107,7 @@ def records(
     row_names: Sequence[Any],
     extra: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the strongest values of all rows, for one output; see :meth:`.Explanation.top`."""
+    """Yield the strongest values of all rows, for one output; see :meth:`.Explanation.reasons`."""
     n = min(n, len(names))
     if by_sign:
         lists = [of_sign(values, factor, n) for _, factor in SIGNS]

@@ -424,7 +424,7 @@ class Explanation(LabelledValues):
         """
         return ranking(self.feature_names, self.importance(), n)
 
-    def top(self, n: int = 3, *, by_sign: bool = False) -> list[dict[str, Any]]:
+    def reasons(self, n: int = 3, *, by_sign: bool = False) -> list[dict[str, Any]]:
         """Return for each row the features with the strongest values, as records.
 
         Parameters
@@ -462,7 +462,7 @@ class Explanation(LabelledValues):
         >>> from skshapgpu import explain
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
         >>> explanation = explain(RandomForestRegressor(10, random_state=0).fit(X, y), X)
-        >>> [(r["feature"], r["value"], r["reason"]) for r in explanation.loc[0].top(2)]
+        >>> [(r["feature"], r["value"], r["reason"]) for r in explanation.loc[0].reasons(2)]
         [('s5', 4.8598, 'for'), ('bmi', 32.1, 'for')]
         """
         check_scalar(by_sign, "by_sign", bool)

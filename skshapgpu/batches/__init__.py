@@ -108,7 +108,7 @@ def explain_batches(
     batch_size: int | str = "auto",
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
-    top: int | None = None,
+    reasons: int | None = None,
     by_sign: bool = False,
     group: str | None = None,
     interactions: Any = None,
@@ -166,7 +166,7 @@ def explain_batches(
         Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
         ``memory_limit``, divided by the number of GPUs, if that is less; a resumed run keeps the size of the
         first run.
-    features, keep, top, by_sign, group, interactions, index, prefix, dtype
+    features, keep, reasons, by_sign, group, interactions, index, prefix, dtype
         See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep. ``keep`` may also
         name levels of the index of pandas, in data frames and in Parquet files that pandas wrote.
     format : {"parquet", "arrow"} or None, default=None
@@ -242,7 +242,7 @@ def explain_batches(
         model if filesystem is None or not is_path(model) else locate(model, filesystem),
         features=features,
         keep=keep,
-        top=top,
+        reasons=reasons,
         by_sign=by_sign,
         group=group,
         interactions=interactions,
@@ -322,9 +322,9 @@ class _Run:
         self._row: tuple[int, ...] = ()
         sink.require_types(self._schema)
         if sink.holds_values:
-            if explainer.keep or explainer._arguments()["top"]:
+            if explainer.keep or explainer._arguments()["reasons"]:
                 raise ValueError(
-                    "a .npy file holds values alone: keep and top are for Parquet, Arrow and CSV"
+                    "a .npy file holds values alone: keep and reasons are for Parquet, Arrow and CSV"
                 )
             n_outputs = len(explainer.explainer.output_names or (None,))
             n_values = len(self._schema.names) // n_outputs

@@ -75,7 +75,7 @@ class BatchExplainer:
         are neither in ``keep`` nor, as pandas recorded in the schema, levels of an index, in order.
     keep : sequence of str, default=()
         Names of columns that are copied to the output unchanged, such as row ids; they come first.
-    top : int or None, default=None
+    reasons : int or None, default=None
         Return only this many values of each row, those of largest magnitude, the largest first; ties are in
         the order of the columns. The output columns are "feature_1", "value_1" and "shap_1", then
         "feature_2", and so on: a feature's name, its value in the row as text, and its SHAP value. A feature
@@ -83,7 +83,7 @@ class BatchExplainer:
         the columns are "pair_1" and "interaction_1". If there are several outputs, each has its own columns:
         "feature_1__cat".
     by_sign : bool, default=False
-        With ``top``, return that many of the strongest positive and of the strongest negative values of each
+        With ``reasons``, return that many of the strongest positive and of the strongest negative values of each
         row. The output columns are "for_1", "for_value_1" and "for_shap_1", and so on, then "against_1",
         "against_value_1" and "against_shap_1"; null where a row has no more values of that sign. Not for
         interactions.
@@ -128,7 +128,7 @@ class BatchExplainer:
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
     >>> batch = pa.RecordBatch.from_pandas(X.assign(patient=range(442)))
-    >>> BatchExplainer(model, keep=["patient"], top=2)(batch).column_names
+    >>> BatchExplainer(model, keep=["patient"], reasons=2)(batch).column_names
     ['patient', 'feature_1', 'value_1', 'shap_1', 'feature_2', 'value_2', 'shap_2']
     """
 
@@ -138,7 +138,7 @@ class BatchExplainer:
         *,
         features: Sequence[str] | None = None,
         keep: Sequence[str] = (),
-        top: int | None = None,
+        reasons: int | None = None,
         by_sign: bool = False,
         group: str | None = None,
         interactions: Any = None,
@@ -153,17 +153,17 @@ class BatchExplainer:
         self._keep = parse_names("keep", keep)
         if not isinstance(prefix, str):
             raise TypeError(f"prefix must be a str, not {prefix!r}")
-        if top is not None and (isinstance(top, bool) or not isinstance(top, (int, np.integer))):
-            raise TypeError(f"top must be a number or None, not {top!r}")
-        if top is not None and top < 1:
-            raise ValueError(f"top must be at least 1, not {top}")
-        self._top, self._prefix, self._dtype = None if top is None else int(top), prefix, dtype
+        if reasons is not None and (isinstance(reasons, bool) or not isinstance(reasons, (int, np.integer))):
+            raise TypeError(f"reasons must be a number or None, not {reasons!r}")
+        if reasons is not None and reasons < 1:
+            raise ValueError(f"reasons must be at least 1, not {reasons}")
+        self._n_reasons, self._prefix, self._dtype = None if reasons is None else int(reasons), prefix, dtype
         self._request, self._index = request_of(interactions, index)
         if not isinstance(by_sign, bool):
             raise TypeError(f"by_sign must be a bool, not {by_sign!r}")
-        if by_sign and (top is None or self._request is not None):
+        if by_sign and (reasons is None or self._request is not None):
             raise ValueError(
-                "by_sign splits the strongest features of each row: give top=, not interactions="
+                "by_sign splits the strongest features of each row: give reasons=, not interactions="
             )
         require_group(group)
         self._by_sign, self._group = by_sign, group
@@ -202,7 +202,7 @@ class BatchExplainer:
         return {
             "features": self._features and list(self._features),
             "keep": list(self._keep),
-            "top": self._top,
+            "reasons": self._n_reasons,
             "by_sign": self._by_sign,
             "group": self._group,
             "index": self._index,
@@ -325,7 +325,7 @@ class BatchExplainer:
         if self._dtype != "auto":
             value_type = arrow.float32() if self._dtype == "float32" else arrow.float64()
         fields = [arrow.field(name, value_type, nullable=False) for name in value_names]
-        if self._top is not None:
+        if self._n_reasons is not None:
             fields = self._strongest(names).fields(value_type)
         taken = [field.name for field in fields]
         twice = sorted({*taken} & {field.name for field in kept}) or sorted(
@@ -340,10 +340,10 @@ class BatchExplainer:
 
     def _strongest(self, names: Sequence[str] | None) -> Strongest:
         """Return what makes the columns of the strongest values."""
-        assert self._top is not None
+        assert self._n_reasons is not None
         value = _VALUE_COLUMNS.get(self._index, "interaction")
         ranked, outputs = self._ranked_names(names), self._explainer.output_names
-        return Strongest(self._top, ranked, outputs, value, self._prefix, self._by_sign)
+        return Strongest(self._n_reasons, ranked, outputs, value, self._prefix, self._by_sign)
 
     def _names_explained(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the names of the features of the results, given those of the columns of a batch."""
@@ -537,7 +537,7 @@ class BatchExplainer:
 
     def _found(self, X: Any, names: Sequence[str] | None) -> Any:
         """Return all values of some rows, or an explanation if the output has feature values, too."""
-        has_data = self._top is not None and self._request is None
+        has_data = self._n_reasons is not None and self._request is None
         return self._explanation(X) if has_data else self._values(X, names)
 
     def _batch(self, kept: list[Any], found: Any, names: Sequence[str] | None, schema: Any) -> Any:
@@ -548,7 +548,7 @@ class BatchExplainer:
             columns = [arrow.array([], field.type) for field in fields]
         else:
             dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
-            if self._top is None:
+            if self._n_reasons is None:
                 columns = [arrow.array(column) for column in columns_of_rows(found, dtype)]
             else:
                 data = found.data if isinstance(found, Explanation) else None

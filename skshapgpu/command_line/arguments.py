@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
@@ -41,12 +42,12 @@ examples:
   skshapgpu explain model.txt data.csv -o values/ --keep id,date
   skshapgpu explain model.txt data.csv -o values/ --delimiter ";" --decimal ,
   skshapgpu explain s3://bucket/model.ubj s3://bucket/data/ -o s3://bucket/values/
-  skshapgpu explain model.cbm data.parquet -o strongest.parquet --top 5
+  skshapgpu explain model.cbm data.parquet -o strongest.parquet --reasons 5
   skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
   skshapgpu explain model.ubj data.parquet -o values.parquet --group place=latitude,longitude
   skshapgpu explain aft.ubj rows.parquet -o values/ --background b.npy --model-output survival --times 30,90
-  skshapgpu explain pipeline.skops data.csv -o reasons.parquet --top 3 --sum-by input
-  skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions top:50
+  skshapgpu explain pipeline.skops data.csv -o reasons.parquet --reasons 3 --sum-by input
+  skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions 50
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions age:income,age:city
 """
 
@@ -177,11 +178,11 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         "--interactions",
         type=_interactions,
         metavar="WHICH",
-        help="interactions instead: occurring (all pairs that occur in the model), top:N (the N strongest "
-        "in 10,000 rows of DATA), or a list such as age:income,age:city",
+        help="interactions instead of values: occurring (all pairs that occur in the model), a number N (the "
+        "N strongest pairs in 10,000 rows of DATA), or a list such as age:income,age:city",
     )
     what.add_argument(
-        "--top",
+        "--reasons",
         type=_positive,
         metavar="K",
         help="only the K strongest features of each row, with their values",
@@ -189,7 +190,7 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--by-sign",
         action="store_true",
-        help="with --top, K features that raise the output and K that lower it",
+        help="with --reasons, K features that raise the output and K that lower it",
     )
     what.add_argument(
         "--sum-by",
@@ -456,11 +457,11 @@ def _interactions(text: str) -> str | int | list[str]:
     """Return the library's ``interactions``; pairs stay strings, as the features are not known yet."""
     if text == "occurring":
         return text
-    if text.startswith("top:"):
-        return _positive(text.removeprefix("top:"))
+    if re.fullmatch(r"[+-]?[0-9]+", text):
+        return _positive(text)
     pairs = _names(text)
     if not all(":" in pair for pair in pairs):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither occurring nor top:N, nor pairs such as age:income,age:city"
+            f"{text!r} is neither occurring nor a number, nor pairs such as age:income,age:city"
         )
     return pairs

@@ -26,7 +26,7 @@ _PHRASES = {
     "current_weight": "--current-weight",
     "written by explain_batches": "written by 'skshapgpu explain'",
     "output of explain_batches": "output of 'skshapgpu explain'",
-    "an output of top=": "an output of --top",
+    "an output of reasons=": "an output of --reasons",
 }
 
 

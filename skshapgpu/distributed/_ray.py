@@ -16,7 +16,7 @@ def explain_ray(
     *,
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
-    top: int | None = None,
+    reasons: int | None = None,
     by_sign: bool = False,
     group: str | None = None,
     interactions: Any = None,
@@ -50,11 +50,11 @@ def explain_ray(
     keep : sequence of str, default=()
         Columns to copy to the result, before the values: row ids, for instance. Ray keeps the order of blocks
         only if ``DataContext.execution_options.preserve_order`` says so.
-    top : int or None, default=None
+    reasons : int or None, default=None
         Return only this many values of each row, those of largest magnitude, in columns "feature_1",
         "value_1" (the feature's value, as text), "shap_1", "feature_2", and so on.
     by_sign : bool, default=False
-        With ``top``, return that many of the strongest positive values of each row, and of the strongest
+        With ``reasons``, return that many of the strongest positive values of each row, and of the strongest
         negative ones, in columns "for_1", "for_value_1", "for_shap_1", and so on, then "against_1" and so on;
         see :class:`.BatchExplainer`.
     group : {"input"} or None, default=None
@@ -114,7 +114,7 @@ def explain_ray(
             model,
             features=features,
             keep=keep,
-            top=top,
+            reasons=reasons,
             by_sign=by_sign,
             group=group,
             interactions=interactions,

@@ -51,7 +51,7 @@ def save_model(
     The ``predict`` of the ``python_function`` returns a data frame of SHAP values with the row labels of its
     input and a column for each feature or, with several outputs, for each feature and output:
     "feature__output". It finds the columns that the explainer takes by their names, in any order; others are
-    ignored, and missing ones rejected. Its ``params`` are ``top`` and ``by_sign``, as for
+    ignored, and missing ones rejected. Its ``params`` are ``reasons`` and ``by_sign``, as for
     :class:`.BatchExplainer`, and ``base_values``, which adds the columns "base_value" or
     "base_value__output".
 

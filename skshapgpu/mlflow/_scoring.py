@@ -58,11 +58,11 @@ class Scorer:
         Raises
         ------
         TypeError, ValueError
-            The input has a type, shape or value that the explainer does not accept, or ``top`` is negative.
+            The input has a type, shape or value that the explainer does not accept, or ``reasons`` is negative.
         """
         params = params or {}
-        top, base_values = params.get("top", 0), bool(params.get("base_values", False))
-        explain = BatchExplainer(self._explainer, top=top or None, by_sign=bool(params.get("by_sign", False)))
+        reasons, base_values = params.get("reasons", 0), bool(params.get("base_values", False))
+        explain = BatchExplainer(self._explainer, reasons=reasons or None, by_sign=bool(params.get("by_sign", False)))
         frame = self.frame(model_input)
         found = explain._explain_frame(frame, isinstance(model_input, np.ndarray | list)).to_pandas()
         found.index = frame.index
@@ -170,7 +170,7 @@ def signature_of(explainer: TreeExplainer, given: Any, example: Any, categorical
         inputs = _input_schema(explainer)
     params = ParamSchema(
         [
-            ParamSpec("top", DataType.long, 0),
+            ParamSpec("reasons", DataType.long, 0),
             ParamSpec("by_sign", DataType.boolean, False),
             ParamSpec("base_values", DataType.boolean, False),
         ]

@@ -136,7 +136,7 @@ def test_one_output_float32_interactions_and_top(tmp_path: Path) -> None:
         explain_batches(model, X, tmp_path / "c.npy", interactions="occurring", batch_size=99).path,
         pairs.values,
     )
-    found = content(explain_batches(model, X, tmp_path / "d.parquet", top=2, batch_size=99).path)
+    found = content(explain_batches(model, X, tmp_path / "d.parquet", reasons=2, batch_size=99).path)
     assert found.column_names == ["feature_1", "value_1", "shap_1", "feature_2", "value_2", "shap_2"]
     np.testing.assert_array_equal(np.abs(found.column("shap_1")), np.abs(want).max(axis=1))
 
@@ -341,7 +341,7 @@ def test_rich_shows_the_speed(monkeypatch: Any, tmp_path: Path, explainer: Any, 
         ({"sink": "out.parquet", "format": "arrow"}, ValueError, "is a file of parquet"),
         ({"sink": "out", "format": "npy"}, ValueError, "a NumPy file is named"),
         ({"sink": "out.npy", "keep": ["id"]}, ValueError, "holds values alone"),
-        ({"sink": "out.npy", "top": 2}, ValueError, "holds values alone"),
+        ({"sink": "out.npy", "reasons": 2}, ValueError, "holds values alone"),
         ({"format": "csv"}, ValueError, "format"),
         ({"source": ARRAY, "keep": ["id"]}, ValueError, "arrays, without names"),
         ({"source": ARRAY[0]}, ValueError, "Expected 2D array"),

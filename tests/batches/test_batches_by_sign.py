@@ -49,10 +49,10 @@ def test_batches_have_the_reasons(tmp_path: Path) -> None:
     model = with_categories("sklearn", frame, y)
     frame.astype({"color": str}).to_parquet(tmp_path / "rows.parquet")
     explain_batches(
-        model, tmp_path / "rows.parquet", tmp_path / "reasons.parquet", batch_size=64, top=2, by_sign=True
+        model, tmp_path / "rows.parquet", tmp_path / "reasons.parquet", batch_size=64, reasons=2, by_sign=True
     )
     found = pq.read_table(tmp_path / "reasons.parquet").to_pydict()
-    expected = as_columns(explain(model, frame).top(2, by_sign=True), len(frame), 2)
+    expected = as_columns(explain(model, frame).reasons(2, by_sign=True), len(frame), 2)
     assert list(found) == list(expected)
     for name, column in expected.items():
         if "shap" in name:
@@ -69,7 +69,7 @@ def test_several_outputs_banzhaf_and_kept_columns() -> None:
     X, y = load_iris(return_X_y=True, as_frame=True)
     model = forest().fit(X, np.c_[y, -y])
     batch = pa.RecordBatch.from_pandas(X.assign(id=range(150)), preserve_index=False)
-    explainer = BatchExplainer(model, top=1, by_sign=True, keep=["id"], features=list(X), prefix="p_")
+    explainer = BatchExplainer(model, reasons=1, by_sign=True, keep=["id"], features=list(X), prefix="p_")
     found = explainer(batch)
     assert found.column_names[:5] == [
         "id",
@@ -78,22 +78,22 @@ def test_several_outputs_banzhaf_and_kept_columns() -> None:
         "p_for_value_1__0",
         "p_for_value_1__1",
     ]
-    expected = as_columns(explain(model, X).top(1, by_sign=True), 150, 1, [0, 1])
+    expected = as_columns(explain(model, X).reasons(1, by_sign=True), 150, 1, [0, 1])
     assert {name.removeprefix("p_") for name in found.column_names[1:]} == set(expected)
     assert found.column("p_against_1__1").to_pylist() == expected["against_1__1"]
     assert found.column("p_for_value_1__0").to_pylist() == expected["for_value_1__0"]
     assert found.schema.equals(explainer.output_schema(batch.schema))
-    banzhaf = BatchExplainer(model, top=1, by_sign=True, index="BV", features=list(X))(batch)
+    banzhaf = BatchExplainer(model, reasons=1, by_sign=True, index="BV", features=list(X))(batch)
     assert "for_banzhaf_1__0" in banzhaf.column_names
-    assert BatchExplainer(model, top=9, by_sign=True)(batch.select(list(X)).slice(0, 0)).num_rows == 0
+    assert BatchExplainer(model, reasons=9, by_sign=True)(batch.select(list(X)).slice(0, 0)).num_rows == 0
 
 
 @pytest.mark.parametrize(
     "options, error, message",
     [
-        ({"by_sign": True}, ValueError, "give top="),
-        ({"by_sign": True, "top": 2, "interactions": "occurring"}, ValueError, "not interactions="),
-        ({"by_sign": 1, "top": 2}, TypeError, "by_sign must be a bool"),
+        ({"by_sign": True}, ValueError, "give reasons="),
+        ({"by_sign": True, "reasons": 2, "interactions": "occurring"}, ValueError, "not interactions="),
+        ({"by_sign": 1, "reasons": 2}, TypeError, "by_sign must be a bool"),
     ],
 )
 def test_refusals(options: dict[str, Any], error: type[Exception], message: str) -> None:

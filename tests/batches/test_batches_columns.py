@@ -68,9 +68,9 @@ def test_arrays(as_sparse: bool, tmp_path: Path) -> None:
 def test_strongest_features_and_pairs() -> None:
     batch = pa.RecordBatch.from_pandas(ROWS)
     for options in ({}, {"interactions": "occurring"}):
-        every = BatchExplainer(MODEL, top=3, **options)(batch)
-        assert BatchExplainer(MODEL, top=3, columns="used", **options)(batch).equals(every)
-    wide = BatchExplainer(MODEL, top=99, columns="used")(batch)
+        every = BatchExplainer(MODEL, reasons=3, **options)(batch)
+        assert BatchExplainer(MODEL, reasons=3, columns="used", **options)(batch).equals(every)
+    wide = BatchExplainer(MODEL, reasons=99, columns="used")(batch)
     assert len(wide.column_names) == 3 * len(NAMES)
 
 

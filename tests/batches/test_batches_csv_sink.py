@@ -97,7 +97,7 @@ def test_top_and_resuming(tmp_path: Path, explainer: Any) -> None:
         if done >= 80:
             raise KeyboardInterrupt
 
-    call: dict[str, Any] = {"keep": ["id"], "top": 2, "batch_size": 40}
+    call: dict[str, Any] = {"keep": ["id"], "reasons": 2, "batch_size": 40}
     with pytest.raises(KeyboardInterrupt):
         explain_batches(explainer, TABLE, tmp_path / "out.csv", progress=stop, **call)
     assert not (tmp_path / "out.csv").exists()

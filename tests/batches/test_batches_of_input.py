@@ -61,8 +61,8 @@ def test_values_are_sums_and_reasons_are_columns_of_x(tmp_path: Path) -> None:
             found = np.column_stack(found.columns[1:])
         np.testing.assert_array_equal(found, expected.values)
     np.testing.assert_allclose(result.base_values + found.sum(axis=1), REGRESSOR.predict(X), rtol=1e-5)
-    reasons = BatchExplainer(REGRESSOR, group="input", top=2)(BATCH).to_pydict()
-    for record in expected.top(2):
+    reasons = BatchExplainer(REGRESSOR, group="input", reasons=2)(BATCH).to_pydict()
+    for record in expected.reasons(2):
         row, rank = record["row"], record["rank"]
         assert reasons[f"feature_{rank}"][row] == record["feature"]
         shown = reasons[f"value_{rank}"][row]
@@ -89,7 +89,7 @@ def test_pairs_that_do_not_interact_are_zero_and_top_names_columns() -> None:
     flat = pipeline(RandomForestRegressor(4, max_depth=1, random_state=0), TARGET)
     found = BatchExplainer(flat, group="input", interactions=[("size", "place")])(BATCH)
     assert found.to_pydict() == {"size x place": [0.0] * 120}
-    top = BatchExplainer(REGRESSOR, group="input", interactions="occurring", top=1)(BATCH)
+    top = BatchExplainer(REGRESSOR, group="input", interactions="occurring", reasons=1)(BATCH)
     assert set(top.to_pydict()["pair_1"]) <= {"place x color", "place x size", "color x size"}
 
 

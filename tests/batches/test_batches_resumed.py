@@ -212,7 +212,7 @@ def other_calls(folder: Path) -> dict[str, tuple[dict[str, Any], str]]:
         "precision": ({"model": TreeExplainer(MODEL, precision="double")}, 'model.precision was "single"'),
         "batch_size": ({"batch_size": 33}, "batch_rows was 32 and is 33"),
         "keep": ({"keep": ["id"]}, "options.keep was"),
-        "top": ({"top": 2}, "options.top was null and is 2"),
+        "reasons": ({"reasons": 2}, "options.reasons was null and is 2"),
         "index": ({"index": "BV"}, "options.index was"),
         "dtype": ({"dtype": "float32"}, "options.dtype was"),
         "source": ({"source": TABLE.slice(1)}, "source.n_rows was 150 and is 149"),

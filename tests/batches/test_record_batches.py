@@ -78,7 +78,7 @@ TOP = ("feature", "value", "shap")
 
 
 def test_top(multiclass: Any, regression: Any) -> None:
-    found = BatchExplainer(regression, top=3, keep=["id"], prefix="p_")(batch_of(DIABETES, id=np.arange(442)))
+    found = BatchExplainer(regression, reasons=3, keep=["id"], prefix="p_")(batch_of(DIABETES, id=np.arange(442)))
     assert found.schema.names == ["id"] + [f"p_{what}_{i}" for i in (1, 2, 3) for what in TOP]
     values = TreeExplainer(regression).shap_values(DIABETES)
     frame = found.to_pandas()
@@ -89,12 +89,12 @@ def test_top(multiclass: Any, regression: Any) -> None:
         np.testing.assert_array_equal(values[rows, places], frame[f"p_shap_{rank}"])
         np.testing.assert_array_equal(left.max(axis=1), left[rows, places])
         left[rows, places] = -1
-    found = BatchExplainer(multiclass, top=99)(batch_of(IRIS))  # more than there are
+    found = BatchExplainer(multiclass, reasons=99)(batch_of(IRIS))  # more than there are
     assert found.schema.names[:9] == [f"{what}_1__{c}" for what in TOP for c in (0, 1, 2)]
     assert found.num_columns == 4 * 9
     third = TreeExplainer(multiclass).shap_values(IRIS)[:, :, 2]
     np.testing.assert_array_equal(found.column("shap_1__2"), third[np.arange(150), np.abs(third).argmax(1)])
-    names = BatchExplainer(multiclass, interactions="occurring", top=1)(batch_of(IRIS)).schema.names
+    names = BatchExplainer(multiclass, interactions="occurring", reasons=1)(batch_of(IRIS)).schema.names
     assert names == [f"{what}_1__{c}" for what in ("pair", "interaction") for c in (0, 1, 2)]
 
 
@@ -241,7 +241,7 @@ def test_a_row_is_independent_of_its_batch(multiclass: Any) -> None:
 
 
 def test_pickles(multiclass: Any) -> None:
-    explainer = BatchExplainer(multiclass, keep=["id"], top=2)
+    explainer = BatchExplainer(multiclass, keep=["id"], reasons=2)
     batch = batch_of(IRIS, id=np.arange(150))
     expected = explainer(batch)
     again = pickle.loads(pickle.dumps(explainer))
@@ -263,8 +263,8 @@ def test_models_by_path(tmp_path: Path, regression: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"top": 0}, ValueError, "top must be at least 1"),
-        ({"top": "2"}, TypeError, "top must be a number"),
+        ({"reasons": 0}, ValueError, "reasons must be at least 1"),
+        ({"reasons": "2"}, TypeError, "reasons must be a number"),
         ({"keep": "id"}, TypeError, "keep must be a sequence of names"),
         ({"keep": ["a", "a"]}, ValueError, "'a' twice"),
         ({"features": [0, 1]}, TypeError, "features must be a sequence of names"),

@@ -88,7 +88,7 @@ def test_reasons_for_and_against_as_workers_compute_them() -> None:
 
     rows = flowers(40).reset_index(drop=True)
     model = classifier(rows[FEATURES])
-    batches = BatchExplainer(model, keep=["id"], features=FEATURES, top=2, by_sign=True)
+    batches = BatchExplainer(model, keep=["id"], features=FEATURES, reasons=2, by_sign=True)
     parcel, table = Parcel(batches, pickle.dumps), pa.Table.from_pandas(rows)
     explanation = TreeExplainer(model).explain(rows[FEATURES])
     assert_reasons(_Actor(parcel)(table).to_pandas(), explanation, 2)
@@ -99,7 +99,7 @@ def test_reasons_for_and_against_as_workers_compute_them() -> None:
 
 
 def test_by_sign_reaches_batches_of_spark_and_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both reject it without top, as batches do; the engines' modules are stand-ins."""
+    """Both reject it without reasons, as batches do; the engines' modules are stand-ins."""
     pytest.importorskip("pyarrow")
 
     def module(name: str, **contents: object) -> None:
@@ -116,7 +116,7 @@ def test_by_sign_reaches_batches_of_spark_and_ray(monkeypatch: pytest.MonkeyPatc
     module("pyspark.sql.pandas.types", from_arrow_schema=None)
     module("pyspark.sql.types", StructType=None)
     for explain, rows in ((explain_ray, dataset()), (explain_spark, frame())):
-        with pytest.raises(ValueError, match="by_sign splits the strongest features of each row: give top="):
+        with pytest.raises(ValueError, match="by_sign splits the strongest features of each row: give reasons="):
             explain(MODEL, rows, by_sign=True)
 
 

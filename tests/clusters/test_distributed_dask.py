@@ -287,7 +287,7 @@ def test_refused_before_any_work(arguments: dict[str, Any], message: str) -> Non
 
 def test_refused_collections() -> None:
     model = regressor(A)
-    for unknown in ("top", "by_sign", "dtype"):
+    for unknown in ("reasons", "by_sign", "dtype"):
         for collection in (array(), frame()):
             with pytest.raises(TypeError, match=f"unexpected keyword argument '{unknown}'"):
                 explain_dask(model, collection, **{unknown: 2})

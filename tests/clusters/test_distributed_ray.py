@@ -75,7 +75,7 @@ def test_killed_actor_and_top_of_batches_of_any_size(tmp_path: Path) -> None:
         dataset(),
         features=FEATURES,
         keep=["id"],
-        top=2,
+        reasons=2,
         dtype="float32",
         concurrency=2,
         batch_size=30,
@@ -103,7 +103,7 @@ def test_killed_actor_and_top_of_batches_of_any_size(tmp_path: Path) -> None:
 
 def test_reasons_for_and_against() -> None:
     model = classifier(X[FEATURES])
-    found = collected(explain_ray(model, dataset(), keep=["id"], top=2, by_sign=True, concurrency=1))
+    found = collected(explain_ray(model, dataset(), keep=["id"], reasons=2, by_sign=True, concurrency=1))
     assert list(found["id"]) == list(X["id"])
     clusters.assert_reasons(found, TreeExplainer(model).explain(X[FEATURES]), 2)
 
@@ -113,7 +113,7 @@ def test_reasons_for_and_against() -> None:
     [
         ({"keep": ["colour"]}, ValueError, "there is no column 'colour'"),
         ({"keep": FEATURES}, ValueError, "two columns .*use prefix"),
-        ({"by_sign": True}, ValueError, "give top="),
+        ({"by_sign": True}, ValueError, "give reasons="),
         ({"interactions": 3}, ValueError, "the strongest depend on all rows"),
         ({"device": "graphics"}, ValueError, "device must be"),
         ({"concurrency": 0}, ValueError, "concurrency must be at least 1"),

@@ -103,7 +103,7 @@ def test_floats_and_prefix(rows: Any) -> None:
 @pytest.mark.parametrize("make", [regressor, classifier])
 def test_top(rows: Any, make: Any) -> None:
     model = make(X[FEATURES])
-    computed = collected(explain_spark(model, rows, keep=["id"], top=2))
+    computed = collected(explain_spark(model, rows, keep=["id"], reasons=2))
     expected = TreeExplainer(model).shap_values(A).reshape(len(A), 4, -1)
     outputs = [""] if expected.shape[2] == 1 else [f"__{name}" for name in model.classes_]
     for output, suffix in enumerate(outputs):
@@ -120,7 +120,7 @@ def test_top(rows: Any, make: Any) -> None:
 @pytest.mark.parametrize("make", [regressor, classifier])
 def test_reasons_for_and_against(rows: Any, make: Any) -> None:
     model = make(X[FEATURES])
-    found = explain_spark(model, rows, keep=["id"], top=2, by_sign=True)
+    found = explain_spark(model, rows, keep=["id"], reasons=2, by_sign=True)
     n_outputs = 1 if make is regressor else 3
     assert [kind for _, kind in found.dtypes[1 : 1 + 3 * n_outputs]] == [
         kind for kind in ("string", "string", "double") for _ in range(n_outputs)
@@ -203,8 +203,8 @@ def test_killed_worker(rows: Any, tmp_path: Path) -> None:
         ({"features": FEATURES[:3]}, ValueError, "now missing:\n- petal width"),
         ({"keep": FEATURES}, ValueError, "two columns .*use prefix"),
         ({"interactions": 3}, ValueError, "the strongest depend on all rows"),
-        ({"by_sign": True}, ValueError, "give top="),
-        ({"top": 0}, ValueError, "top must be at least 1"),
+        ({"by_sign": True}, ValueError, "give reasons="),
+        ({"reasons": 0}, ValueError, "reasons must be at least 1"),
         ({"device": "graphics"}, ValueError, "device must be"),
         ({"model_output": "log_loss", "data": X[FEATURES]}, ValueError, "needs labels"),
     ],

@@ -73,10 +73,10 @@ def test_options(run: Any, files: list[Path]) -> None:
 
 
 def test_errors(fails: Any, forest: Any, files: list[Path], tmp_path: Path) -> None:
-    explain_batches(forest, frame(), tmp_path / "top.parquet", top=2)
+    explain_batches(forest, frame(), tmp_path / "top.parquet", reasons=2)
     frame().to_parquet(tmp_path / "rows.parquet")
     assert "CURRENT: there is no file" in fails("compare", files[0], tmp_path / "c")
-    assert "an output of --top holds only the strongest" in fails(
+    assert "an output of --reasons holds only the strongest" in fails(
         "compare", files[0], tmp_path / "top.parquet"
     )
     assert "not written by 'skshapgpu explain'" in fails("compare", tmp_path / "rows.parquet", files[1])

@@ -341,7 +341,7 @@ def test_formats(given: str, wanted: str, run: Any, saved: Path, data: Path, for
 
 
 def test_top(run: Any, saved: Path, data: Path, forest: Any) -> None:
-    assert run("explain", saved, data, "-o", data.parent / "out.parquet", "--top", 2)[0] == 0
+    assert run("explain", saved, data, "-o", data.parent / "out.parquet", "--reasons", 2)[0] == 0
     found, values = read(data.parent / "out.parquet"), explain(forest, frame()).values
     assert list(found) == ["feature_1", "value_1", "shap_1", "feature_2", "value_2", "shap_2"]
     strongest = np.abs(values).argmax(axis=1)
@@ -399,8 +399,8 @@ def test_functions_of_time(run: Any, fails: Any, data: Path) -> None:
 
 def test_top_by_sign(run: Any, fails: Any, saved: Path, data: Path, forest: Any) -> None:
     out = data.parent / "out.parquet"
-    assert run("explain", saved, data, "-o", out, "--top", 1, "--by-sign")[0] == 0
-    found, records = read(out), explain(forest, frame()).top(1, by_sign=True)
+    assert run("explain", saved, data, "-o", out, "--reasons", 1, "--by-sign")[0] == 0
+    found, records = read(out), explain(forest, frame()).reasons(1, by_sign=True)
     assert list(found)[:3] == ["for_1", "for_value_1", "for_shap_1"]
     of_rows = {r["row"]: r for r in records if r["reason"] == "against"}
     assert found["against_1"].tolist() == [
@@ -417,7 +417,7 @@ def test_interactions(run: Any, fails: Any, saved: Path, data: Path, forest: Any
     assert run(*base, "occurring")[0] == 0
     every = explainer.explain_interactions(frame(), interactions="occurring")
     np.testing.assert_array_equal(read(out), every.values)
-    code, printed, _ = run(*base, "top:3", "--json")
+    code, printed, _ = run(*base, "3", "--json")
     strongest = explainer.explain_interactions(frame(), interactions=3)
     assert code == 0 and json.loads(printed)["interactions"] == strongest.interactions.tolist()
     np.testing.assert_array_equal(read(out), strongest.values)
@@ -448,7 +448,7 @@ def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
     expected = explain(model, X, data=X).values
     np.testing.assert_array_equal(read(tmp_path / "out.parquet"), expected)
     assert np.ptp(expected[:, 0]) > 0
-    assert run(*base, "--interactions", "top:1", "--overwrite")[0] == 0
+    assert run(*base, "--interactions", "1", "--overwrite")[0] == 0
     expected = explain_interactions(model, X, interactions=1).values
     np.testing.assert_array_equal(read(tmp_path / "out.parquet"), expected)
 
@@ -486,7 +486,7 @@ def test_results_are_not_overwritten(run: Any, fails: Any, saved: Path, data: Pa
     code, printed, _ = run("explain", saved, data, "-o", folder, "--json")
     assert code == 0 and json.loads(printed)["n_resumed"] == 442
     assert "442 rows, all of them written before\n" in run("explain", saved, data, "-o", folder)[1]
-    assert "use --overwrite to start anew" in fails("explain", saved, data, "-o", folder, "--top", 1)
+    assert "use --overwrite to start anew" in fails("explain", saved, data, "-o", folder, "--reasons", 1)
     code, printed, _ = run("explain", saved, data, "-o", folder, "--json", "--overwrite")
     assert code == 0 and json.loads(printed)["n_resumed"] == 0
 
@@ -504,7 +504,7 @@ def test_what_explain_refuses(fails: Any, saved: Path, data: Path) -> None:
     assert "no" in fails("explain", saved, data, "-o", data.parent / "no" / "out.parquet")
     assert "out.txt" in fails("explain", saved, data, "-o", data.parent / "out.txt")
     frame().drop(columns="bmi").to_parquet(data.parent / "less.parquet")
-    for more in ((), ("--interactions", "top:3")):
+    for more in ((), ("--interactions", "3")):
         message = fails("explain", saved, data.parent / "less.parquet", "-o", out, *more)
         assert message == f"DATA: '{data.parent / 'less.parquet'}': there is no column bmi"
     frame().rename(columns={"bmi": "BMI"}).to_parquet(data.parent / "less.parquet")

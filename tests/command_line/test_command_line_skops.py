@@ -67,13 +67,13 @@ def test_sums_and_groups_by_the_columns_of_the_data(run: Any, files: Any, tmp_pa
     game = explain(PIPELINE, X, groups="input")
     np.testing.assert_array_equal(pq.read_table(players).to_pandas(), game.to_frame())
     assert np.abs(game.values - whole.values).max() > 1e-3  # they are different values
-    assert run("explain", *files, "-o", reasons, *TRUST, "--sum-by", "input", "--top", 1)[0] == 0
+    assert run("explain", *files, "-o", reasons, *TRUST, "--sum-by", "input", "--reasons", 1)[0] == 0
     found = pq.read_table(reasons).to_pandas()
-    record = whole.top(1)[7]
+    record = whole.reasons(1)[7]
     shown = found["value_1"][7]
     assert found["feature_1"][7] == record["feature"]
     assert shown == record["value"] if isinstance(record["value"], str) else float(shown) == record["value"]
-    assert run("explain", *files, "-o", pairs, *TRUST, "--sum-by", "input", "--interactions", "top:1")[0] == 0
+    assert run("explain", *files, "-o", pairs, *TRUST, "--sum-by", "input", "--interactions", "1")[0] == 0
     grouped = explain_interactions(PIPELINE, X, interactions="occurring").group("input")
     name, _ = grouped.strongest(1)[0]
     assert pq.read_schema(pairs).names == [name]
@@ -88,7 +88,7 @@ def test_background_rows_go_through_the_steps(run: Any, files: Any, tmp_path: Pa
     assert run("explain", *files, "-o", out, *TRUST, "--background", files[1])[0] == 0
     expected = explain(PIPELINE, X, data=X)
     np.testing.assert_array_equal(pq.read_table(out).to_pandas(), expected.to_frame())
-    assert run("explain", *files, "-o", out, *TRUST, "--interactions", "top:2", "--overwrite")[0] == 0
+    assert run("explain", *files, "-o", out, *TRUST, "--interactions", "2", "--overwrite")[0] == 0
     strongest = explain_interactions(PIPELINE, X, interactions=2)
     assert pq.read_schema(out).names == list(strongest.interaction_names)
 
@@ -180,6 +180,6 @@ def test_rows_have_the_dtypes_of_pandas(run: Any, tmp_path: Path) -> None:
     taken = np.sort(np.argsort(np.random.default_rng(0).random(80))[:40])
     expected = explain(model, frame, data=frame.iloc[taken]).values
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=0, atol=1e-12)
-    assert run(*line[:-1], tmp_path / "pairs.parquet", "--interactions", "top:1")[0] == 0
+    assert run(*line[:-1], tmp_path / "pairs.parquet", "--interactions", "1")[0] == 0
     strongest = explain_interactions(model, frame, interactions=1)
     assert pq.read_schema(tmp_path / "pairs.parquet").names == list(strongest.interaction_names)

@@ -137,7 +137,7 @@ def test_weights(rng: np.random.Generator) -> None:
     "weights, message",
     [
         (np.ones(3), r"reference_weight has shape \(3,\), but reference has 300 rows"),
-        (-np.ones(300), "reference_weight must be finite, none missing and none negative"),
+        (-np.ones(300), "reference_weight must be finite and not negative, without missing"),
         (np.full(300, np.nan), "must be finite"),
         (np.full(300, np.inf), "must be finite"),
         (np.zeros(300), "no row with a value of 'f0' and with a weight above 0"),

@@ -94,8 +94,8 @@ def test_weights_in_a_column(forest: Any, tmp_path: Path) -> None:
     "column, message",
     [
         (["x"] * 100, "current_weight: column 'w' is .*string, not numbers"),
-        ([1.0, None] * 50, "current_weight must be finite, none missing and none negative"),
-        ([-1] * 100, "must be finite, none missing and none negative"),
+        ([1.0, None] * 50, "current_weight must be finite and not negative, without missing"),
+        ([-1] * 100, "must be finite and not negative, without missing"),
     ],
 )
 def test_wrong_weights_in_a_column(forest: Any, column: Any, message: str, tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_an_unfinished_output_is_refused(forest: Any, tmp_path: Path) -> None:
 
 
 def test_files_that_are_refused(forest: Any, reference: Path, tmp_path: Path) -> None:
-    explain_batches(forest, X, tmp_path / "top.parquet", top=2)
-    explain_batches(forest, X, tmp_path / "sign.parquet", top=4, by_sign=True)
+    explain_batches(forest, X, tmp_path / "top.parquet", reasons=2)
+    explain_batches(forest, X, tmp_path / "sign.parquet", reasons=4, by_sign=True)
     explain_batches(forest, X, tmp_path / "pairs.parquet", interactions="occurring")
     explain_batches(forest, X, tmp_path / "banzhaf.parquet", index="BV")
     explain_batches(forest, X, tmp_path / "values.npy")
@@ -153,8 +153,8 @@ def test_files_that_are_refused(forest: Any, reference: Path, tmp_path: Path) ->
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "folder").mkdir()
     for name, message in (
-        ("top.parquet", "an output of top= holds only the strongest values of each row"),
-        ("sign.parquet", "an output of top= holds only the strongest values of each row"),
+        ("top.parquet", "an output of reasons= holds only the strongest values of each row"),
+        ("sign.parquet", "an output of reasons= holds only the strongest values of each row"),
         ("pairs.parquet", "has SHAP interaction values; values of features are compared, not interactions"),
         ("banzhaf.parquet", "index='SV', but current 'BV'"),
         ("values.npy", "is no Parquet or Arrow output of explain_batches"),

@@ -237,7 +237,7 @@ def test_batches(tmp_path: Path) -> None:
     found = pd.read_parquet(tmp_path / "values.parquet")
     assert list(found) == ["body", "noise"]
     np.testing.assert_array_equal(found.to_numpy(), explainer.shap_values(NUMBERS))
-    explain_batches(explainer, tmp_path / "rows.parquet", tmp_path / "top.parquet", top=1)
+    explain_batches(explainer, tmp_path / "rows.parquet", tmp_path / "top.parquet", reasons=1)
     top = pd.read_parquet(tmp_path / "top.parquet")
     strongest = np.abs(explainer.shap_values(NUMBERS)).argmax(axis=1)
     assert top["feature_1"].tolist() == [("body", "noise")[i] for i in strongest]

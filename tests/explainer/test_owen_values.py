@@ -266,12 +266,12 @@ def test_batches() -> None:
     np.testing.assert_array_equal(np.column_stack(found.columns[1:]), expected.values)
     about = json.loads(found.schema.metadata[b"skshapgpu"])
     assert about["index"] == "OV" and about["feature_names"] == COLUMNS
-    strongest = BatchExplainer(model, top=1, **options)(batch)
+    strongest = BatchExplainer(model, reasons=1, **options)(batch)
     assert strongest.column_names == ["id", "feature_1", "value_1", "owen_1"]
     places = np.abs(expected.values).argmax(axis=1)
     assert strongest["feature_1"].to_pylist() == [COLUMNS[place] for place in places]
     np.testing.assert_array_equal(strongest["owen_1"], expected.values[np.arange(len(X)), places])
-    signed = BatchExplainer(model, top=1, by_sign=True, **options)(batch)
+    signed = BatchExplainer(model, reasons=1, by_sign=True, **options)(batch)
     assert "for_owen_1" in signed.column_names and "against_value_1" in signed.column_names
     for row, name, value in zip(range(len(X)), *(signed[n].to_pylist() for n in ("for_1", "for_value_1"))):
         assert name is None or float(value) == X[name][row]

@@ -235,11 +235,11 @@ def expected_reasons(
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_top_by_sign(explanation: Explanation, n: int) -> None:
     expected = expected_reasons(explanation, explanation.values, n)
-    assert explanation.top(n, by_sign=True) == expected
+    assert explanation.reasons(n, by_sign=True) == expected
     assert n == 1 or {record["value"] is None for record in expected} == {True, False}
     assert {record["reason"] for record in expected} == {"for", "against"}
     several = explain(forest().fit(FRAME, np.c_[Y, -2 * FRAME["place"]]), FRAME)
-    assert several.top(n, by_sign=True) == [
+    assert several.reasons(n, by_sign=True) == [
         record for o in (0, 1) for record in expected_reasons(several, several.values[..., o], n, output=o)
     ]
 
@@ -247,9 +247,9 @@ def test_top_by_sign(explanation: Explanation, n: int) -> None:
 def test_top_of_categories_groups_and_untested_rows() -> None:
     frame, y = frame_with_categories()
     explanation = explain(with_categories("sklearn", frame, y), frame)
-    colors = [r for r in explanation.top(by_sign=True) if r["feature"] == "color"]
+    colors = [r for r in explanation.reasons(by_sign=True) if r["feature"] == "color"]
     assert len(colors) > 100 and all(r["value"] == frame["color"][r["row"]] for r in colors)
-    grouped = explain(forest().fit(FRAME, Y), FRAME, groups={"ab": ["a", "b"]}).top(1)
+    grouped = explain(forest().fit(FRAME, Y), FRAME, groups={"ab": ["a", "b"]}).reasons(1)
     assert {record["feature"] for record in grouped} == {"ab", "place"}
     for record in grouped:
         row = FRAME.loc[record["row"]]
@@ -258,17 +258,17 @@ def test_top_of_categories_groups_and_untested_rows() -> None:
     partial = cross_val_explain(forest(), FRAME, Y, cv=[(np.arange(20, N_ROWS), np.arange(20))])[
         "explanation"
     ]
-    assert {record["row"] for record in partial.top(by_sign=True)} <= set(FRAME.index[:20])
+    assert {record["row"] for record in partial.reasons(by_sign=True)} <= set(FRAME.index[:20])
     for n, error in ((0, ValueError), (1.5, TypeError)):
         with pytest.raises(error):
-            explanation.top(n, by_sign=True)
+            explanation.reasons(n, by_sign=True)
     with pytest.raises(TypeError, match="by_sign"):
-        explanation.top(by_sign=1)
+        explanation.reasons(by_sign=1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_top_by_magnitude(explanation: Explanation, n: int) -> None:
-    found = explanation.top(n)
+    found = explanation.reasons(n)
     signed = expected_reasons(explanation, explanation.values, 3)
     for label in FRAME.index:
         those = sorted((r for r in signed if r["row"] == label), key=lambda r: -abs(r["shap_value"]))[:n]
@@ -277,7 +277,7 @@ def test_top_by_magnitude(explanation: Explanation, n: int) -> None:
         ]
     assert json.loads(json.dumps(found)) == found
     zero = replace(explanation[:2], values=np.array([[0.0, 2.0, -3.0], [np.nan, np.nan, np.nan]]))
-    assert [(r["rank"], r["feature"], r["reason"]) for r in zero.top()] == [
+    assert [(r["rank"], r["feature"], r["reason"]) for r in zero.reasons()] == [
         (1, "a", "against"),
         (2, "place", "for"),
     ]

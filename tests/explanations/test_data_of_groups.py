@@ -72,7 +72,7 @@ def test_values_of_features_in_reasons(form: str) -> None:
     found = explain(model, rows, groups={"place": names})
     assert found.feature_names[0] == "place" and found.data.shape == (120, 3)
     for selected, first in ((found, 0), (found[7:], 7), (found[[9, 4]], 9), (found[11:, [2, 0, 1]], 11)):
-        values = {record["feature"]: record["value"] for record in selected[:1].top(3)}
+        values = {record["feature"]: record["value"] for record in selected[:1].reasons(3)}
         north, east = whole["north"].iloc[first], whole["east"].iloc[first]
         assert values["place"] == f"{names[1]}={north}, {names[0]}={east:.5g}"
         for feature, column in zip(found.feature_names[1:], ("age", "size")):
@@ -148,7 +148,7 @@ def test_reasons_of_batches(tmp_path: Any) -> None:
     from skshapgpu import explain_batches
 
     rows = X.reset_index(drop=True)
-    explain_batches(MODEL, rows, tmp_path / "r.parquet", top=3, groups=GROUPS, batch_size=50)
+    explain_batches(MODEL, rows, tmp_path / "r.parquet", reasons=3, groups=GROUPS, batch_size=50)
     for row, record in enumerate(parquet.read_table(tmp_path / "r.parquet").to_pylist()):
         values = {record[f"feature_{i}"]: record[f"value_{i}"] for i in (1, 2, 3)}
         assert values["place"] == place(row) and float(values["age"]) == X["age"].iloc[row]

@@ -325,7 +325,7 @@ def test_given_signature_is_completed(tmp_path: Path) -> None:
     signature = Model.load(str(tmp_path / "model")).signature
     assert signature.inputs == inputs
     assert len(signature.outputs) == 3 * rows.shape[1]
-    assert [param.name for param in signature.params] == ["top", "by_sign", "base_values"]
+    assert [param.name for param in signature.params] == ["reasons", "by_sign", "base_values"]
 
 
 def test_without_inputs_in_the_signature_names_are_checked(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_params(tmp_path: Path) -> None:
         found[of_class].sum(axis=1) + found["base_value__dog"], model.predict_proba(rows)[:, 1], atol=1e-6
     )
 
-    strongest = called.predict(rows, params={"top": 2})
+    strongest = called.predict(rows, params={"reasons": 2})
     names = [
         f"{column}__{output}" for column in ("feature_1", "value_1", "shap_1") for output in model.classes_
     ]
@@ -366,10 +366,10 @@ def test_params(tmp_path: Path) -> None:
     assert list(strongest["feature_1__dog"]) == [
         of_class[place].removesuffix("__dog") for place in values[of_class].abs().to_numpy().argmax(axis=1)
     ]
-    signs = called.predict(rows, params={"top": 1, "by_sign": True})
+    signs = called.predict(rows, params={"reasons": 1, "by_sign": True})
     assert (signs["for_shap_1__cat"].dropna() > 0).all() and (signs["against_shap_1__cat"].dropna() < 0).all()
-    with pytest.raises(ValueError, match="top must be at least 1"):
-        called.predict(rows, params={"top": -1})
+    with pytest.raises(ValueError, match="reasons must be at least 1"):
+        called.predict(rows, params={"reasons": -1})
 
 
 def test_options_of_the_python_function(tmp_path: Path) -> None:

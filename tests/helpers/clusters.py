@@ -46,7 +46,7 @@ def classifier(X: Any) -> Any:
 
 
 def assert_reasons(found: Any, explanation: Any, n: int) -> None:
-    """Check columns of the strongest values of each sign against ``Explanation.top``, by row position."""
+    """Check columns of the strongest values of each sign against ``Explanation.reasons``, by row position."""
     of_outputs = [""] if explanation.output_names is None else [f"__{o}" for o in explanation.output_names]
     for suffix, records in zip(of_outputs, _by_output(explanation, n), strict=True):
         expected = {(r["row"], r["reason"], r["rank"]): r for r in records}
@@ -66,8 +66,8 @@ def assert_reasons(found: Any, explanation: Any, n: int) -> None:
 
 def _by_output(explanation: Any, n: int) -> list[list[dict[str, Any]]]:
     if explanation.output_names is None:
-        return [explanation.top(n, by_sign=True)]
-    return [explanation[..., output].top(n, by_sign=True) for output in explanation.output_names]
+        return [explanation.reasons(n, by_sign=True)]
+    return [explanation[..., output].reasons(n, by_sign=True) for output in explanation.output_names]
 
 
 class Gate(TransformerMixin, BaseEstimator):

@@ -76,7 +76,7 @@ def test_models(url_store: Store, data: str, run: Any, tmp_path: Path) -> None:
     out = tmp_path / "out.npy"
     assert run("explain", saved, data, "-o", out)[0] == 0
     np.testing.assert_array_equal(np.load(out), TreeExplainer.load(saved).shap_values(frame()))
-    assert run("explain", url, data, "-o", url_store.place("top.parquet"), "--interactions", "top:3")[0] == 0
+    assert run("explain", url, data, "-o", url_store.place("top.parquet"), "--interactions", "3")[0] == 0
 
 
 def test_files_of_skops(url_store: Store, data: str, forest: Any, run: Any, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_credentials_are_never_shown(
         {"source": f"https://{KEY}:{SECRET}@{bucket}/rows.parquet{query}"},
         {"sink": url("out.txt")},
         {"sink": url("rows.parquet")},
-        {"sink": url("out.parquet"), "top": 1},
+        {"sink": url("out.parquet"), "reasons": 1},
         {"sink": f"s3://{KEY}:{SECRET}@nobucket-{bucket}/out{query}"},
     ):
         arguments = {"model": explainer, "source": url("rows.parquet"), "sink": url("out2/")} | call

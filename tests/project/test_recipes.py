@@ -78,7 +78,7 @@ def test_fastapi(run: Any) -> None:
     client = TestClient(found["app"])
     answer = client.post("/reasons", json=X.to_dict("records"))
     assert answer.status_code == 200
-    wanted = explain(found["model"], found["X"].head(3)).top(3)
+    wanted = explain(found["model"], found["X"].head(3)).reasons(3)
     assert [(r["row"], r["feature"], r["shap_value"]) for r in answer.json()] == [
         (r["row"], r["feature"], r["shap_value"]) for r in wanted
     ]

@@ -39,11 +39,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
 @pytest.mark.parametrize("sink", ["top.parquet", "top.arrow", "folder"])
 def test_every_sink_has_the_feature_values(source: Any, sink: str, tmp_path: Path) -> None:
     model, frame, path = source
-    result = explain_batches(model, path, tmp_path / sink, batch_size=64, top=N)
+    result = explain_batches(model, path, tmp_path / sink, batch_size=64, reasons=N)
     found = content(result.path).to_pydict()
     assert list(found) == [f"{what}_{rank}" for rank in (1, 2, 3) for what in ("feature", "value", "shap")]
     seen = set()
-    for record in explain(model, frame).top(N):
+    for record in explain(model, frame).reasons(N):
         row, rank = record["row"], record["rank"]
         assert found[f"feature_{rank}"][row] == record["feature"]
         assert found[f"value_{rank}"][row] == text(record["value"])
@@ -58,22 +58,22 @@ def test_resumed_runs_write_the_same_and_other_settings_are_refused(
 ) -> None:
     model, _, path = source
     (tmp_path / "whole").mkdir()
-    whole = explain_batches(model, path, tmp_path / "whole" / sink, batch_size=50, top=N)
+    whole = explain_batches(model, path, tmp_path / "whole" / sink, batch_size=50, reasons=N)
 
     def stop(done: int, total: int | None) -> None:
         if done >= 100:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        explain_batches(model, path, tmp_path / sink, batch_size=50, top=N, progress=stop)
+        explain_batches(model, path, tmp_path / sink, batch_size=50, reasons=N, progress=stop)
     for other, message in (
-        ({"top": 2}, "options.top was 3 and is 2"),
-        ({"top": N, "by_sign": True}, "options.by_sign was false and is true"),
-        ({}, "options.top was 3 and is null"),
+        ({"reasons": 2}, "options.reasons was 3 and is 2"),
+        ({"reasons": N, "by_sign": True}, "options.by_sign was false and is true"),
+        ({}, "options.reasons was 3 and is null"),
     ):
         with pytest.raises(ValueError, match=f"unfinished output of another call: {message}"):
             explain_batches(model, path, tmp_path / sink, batch_size=50, **other)
-    result = explain_batches(model, path, tmp_path / sink, batch_size=50, top=N)
+    result = explain_batches(model, path, tmp_path / sink, batch_size=50, reasons=N)
     assert result.n_resumed >= 50
     assert same(content(result.path), content(whole.path))
 
@@ -90,9 +90,9 @@ def test_an_output_with_other_columns_is_not_resumed(
 
     with monkeypatch.context() as before, pytest.raises(KeyboardInterrupt):
         before.setattr(Strongest, "_has_data", False)  # as if a version without feature values had begun
-        explain_batches(model, path, tmp_path / "folder", batch_size=50, top=N, progress=stop)
+        explain_batches(model, path, tmp_path / "folder", batch_size=50, reasons=N, progress=stop)
     with pytest.raises(ValueError, match=r"columns\.number was 6 and is 9"):
-        explain_batches(model, path, tmp_path / "folder", batch_size=50, top=N)
+        explain_batches(model, path, tmp_path / "folder", batch_size=50, reasons=N)
 
 
 def test_numbers_are_as_short_as_their_type_allows() -> None:
@@ -101,7 +101,7 @@ def test_numbers_are_as_short_as_their_type_allows() -> None:
     for dtype, third in ((np.float64, "16777217"), (np.float32, "16777216")):
         model = forest().fit(X.astype(dtype), X[:, 0] * 1e-22 + (X[:, 0] > 0) + (X[:, 0] > 1))
         batch = pa.RecordBatch.from_arrays(list(X.T.astype(dtype)), names=["a", "b"])
-        found = BatchExplainer(model, features=["a", "b"], top=2)(batch).to_pydict()
+        found = BatchExplainer(model, features=["a", "b"], reasons=2)(batch).to_pydict()
         of_a = [found[f"value_{1 + (found['feature_1'][row] != 'a')}"][row] for row in range(8)]
         assert of_a[:3] == ["0.1", "-2", third] and of_a[6:] == ["-0.5", "3"]
         assert [dtype(number) for number in of_a] == [dtype(value) for value in values]
@@ -113,11 +113,11 @@ def test_groups_have_values_of_columns_and_pairs_none_at_all() -> None:
     model = forest().fit(numbers, y)
     batch = pa.RecordBatch.from_pandas(numbers, preserve_index=False)
     explainer = TreeExplainer(model, groups={"bc": ["b", "c"]})
-    found = BatchExplainer(explainer, top=2)(batch).to_pydict()
+    found = BatchExplainer(explainer, reasons=2)(batch).to_pydict()
     assert set(found["feature_1"]) == {"bc", "weight"}
     for rank in (1, 2):
         for row, (feature, value) in enumerate(zip(found[f"feature_{rank}"], found[f"value_{rank}"])):
             weight, b, c = numbers.iloc[row]
             assert value == f"b={b:g}, c={c:g}" if feature == "bc" else float(value) == weight
-    pairs = BatchExplainer(model, top=2, interactions="occurring")(batch)
+    pairs = BatchExplainer(model, reasons=2, interactions="occurring")(batch)
     assert pairs.column_names == ["pair_1", "interaction_1", "pair_2", "interaction_2"]
