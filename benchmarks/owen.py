@@ -73,11 +73,11 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
             return lambda: explainer.explain(case.X)
 
         def group_values(data: Any = data, common: dict[str, Any] = common) -> Callable[[], Any]:
-            explainer = TreeExplainer(case.model, data, groups=groups, **common)
+            explainer = TreeExplainer(case.model, data, feature_groups=groups, **common)
             return lambda: explainer.explain(case.X)
 
         def owen_values(data: Any = data, common: dict[str, Any] = common) -> Callable[[], Any]:
-            explainer = TreeExplainer(case.model, data, groups=groups, **common)
+            explainer = TreeExplainer(case.model, data, feature_groups=groups, **common)
             return lambda: explainer.explain(case.X, index="OV")
 
         error = sum_error(case, groups, data, common)
@@ -98,11 +98,11 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
 
 def sum_error(case: models.Case, groups: dict[str, list[int]], data: Any, common: dict[str, Any]) -> float:
     """Compute the largest difference of a group's Owen values, added up, from its Shapley value."""
-    explainer = TreeExplainer(case.model, data, groups=groups, **common)
+    explainer = TreeExplainer(case.model, data, feature_groups=groups, **common)
     rows = case.X[:2000]
     found = explainer.explain(rows, index="OV")
     names = {group: [found.feature_names[i] for i in columns] for group, columns in groups.items()}
-    return peers.relative_error(found.group(names).values, explainer.explain(rows).values)
+    return peers.relative_error(found.sum_by(names).values, explainer.explain(rows).values)
 
 
 def in_turn(makers: dict[str, Callable[[], Callable[[], Any]]], repeats: int, new: bool) -> dict[str, Any]:

@@ -34,7 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 _PAIRS = {kind: request for kind, request in KINDS.items() if "triples" not in kind}
 _OWEN = {"Owen values": {"index": "OV"}}
-_GROUPS = {"groups": {"a": [0, 1, 2], "b": [3, 4, 5, 6]}}
+_GROUPS = {"feature_groups": {"a": [0, 1, 2], "b": [3, 4, 5, 6]}}
 
 _VALUES: dict[str, dict[str, Any]] = {"SHAP values": {}}
 

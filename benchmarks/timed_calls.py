@@ -84,7 +84,7 @@ class Calls:
         return {
             name: [
                 {field: getattr(group, field) for field in fields if hasattr(group, field)}
-                for group in explainer.plan(n_rows).groups
+                for group in explainer.plan(n_rows).tree_groups
             ]
             for name, explainer in self._explainers().items()
         }

@@ -34,7 +34,7 @@ model = HistGradientBoostingRegressor(max_iter=80).fit(X, y)
 # With groups, there is one value for each group: here the place, the building and, as it is in no group, the
 # month.
 groups = {"place": ["east", "north"], "building": ["area", "rooms"]}
-explainer = TreeExplainer(model, groups=groups)
+explainer = TreeExplainer(model, feature_groups=groups)
 of_groups = explainer.explain(X)
 print(of_groups[:3].to_frame().round(1))
 
@@ -43,7 +43,7 @@ print(of_groups[:3].to_frame().round(1))
 # They add up to the values of the groups.
 of_columns = explainer.explain(X, index="OV")
 print(of_columns[:3].to_frame().round(1))
-difference = of_columns.group(groups).values - of_groups.values
+difference = of_columns.sum_by(groups).values - of_groups.values
 print(f"largest difference: {np.abs(difference).max():.1e}")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
@@ -55,5 +55,5 @@ plt.show()
 
 # %%
 # SHAP values of the columns do not: they also count sets in which only one of the coordinates is known.
-apart = explain(model, X).group(groups)
+apart = explain(model, X).sum_by(groups)
 print((apart[:3].to_frame() - of_groups[:3].to_frame()).round(1))

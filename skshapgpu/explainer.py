@@ -268,12 +268,12 @@ class TreeExplainer:
         Which columns get values: "used" leaves out the columns that no tree uses, whose values are zero. X
         has all columns in both cases. ``feature_indices`` has the positions of the used columns; values,
         names, ``data`` and the positions of features in interactions refer to these.
-    groups : mapping of str to list, "input" or None, default=None
+    feature_groups : mapping of str to list, "input" or None, default=None
         Columns that form one feature each, such as the dummy columns of a category, by name, or by position
         in X: after the leading steps of a pipeline, a position stands for the only column that they make from
         that column of X. Columns in no group are features of their own. A group is known or unknown as a
         whole: its value is the Shapley value of the game in which it is one player, which in general differs
-        from the sum of the values of its columns, see :meth:`Explanation.group`. A group takes the place of
+        from the sum of the values of its columns, see :meth:`Explanation.sum_by`. A group takes the place of
         its first column, and all results are about groups. "input" forms a group of the columns that the
         leading steps of a pipeline make from each column of X, see the same method for the steps.
     n_jobs : int or None, default=None
@@ -345,7 +345,7 @@ class TreeExplainer:
         precision: str = "single",
         outputs: str = "auto",
         columns: str = "all",
-        groups: Mapping[str, Sequence[str | int]] | str | None = None,
+        feature_groups: Mapping[str, Sequence[str | int]] | str | None = None,
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         expected_rows: int | None = None,
@@ -363,7 +363,7 @@ class TreeExplainer:
             precision=precision,
             outputs=outputs,
             columns=columns,
-            groups=groups,
+            feature_groups=feature_groups,
             n_jobs=n_jobs,
             memory_limit=memory_limit,
             expected_rows=expected_rows,
@@ -378,14 +378,14 @@ class TreeExplainer:
         require_explainable(self._adapted, interventional, link)
         self._reader = Reader(steps, self._adapted)
         found = None
-        if groups is not None:
-            found = read_groups(groups, self._reader.default_names, self._reader.origins)
+        if feature_groups is not None:
+            found = read_groups(feature_groups, self._reader.default_names, self._reader.origins)
         background, read = None, partial(self._reader.read_on_host, what="data")
         if interventional:
             background = Background.read(data, data_weight, read, self._adapted.ensemble.x_dtype)
         elif data is not None:
             self._adapted = with_covers_of(self._adapted, data, data_weight, read, n_jobs)
-        by_input = isinstance(groups, str)
+        by_input = isinstance(feature_groups, str)
         own_model = model.model if isinstance(model, NoCopy) else model
         self._agreement = Agreement.of(own_model, self._adapted, model_output, check_additivity)
         self._adapted = replace(self._adapted, predictions={})  # they may hold the model
@@ -527,7 +527,7 @@ class TreeExplainer:
 
     @property
     def group_columns(self) -> tuple[tuple[int, ...], ...] | None:
-        """Columns of each feature of the results, by position; None without ``groups``.
+        """Columns of each feature of the results, by position; None without ``feature_groups``.
 
         After the leading steps of a pipeline, these are columns that the last step receives.
         """
@@ -599,9 +599,9 @@ class TreeExplainer:
         >>> X, y = load_diabetes(return_X_y=True)
         >>> model = RandomForestRegressor(10, max_depth=4, random_state=0).fit(X, y)
         >>> explainer = TreeExplainer(model, device="cpu")
-        >>> {group.algorithm for group in explainer.plan(10).groups}
+        >>> {group.algorithm for group in explainer.plan(10).tree_groups}
         {'quadrature'}
-        >>> {group.algorithm for group in explainer.plan(1_000_000).groups}
+        >>> {group.algorithm for group in explainer.plan(1_000_000).tree_groups}
         {'tables'}
         >>> explainer.plan(1000, interactions="all").result_bytes
         800000
@@ -660,7 +660,7 @@ class TreeExplainer:
             "SV" computes SHAP values, that is, Shapley values. "BV" computes Banzhaf values, in which every
             coalition of the other features has the same weight (Hammer & Holzman, Approximations of
             pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up to the
-            margin, so additivity is not checked. "OV" computes Owen values, for an explainer with ``groups``
+            margin, so additivity is not checked. "OV" computes Owen values, for an explainer with ``feature_groups``
             (Owen, Values of games with a priori unions, 1977, doi:10.1007/978-3-642-45494-3_7): one for each
             column, which add up to the Shapley value of its group.
         progress : bool or callable, default=False
@@ -745,7 +745,7 @@ class TreeExplainer:
             n returns the n strongest, the strongest first, by mean magnitude over all rows of X, summed over
             the outputs, which takes a first pass over X to find them; a list of pairs of names or positions
             returns these, in the order of the list. Positions are those of columns of X; where features are
-            others, by steps of a pipeline, ``columns="used"`` or ``groups``, list names, or give an array of
+            others, by steps of a pipeline, ``columns="used"`` or ``feature_groups``, list names, or give an array of
             positions of features, as :meth:`occurring_interactions` returns.
         index : {"SII", "STII", "BII"}, default="SII"
             "SII" is the Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125); its
@@ -1068,7 +1068,7 @@ class TreeExplainer:
         steps : sequence of transformers
             Leading steps of a pipeline.
         grouped_by_input : bool
-            Whether the groups of features are those of ``groups="input"``.
+            Whether the groups of features are those of ``feature_groups="input"``.
         """
         features = replace(self._features, by_input=grouped_by_input)
         return self._view(_reader=Reader(steps, self._adapted), _features=features)
@@ -1128,7 +1128,7 @@ class TreeExplainer:
             "columns": self._columns,
             "model_output": self._model_output,
             "times": self._times,
-            "groups": self._groups and [list(group) for group in self._groups],
+            "feature_groups": self._groups and [list(group) for group in self._groups],
             "check": [*self._agreement.result],
         }
         contents = self._compiled.contents() if tables else {}
@@ -1211,7 +1211,7 @@ class TreeExplainer:
             if explainer._times is not None and len(explainer._times) != n_outputs:
                 raise ValueError(f"it has {len(explainer._times)} times for {n_outputs} outputs")
             explainer._agreement = Agreement.restored(saved.options.get("check"))
-            groups = saved_groups(saved.options.get("groups"), saved.adapted.schema.n_features)
+            groups = saved_groups(saved.options.get("feature_groups"), saved.adapted.schema.n_features)
             explainer._set_up(
                 compute,
                 saved.background,
@@ -1266,7 +1266,7 @@ def read_options(
     device: str | Sequence[str],
     outputs: str,
     columns: str = "all",
-    groups: Any = None,
+    feature_groups: Any = None,
     **others: Any,
 ) -> Options:
     """Check the options of a :class:`TreeExplainer`, and return those that say how to compute.
@@ -1275,7 +1275,7 @@ def read_options(
     """
     require_one_of("outputs", outputs, _OUTPUTS)
     require_one_of("columns", columns, _COLUMNS)
-    require_groups(groups)
+    require_groups(feature_groups)
     require_perturbation(feature_perturbation, data, data_weight, cover)
     interventional = is_interventional(feature_perturbation, data)
     read_times(times)

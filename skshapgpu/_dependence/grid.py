@@ -150,7 +150,7 @@ class Players:
             if with_values and origins.changed[number]:
                 raise IndexError(
                     f"{position} is the position of a column of X, whose values the steps change: give the "
-                    f"name of the column that they make, {self.names[number]!r}, or groups='input' for that "
+                    f"name of the column that they make, {self.names[number]!r}, or feature_groups='input' for that "
                     "of X"
                 )
             return number

@@ -123,7 +123,7 @@ class _OfInput:
         elif options.grid_resolution == "exact":
             raise ValueError(
                 "grid_resolution='exact' has the jumps at thresholds of the trees, but steps of the pipeline "
-                f"transform {self._name!r}: use a number, custom_values, or leave groups out"
+                f"transform {self._name!r}: use a number, custom_values, or leave feature_groups out"
             )
         else:
             values = even_grid(numbers, self._name, options)

@@ -30,7 +30,7 @@ def partial_dependence(
     kind: str = "average",
     centered: bool = False,
     model_output: str = "raw",
-    groups: Any = None,
+    feature_groups: Any = None,
     n_jobs: int | None = None,
     memory_limit: int | str | None = None,
     progress: Any = False,
@@ -77,7 +77,7 @@ def partial_dependence(
         Output: the margin, as scikit-learn's ``response_method="decision_function"``, the probability, or
         the exponential of the margin where that is the prediction. The last two are averaged row by row,
         which takes time for each value of the grid.
-    groups : mapping of str to list, "input" or None, default=None
+    feature_groups : mapping of str to list, "input" or None, default=None
         Columns that change together, as for :class:`TreeExplainer`; ``features`` are then groups, and columns
         in none. "input" groups the columns that the leading steps of a pipeline make from each column of X:
         the features are the columns of X, and so are the values of their grids, which the steps encode. The
@@ -133,7 +133,7 @@ def partial_dependence(
     if progress is not False:
         require_progress(progress)
     computation = Computation.read(model, X, sample_weight, model_output, n_jobs, memory_limit)
-    grouped = None if groups is None else GroupedFeatures(computation, groups)
+    grouped = None if feature_groups is None else GroupedFeatures(computation, feature_groups)
     players = Players(computation) if grouped is None else grouped.players
     chosen = _positions(features, players)
     options = GridOptions.read(

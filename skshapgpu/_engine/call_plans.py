@@ -43,8 +43,8 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
     return CallPlan(
         n_rows=X.n_rows,
         device=run.device,
-        groups=() if alike else execution.groups,
-        table_bytes=sum(group.table_bytes for group in execution.groups),
+        tree_groups=() if alike else execution.tree_groups,
+        table_bytes=sum(group.table_bytes for group in execution.tree_groups),
         result_bytes=need.result,
         peak_bytes=need.peak(size),
         cpu_reason=None if execution.indices else cpu_reason(compiled, kind),
@@ -64,7 +64,7 @@ def estimate(
     n_threads, precision = execution.n_threads, options.precision
     reading = costs.cpu_row_seconds(n_rows, compiled.n_features, n_outputs, n_threads)
     if options.algorithm.is_for_comparison:
-        groups = compiled.groups_of(kind)
+        groups = compiled.tree_groups_of(kind)
         if execution.indices:
             transfer = costs.cuda_row_seconds(n_rows, compiled.n_features, n_outputs)
             of_trees = cuda_comparison_seconds(groups, -(-n_rows // len(execution.indices)), n_outputs)
@@ -92,7 +92,7 @@ def estimate(
             return None, "the background data have too many patterns"
         element = 4 if precision == "single" else 8
         return reading + tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order), None
-    groups, of_values = compiled.groups_of(kind), compiled.groups_of(SHAP_VALUES)
+    groups, of_values = compiled.tree_groups_of(kind), compiled.tree_groups_of(SHAP_VALUES)
     output_work = compiled.work(SHAP_VALUES)
     return reading + interaction_seconds(
         kind, groups, of_values, n_rows, n_results, n_threads, output_work, precision

@@ -155,7 +155,7 @@ class CallPlan:
     n_rows : int
     device : str
         "cpu", "cuda:0" or several of the latter.
-    groups : tuple of TreeGroup
+    tree_groups : tuple of TreeGroup
         How the trees are explained. Empty for algorithms that treat all trees alike, without tables.
     table_bytes : int
         Size of all tables.
@@ -185,7 +185,7 @@ class CallPlan:
 
     n_rows: int
     device: str
-    groups: tuple[TreeGroup, ...]
+    tree_groups: tuple[TreeGroup, ...]
     table_bytes: int
     result_bytes: int
     peak_bytes: int
@@ -208,7 +208,7 @@ class CallPlan:
             lines.append(f"not on a GPU: {self.cpu_reason}")
         if self.refusal is not None:
             lines.append(f"refused: {self.refusal}")
-        for group in self.groups:
+        for group in self.tree_groups:
             lines.append(
                 f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
                 f"{group.algorithm}"
@@ -218,7 +218,7 @@ class CallPlan:
             elif group.n_walked_leaves < group.n_leaves:
                 lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
         if self.build_seconds:
-            only_merged = self.groups and not self.table_bytes
+            only_merged = self.tree_groups and not self.table_bytes
             what = "merging the trees" if only_merged else "building the tables"
             lines.append(f"{what} takes about {number(self.build_seconds, 2)} s of it")
         return "\n".join(lines)
@@ -232,7 +232,7 @@ def instruction_set() -> str:
     return _core.instruction_set()
 
 
-def groups_of(listed: Iterable[dict[str, Any]]) -> tuple[TreeGroup, ...]:
+def tree_groups_of(listed: Iterable[dict[str, Any]]) -> tuple[TreeGroup, ...]:
     """Return the groups that the core lists."""
     return tuple(TreeGroup(**group) for group in listed)
 
@@ -347,7 +347,7 @@ class TableLayout:
     ----------
     most_entries : int
         Limit on the number of entries of a table, for which they are laid out.
-    groups : tuple of TreeGroup
+    tree_groups : tuple of TreeGroup
         How all trees are explained: those for which tables do not pay are walked, merged if they begin alike.
     table_bytes : int
     lookup_seconds, build_seconds : float
@@ -355,7 +355,7 @@ class TableLayout:
     """
 
     most_entries: int
-    groups: tuple[TreeGroup, ...]
+    tree_groups: tuple[TreeGroup, ...]
     table_bytes: int
     lookup_seconds: float
     build_seconds: float
@@ -363,7 +363,7 @@ class TableLayout:
     @property
     def is_empty(self) -> bool:
         """Whether all trees are explained as they are without the layout."""
-        walked = (group for group in self.groups if group.algorithm == "quadrature")
+        walked = (group for group in self.tree_groups if group.algorithm == "quadrature")
         return not self.table_bytes and all(group.n_walked_leaves == group.n_leaves for group in walked)
 
     @property
@@ -388,7 +388,7 @@ class TableLayout:
     @property
     def other_groups(self) -> list[TreeGroup]:
         """The trees without tables."""
-        return [group for group in self.groups if group.algorithm == "quadrature"]
+        return [group for group in self.tree_groups if group.algorithm == "quadrature"]
 
     @property
     def most_part(self) -> float:

@@ -18,7 +18,7 @@ from .plans import NO_INTERVALS, CompiledModel, Intervals
 class ExecutionPlan(NamedTuple):
     """How a call is executed: its GPUs (none: the CPU), its threads, and its tables by intervals.
 
-    ``groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building`` seconds for
+    ``tree_groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building`` seconds for
     tables and merged trees that do not exist yet.
     ``table_bytes`` is the size of the tables that count towards the memory of the call: those that it uses,
     or, if there is a memory limit, all tables of the model.
@@ -26,7 +26,7 @@ class ExecutionPlan(NamedTuple):
 
     indices: tuple[int, ...]
     intervals: Intervals
-    groups: tuple[TreeGroup, ...]
+    tree_groups: tuple[TreeGroup, ...]
     building: float
     seconds: float
     n_threads: int
@@ -42,7 +42,7 @@ def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPl
         return _plan_link(model, on_cpu, n_rows)
     if model.is_tiled(kind):
         return _plan_pairs(model, kind, on_cpu, n_rows)
-    groups = model.gpu_groups_of(kind)
+    groups = model.gpu_tree_groups_of(kind)
     walking = _cuda_seconds(model, kind, groups, n_rows)
     # Rows and values are transferred, and rows go through patterns, whatever tables there are.
     transfer = costs.cuda_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs)
@@ -60,7 +60,7 @@ def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPl
     looking_up = _laid_out_cuda_seconds(model, kind, layout, n_rows)
     seconds = building + (looking_up + transfer) / len(indices)
     table_bytes += layout.table_bytes
-    return ExecutionPlan(indices, intervals, layout.groups, building, seconds, n_threads, table_bytes)
+    return ExecutionPlan(indices, intervals, layout.tree_groups, building, seconds, n_threads, table_bytes)
 
 
 def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
@@ -68,12 +68,12 @@ def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
     # Counting processors takes longer than a small call.
     n_threads = 1 if n_rows <= model.rows_alone(kind) else effective_n_jobs(model.options.n_jobs)
     work, precision = model.work(kind), model.options.precision
-    groups, intervals, building = model.groups_of(kind), NO_INTERVALS, 0.0
+    groups, intervals, building = model.tree_groups_of(kind), NO_INTERVALS, 0.0
     seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
     table_bytes = model.counted_table_bytes(kind)
     layout = _worthwhile_tables(model, kind, n_rows)
     if layout is not None:
-        groups, intervals = layout.groups, Intervals(layout.most_entries)
+        groups, intervals = layout.tree_groups, Intervals(layout.most_entries)
         building = layout.build_seconds / n_threads
         seconds = building + layout.call_seconds(n_rows, n_threads, model.layout_work(kind), precision)
         table_bytes += layout.table_bytes
@@ -149,7 +149,7 @@ def _worthwhile_tables(model: CompiledModel, kind: Kind, n_rows: int) -> TableLa
     if not _may_have_tables(model, kind) or not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
         return None
     work, precision = model.work(kind), model.options.precision
-    seconds = costs.cpu_seconds(model.groups_of(kind), n_rows, 1, work, precision)
+    seconds = costs.cpu_seconds(model.tree_groups_of(kind), n_rows, 1, work, precision)
     if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
         return None
     sizes, work = (Intervals(most_entries), Intervals(costs.MERGED_ONLY)), model.layout_work(kind)
@@ -203,7 +203,7 @@ def _worthwhile_gpu_layout(model: CompiledModel, kind: Kind, n_rows: int) -> Tab
     expected_rows = max(n_rows, model.options.expected_rows or 0)
     if not n_rows or not _may_have_tables(model, kind):
         return None
-    groups = model.gpu_groups_of(kind)
+    groups = model.gpu_tree_groups_of(kind)
     n_leaves = sum(group.n_leaves for group in groups)
     walking = _cuda_seconds(model, kind, groups, expected_rows)
     if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):

@@ -129,17 +129,17 @@ def require_groups(groups: Any) -> None:
     Raises
     ------
     ValueError, TypeError
-        ``groups`` is neither "input" nor a mapping of names to lists of columns, or a group is empty.
+        ``feature_groups`` is neither "input" nor a mapping of names to lists of columns, or a group is empty.
     """
     if groups is None or (isinstance(groups, str) and groups == "input"):
         return
     if not isinstance(groups, Mapping):
-        raise TypeError(f"groups must be 'input' or map names to lists of columns, not {groups!r:.80}")
+        raise TypeError(f"feature_groups must be 'input' or map names to lists of columns, not {groups!r:.80}")
     for name, members in groups.items():
         if not isinstance(name, str):
-            raise TypeError(f"groups: the name {name!r:.80} is not a string")
+            raise TypeError(f"feature_groups: the name {name!r:.80} is not a string")
         if isinstance(members, str) or not isinstance(members, Collection | np.ndarray) or not len(members):
-            raise ValueError(f"groups: {name!r} must be a list of columns, not {members!r:.80}")
+            raise ValueError(f"feature_groups: {name!r} must be a list of columns, not {members!r:.80}")
 
 
 def read_groups(groups: Any, names: Sequence[str], origins: Origins | None) -> tuple[Group, ...] | None:
@@ -164,7 +164,7 @@ def read_groups(groups: Any, names: Sequence[str], origins: Origins | None) -> t
     if isinstance(groups, str):
         if origins is None:
             return None
-        of_columns = origins.require("Give groups a mapping of names to lists of columns instead")
+        of_columns = origins.require("Give feature_groups a mapping of names to lists of columns instead")
         made_of: dict[int, list[int]] = {}
         for column, of_input in enumerate(of_columns.tolist()):
             made_of.setdefault(of_input, []).append(column)
@@ -174,14 +174,14 @@ def read_groups(groups: Any, names: Sequence[str], origins: Origins | None) -> t
         for column in columns_of_group(name, members, names, origins):
             if column in group_of:
                 raise ValueError(
-                    f"groups: column {names[column]!r} is in {group_of[column]!r} and in {name!r}"
+                    f"feature_groups: column {names[column]!r} is in {group_of[column]!r} and in {name!r}"
                     if group_of[column] != name
-                    else f"groups: {name!r} has column {names[column]!r} twice"
+                    else f"feature_groups: {name!r} has column {names[column]!r} twice"
                 )
             group_of[column] = name
     for column, name in enumerate(names):
         if column not in group_of and name in groups:
-            raise ValueError(f"groups: {name!r} is the name of a column that is not in it")
+            raise ValueError(f"feature_groups: {name!r} is the name of a column that is not in it")
     columns_of: dict[str | int, list[int]] = {}
     for column in range(len(names)):
         columns_of.setdefault(group_of.get(column, column), []).append(column)
@@ -233,9 +233,9 @@ def _column_of(group: str, member: Any, place: Mapping[str, int], origins: Origi
         if member not in place:
             listed = ", ".join(list(place)[:10]) + (", ..." if len(place) > 10 else "")
             raise ValueError(
-                f"groups: {group!r} has column {member!r}, which the model does not receive; its columns are "
+                f"feature_groups: {group!r} has column {member!r}, which the model does not receive; its columns are "
                 f"{listed}. After steps of a pipeline, which may make other columns in each fold, "
-                "groups='input' names the columns of X instead"
+                "feature_groups='input' names the columns of X instead"
             )
         return place[member]
     if isinstance(member, Integral) and not isinstance(member, (bool, np.bool_)):
@@ -243,12 +243,12 @@ def _column_of(group: str, member: Any, place: Mapping[str, int], origins: Origi
         if origins is not None:
             with_origin = origins.made_alone_from(column, list(place))
             if with_origin is None:
-                raise IndexError(f"groups: {group!r} has column {column} of X, which the steps drop")
+                raise IndexError(f"feature_groups: {group!r} has column {column} of X, which the steps drop")
             return with_origin
         if not 0 <= column < len(place):
-            raise ValueError(f"groups: {group!r} has column {column}, but there are {len(place)} columns")
+            raise ValueError(f"feature_groups: {group!r} has column {column}, but there are {len(place)} columns")
         return column
-    raise TypeError(f"groups: {group!r} has {member!r:.80}, which is neither a name nor a position")
+    raise TypeError(f"feature_groups: {group!r} has {member!r:.80}, which is neither a name nor a position")
 
 
 def features_of(

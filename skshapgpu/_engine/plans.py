@@ -162,7 +162,7 @@ class CompiledModel:
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
-        self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
+        self._groups = {SHAP_VALUES: costs.tree_groups_of(self.info["groups"])}
         self._alone: dict[Kind, int] = {}
         self._of_columns: Any = None  # for Owen values: the plan whose trees are laid out
         self._owen_leaves: bool | None = None
@@ -528,7 +528,7 @@ class CompiledModel:
             return self.options.algorithm.gpu_method
         if self.link is not None or self.is_tiled(kind) or intervals != NO_INTERVALS:
             return "chunks"
-        method = costs.cuda_method(self.gpu_groups_of(kind), n_rows)
+        method = costs.cuda_method(self.gpu_tree_groups_of(kind), n_rows)
         by_leaves = kind in (SHAP_VALUES, BANZHAF_VALUES)
         return "small_chunks" if method == "leaves" and not by_leaves else method
 
@@ -562,7 +562,7 @@ class CompiledModel:
         if kind == OWEN_VALUES and self._two_levels is None:
             raise ValueError(
                 "Owen values divide the values of groups among their columns, but there are no groups: pass "
-                "groups=, or compute SHAP values, index='SV'"
+                "feature_groups=, or compute SHAP values, index='SV'"
             )
         if not possible:
             raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
@@ -604,7 +604,7 @@ class CompiledModel:
     def rows_alone(self, kind: Kind) -> int:
         """Return the most rows for which a call uses one thread."""
         if kind not in self._alone:
-            groups, alone = self.groups_of(kind), costs.BLOCK_ROWS
+            groups, alone = self.tree_groups_of(kind), costs.BLOCK_ROWS
             only_walks = self.background is None and self.options.algorithm.tables != "all"
             if only_walks and all(group.algorithm != "tables" for group in groups):
                 alone = costs.rows_to_share(groups, self.work(kind), self.options.precision)
@@ -627,7 +627,7 @@ class CompiledModel:
                     plan = self._laid_out(kind)
                     layout = self._core_layouts[key] = self._lay_out(kind, plan, intervals)
                     info = layout.info()
-                    groups = costs.groups_of(info.pop("groups"))
+                    groups = costs.tree_groups_of(info.pop("groups"))
                     self._layouts[key] = TableLayout(intervals.most_entries, groups, **info)
         return self._layouts[key]
 
@@ -667,20 +667,20 @@ class CompiledModel:
         precision, rows = self.options.precision, costs.LEAST_TABLE_ROWS
         walked, of_columns = (
             costs.cpu_seconds(groups, rows, 1, precision=precision) - costs.cpu_seconds((), rows, 1)
-            for groups in (self.groups_of(kind), self._groups_of_columns())
+            for groups in (self.tree_groups_of(kind), self._groups_of_columns())
         )
         return self.work(kind) * max(1.0, walked / of_columns if of_columns else 1.0)
 
-    def gpu_groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
+    def gpu_tree_groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         """Return the groups of trees that a GPU explains without tables by intervals."""
-        return self._groups_of_columns() if self.has_owen_leaves(kind) else self.groups_of(kind)
+        return self._groups_of_columns() if self.has_owen_leaves(kind) else self.tree_groups_of(kind)
 
     def _groups_of_columns(self) -> tuple[TreeGroup, ...]:
         """Return the groups of trees of the plan for Owen values that is laid out."""
-        return costs.groups_of(self._of_columns.info()["groups"])
+        return costs.tree_groups_of(self._of_columns.info()["groups"])
 
-    def groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
+    def tree_groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         """Return the groups of trees of a plan without tables by intervals."""
         if kind not in self._groups:
-            self._groups[kind] = costs.groups_of(self.plan(kind).info()["groups"])
+            self._groups[kind] = costs.tree_groups_of(self.plan(kind).info()["groups"])
         return self._groups[kind]

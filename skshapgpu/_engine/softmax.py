@@ -122,7 +122,7 @@ def _require_few(n_features: int, n_background: int) -> int:
             f"with a prediction for each of the 2^{n_features} coalitions of the {n_features} features that "
             f"the model uses and each of the {n_background:,} background rows: {predictions:,} for each row "
             f"explained. At most {MOST_FEATURES} features and {MOST_PREDICTIONS:,} predictions are possible: "
-            "use fewer background rows, groups= of columns, or model_output='raw'"
+            "use fewer background rows, feature_groups=, or model_output='raw'"
         )
     return predictions
 

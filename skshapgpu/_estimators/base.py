@@ -99,7 +99,7 @@ class ExplainingTransformer(
         *,
         cv: Any = None,
         cover: str = "auto",
-        groups: Mapping[str, Sequence[str | int]] | str | None = None,
+        feature_groups: Mapping[str, Sequence[str | int]] | str | None = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -111,7 +111,7 @@ class ExplainingTransformer(
         self.estimator = estimator
         self.cv = cv
         self.cover = cover
-        self.groups = groups
+        self.feature_groups = feature_groups
         self.algorithm = algorithm
         self.device = device
         self.precision = precision
@@ -282,7 +282,7 @@ class ExplainingTransformer(
         if (found[there] != here)[there >= 0].any() or len(np.unique(known)) < len(known):
             raise ValueError(
                 "the groups of a fold's model have other columns than those of the model of all rows: give "
-                "groups as names of columns instead of positions, or groups='input'"
+                "feature_groups as names of columns instead of positions, or feature_groups='input'"
             )
         return found
 
@@ -342,7 +342,7 @@ class ExplainingTransformer(
     def _explainer_options(self) -> dict[str, Any]:
         return {
             "cover": self.cover,
-            "groups": self.groups,
+            "feature_groups": self.feature_groups,
             "algorithm": self.algorithm,
             "device": self.device,
             "precision": self.precision,

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_scalar, indexable
 from sklearn.utils.validation import _num_features
 
-from .._explanations.grouping import require_group
+from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import summed_by_column
@@ -43,7 +43,7 @@ def shap_importance(
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
     explain_params: dict[str, Any] | None = None,
-    group: str | None = None,
+    sum_by: str | None = None,
 ) -> Bunch:
     """Measure how much each feature moves the predictions of a tree model.
 
@@ -79,10 +79,10 @@ def shap_importance(
         Parameters of the model's ``fit``, only with ``cv``; see :func:`cross_val_explain`.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`.
-    group : {"input"} or None, default=None
+    sum_by : {"input"} or None, default=None
         "input": features are the columns of X from which the leading steps of a pipeline made those that the
-        model sees, and their values are sums, as of :meth:`Explanation.group`. It has nothing to do with
-        ``groups``. The option ``groups="input"`` in ``explain_params`` instead computes the Shapley values of
+        model sees, and their values are sums, as of :meth:`Explanation.sum_by`. It has nothing to do with
+        ``groups``. The option ``feature_groups="input"`` in ``explain_params`` instead computes the Shapley values of
         these columns, each of them known or unknown as a whole.
 
     Returns
@@ -97,7 +97,7 @@ def shap_importance(
         importances : ndarray of float64, shape (n_features, n_parts) or (n_features, n_splits)
             Importances over the rows of each part, or the test rows of each split.
         feature_names : tuple of str
-            For a ``Pipeline``, names of the columns that its last step sees, or with ``group`` of those of X.
+            For a ``Pipeline``, names of the columns that its last step sees, or with ``sum_by`` of those of X.
         output_names : tuple or None
             None if there is one output.
 
@@ -124,7 +124,7 @@ def shap_importance(
         n_jobs=n_jobs,
         params=params,
         explain_params=explain_params,
-        group=group,
+        sum_by=sum_by,
     )
     if not per_output or found.output_names is None:
         found = found.summed()
@@ -193,7 +193,7 @@ def find_importances(
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
     explain_params: dict[str, Any] | None = None,
-    group: str | None = None,
+    sum_by: str | None = None,
     by_input: bool = False,
     weights: np.ndarray | None = None,
     scoring: Any = no_score,
@@ -202,17 +202,17 @@ def find_importances(
 
     The arguments are those of :func:`shap_importance`. ``by_input`` says whether the features are the
     columns of X, all of them in their order, instead of those that the model sees after the steps of a
-    pipeline; with ``group``, they are the columns from which these were made.
+    pipeline; with ``sum_by``, they are the columns from which these were made.
     ``weights`` of the rows, for the mean magnitude, and ``scoring`` of the models are used only with ``cv``.
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
-    require_group(group)
+    require_sum_by(sum_by)
     aggregate = _AGGREGATIONS[aggregation]
     if cv is None:
         if groups is not None or params is not None:
             raise ValueError("groups and params are for fits with cv: without it the model is fitted already")
         options = {"n_jobs": n_jobs} | (explain_params or {})
-        features_of = partial(_features, X=X, group=group, by_input=by_input)
+        features_of = partial(_features, X=X, sum_by=sum_by, by_input=by_input)
         return _of_fitted(estimator, X, y, aggregate, n_parts, options, features_of)
     X, y = indexable(X, y)
     results, splits = explained_splits(
@@ -235,7 +235,7 @@ def find_importances(
         if split.explanation is None:
             continue
         first = first or split
-        names, values = _features(split.explanation, X, group, by_input)
+        names, values = _features(split.explanation, X, sum_by, by_input)
         features = merged_names(features, names)
         known = aggregate(values) if weights is None else _weighted_mean(values, weights[split.rows])
         block = np.full((len(names), len(split.output_names or (None,))), np.nan)
@@ -271,11 +271,11 @@ def _of_fitted(
 
 
 def _features(
-    explanation: Explanation, X: Any, group: str | None, by_input: bool
+    explanation: Explanation, X: Any, sum_by: str | None, by_input: bool
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Return names of the features, and values (n_rows, n_features, n_outputs)."""
-    if group is not None:
-        explanation = explanation.group(group)
+    if sum_by is not None:
+        explanation = explanation.sum_by(sum_by)
     values = to_host(explanation.values)
     if explanation.output_names is None:
         values = values[..., np.newaxis]

@@ -104,8 +104,8 @@ class OutOfFoldSelector(BaseShapSelector):
             raise TypeError("X lies on a GPU, where cv= cannot split it: copy it to the host")
         if isinstance(self.estimator, FrozenEstimator):
             raise ValueError("the model is refitted to other columns, but it is frozen: give it unfrozen")
-        if (self.explain_params or {}).get("groups") not in (None, "input"):
-            raise ValueError("explain_params: groups would be groups of columns that change: leave them out")
+        if (self.explain_params or {}).get("feature_groups") not in (None, "input"):
+            raise ValueError("explain_params: feature_groups would group columns that change: leave them out")
         X, y = indexable(X, y)
         X = table(X)
         validate_data(self, X, y, reset=reset, skip_check_array=True)

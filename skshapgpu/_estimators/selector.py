@@ -38,7 +38,7 @@ class ShapSelector(BaseShapSelector):
     estimator : estimator
         A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
         :class:`TreeExplainer`. The steps of a pipeline must make each of their columns from a single one,
-        as for :meth:`Explanation.group` with "input". The model is cloned and fitted; a ``FrozenEstimator``
+        as for :meth:`Explanation.sum_by` with "input". The model is cloned and fitted; a ``FrozenEstimator``
         is used as it is.
     threshold : float, str or None, default=None
         Columns with at least this importance are kept: a number, "mean", "median", or a multiple such as

@@ -63,7 +63,7 @@ class ShapTransformer(ExplainingTransformer):
         "used" returns values only of the columns that the model fitted on all rows uses, and
         ``get_feature_names_out`` names these. With ``cv``, the values of other columns, which a model of a
         fold may use, are left out. See :class:`TreeExplainer`.
-    groups : mapping of str to list, "input" or None, default=None
+    feature_groups : mapping of str to list, "input" or None, default=None
         Columns that form one feature each, of those that the model sees; see :class:`TreeExplainer`. With
         ``cv`` and a pipeline, name them, or use "input": positions may differ between folds.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
@@ -79,7 +79,7 @@ class ShapTransformer(ExplainingTransformer):
     feature_importances_ : ndarray of float64, shape (n_features,)
         Mean magnitude of the SHAP values of each column of the X given to ``fit``, summed over the outputs,
         for ``SelectFromModel``, ``RFE`` and the like. Values of the columns that a pipeline makes from a
-        column of X are added up first, as by :meth:`Explanation.group` with "input"; a column that it drops
+        column of X are added up first, as by :meth:`Explanation.sum_by` with "input"; a column that it drops
         has 0, and all columns of a group have the importance of the group. Raises ``ValueError`` if a step,
         such as PCA, is not known to make each of its columns from a single one. If there are more than
         10,000 rows, a fixed random sample of this size is used. Missing after :meth:`from_fitted`, until
@@ -113,7 +113,7 @@ class ShapTransformer(ExplainingTransformer):
         model_output: str = "raw",
         times: Any = None,
         columns: str = "all",
-        groups: Mapping[str, Sequence[str | int]] | str | None = None,
+        feature_groups: Mapping[str, Sequence[str | int]] | str | None = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -126,7 +126,7 @@ class ShapTransformer(ExplainingTransformer):
             estimator,
             cv=cv,
             cover=cover,
-            groups=groups,
+            feature_groups=feature_groups,
             algorithm=algorithm,
             device=device,
             precision=precision,
@@ -292,7 +292,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         weights; see :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
         See :class:`TreeExplainer`.
-    groups : mapping of str to list, "input" or None, default=None
+    feature_groups : mapping of str to list, "input" or None, default=None
         See :class:`ShapTransformer`. All pairs are then pairs of groups.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
@@ -336,7 +336,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         feature_perturbation: str = "auto",
         data_weight: Any = None,
         cover: str = "auto",
-        groups: Mapping[str, Sequence[str | int]] | str | None = None,
+        feature_groups: Mapping[str, Sequence[str | int]] | str | None = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -349,7 +349,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
             estimator,
             cv=cv,
             cover=cover,
-            groups=groups,
+            feature_groups=feature_groups,
             algorithm=algorithm,
             device=device,
             precision=precision,

@@ -62,7 +62,7 @@ class Grouping(NamedTuple):
 def grouping_of(
     mapping: Any, feature_names: Sequence[str], origins: Origins | None, n_rows: int
 ) -> Grouping | None:
-    """Return the groups that the argument of ``group`` describes; None if features are columns of X already.
+    """Return the groups that the argument of ``sum_by`` describes; None if features are columns of X already.
 
     Raises
     ------
@@ -79,10 +79,10 @@ def grouping_of(
     return Grouping(*_members(origins.input_names()), origins.input_data(n_rows))
 
 
-def require_group(group: Any) -> None:
-    """Check the option ``group`` of functions that offer only the columns of X as groups."""
-    if group is not None and group != "input":
-        raise ValueError(f"group must be 'input' or None, not {group!r}")
+def require_sum_by(sum_by: Any) -> None:
+    """Check the option ``sum_by``, which sums over the columns of X only."""
+    if sum_by is not None and sum_by != "input":
+        raise ValueError(f"sum_by must be 'input' or None, not {sum_by!r}")
 
 
 def _targets(mapping: Mapping[str, Sequence[str]], feature_names: Sequence[str]) -> list[str]:
@@ -90,15 +90,15 @@ def _targets(mapping: Mapping[str, Sequence[str]], feature_names: Sequence[str])
     known, group_of = set(feature_names), dict[str, str]()
     for group, members in mapping.items():
         if isinstance(members, str) or not len(members):
-            raise ValueError(f"group {group!r} must be a list of feature names, not {members!r}")
+            raise ValueError(f"sum_by: {group!r} must be a list of feature names, not {members!r}")
         for name in members:
             if name not in known:
-                raise ValueError(f"group {group!r} names the unknown feature {name!r}")
+                raise ValueError(f"sum_by: {group!r} names the unknown feature {name!r}")
             if name in group_of:
-                raise ValueError(f"feature {name!r} is in group {group_of[name]!r} and in {group!r}")
+                raise ValueError(f"sum_by: feature {name!r} is in group {group_of[name]!r} and in {group!r}")
             group_of[name] = group
     if both := sorted((known - set(group_of)) & set(mapping)):
-        raise ValueError(f"group {both[0]!r} has the name of a feature that is not in it")
+        raise ValueError(f"sum_by: {both[0]!r} has the name of a feature that is not in it")
     return [group_of.get(name, name) for name in feature_names]
 
 

@@ -45,7 +45,7 @@ class InteractionExplanation(LabelledValues):
     base_values : float or ndarray of shape (n_outputs,)
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
-        selected, as by ``columns="used"``. With ``groups`` of an explainer, an object whose ``rows`` are
+        selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows`` are
         these rows, and which NumPy reads as an array of objects, with a text such as "place=north, day=3" for
         each group.
     feature_names : tuple of str
@@ -68,7 +68,7 @@ class InteractionExplanation(LabelledValues):
     feature_values : array of shape (n_rows, n_features[, n_outputs]) or None
         SHAP values (Banzhaf values with "BII") of the same rows; available if all pairs that occur are.
     origins : Origins or None
-        See :class:`Explanation`; used by :meth:`group`.
+        See :class:`Explanation`; used by :meth:`sum_by`.
     """
 
     index: str = "SII"
@@ -137,21 +137,21 @@ class InteractionExplanation(LabelledValues):
             **self._select_outputs(parts[2], {"values": values, **arrays}),
         )
 
-    def group(self, mapping: Mapping[str, Sequence[str]] | str) -> InteractionExplanation:
+    def sum_by(self, mapping: Mapping[str, Sequence[str]] | str) -> InteractionExplanation:
         """Add up the interactions of features that belong together, such as one-hot columns.
 
         The interaction of two groups is the sum over all pairs of a feature of the one and a feature of the
         other. Pairs within a group are part of its main effect, besides the main effects of its features. So
         everything still adds up: the rows of a matrix to the sums of SHAP values that
-        :meth:`Explanation.group` returns, and a row and its base value to its margin. As there, a sum is in
-        general not the interaction index of the groups, which an explainer with ``groups`` computes: there, a
+        :meth:`Explanation.sum_by` returns, and a row and its base value to its margin. As there, a sum is in
+        general not the interaction index of the groups, which an explainer with ``feature_groups`` computes: there, a
         group is known or unknown as a whole. With index "BII", which does not add up, pairs within a group
         are left out, and the diagonal has sums of Banzhaf values.
 
         Parameters
         ----------
         mapping : mapping of str to sequence of str, or "input"
-            As for :meth:`Explanation.group`. "input" groups the features by the columns of X from which the
+            As for :meth:`Explanation.sum_by`. "input" groups the features by the columns of X from which the
             leading steps of a pipeline made them.
 
         Returns
@@ -164,7 +164,7 @@ class InteractionExplanation(LabelledValues):
         Raises
         ------
         ValueError
-            The mapping is invalid, or the columns of X are not known, as for :meth:`Explanation.group`; the
+            The mapping is invalid, or the columns of X are not known, as for :meth:`Explanation.sum_by`; the
             explanation is of triples; or a sum would be incomplete, because the pairs were chosen: explain
             with ``interactions="occurring"`` or "all" then.
 
@@ -177,7 +177,7 @@ class InteractionExplanation(LabelledValues):
         >>> from skshapgpu import explain_interactions
         >>> X = pd.DataFrame({"color": ["red", "green", "blue"] * 9, "size": ["S", "L", "L"] * 9})
         >>> model = make_pipeline(OneHotEncoder(), RandomForestRegressor(5)).fit(X, range(27))
-        >>> explain_interactions(model, X).group("input").interaction_names
+        >>> explain_interactions(model, X).sum_by("input").interaction_names
         ('color x size',)
         """
         if self.order != 2:

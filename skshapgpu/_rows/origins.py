@@ -97,7 +97,7 @@ class Origins:
         ValueError
             The columns are not known.
         """
-        columns = self.require("Give group() a mapping of names to lists of features instead")
+        columns = self.require("Give sum_by() a mapping of names to lists of features instead")
         return [self.names[column] for column in columns]
 
     def columns_in(self, names: Sequence[str] | None) -> np.ndarray:
@@ -165,7 +165,7 @@ class Origins:
             listed = ", ".join(repr(names[i]) for i in features[:10]) + ", ..." * (len(features) > 10)
             raise IndexError(
                 f"{position} is the position of a column of X, from which the steps make {len(features)} "
-                f"columns: give their names, {listed}, or groups='input' for the column of X"
+                f"columns: give their names, {listed}, or feature_groups='input' for the column of X"
             )
         return int(features[0]) if len(features) else None
 

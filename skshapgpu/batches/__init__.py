@@ -110,7 +110,7 @@ def explain_batches(
     keep: Sequence[str] = (),
     reasons: int | None = None,
     by_sign: bool = False,
-    group: str | None = None,
+    sum_by: str | None = None,
     interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
@@ -166,7 +166,7 @@ def explain_batches(
         Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
         ``memory_limit``, divided by the number of GPUs, if that is less; a resumed run keeps the size of the
         first run.
-    features, keep, reasons, by_sign, group, interactions, index, prefix, dtype
+    features, keep, reasons, by_sign, sum_by, interactions, index, prefix, dtype
         See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep. ``keep`` may also
         name levels of the index of pandas, in data frames and in Parquet files that pandas wrote.
     format : {"parquet", "arrow"} or None, default=None
@@ -244,7 +244,7 @@ def explain_batches(
         keep=keep,
         reasons=reasons,
         by_sign=by_sign,
-        group=group,
+        sum_by=sum_by,
         interactions=interactions,
         index=index,
         prefix=prefix,

@@ -36,7 +36,7 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
         "precision": explainer.precision,
         "outputs": explainer._outputs,
         "columns": explainer._columns,
-        "groups": explainer._groups and [list(group) for group in explainer._groups],
+        "feature_groups": explainer._groups and [list(group) for group in explainer._groups],
         "model_output": explainer.model_output,
         "memory_limit": compiled.options.memory_limit,
         "expected_rows": compiled.options.expected_rows,

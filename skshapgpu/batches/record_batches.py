@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from .._engine.links import unit_of
-from .._explanations.grouping import group_pairs, require_group
+from .._explanations.grouping import group_pairs, require_sum_by
 from .._explanations.interactions import INDEX_NAMES, set_names
 from .._explanations.values import Explanation, column_names, side_by_side
 from .._rows.arrow import (
@@ -87,11 +87,11 @@ class BatchExplainer:
         row. The output columns are "for_1", "for_value_1" and "for_shap_1", and so on, then "against_1",
         "against_value_1" and "against_shap_1"; null where a row has no more values of that sign. Not for
         interactions.
-    group : {"input"} or None, default=None
+    sum_by : {"input"} or None, default=None
         "input": the features are the columns of X from which the leading steps of a pipeline made those that
-        the model sees. Their values are sums, as of :meth:`.Explanation.group`, and so are the interactions
-        of two columns, as of :meth:`.InteractionExplanation.group`; listed pairs are pairs of these columns.
-        The option ``groups="input"`` instead computes Shapley values of these columns, each of them known or
+        the model sees. Their values are sums, as of :meth:`.Explanation.sum_by`, and so are the interactions
+        of two columns, as of :meth:`.InteractionExplanation.sum_by`; listed pairs are pairs of these columns.
+        The option ``feature_groups="input"`` instead computes Shapley values of these columns, each of them known or
         unknown as a whole.
     interactions : "occurring", list of pairs or None, default=None
         Which interactions to compute instead of SHAP values, with a column for each pair: "occurring" is all
@@ -140,7 +140,7 @@ class BatchExplainer:
         keep: Sequence[str] = (),
         reasons: int | None = None,
         by_sign: bool = False,
-        group: str | None = None,
+        sum_by: str | None = None,
         interactions: Any = None,
         index: str | None = None,
         prefix: str = "",
@@ -165,12 +165,12 @@ class BatchExplainer:
             raise ValueError(
                 "by_sign splits the strongest features of each row: give reasons=, not interactions="
             )
-        require_group(group)
-        self._by_sign, self._group = by_sign, group
+        require_sum_by(sum_by)
+        self._by_sign, self._sum_by = by_sign, sum_by
         self._explainer = explainer_of(model, options)
         if self._request is None:
             self._explainer._require_values(self._index)
-        self._of_inputs = None if group is None else groups_of_inputs(self._explainer, self._index)
+        self._of_inputs = None if sum_by is None else groups_of_inputs(self._explainer, self._index)
         self._of_texts = takes_texts(self._explainer)
         self._of_arrays = not self._explainer._steps or takes_arrays(self._explainer._steps[0])
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
@@ -204,7 +204,7 @@ class BatchExplainer:
             "keep": list(self._keep),
             "reasons": self._n_reasons,
             "by_sign": self._by_sign,
-            "group": self._group,
+            "sum_by": self._sum_by,
             "index": self._index,
             "interactions": request and (_plain(request.listed) if request.form == "listed" else "occurring"),
             "prefix": self._prefix,
@@ -500,7 +500,7 @@ class BatchExplainer:
         explanation = self._silent.explain_interactions(
             self._as_taken(X), interactions="occurring", index=self._index
         )
-        grouped = explanation.group("input")
+        grouped = explanation.sum_by("input")
         if self._request.form != "listed":
             return grouped.values
         assert grouped.interactions is not None
@@ -514,7 +514,7 @@ class BatchExplainer:
 
     def _explanation(self, X: Any) -> Explanation:
         explanation = self._silent.explain(self._as_taken(X), index=self._index)
-        return explanation if self._group is None else explanation.group(self._group)
+        return explanation if self._sum_by is None else explanation.sum_by(self._sum_by)
 
     @property
     def _silent(self) -> TreeExplainer:

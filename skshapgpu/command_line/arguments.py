@@ -44,7 +44,7 @@ examples:
   skshapgpu explain s3://bucket/model.ubj s3://bucket/data/ -o s3://bucket/values/
   skshapgpu explain model.cbm data.parquet -o strongest.parquet --reasons 5
   skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
-  skshapgpu explain model.ubj data.parquet -o values.parquet --group place=latitude,longitude
+  skshapgpu explain model.ubj data.parquet -o values.parquet --feature-group place=latitude,longitude
   skshapgpu explain aft.ubj rows.parquet -o values/ --background b.npy --model-output survival --times 30,90
   skshapgpu explain pipeline.skops data.csv -o reasons.parquet --reasons 3 --sum-by input
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions 50
@@ -350,8 +350,8 @@ def _add_model_options(group: Any) -> None:
         help="all (the default), or used: no values of columns that no tree uses, which are zero",
     )
     group.add_argument(
-        "--group",
-        dest="groups",
+        "--feature-group",
+        dest="feature_groups",
         action=_AddGroup,
         metavar="NAME=COLS",
         help="columns that form one feature, as in place=latitude,longitude; can be repeated. input: each "

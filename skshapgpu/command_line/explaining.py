@@ -43,7 +43,7 @@ _PHRASES = {
     "give reasons=, not interactions=": "give --reasons, not --interactions",
     "keep and reasons are": "--keep and --reasons are",
     "leave it out of keep=": "leave it out of --keep",
-    "Give the explainer groups= as a mapping of names to lists of columns": "Use --group NAME=COLS",
+    "Give the explainer feature_groups= as a mapping of names to lists of columns": "Use --feature-group NAME=COLS",
 }
 
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> Answer:
             keep=args.keep,
             reasons=args.reasons,
             by_sign=args.by_sign,
-            group=args.sum_by,
+            sum_by=args.sum_by,
             prefix=args.prefix,
             **asdict(_csv_options_of_data(args)),
             resume=not args.no_resume,
@@ -124,7 +124,7 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
         found = silent.explain_interactions(rows, interactions=asked)
         assert found.interactions is not None
         return found.interactions
-    found = silent.explain_interactions(rows, interactions="occurring").group(args.sum_by)
+    found = silent.explain_interactions(rows, interactions="occurring").sum_by(args.sum_by)
     assert found.interactions is not None
     strongest = found.importance().reshape(len(found.interactions), -1).sum(axis=1)
     return found.interactions[np.argsort(-strongest, kind="stable")[:asked]]

@@ -47,7 +47,7 @@ _SETTLED = {
     "times": "--times",
     "cover": "--cover",
     "columns": "--columns",
-    "groups": "--group",
+    "feature_groups": "--feature-group",
     "precision": "--precision",
     "algorithm": "--algorithm",
 }
@@ -166,7 +166,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
             )
     if (args.model_output in TIME_OUTPUTS) != (args.times is not None):
         raise ValueError("--times belongs to --model-output survival or cumulative_hazard: give both or none")
-    names = ("feature_perturbation", "times", "cover", "columns", "groups", "precision", "algorithm")
+    names = ("feature_perturbation", "times", "cover", "columns", "feature_groups", "precision", "algorithm")
     settled = {name: getattr(args, name, None) for name in names}
     options |= {name: value for name, value in settled.items() if value is not None}
     model = open_model(path, args)

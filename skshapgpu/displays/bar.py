@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._explanations.cohorts import Cohorts
-from .._explanations.grouping import require_group
+from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
 from .base import (
@@ -302,7 +302,7 @@ class ShapBarDisplay:
         cls,
         cv_results: Mapping[str, Any],
         *,
-        group: str | None = None,
+        sum_by: str | None = None,
         max_features: int | None = 20,
         ax: Any = None,
         color: Any = None,
@@ -314,9 +314,9 @@ class ShapBarDisplay:
         cv_results : dict
             Result of :func:`cross_val_explain`; its ``"explanation"`` and ``"importances"`` are used.
             Splits whose fit failed are left out.
-        group : {"input"} or None, default=None
+        sum_by : {"input"} or None, default=None
             "input" draws the columns of X from which the leading steps of a pipeline made the features, with
-            sums of their values, as of :meth:`Explanation.group`.
+            sums of their values, as of :meth:`Explanation.sum_by`.
         max_features, ax, color
             See :meth:`plot`.
 
@@ -327,17 +327,17 @@ class ShapBarDisplay:
         Raises
         ------
         ValueError
-            ``cv_results`` is not such a result, or no split has importances. With ``group``: the columns of X
+            ``cv_results`` is not such a result, or no split has importances. With ``sum_by``: the columns of X
             are not known, or rows were tested more than once, so that the values of each split are not.
         """
         require_max_features(max_features)
         if not isinstance(cv_results, Mapping) or not {"explanation", "importances"} <= set(cv_results):
             raise ValueError("cv_results must be the result of cross_val_explain")
-        require_group(group)
+        require_sum_by(sum_by)
         explanation = cv_results["explanation"]
         importances = np.asarray(cv_results["importances"], np.float64)
-        if group is not None:
-            explanation = explanation.group(group)
+        if sum_by is not None:
+            explanation = explanation.sum_by(sum_by)
             importances = _of_splits(explanation, cv_results, len(importances))
         names = explanation.feature_names
         if importances.ndim != 2 or importances.shape[1] != len(names):
@@ -387,7 +387,7 @@ def _of_splits(explanation: Explanation, cv_results: Mapping[str, Any], n_splits
     if fold is None or np.ndim(fold) != 1:
         raise ValueError(
             "rows were tested more than once, so that only the means of their values are known: for the "
-            "columns of X, call cross_val_explain with explain_params={'groups': 'input'} in place of group="
+            "columns of X, call cross_val_explain with explain_params={'feature_groups': 'input'} in place of sum_by="
         )
     found = np.full((n_splits, len(explanation.feature_names)), np.nan)
     for split in np.unique(fold[fold >= 0]).tolist():

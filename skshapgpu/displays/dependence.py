@@ -255,7 +255,7 @@ class ShapDependenceDisplay:
         Raises
         ------
         ValueError
-            The explanation has no data, for instance after :meth:`Explanation.group`; there are several
+            The explanation has no data, for instance after :meth:`Explanation.sum_by`; there are several
             outputs and none is chosen; no row has values; or an argument has an invalid value.
         KeyError, IndexError
             The feature or output does not exist.

@@ -18,7 +18,7 @@ def explain_spark(
     keep: Sequence[str] = (),
     reasons: int | None = None,
     by_sign: bool = False,
-    group: str | None = None,
+    sum_by: str | None = None,
     interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
@@ -52,7 +52,7 @@ def explain_spark(
         With ``reasons``, return that many of the strongest positive values of each row, and of the strongest
         negative ones, in columns "for_1", "for_value_1", "for_shap_1", and so on, then "against_1" and so on;
         see :class:`.BatchExplainer`.
-    group : {"input"} or None, default=None
+    sum_by : {"input"} or None, default=None
         "input" adds up the values of all columns that the leading steps of a pipeline make from each column
         of X; see :class:`.BatchExplainer`.
     interactions : "occurring", list of pairs or None, default=None
@@ -108,7 +108,7 @@ def explain_spark(
             keep=keep,
             reasons=reasons,
             by_sign=by_sign,
-            group=group,
+            sum_by=sum_by,
             interactions=interactions,
             index=index,
             prefix=prefix,

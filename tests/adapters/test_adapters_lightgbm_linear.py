@@ -188,7 +188,7 @@ def test_values_are_those_of_predictions(first: int) -> None:
             booster,
             background,
             data_weight=weights,
-            groups={"both": [0, 2]} if grouped else None,
+            feature_groups={"both": [0, 2]} if grouped else None,
             precision="double",
         )
         n_linear += adapt(booster).ensemble.has_linear_leaves

@@ -48,11 +48,11 @@ CLASSIFIER = pipeline(RandomForestClassifier(4, max_depth=5, random_state=0), CL
 
 def test_values_are_sums_and_reasons_are_columns_of_x(tmp_path: Path) -> None:
     FRAME.to_parquet(tmp_path / "rows.parquet")
-    expected = explain(REGRESSOR, X).group("input")
+    expected = explain(REGRESSOR, X).sum_by("input")
     for sink in ("values.parquet", "values.npy"):
         keep = ["id"] if sink.endswith("parquet") else []
         result = explain_batches(
-            REGRESSOR, tmp_path / "rows.parquet", tmp_path / sink, group="input", keep=keep, batch_size=50
+            REGRESSOR, tmp_path / "rows.parquet", tmp_path / sink, sum_by="input", keep=keep, batch_size=50
         )
         assert result.feature_names == ("place", "color", "size")
         found = content(result.path)
@@ -61,7 +61,7 @@ def test_values_are_sums_and_reasons_are_columns_of_x(tmp_path: Path) -> None:
             found = np.column_stack(found.columns[1:])
         np.testing.assert_array_equal(found, expected.values)
     np.testing.assert_allclose(result.base_values + found.sum(axis=1), REGRESSOR.predict(X), rtol=1e-5)
-    reasons = BatchExplainer(REGRESSOR, group="input", reasons=2)(BATCH).to_pydict()
+    reasons = BatchExplainer(REGRESSOR, sum_by="input", reasons=2)(BATCH).to_pydict()
     for record in expected.reasons(2):
         row, rank = record["row"], record["rank"]
         assert reasons[f"feature_{rank}"][row] == record["feature"]
@@ -73,13 +73,13 @@ def test_values_are_sums_and_reasons_are_columns_of_x(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", [REGRESSOR, CLASSIFIER], ids=["one output", "classes"])
 @pytest.mark.parametrize("index", ["SII", "BII"])
 def test_interactions_are_sums(model: Any, index: str) -> None:
-    expected = explain_interactions(model, X, interactions="occurring", index=index).group("input")
-    explainer = BatchExplainer(model, group="input", interactions="occurring", index=index)
+    expected = explain_interactions(model, X, interactions="occurring", index=index).sum_by("input")
+    explainer = BatchExplainer(model, sum_by="input", interactions="occurring", index=index)
     found = explainer(BATCH)
     assert found.schema.equals(explainer.output_schema(BATCH.schema))
     assert found.column_names == list(expected.to_frame().columns)
     np.testing.assert_array_equal(np.column_stack(found.columns), expected.to_frame())
-    listed = BatchExplainer(model, group="input", interactions=[("size", "color")], index=index)(BATCH)
+    listed = BatchExplainer(model, sum_by="input", interactions=[("size", "color")], index=index)(BATCH)
     assert listed.column_names[0].startswith("size x color")
     of_pair = expected[:, ["color x size"]].to_frame()
     np.testing.assert_array_equal(np.column_stack(listed.columns), of_pair)
@@ -87,9 +87,9 @@ def test_interactions_are_sums(model: Any, index: str) -> None:
 
 def test_pairs_that_do_not_interact_are_zero_and_top_names_columns() -> None:
     flat = pipeline(RandomForestRegressor(4, max_depth=1, random_state=0), TARGET)
-    found = BatchExplainer(flat, group="input", interactions=[("size", "place")])(BATCH)
+    found = BatchExplainer(flat, sum_by="input", interactions=[("size", "place")])(BATCH)
     assert found.to_pydict() == {"size x place": [0.0] * 120}
-    top = BatchExplainer(REGRESSOR, group="input", interactions="occurring", reasons=1)(BATCH)
+    top = BatchExplainer(REGRESSOR, sum_by="input", interactions="occurring", reasons=1)(BATCH)
     assert set(top.to_pydict()["pair_1"]) <= {"place x color", "place x size", "color x size"}
 
 
@@ -97,9 +97,9 @@ def test_models_without_steps_and_refusals() -> None:
     numbers = X[["size"]].assign(other=np.arange(120.0))
     model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(numbers, TARGET)
     batch = pa.RecordBatch.from_pandas(numbers)
-    assert BatchExplainer(model, group="input")(batch).equals(BatchExplainer(model)(batch))
+    assert BatchExplainer(model, sum_by="input")(batch).equals(BatchExplainer(model)(batch))
     mixing = make_pipeline(PCA(2), RandomForestRegressor(3, random_state=0)).fit(numbers, TARGET)
-    with pytest.raises(ValueError, match=r"PCA is not known to make .* groups= as a mapping"):
-        BatchExplainer(mixing, group="input")
-    with pytest.raises(ValueError, match="group must be 'input' or None"):
-        BatchExplainer(model, group="inputs")
+    with pytest.raises(ValueError, match=r"PCA is not known to make .* feature_groups= as a mapping"):
+        BatchExplainer(mixing, sum_by="input")
+    with pytest.raises(ValueError, match="sum_by must be 'input' or None"):
+        BatchExplainer(model, sum_by="inputs")

@@ -112,7 +112,7 @@ def test_groups_have_values_of_columns_and_pairs_none_at_all() -> None:
     numbers = frame[["weight"]].assign(b=np.arange(len(frame)) % 7, c=np.arange(len(frame)) % 3).fillna(0.0)
     model = forest().fit(numbers, y)
     batch = pa.RecordBatch.from_pandas(numbers, preserve_index=False)
-    explainer = TreeExplainer(model, groups={"bc": ["b", "c"]})
+    explainer = TreeExplainer(model, feature_groups={"bc": ["b", "c"]})
     found = BatchExplainer(explainer, reasons=2)(batch).to_pydict()
     assert set(found["feature_1"]) == {"bc", "weight"}
     for rank in (1, 2):

@@ -64,7 +64,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
     """Folder of a model, and the frame of SHAP values that it must return."""
     steps = make_column_transformer((OneHotEncoder(), ["ward"]), (StandardScaler(), ["visits", "mass"]))
     forest = RandomForestClassifier(5, max_depth=4, random_state=0)
-    explainer = TreeExplainer(make_pipeline(steps, forest).fit(X, Y), groups="input")
+    explainer = TreeExplainer(make_pipeline(steps, forest).fit(X, Y), feature_groups="input")
     path = tmp_path_factory.mktemp("mlflow") / "model"
     save_model(explainer, path, input_example=X.head(3))
     save_model(explainer, path.with_name("without_an_example"))

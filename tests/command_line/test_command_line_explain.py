@@ -92,8 +92,8 @@ def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
     model.save_model(path)
     frame()[list(reversed(NAMES))].to_parquet(rows)
     groups = {"body": ["bmi", "bp"], "blood, all": [f"s{i}" for i in range(1, 7)]}
-    options = ["--group", "body=bmi,bp", "--group", f"blood, all={','.join(groups['blood, all'])}"]
-    expected = explain(model, frame(), groups=groups)
+    options = ["--feature-group", "body=bmi,bp", "--feature-group", f"blood, all={','.join(groups['blood, all'])}"]
+    expected = explain(model, frame(), feature_groups=groups)
     assert expected.feature_names == ("age", "sex", "body", "blood, all")
     code, printed, _ = run("explain", path, rows, "-o", out, *options, "--json")
     assert code == 0 and json.loads(printed)["feature_names"] == list(expected.feature_names)
@@ -104,21 +104,21 @@ def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
     assert TreeExplainer.load(saved).group_columns == expected.group_columns
     pairs = tmp_path / "pairs.parquet"
     assert run("explain", saved, rows, "-o", pairs, "--interactions", "age:body")[0] == 0
-    whole = explain_interactions(model, frame(), groups=groups, interactions=[("age", "body")])
+    whole = explain_interactions(model, frame(), feature_groups=groups, interactions=[("age", "body")])
     np.testing.assert_array_equal(pandas.read_parquet(pairs)["age x body"], whole.values[:, 0])
-    assert "--group" in fails("explain", saved, rows, "-o", out, "--group", "body=bmi,bp")
+    assert "--feature-group" in fails("explain", saved, rows, "-o", out, "--feature-group", "body=bmi,bp")
     assert "'Bmi', which the model does not receive" in fails(
-        "explain", path, rows, "-o", out, "--group", "body=Bmi,bp"
+        "explain", path, rows, "-o", out, "--feature-group", "body=Bmi,bp"
     )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--group", "body"], "is neither input nor of the form NAME=COLS"),
-        (["--group", "=bmi"], "is neither input nor of the form NAME=COLS"),
-        (["--group", "body="], "is no list of names"),
-        (["--group", "body=bmi", "--group", "body=bp"], "group 'body' is given twice"),
+        (["--feature-group", "body"], "is neither input nor of the form NAME=COLS"),
+        (["--feature-group", "=bmi"], "is neither input nor of the form NAME=COLS"),
+        (["--feature-group", "body="], "is no list of names"),
+        (["--feature-group", "body=bmi", "--feature-group", "body=bp"], "group 'body' is given twice"),
     ],
 )
 def test_wrong_groups(options: list[str], message: str, run: Any, tmp_path: Path) -> None:

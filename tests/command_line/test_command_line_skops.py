@@ -61,10 +61,10 @@ def test_a_pipeline_explains_rows_of_a_csv_file(run: Any, files: Any, tmp_path: 
 def test_sums_and_groups_by_the_columns_of_the_data(run: Any, files: Any, tmp_path: Path) -> None:
     sums, players, reasons, pairs = (tmp_path / f"{name}.parquet" for name in ("a", "b", "c", "d"))
     assert run("explain", *files, "-o", sums, *TRUST, "--sum-by", "input")[0] == 0
-    whole = explain(PIPELINE, X).group("input")
+    whole = explain(PIPELINE, X).sum_by("input")
     np.testing.assert_array_equal(pq.read_table(sums).to_pandas(), whole.to_frame())
-    assert run("explain", *files, "-o", players, *TRUST, "--group", "input")[0] == 0
-    game = explain(PIPELINE, X, groups="input")
+    assert run("explain", *files, "-o", players, *TRUST, "--feature-group", "input")[0] == 0
+    game = explain(PIPELINE, X, feature_groups="input")
     np.testing.assert_array_equal(pq.read_table(players).to_pandas(), game.to_frame())
     assert np.abs(game.values - whole.values).max() > 1e-3  # they are different values
     assert run("explain", *files, "-o", reasons, *TRUST, "--sum-by", "input", "--reasons", 1)[0] == 0
@@ -74,7 +74,7 @@ def test_sums_and_groups_by_the_columns_of_the_data(run: Any, files: Any, tmp_pa
     assert found["feature_1"][7] == record["feature"]
     assert shown == record["value"] if isinstance(record["value"], str) else float(shown) == record["value"]
     assert run("explain", *files, "-o", pairs, *TRUST, "--sum-by", "input", "--interactions", "1")[0] == 0
-    grouped = explain_interactions(PIPELINE, X, interactions="occurring").group("input")
+    grouped = explain_interactions(PIPELINE, X, interactions="occurring").sum_by("input")
     name, _ = grouped.strongest(1)[0]
     assert pq.read_schema(pairs).names == [name]
     np.testing.assert_array_equal(pq.read_table(pairs).column(0), grouped[:, [name]].values[:, 0])
@@ -146,7 +146,7 @@ def test_refusals(fails: Any, run: Any, files: Any, tmp_path: Path, monkeypatch:
     FRAME.drop(columns="color").to_csv(files[1], index=False)
     message = fails("explain", *files, *call, *TRUST)
     assert "there is no column color" in message
-    mixing = "--group input --group a=size"
+    mixing = "--feature-group input --feature-group a=size"
     assert "input stands for all groups" in fails("explain", *files, *call, *mixing.split(), exit_code=2)
     monkeypatch.setitem(__import__("sys").modules, "skops.io", None)
     assert "pip install skshapgpu[skops]" in fails("explain", *files, *call, *TRUST)

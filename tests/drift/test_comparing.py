@@ -330,7 +330,7 @@ def test_interactions_are_refused(rng: np.random.Generator) -> None:
 def test_groups_of_columns_and_classes(rng: np.random.Generator) -> None:
     X = rng.normal(size=(200, 4))
     model = RandomForestClassifier(5, random_state=0).fit(X, (X[:, 0] + X[:, 1] > 0) + 0 + (X[:, 2] > 1))
-    whole = explain(model, X, groups={"place": [0, 1]})
+    whole = explain(model, X, feature_groups={"place": [0, 1]})
     found = compare_explanations(whole[:100], whole[100:])
     assert isinstance(found, ExplanationComparison) and found.feature_names[0] == "place"
     assert found.output_names == (0, 1, 2)

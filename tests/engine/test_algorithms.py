@@ -188,7 +188,7 @@ def test_all_that_the_table_has_is_exact(
 ) -> None:
     if device == "cuda":
         request.getfixturevalue("gpu")
-    options = {"precision": precision, "groups": groups_for(found)}
+    options = {"precision": precision, "feature_groups": groups_for(found)}
     explainer = explainer_of(algorithm, device, found.interventional, model_output, **options)
     allowed = TOLERANCE[precision] * leaf_scale(adapt(model()).ensemble)[0]
     for kind in found.kinds:
@@ -330,7 +330,7 @@ def test_auto_takes_a_gpu_only_for_what_the_table_says(monkeypatch: pytest.Monke
             for model_output in found.model_outputs:
                 with devices.elsewhere():
                     explainer = explainer_of(
-                        algorithm, "auto", found.interventional, model_output, groups=groups_for(found)
+                        algorithm, "auto", found.interventional, model_output, feature_groups=groups_for(found)
                     )
                 for kind in found.kinds:
                     chosen = plan_execution(explainer._compiled, kind, 100).indices

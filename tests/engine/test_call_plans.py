@@ -83,12 +83,12 @@ def test_more_work_takes_more_time() -> None:
 
 
 def test_groups_and_background_data() -> None:
-    grouped = explainer_of(FOREST, groups={"s": [4, 5, 6, 7, 8, 9]}).plan(100, interactions="all")
+    grouped = explainer_of(FOREST, feature_groups={"s": [4, 5, 6, 7, 8, 9]}).plan(100, interactions="all")
     assert grouped.result_bytes == 100 * 5 * 5 * 8 and grouped.seconds > 0
     explainer = explainer_of(FOREST, X[:50])
     for request in ({"index": "BV"}, {"interactions": "all"}):
         plan = explainer.plan(1000, **request)
-        assert plan.seconds > 0 and plan.groups == ()  # trees are not walked
+        assert plan.seconds > 0 and plan.tree_groups == ()  # trees are not walked
     assert explainer.plan(1000, index="BV").result == "Banzhaf values"
 
 
@@ -97,7 +97,7 @@ def test_probabilities_of_several_classes() -> None:
     model = HistGradientBoostingClassifier(max_iter=5).fit(X[:, :3], np.digitize(Y, [100, 200]))
     few, many = (explainer_of(model, X[:n, :3], model_output="probability") for n in (64, 384))
     plan = few.plan(100)
-    assert plan.seconds > 0 and plan.groups == () and "not estimated" not in str(plan)
+    assert plan.seconds > 0 and plan.tree_groups == () and "not estimated" not in str(plan)
     assert 1.5 * plan.seconds < few.plan(200).seconds < 2.5 * plan.seconds
     assert 3 * plan.seconds < many.plan(100).seconds < 6 * plan.seconds
 
@@ -106,7 +106,7 @@ def test_algorithms_for_comparison_take_longer() -> None:
     fast = explainer_of(FOREST, algorithm="quadrature").plan(10_000)
     for algorithm in ("fast_v1", "treeshap"):
         plan = explainer_of(FOREST, algorithm=algorithm).plan(10_000)
-        assert plan.seconds > 5 * fast.seconds and plan.groups == ()
+        assert plan.seconds > 5 * fast.seconds and plan.tree_groups == ()
         assert "not estimated" not in str(plan)
 
 
@@ -132,7 +132,7 @@ def test_probabilities_and_losses() -> None:
         few, many = (explainer_of(model, X[:n], model_output=model_output) for n in (64, 320))
         plan = few.plan(10_000)
         assert plan.seconds > 0 and plan.no_seconds_reason is None
-        assert plan.groups == ()  # trees are not walked
+        assert plan.tree_groups == ()  # trees are not walked
         assert 1.5 * plan.seconds < few.plan(20_000).seconds < 2.5 * plan.seconds
         assert 2 * plan.seconds < many.plan(10_000).seconds < 5 * plan.seconds
 

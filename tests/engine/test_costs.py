@@ -45,7 +45,7 @@ def explainer_of(model: Any, *args: Any, **options: Any) -> TreeExplainer:
 
 
 def algorithms(explainer: TreeExplainer, n_rows: int) -> set[str]:
-    return {group.algorithm for group in explainer.plan(n_rows).groups}
+    return {group.algorithm for group in explainer.plan(n_rows).tree_groups}
 
 
 def walked(n_nodes: int, n_leaves: int = 10_000) -> TreeGroup:
@@ -84,8 +84,8 @@ def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
     assert algorithms(explainer, len(X)) == {"quadrature"}
     assert algorithms(explainer, 1_000_000) == {"tables"}
     for plan in (few, many):
-        assert sum(group.n_trees for group in plan.groups) == 20
-        assert sum(group.n_leaves for group in plan.groups) == explainer.model_info()["n_leaves"]
+        assert sum(group.n_trees for group in plan.tree_groups) == 20
+        assert sum(group.n_leaves for group in plan.tree_groups) == explainer.model_info()["n_leaves"]
         assert plan.device == "cpu" and plan.seconds > plan.build_seconds >= 0
         assert plan.result_bytes == plan.n_rows * X.shape[1] * 8
     assert few.table_bytes == few.build_seconds == 0 < many.build_seconds
@@ -114,7 +114,7 @@ def test_tables_for_expected_rows(forest: RandomForestRegressor) -> None:
     assert algorithms(expecting, n_rows) == {"tables"}
     # They are the tables of a call with all rows, whatever the calls are.
     for size in (n_rows, 1_000_000):
-        assert expecting.plan(size).groups == explainer.plan(1_000_000).groups
+        assert expecting.plan(size).tree_groups == explainer.plan(1_000_000).tree_groups
     rows = np.resize(X, (n_rows, X.shape[1]))
     walked = explainer.shap_values(rows)
     values = expecting.shap_values(rows)
@@ -145,7 +145,7 @@ def test_tables_pay_within_two_calls(
 ) -> None:
     n_rows, explainer = 100_000, explainer_of(forest)
     compiled = explainer._compiled
-    walking = cpu_seconds(explainer_of(forest, algorithm="quadrature").plan(n_rows).groups, n_rows, 1)
+    walking = cpu_seconds(explainer_of(forest, algorithm="quadrature").plan(n_rows).tree_groups, n_rows, 1)
     per_row = (call * walking - cpu_seconds((), n_rows, 1)) / n_rows
     layout = TableLayout(table_size(n_rows), (tables(3, 20, 1000),), 1000, per_row, building * walking)
     monkeypatch.setattr(compiled, "layout", lambda *_: layout)
@@ -194,7 +194,7 @@ def test_other_algorithms_make_no_tables(forest: RandomForestRegressor, algorith
     explainer = explainer_of(forest, algorithm=algorithm)
     plan = explainer.plan(10**9)
     assert plan.table_bytes == plan.build_seconds == 0
-    assert plan.seconds > 0 and (algorithm != "quadrature") == (not plan.groups)
+    assert plan.seconds > 0 and (algorithm != "quadrature") == (not plan.tree_groups)
 
 
 def test_paths_too_long_for_tables_are_walked() -> None:
@@ -204,16 +204,16 @@ def test_paths_too_long_for_tables_are_walked() -> None:
     model = HistGradientBoostingRegressor(max_iter=3, max_depth=25, max_leaf_nodes=None, min_samples_leaf=1)
     model.fit(wide, wide @ np.arange(30) + rng.normal(size=2000))
     explainer = explainer_of(model)
-    longest = max(group.n_nodes for group in explainer.plan(1).groups)
+    longest = max(group.n_nodes for group in explainer.plan(1).tree_groups)
     assert longest > 8
-    assert all(group.algorithm == "quadrature" for group in explainer.plan(10**9).groups if group.n_nodes > 8)
+    assert all(group.algorithm == "quadrature" for group in explainer.plan(10**9).tree_groups if group.n_nodes > 8)
 
 
 def test_interventional_values_and_functions_of_the_margin(forest: RandomForestRegressor) -> None:
     assert algorithms(explainer_of(forest, X[:50]), 10) == {"tables"}
     classifier = HistGradientBoostingClassifier(max_iter=5).fit(X, Y > 150)
     plan = explainer_of(classifier, X[:50], model_output="probability").plan(10)
-    assert plan.groups == () and plan.seconds > 0
+    assert plan.tree_groups == () and plan.seconds > 0
 
 
 def test_leaves_of_several_outputs_take_longer() -> None:
@@ -223,7 +223,7 @@ def test_leaves_of_several_outputs_take_longer() -> None:
         for n in (1, 3)
     )
     plans = [explainer_of(model, algorithm="quadrature").plan(10_000) for model in (one, three)]
-    assert plans[0].groups[0].n_leaves == plans[1].groups[0].n_leaves
+    assert plans[0].tree_groups[0].n_leaves == plans[1].tree_groups[0].n_leaves
     assert 1.5 < plans[1].seconds / plans[0].seconds < 3
 
 
@@ -231,7 +231,7 @@ def test_it_can_be_read(forest: RandomForestRegressor) -> None:
     text = str(explainer_of(forest).plan(1_000_000))
     assert "1,000,000 rows on cpu" in text and "20 trees" in text and "building the tables" in text
     assert "tables" not in str(explainer_of(forest).plan(10))
-    alike = replace(explainer_of(forest).plan(10), groups=(), build_seconds=1.0)  # as on a GPU
+    alike = replace(explainer_of(forest).plan(10), tree_groups=(), build_seconds=1.0)  # as on a GPU
     assert str(alike).endswith("building the tables takes about 1 s of it")
     plan = explainer_of(forest).plan(300_000)
     assert plan.result_bytes == 300_000 * X.shape[1] * 8 and plan.peak_bytes < 1.2 * plan.result_bytes + 2**28

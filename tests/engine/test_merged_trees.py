@@ -161,10 +161,10 @@ def test_explainers_merge_where_it_saves_time() -> None:
     explainer = TreeExplainer(model, device="cpu")
     few, many = explainer.plan(100), explainer.plan(len(X))
     for plan in (few, many):
-        assert sum(group.n_trees for group in plan.groups) == 60
-        assert sum(group.n_leaves for group in plan.groups) == explainer.model_info()["n_leaves"]
-    assert all(group.n_walked_leaves == group.n_leaves for group in few.groups)
-    assert sum(group.n_walked_leaves for group in many.groups) < 0.7 * sum(g.n_leaves for g in many.groups)
+        assert sum(group.n_trees for group in plan.tree_groups) == 60
+        assert sum(group.n_leaves for group in plan.tree_groups) == explainer.model_info()["n_leaves"]
+    assert all(group.n_walked_leaves == group.n_leaves for group in few.tree_groups)
+    assert sum(group.n_walked_leaves for group in many.tree_groups) < 0.7 * sum(g.n_leaves for g in many.tree_groups)
     assert many.table_bytes == 0 < many.build_seconds
     assert "once the trees are merged" in str(many) and "merging the trees takes about" in str(many)
 

@@ -93,7 +93,7 @@ def check_many_rows(model: Any, exact: Ensemble, X: np.ndarray, precision: str =
     expected, _ = reference.path_dependent_shap(exact, X)
     explainer = TreeExplainer(model, precision=precision, device="cpu")
     n_copies = 400_000 // len(X)
-    groups = explainer.plan(n_copies * len(X)).groups
+    groups = explainer.plan(n_copies * len(X)).tree_groups
     by_tables = sum(group.n_leaves for group in groups if group.algorithm == "tables")
     assert by_tables > sum(group.n_leaves for group in groups) / 2
     assert_close(explainer.shap_values(np.tile(X, (n_copies, 1)))[: len(X)], expected, precision)

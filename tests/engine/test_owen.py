@@ -59,7 +59,7 @@ def test_random_trees(precision: str) -> None:
     for seed in range(300):
         ensemble, rows, groups = drawn(seed)
         tolerance = TOLERANCES[precision] * leaf_scale(ensemble)[:, np.newaxis]
-        options: dict[str, Any] = {"groups": named(groups), "precision": precision}
+        options: dict[str, Any] = {"feature_groups": named(groups), "precision": precision}
         explainer = TreeExplainer(EnsembleModel(ensemble), **options)
         found = by_output(explainer.explain(rows, index="OV").values)
         expected = reference.path_dependent_owen(ensemble, rows, groups)
@@ -84,7 +84,7 @@ def test_groups_of_one_feature_and_one_group_of_all_have_shapley_values(interven
         expected = by_output(explain(EnsembleModel(ensemble), rows, data=data, precision="double").values)
         for apart in (np.arange(len(groups)), np.zeros(len(groups), int)):
             found = explain(
-                EnsembleModel(ensemble), rows, data=data, precision="double", groups=named(apart), index="OV"
+                EnsembleModel(ensemble), rows, data=data, precision="double", feature_groups=named(apart), index="OV"
             )
             assert (np.abs(by_output(found.values) - expected) <= tolerance).all()
 
@@ -100,7 +100,7 @@ def test_tables_and_walks_agree(algorithm: str) -> None:
     model = GradientBoostingRegressor(n_estimators=40, max_depth=6, random_state=0).fit(X, y)
     groups = {"a": [0, 4, 2], "b": [1, 5]}
     for data in (None, X[:50]):
-        explainer = TreeExplainer(model, data, groups=groups, precision="double", algorithm=algorithm)
+        explainer = TreeExplainer(model, data, feature_groups=groups, precision="double", algorithm=algorithm)
         many, few = explainer.explain(X, index="OV"), explainer.explain(X[:200], index="OV")
         assert_allclose(many.values[:200], few.values, rtol=0, atol=1e-11)
         assert many.additivity_error is not None and many.additivity_error < 1e-10
@@ -121,7 +121,7 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
     model = DecisionTreeRegressor(splitter="random", random_state=0)
     model.fit(X, y[:, 0] if n_outputs == 1 else y)
     groups = np.array([0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0])
-    explainer = TreeExplainer(model, groups=named(groups), precision=precision)
+    explainer = TreeExplainer(model, feature_groups=named(groups), precision=precision)
     found = by_output(explainer.explain(X[:20], index="OV").values)
     ensemble = adapt(model).ensemble
     expected = reference.path_dependent_owen(ensemble, X[:20].astype(ensemble.x_dtype), groups)
@@ -145,7 +145,7 @@ def test_groups_of_an_odd_number_of_features(
     y = 100 + np.column_stack([X @ rng.normal(size=n_features) + X[:, 0] * X[:, i] for i in range(n_outputs)])
     model = RandomForestRegressor(3, max_features=1, random_state=0).fit(X, y[:, 0] if n_outputs == 1 else y)
     groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    explainer = TreeExplainer(model, groups=named(groups), precision=precision)
+    explainer = TreeExplainer(model, feature_groups=named(groups), precision=precision)
     found = by_output(explainer.explain(X[:10], index="OV").values)
     ensemble = adapt(model).ensemble
     expected = reference.path_dependent_owen(ensemble, X[:10].astype(ensemble.x_dtype), groups)
@@ -192,10 +192,10 @@ def test_paths_that_need_too_many_nodes_are_refused() -> None:
     model = DecisionTreeRegressor().fit(X, 2.0 ** np.arange(130))
     assert model.get_depth() == 129
     with pytest.raises(ValueError, match="129 different features and groups, too many for Owen values: use"):
-        explain(model, X, groups={"half": list(range(0, 130, 2))}, index="OV")
+        explain(model, X, feature_groups={"half": list(range(0, 130, 2))}, index="OV")
     few = {"few": [0, 1, 128, 129]}
-    values = explain(model, X[-5:], groups=few, index="OV", precision="double")
-    of_groups = explain(model, X[-5:], groups=few, precision="double")
+    values = explain(model, X[-5:], feature_groups=few, index="OV", precision="double")
+    of_groups = explain(model, X[-5:], feature_groups=few, precision="double")
     sums = values.values[:, [0, 1, 128, 129]].sum(axis=1)
     assert_allclose(sums, of_groups.values[:, of_groups.feature_names.index("few")], rtol=1e-9)
 

@@ -377,7 +377,7 @@ class NeverFitted(RandomForestClassifier):
         ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
         ({"cv": []}, ValueError, "cv has no splits"),
         ({"explain_params": {"precision": "half"}}, ValueError, "precision"),
-        ({"explain_params": {"groups": {"a": [0, 1]}}}, ValueError, "groups"),
+        ({"explain_params": {"feature_groups": {"a": [0, 1]}}}, ValueError, "groups"),
         ({"explain_params": {"columns": "used"}}, ValueError, "columns='used'"),
         ({"estimator": FrozenEstimator(NeverFitted())}, ValueError, "frozen"),
         ({"estimator": NeverFitted(monotonic_cst=[0] * 6)}, ValueError, "monotonic_cst"),

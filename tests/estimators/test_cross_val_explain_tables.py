@@ -39,8 +39,8 @@ def test_lists_behind_steps() -> None:
         "explanation"
     ]
     assert (
-        explanation[50:].group("input").data.tolist()
-        == explanation.group("input").data.tolist()[50:]
+        explanation[50:].sum_by("input").data.tolist()
+        == explanation.sum_by("input").data.tolist()[50:]
         == X[50:]
     )
 
@@ -139,7 +139,7 @@ def test_columns_that_a_split_lacks() -> None:
             assert results["importances"][number, 1] == 0
     predicted = cross_val_predict(model, X, y, cv=KFold(3))
     np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), predicted, atol=1e-5)
-    grouped = explanation.group({"color": ["color_blue", "color_green", "color_red"]})
+    grouped = explanation.sum_by({"color": ["color_blue", "color_green", "color_red"]})
     assert grouped.feature_names == ("color", "size")
     np.testing.assert_allclose(grouped.base_values + grouped.values.sum(axis=1), predicted, atol=1e-5)
 
@@ -234,7 +234,7 @@ def test_encoded_columns_summed_back_to_the_columns_of_x() -> None:
     model = make_pipeline(encoder, RandomForestRegressor(5, random_state=0))
     explanation = cross_val_explain(model, frame, y, cv=3)["explanation"]
     assert len(explanation.feature_names) == 6
-    grouped = explanation.group("input")
+    grouped = explanation.sum_by("input")
     assert set(grouped.feature_names) == set(frame.columns)
     for name in frame.columns:
         of_column = [i for i, feature in enumerate(explanation.feature_names) if f"__{name}" in feature]

@@ -63,29 +63,29 @@ def pipeline() -> Any:
 
 
 def test_transformer() -> None:
-    shap = ShapTransformer(forest(8, 5), groups=BODY).set_output(transform="pandas").fit(NUMBERS, Y)
+    shap = ShapTransformer(forest(8, 5), feature_groups=BODY).set_output(transform="pandas").fit(NUMBERS, Y)
     found = shap.transform(NUMBERS)
     assert list(found) == ["body", "noise"] == shap.get_feature_names_out().tolist()
-    expected = explain(clone(shap.estimator).fit(NUMBERS, Y), NUMBERS, groups=BODY)
+    expected = explain(clone(shap.estimator).fit(NUMBERS, Y), NUMBERS, feature_groups=BODY)
     np.testing.assert_array_equal(found.to_numpy(), expected.values)
     np.testing.assert_array_equal(shap.explain(NUMBERS).values, expected.values)
     body, noise = np.abs(expected.values).mean(axis=0)
     np.testing.assert_allclose(shap.feature_importances_, [body, noise, body], rtol=1e-12)
     kept = SelectFromModel(shap, prefit=True, threshold=noise * 1.01).fit(NUMBERS).transform(NUMBERS)
     assert np.shape(kept) == (150, 2)
-    frozen = ShapTransformer.from_fitted(shap.estimator_, groups=BODY)
+    frozen = ShapTransformer.from_fitted(shap.estimator_, feature_groups=BODY)
     np.testing.assert_array_equal(frozen.transform(NUMBERS), expected.values)
 
 
 def test_transformer_of_a_pipeline_with_folds() -> None:
     """The models of two folds lack the column of a city; the group takes its place."""
-    shap = ShapTransformer(pipeline(), groups="input", cv=FOLDS)
+    shap = ShapTransformer(pipeline(), feature_groups="input", cv=FOLDS)
     found = shap.fit_transform(FRAME, Y)
     names = ["city", "age", "noise", "size"]
     assert shap.get_feature_names_out().tolist() == names and found.shape == (150, 4)
     for train, test in FOLDS.split(FRAME):
         model = pipeline().fit(FRAME.iloc[train], Y[train])
-        expected = explain(model, FRAME.iloc[test], groups="input")
+        expected = explain(model, FRAME.iloc[test], feature_groups="input")
         assert expected.feature_names == tuple(names)
         np.testing.assert_array_equal(found[test], expected.values)
     importances = np.abs(shap.explain(FRAME).values).mean(axis=0)
@@ -95,58 +95,58 @@ def test_transformer_of_a_pipeline_with_folds() -> None:
 
 def test_groups_by_name_with_folds_that_lack_a_column() -> None:
     cities = [f"onehotencoder__city_{city}" for city in ("Rome", "Aberdeen")]
-    with pytest.raises(ValueError, match=r"Aberdeen', which the model does not receive.*groups='input'"):
-        ShapTransformer(pipeline(), groups={"south": cities}, cv=FOLDS).fit_transform(FRAME, Y)
+    with pytest.raises(ValueError, match=r"Aberdeen', which the model does not receive.*feature_groups='input'"):
+        ShapTransformer(pipeline(), feature_groups={"south": cities}, cv=FOLDS).fit_transform(FRAME, Y)
 
 
 def test_groups_by_position_with_folds_that_lack_a_column() -> None:
     """Position 1 is the city, which the steps encode as several columns, fewer in some folds."""
     groups = {"north": [1, 2]}
     with pytest.raises(IndexError, match="the steps make 4 columns: give their names"):
-        ShapTransformer(pipeline(), groups=groups, cv=FOLDS).fit_transform(FRAME, Y)
+        ShapTransformer(pipeline(), feature_groups=groups, cv=FOLDS).fit_transform(FRAME, Y)
     with pytest.raises(ValueError, match="positions of columns may differ between splits"):
-        cross_val_explain(pipeline(), FRAME, Y, cv=FOLDS, explain_params={"groups": groups})
+        cross_val_explain(pipeline(), FRAME, Y, cv=FOLDS, explain_params={"feature_groups": groups})
     positions = {"body": [2, 0]}
-    found = ShapTransformer(forest(8, 5), groups=positions, cv=FOLDS).fit_transform(NUMBERS, Y)
-    expected = ShapTransformer(forest(8, 5), groups=BODY, cv=FOLDS).fit_transform(NUMBERS, Y)
+    found = ShapTransformer(forest(8, 5), feature_groups=positions, cv=FOLDS).fit_transform(NUMBERS, Y)
+    expected = ShapTransformer(forest(8, 5), feature_groups=BODY, cv=FOLDS).fit_transform(NUMBERS, Y)
     np.testing.assert_array_equal(found, expected)
 
 
 def test_used_groups_with_folds() -> None:
     noise = NUMBERS.assign(other=0.0, another=1.0)
     groups = {"nothing": ["other", "another"], **BODY}
-    shap = ShapTransformer(forest(8, 5), groups=groups, columns="used", cv=FOLDS)
+    shap = ShapTransformer(forest(8, 5), feature_groups=groups, columns="used", cv=FOLDS)
     found = shap.fit_transform(noise, Y)
     assert shap.get_feature_names_out().tolist() == ["body", "noise"]
-    expected = ShapTransformer(forest(8, 5), groups=groups, cv=FOLDS).fit_transform(noise, Y)
+    expected = ShapTransformer(forest(8, 5), feature_groups=groups, cv=FOLDS).fit_transform(noise, Y)
     assert expected.shape == (150, 3)
     np.testing.assert_array_equal(found, expected[:, :2])
 
 
 def test_interaction_transformer() -> None:
-    pairs = ShapInteractionTransformer(forest(8, 5), groups=BODY).fit(NUMBERS, Y)
+    pairs = ShapInteractionTransformer(forest(8, 5), feature_groups=BODY).fit(NUMBERS, Y)
     assert pairs.get_feature_names_out().tolist() == ["body x noise"]
-    matrices = TreeExplainer(pairs.estimator_, groups=BODY).shap_interaction_values(NUMBERS)
+    matrices = TreeExplainer(pairs.estimator_, feature_groups=BODY).shap_interaction_values(NUMBERS)
     np.testing.assert_allclose(pairs.transform(NUMBERS)[:, 0], 2 * matrices[:, 0, 1], rtol=0, atol=1e-5)
     crossed = ShapInteractionTransformer(
-        pipeline(), groups="input", interactions=[("size", "city")], cv=FOLDS
+        pipeline(), feature_groups="input", interactions=[("size", "city")], cv=FOLDS
     )
     found = crossed.fit_transform(FRAME, Y)
     for train, test in FOLDS.split(FRAME):
-        explainer = TreeExplainer(pipeline().fit(FRAME.iloc[train], Y[train]), groups="input")
+        explainer = TreeExplainer(pipeline().fit(FRAME.iloc[train], Y[train]), feature_groups="input")
         expected = explainer.explain_interactions(FRAME.iloc[test], interactions=[("city", "size")])
         np.testing.assert_array_equal(found[test], expected.values)
 
 
 def test_cross_val_explain() -> None:
     results = cross_val_explain(
-        pipeline(), FRAME, Y, cv=FOLDS, explain_params={"groups": "input"}, return_estimator=True
+        pipeline(), FRAME, Y, cv=FOLDS, explain_params={"feature_groups": "input"}, return_estimator=True
     )
     found = results["explanation"]
     assert found.feature_names == ("city", "age", "noise", "size") and found.group_columns is None
     for model, (_, test) in zip(results["estimator"], FOLDS.split(FRAME)):
         np.testing.assert_array_equal(
-            found.values[test], explain(model, FRAME.iloc[test], groups="input").values
+            found.values[test], explain(model, FRAME.iloc[test], feature_groups="input").values
         )
     np.testing.assert_array_equal(found.data, FRAME[["city", "age", "noise", "size"]].to_numpy(object))
     totals = found.base_values + found.values.sum(axis=1)
@@ -160,11 +160,11 @@ def test_cross_val_explain() -> None:
 
 
 def test_cross_val_explain_of_named_groups() -> None:
-    results = cross_val_explain(forest(8, 5), NUMBERS, Y, cv=FOLDS, explain_params={"groups": BODY})
+    results = cross_val_explain(forest(8, 5), NUMBERS, Y, cv=FOLDS, explain_params={"feature_groups": BODY})
     found = results["explanation"]
     assert found.feature_names == ("body", "noise") and found.data.rows is NUMBERS
     assert found.group_columns == ((0, 2), (1,)) and results["importances"].shape == (3, 2)
-    of_transformer = cross_val_explain(ShapTransformer(forest(8, 5), groups=BODY), NUMBERS, Y, cv=FOLDS)
+    of_transformer = cross_val_explain(ShapTransformer(forest(8, 5), feature_groups=BODY), NUMBERS, Y, cv=FOLDS)
     np.testing.assert_array_equal(of_transformer["explanation"].values, found.values)
 
 
@@ -183,7 +183,7 @@ class Dummies(TransformerMixin, BaseEstimator):
 def test_columns_without_names() -> None:
     """They are aligned by position, which is refused if the splits have different numbers of them."""
     model = make_pipeline(Dummies(), forest(3, 3))
-    explain_params = {"groups": {"body": ["x0", "x1"]}}
+    explain_params = {"feature_groups": {"body": ["x0", "x1"]}}
     with pytest.raises(ValueError, match="no names to align them by"):
         cross_val_explain(model, FRAME, Y, cv=FOLDS, explain_params=explain_params)
     alike = KFold(3, shuffle=True, random_state=0)
@@ -192,14 +192,14 @@ def test_columns_without_names() -> None:
 
 
 def test_importances_and_selection() -> None:
-    found = shap_importance(forest(8, 5).fit(NUMBERS, Y), NUMBERS, explain_params={"groups": BODY})
+    found = shap_importance(forest(8, 5).fit(NUMBERS, Y), NUMBERS, explain_params={"feature_groups": BODY})
     assert found.feature_names == ("body", "noise") and found.importances.shape == (2, 5)
     for model, X, groups, body in (
         (forest(8, 5), NUMBERS, BODY, [0, 2]),
         (pipeline(), FRAME, "input", [1]),
     ):
-        selector = ShapSelector(model, cv=FOLDS, explain_params={"groups": groups}).fit(X, Y)
-        values = cross_val_explain(model, X, Y, cv=FOLDS, explain_params={"groups": groups})["explanation"]
+        selector = ShapSelector(model, cv=FOLDS, explain_params={"feature_groups": groups}).fit(X, Y)
+        values = cross_val_explain(model, X, Y, cv=FOLDS, explain_params={"feature_groups": groups})["explanation"]
         of_columns = {
             name: np.abs(values[:, name].values).reshape(3, 50).mean() for name in values.feature_names
         }
@@ -216,7 +216,7 @@ def test_values_are_those_of_predictions_with_folds() -> None:
         Y,
         cv=FOLDS,
         return_estimator=True,
-        explain_params={"groups": "input", "data": FRAME[:15], "precision": "double"},
+        explain_params={"feature_groups": "input", "data": FRAME[:15], "precision": "double"},
     )
     rows = [3, 60, 101, 149]
     for row in rows:
@@ -231,7 +231,7 @@ def test_batches(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     model = forest(8, 5).fit(NUMBERS, Y)
     NUMBERS.to_parquet(tmp_path / "rows.parquet")
-    explainer = TreeExplainer(model, groups=BODY)
+    explainer = TreeExplainer(model, feature_groups=BODY)
     result = explain_batches(explainer, tmp_path / "rows.parquet", tmp_path / "values.parquet", batch_size=40)
     assert tuple(result.feature_names) == ("body", "noise")
     found = pd.read_parquet(tmp_path / "values.parquet")
@@ -248,12 +248,12 @@ def test_batches(tmp_path: Path) -> None:
 def test_displays() -> None:
     pytest.importorskip("matplotlib")
     model = pipeline().fit(FRAME, Y)
-    found = explain(model, FRAME, groups="input")
+    found = explain(model, FRAME, feature_groups="input")
     bars = ShapBarDisplay.from_explanation(found)
     assert {label.get_text() for label in bars.ax_.get_yticklabels()} == {"city", "age", "noise", "size"}
     ShapBeeswarmDisplay.from_explanation(found)
     ShapDependenceDisplay.from_explanation(found, "age")
-    named = explain(forest(8, 5).fit(NUMBERS, Y), NUMBERS, groups=BODY)
+    named = explain(forest(8, 5).fit(NUMBERS, Y), NUMBERS, feature_groups=BODY)
     ShapBeeswarmDisplay.from_explanation(named)
     assert ShapDependenceDisplay.from_explanation(named, "body").column.categories is not None
     assert ShapDependenceDisplay.from_explanation(named, "noise").column.categories is None

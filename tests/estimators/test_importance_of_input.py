@@ -58,14 +58,14 @@ def test_importance_and_bars_of_splits(estimator: object, y: pd.Series) -> None:
         fitted = clone(estimator).fit(X.iloc[train], y.iloc[train])
         for column, importance in by_hand(fitted, X.iloc[test]).items():
             expected[column].append(importance)
-    found = shap_importance(estimator, X, y, cv=CV, group="input")
+    found = shap_importance(estimator, X, y, cv=CV, sum_by="input")
     assert sorted(found.feature_names) == sorted(X)
     for name, of_splits in zip(found.feature_names, found.importances):
         np.testing.assert_allclose(of_splits, expected[name], rtol=1e-5)
 
     pytest.importorskip("matplotlib").use("Agg")
     results = cross_val_explain(estimator, X, y, cv=CV)
-    display = ShapBarDisplay.from_cv_results(results, group="input")
+    display = ShapBarDisplay.from_cv_results(results, sum_by="input")
     assert sorted(display.feature_names) == sorted(X)
     for name, of_splits in zip(display.feature_names, display.importances.T):
         np.testing.assert_allclose(of_splits, expected[name], rtol=1e-5)
@@ -73,19 +73,19 @@ def test_importance_and_bars_of_splits(estimator: object, y: pd.Series) -> None:
 
 def test_importance_of_a_fitted_model() -> None:
     fitted = clone(REGRESSOR).fit(X, Y)
-    found = shap_importance(fitted, X, group="input")
+    found = shap_importance(fitted, X, sum_by="input")
     assert found.importances.shape == (3, 5)
     for name, importance in zip(found.feature_names, found.importances_mean):
         assert importance == pytest.approx(by_hand(fitted, X)[name], rel=1e-5)
-    with pytest.raises(ValueError, match="group must be 'input' or None"):
-        shap_importance(fitted, X, group="inputs")
+    with pytest.raises(ValueError, match="sum_by must be 'input' or None"):
+        shap_importance(fitted, X, sum_by="inputs")
 
 
 def test_bars_of_rows_tested_more_than_once_are_refused() -> None:
     cv = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
     results = cross_val_explain(REGRESSOR, X, Y, cv=cv)
     with pytest.raises(ValueError, match="tested more than once") as refused:
-        ShapBarDisplay.from_cv_results(results, group="input")
-    assert "explain_params={'groups': 'input'}" in str(refused.value)
-    players = cross_val_explain(REGRESSOR, X, Y, cv=cv, explain_params={"groups": "input"})
+        ShapBarDisplay.from_cv_results(results, sum_by="input")
+    assert "explain_params={'feature_groups': 'input'}" in str(refused.value)
+    players = cross_val_explain(REGRESSOR, X, Y, cv=cv, explain_params={"feature_groups": "input"})
     assert sorted(players["explanation"].feature_names) == sorted(X)

@@ -111,7 +111,7 @@ def test_importances_are_those_of_the_columns_of_x(step: Any, classes: bool) -> 
     expected = importances_by_trying(fitted, X, 7)
     transformer = ShapTransformer(pipeline).fit(X, y)
     np.testing.assert_allclose(transformer.feature_importances_, expected)
-    grouped = explain(fitted, X).group("input")
+    grouped = explain(fitted, X).sum_by("input")
     found = dict(zip(grouped.feature_names, grouped.importance().reshape(len(grouped.feature_names), -1)))
     by_group = [found[f"x{i}"].sum() if f"x{i}" in found else 0 for i in range(7)]
     np.testing.assert_allclose(transformer.feature_importances_, by_group)
@@ -189,7 +189,7 @@ def test_encoded_columns() -> None:
         (OneHotEncoder(drop="first"), make_column_selector("color|word")), remainder=SimpleImputer()
     )
     pipeline = make_pipeline(encode, forest(6, 5))
-    explanation = explain(clone(pipeline).fit(data, y), data).group("input")
+    explanation = explain(clone(pipeline).fit(data, y), data).sum_by("input")
     expected = dict(zip(explanation.feature_names, explanation.importance()))
     for model in (ShapTransformer(pipeline), ShapTransformer(pipeline, cv=2)):
         found = model.fit(data, y).feature_importances_

@@ -203,7 +203,7 @@ def test_selections_know_their_columns() -> None:
     np.testing.assert_array_equal(part[:, [3, 0]][:, 1].feature_indices, used[:1])
     np.testing.assert_array_equal(explain(model, X)[:, [7, 5]].feature_indices, [7, 5])
     assert part[:9].feature_indices is not None and explain(model, X)[:9].feature_indices is None
-    grouped = part.group({"both": part.feature_names[:2]})
+    grouped = part.sum_by({"both": part.feature_names[:2]})
     assert grouped.feature_indices is None and len(grouped.feature_names) == len(used) - 1
 
 
@@ -218,7 +218,7 @@ def test_pipelines_sum_to_the_columns_of_X() -> None:
     assert 2 < len(part.feature_names) < len(whole.feature_names)
     np.testing.assert_array_equal(part.values, whole.values[:, part.feature_indices])
     assert part.feature_names == tuple(whole.feature_names[i] for i in part.feature_indices)
-    one, other = part.group("input"), whole.group("input")
+    one, other = part.sum_by("input"), whole.sum_by("input")
     assert one.feature_names == other.feature_names == ("city", "size")
     np.testing.assert_allclose(one.values, other.values, atol=1e-12)
     pd.testing.assert_frame_equal(one.data, frame)

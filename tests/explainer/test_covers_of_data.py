@@ -310,7 +310,7 @@ def test_used_columns_groups_and_plans(model: Any) -> None:
     whole = explainer_of(RandomForestRegressor(2, max_depth=2, random_state=0).fit(X, Y))
     np.testing.assert_array_equal(used.shap_values(X), whole.shap_values(X)[:, used.feature_indices])
     groups = {"body": [2, 3], "blood": [4, 5, 6, 7, 8, 9]}
-    grouped = explainer_of(model, groups=groups, precision="double")
+    grouped = explainer_of(model, feature_groups=groups, precision="double")
     adapted = adapt(model)
     player = np.array([0, 1, 2, 2, 3, 3, 3, 3, 3, 3], np.int32)
     state = vars(adapted.ensemble) | {"player": player}
@@ -318,7 +318,7 @@ def test_used_columns_groups_and_plans(model: Any) -> None:
     expected, _ = path_dependent_shap(ensemble, X[:20])
     np.testing.assert_allclose(grouped.shap_values(X[:20]), expected[:, 0], rtol=0, atol=1e-6)
     plan, own = explainer_of(model).plan(10**6), TreeExplainer(model, device="cpu").plan(10**6)
-    assert {group.algorithm for group in plan.groups} == {group.algorithm for group in own.groups}
+    assert {group.algorithm for group in plan.tree_groups} == {group.algorithm for group in own.tree_groups}
     assert plan.result_bytes == own.result_bytes
 
 

@@ -96,7 +96,7 @@ def test_pipeline_with_column_transformer(sparse: bool, set_output: bool) -> Non
     np.testing.assert_allclose(
         explanation.base_values + explanation.values.sum(axis=1), pipeline.predict(X), rtol=1e-6
     )
-    grouped = explanation.group({"color": explanation.feature_names[:3]})
+    grouped = explanation.sum_by({"color": explanation.feature_names[:3]})
     assert grouped.feature_names == ("color", "remainder__size")
     np.testing.assert_allclose(grouped.values.sum(axis=1), explanation.values.sum(axis=1), atol=1e-12)
 

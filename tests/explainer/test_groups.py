@@ -62,7 +62,7 @@ def model_of(family: str) -> Any:
 def test_interventional_values_are_those_of_the_models_predictions(family: str) -> None:
     model = model_of(family)
     expected = values_by_definition(lambda rows: raw_prediction(model, rows), X[:12], X[50:70], MEMBERS)
-    found = explain(model, X[:12], data=X[50:70], groups=GROUPS, precision="double")
+    found = explain(model, X[:12], data=X[50:70], feature_groups=GROUPS, precision="double")
     assert found.feature_names == NAMES and found.data.rows.equals(X[:12])
     assert found.group_columns == ((0, 4, 6), (1, 3), (2,), (5,))
     scale = np.abs(expected).max()
@@ -70,7 +70,7 @@ def test_interventional_values_are_those_of_the_models_predictions(family: str) 
     if family == "xgboost":  # which predicts in single precision
         tolerance = 2 * np.spacing(np.float32(Y.max()))
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=tolerance)
-    apart = explain(model, X[:12], data=X[50:70]).group({"time": MEMBERS[0], "place": MEMBERS[1]})
+    apart = explain(model, X[:12], data=X[50:70]).sum_by({"time": MEMBERS[0], "place": MEMBERS[1]})
     assert apart.feature_names == NAMES and np.abs(apart.values - expected).max() > 0.01 * scale
 
 
@@ -83,7 +83,7 @@ def test_categories_and_missing_values(family: str) -> None:
     expected = values_by_definition(
         lambda rows: raw_prediction(model, rows), frame[:15], frame[40:60], [["size", "color"], ["weight"]]
     )
-    found = explain(model, frame[:15], data=frame[40:60], groups=groups, precision="double")
+    found = explain(model, frame[:15], data=frame[40:60], feature_groups=groups, precision="double")
     assert found.feature_names == ("shape", "weight")
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
@@ -95,7 +95,7 @@ def test_path_dependent_values(family: str, precision: str, tolerance: float) ->
     ensemble = replace(adapt(model).ensemble, player=[0, 1, 2, 1, 0, 3, 0])
     rows = X[:20].to_numpy(ensemble.x_dtype)
     scale = tolerance * leaf_scale(ensemble)[0]
-    explainer = TreeExplainer(model, groups=GROUPS, precision=precision)
+    explainer = TreeExplainer(model, feature_groups=GROUPS, precision=precision)
     expected, base_value = reference.path_dependent_shap(ensemble, rows)
     np.testing.assert_allclose(explainer.shap_values(X[:20]), expected[:, 0], rtol=0, atol=scale)
     np.testing.assert_allclose(explainer.expected_value, base_value[0], rtol=1e-12)
@@ -118,7 +118,7 @@ def test_by_hand() -> None:
     model = DecisionTreeRegressor().fit(rows, rows.prod(axis=1))
     ones, zeros = np.ones((1, 3)), np.zeros((1, 3))
     np.testing.assert_allclose(explain(model, ones, data=zeros).values, [[1 / 3] * 3], rtol=1e-6)
-    found = explain(model, ones, data=zeros, groups={"both": [0, 2]})
+    found = explain(model, ones, data=zeros, feature_groups={"both": [0, 2]})
     np.testing.assert_allclose(found.values, [[1 / 2, 1 / 2]], rtol=1e-6)
     assert found.feature_names == ("both", "x1")
 
@@ -145,14 +145,14 @@ def test_random_trees_and_random_groups() -> None:
         order = np.argsort(of_first)  # groups stand where their first columns do
         groups = {f"group {p}": np.flatnonzero(player == p).tolist() for p in rng.permutation(len(order))}
         game = replace(ensemble, player=np.argsort(order)[player])
-        explainer = TreeExplainer(EnsembleModel(ensemble), groups=groups, precision="double")
+        explainer = TreeExplainer(EnsembleModel(ensemble), feature_groups=groups, precision="double")
         tolerance = 1e-10 * leaf_scale(ensemble)[:, np.newaxis]
         expected, _ = reference.path_dependent_shap(game, rows)
         found = explainer.explain(rows)
         assert found.feature_names == tuple(f"group {p}" for p in order)
         values = found.values.reshape(9, len(order), -1).swapaxes(1, 2)
         assert (np.abs(values - expected) <= tolerance).all()
-        against = TreeExplainer(EnsembleModel(ensemble), rows[4:], groups=groups, precision="double")
+        against = TreeExplainer(EnsembleModel(ensemble), rows[4:], feature_groups=groups, precision="double")
         expected, _ = reference.interventional_shap(game, rows[:4], rows[4:])
         values = against.shap_values(rows[:4]).reshape(4, len(order), -1).swapaxes(1, 2)
         assert (np.abs(values - expected) <= tolerance).all()
@@ -167,22 +167,22 @@ def test_random_trees_and_random_groups() -> None:
 
 def test_groups_of_one_column_change_no_bit() -> None:
     model = model_of("sklearn")
-    renamed = explain(model, X, groups={name.upper(): [name] for name in X})
+    renamed = explain(model, X, feature_groups={name.upper(): [name] for name in X})
     np.testing.assert_array_equal(renamed.values, explain(model, X).values)
     assert renamed.feature_names == tuple(name.upper() for name in X)
-    np.testing.assert_array_equal(explain(model, X, groups={}).values, explain(model, X).values)
+    np.testing.assert_array_equal(explain(model, X, feature_groups={}).values, explain(model, X).values)
 
 
 def test_one_group_of_all_columns_has_the_whole_margin() -> None:
     model = model_of("sklearn")
-    found = explain(model, X, groups={"everything": list(X)}, precision="double")
+    found = explain(model, X, feature_groups={"everything": list(X)}, precision="double")
     np.testing.assert_allclose(found.values[:, 0], model.predict(X) - found.base_values, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "quadrature", "fast_v2", "treeshap", "fast_v1"])
 def test_algorithms_agree(algorithm: str) -> None:
     model = model_of("sklearn")
-    options: dict[str, Any] = {"groups": GROUPS, "precision": "double", "device": "cpu"}
+    options: dict[str, Any] = {"feature_groups": GROUPS, "precision": "double", "device": "cpu"}
     expected = explain(model, X, algorithm="quadrature", **options).values
     found = explain(model, X, algorithm=algorithm, **options).values
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
@@ -191,23 +191,23 @@ def test_algorithms_agree(algorithm: str) -> None:
 def test_used_groups() -> None:
     y = np.asarray(X["north"] + 3 * (X["west"] > 0) * X["wind"])
     model = RandomForestRegressor(5, max_depth=2, random_state=0).fit(X, y)
-    whole = explain(model, X, groups=GROUPS)
+    whole = explain(model, X, feature_groups=GROUPS)
     used = np.flatnonzero(np.abs(whole.values).max(axis=0) > 0)
     assert 0 < len(used) < 4
-    some = explain(model, X, groups=GROUPS, columns="used")
+    some = explain(model, X, feature_groups=GROUPS, columns="used")
     assert some.feature_names == tuple(NAMES[i] for i in used) and some.feature_indices is None
     assert some.group_columns == tuple(whole.group_columns[i] for i in used)
     np.testing.assert_array_equal(some.values, whole.values[:, used])
 
 
 def test_selection_keeps_the_columns_of_groups() -> None:
-    found = explain(model_of("sklearn"), X, groups=GROUPS)
+    found = explain(model_of("sklearn"), X, feature_groups=GROUPS)
     part = found[:5, ["rain", "time"]]
     assert part.feature_names == ("rain", "time") and part.group_columns == ((2,), (0, 4, 6))
     np.testing.assert_array_equal(part.values, found.values[:5, [2, 0]])
-    both = found.group({"sky": ["rain", "wind"]})
+    both = found.sum_by({"sky": ["rain", "wind"]})
     assert both.feature_names == ("time", "place", "sky") and both.group_columns is None
-    dense = explain_interactions(model_of("sklearn"), X[:5], groups=GROUPS)
+    dense = explain_interactions(model_of("sklearn"), X[:5], feature_groups=GROUPS)
     assert dense[:, ["wind", "place"]].group_columns == ((5,), (1, 3))
 
 
@@ -239,11 +239,11 @@ def encoded_pipeline(model: Any) -> tuple[Any, Any, np.ndarray]:
 def test_input_columns_are_the_groups_of_a_pipeline() -> None:
     model, frame, _ = encoded_pipeline(RandomForestRegressor(10, max_depth=5, random_state=0))
     expected = values_by_definition(model.predict, frame[:10], frame[50:70])
-    found = explain(model, frame[:10], data=frame[50:70], groups="input", precision="double")
+    found = explain(model, frame[:10], data=frame[50:70], feature_groups="input", precision="double")
     assert found.feature_names == ("kind", "city", "size", "age")
     np.testing.assert_allclose(found.values, expected[:, [3, 1, 2, 0]], rtol=0, atol=1e-9)
     pd.testing.assert_frame_equal(found.data, frame[:10][["kind", "city", "size", "age"]])
-    again = found.group("input")
+    again = found.sum_by("input")
     assert again.feature_names == found.feature_names
     np.testing.assert_array_equal(again.values, found.values)
 
@@ -252,31 +252,31 @@ def test_named_dummies_of_a_pipeline() -> None:
     model, frame, _ = encoded_pipeline(RandomForestRegressor(10, max_depth=5, random_state=0))
     names = [f"onehotencoder__city_{city}" for city in ("Oslo", "Rome", "Nice", "Bonn")]
     kinds = [f"onehotencoder__kind_{kind}" for kind in "abc"]
-    whole = explain(model, frame, groups="input", precision="double")
-    found = explain(model, frame, groups={"kind": kinds, "city": names}, precision="double")
+    whole = explain(model, frame, feature_groups="input", precision="double")
+    found = explain(model, frame, feature_groups={"kind": kinds, "city": names}, precision="double")
     assert found.feature_names == ("kind", "city", "standardscaler__size", "standardscaler__age")
     np.testing.assert_allclose(found.values, whole.values, rtol=0, atol=1e-10)
-    assert found.data.shape == (len(frame), 4) and found.group("input").feature_names == (
+    assert found.data.shape == (len(frame), 4) and found.sum_by("input").feature_names == (
         "kind",
         "city",
         "size",
         "age",
     )
-    across = explain(model, frame, groups={"both": [*kinds, *names]})
+    across = explain(model, frame, feature_groups={"both": [*kinds, *names]})
     with pytest.raises(ValueError, match="grouped across input columns"):
-        across.group("input")
+        across.sum_by("input")
 
 
 def test_pipeline_and_sums_of_columns_differ_by_more_than_a_percent() -> None:
     model, frame, _ = encoded_pipeline(RandomForestRegressor(10, max_depth=5, random_state=0))
-    whole = explain(model, frame, groups="input").values
-    summed = explain(model, frame).group("input").values
+    whole = explain(model, frame, feature_groups="input").values
+    summed = explain(model, frame).sum_by("input").values
     assert np.abs(whole - summed).max() > 0.01 * np.abs(whole).max()
 
 
 def test_input_without_steps_is_each_column() -> None:
     model = model_of("sklearn")
-    found = explain(model, X, groups="input")
+    found = explain(model, X, feature_groups="input")
     assert found.feature_names == tuple(X) and found.group_columns is None
     np.testing.assert_array_equal(found.values, explain(model, X).values)
 
@@ -284,7 +284,7 @@ def test_input_without_steps_is_each_column() -> None:
 def test_several_outputs() -> None:
     labels = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
     model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, labels)
-    found = explain(model, X, groups=GROUPS)
+    found = explain(model, X, feature_groups=GROUPS)
     assert found.shape == (300, 4, 3) and found.output_names == (0, 1, 2)
     np.testing.assert_allclose(
         found.base_values + found.values.sum(axis=1), model.predict_proba(X), atol=1e-6
@@ -298,13 +298,13 @@ def test_ctrs_within_a_group_and_across_groups() -> None:
     model = catboost_ctrs.fit(frame=frame, iterations=10)
     adapted, margin = adapt(model), catboost_ctrs.raw(model, frame)[:, 0]
     scale = np.abs(margin).max()
-    whole = explain(model, frame, groups={"all": list(frame)}, precision="double")
+    whole = explain(model, frame, feature_groups={"all": list(frame)}, precision="double")
     np.testing.assert_allclose(whole.values[:, 0] + whole.base_values, margin, rtol=0, atol=1e-10 * scale)
     groups = {
         "first": ["colour", "shape"],
         "rest": [name for name in frame if name not in ("colour", "shape")],
     }
-    found = explain(model, frame, groups=groups, precision="double")
+    found = explain(model, frame, feature_groups=groups, precision="double")
     assert found.feature_names == ("first", "rest")
     group_of = [int(name not in groups["first"]) for name in frame]
     combined = [sorted({group_of[column] for column in columns}) for columns in adapted.shared]
@@ -314,7 +314,7 @@ def test_ctrs_within_a_group_and_across_groups() -> None:
     values, _ = reference.path_dependent_shap(game, catboost_ctrs.encoded(adapted, frame[:10]))
     expected = values[:, 0, :2] + values[:, 0, 2:] / 2
     np.testing.assert_allclose(found.values[:10], expected, rtol=0, atol=1e-10 * scale)
-    apart = explain(model, frame[:10], precision="double").group(groups)
+    apart = explain(model, frame[:10], precision="double").sum_by(groups)
     assert np.abs(apart.values - expected).max() > 1e-3 * np.abs(expected).max()
 
 
@@ -322,7 +322,7 @@ def test_ctrs_within_a_group_and_across_groups() -> None:
 
 
 def test_files_and_pickles(tmp_path: Path) -> None:
-    explainer = TreeExplainer(model_of("sklearn"), X[:30], groups=GROUPS, columns="used")
+    explainer = TreeExplainer(model_of("sklearn"), X[:30], feature_groups=GROUPS, columns="used")
     expected = explainer.explain(X)
     explainer.save(tmp_path / "explainer.npz")
     for other in (TreeExplainer.load(tmp_path / "explainer.npz"), pickle.loads(pickle.dumps(explainer))):
@@ -333,15 +333,15 @@ def test_files_and_pickles(tmp_path: Path) -> None:
     assert "4 groups of features" in repr(explainer)
     assert fingerprint(TreeExplainer(model_of("sklearn"), X[:30], columns="used")) != fingerprint(explainer)
     renamed = {"here": GROUPS["place"], "time": GROUPS["time"]}
-    other = TreeExplainer(model_of("sklearn"), X[:30], groups=renamed, columns="used")
+    other = TreeExplainer(model_of("sklearn"), X[:30], feature_groups=renamed, columns="used")
     assert fingerprint(other) != fingerprint(explainer)
 
 
 @pytest.mark.parametrize(
     ("groups", "error", "message"),
     [
-        ("columns", TypeError, "groups must be 'input' or map names"),
-        ([["day", "hour"]], TypeError, "groups must be 'input' or map names"),
+        ("columns", TypeError, "feature_groups must be 'input' or map names"),
+        ([["day", "hour"]], TypeError, "feature_groups must be 'input' or map names"),
         ({1: ["day"]}, TypeError, "the name 1 is not a string"),
         ({"time": "day"}, ValueError, "'time' must be a list of columns, not 'day'"),
         ({"time": []}, ValueError, "must be a list of columns"),
@@ -360,11 +360,11 @@ def test_files_and_pickles(tmp_path: Path) -> None:
 )
 def test_wrong_groups(groups: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        TreeExplainer(model_of("sklearn"), groups=groups)
+        TreeExplainer(model_of("sklearn"), feature_groups=groups)
 
 
 def test_a_group_may_have_the_name_of_its_column() -> None:
-    found = explain(model_of("sklearn"), X, groups={"day": ["day", "hour"]})
+    found = explain(model_of("sklearn"), X, feature_groups={"day": ["day", "hour"]})
     assert found.feature_names == ("day", "north", "rain", "west", "week", "wind")
 
 
@@ -373,9 +373,9 @@ def test_input_columns_that_are_not_known() -> None:
 
     model = make_pipeline(PCA(3), forest(3, 3)).fit(X, Y)
     with pytest.raises(ValueError, match=r"input columns of the features are not known.*PCA"):
-        TreeExplainer(model, groups="input")
+        TreeExplainer(model, feature_groups="input")
 
 
 def test_gputreeshap_is_refused_by_name() -> None:
     with pytest.raises((ValueError, RuntimeError), match=r"one player|GPU"):
-        TreeExplainer(model_of("sklearn"), groups=GROUPS, algorithm="gputreeshap").shap_values(X)
+        TreeExplainer(model_of("sklearn"), feature_groups=GROUPS, algorithm="gputreeshap").shap_values(X)

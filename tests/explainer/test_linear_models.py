@@ -113,7 +113,7 @@ def test_used_columns_and_groups(classifier: Any) -> None:
     np.testing.assert_array_equal(used.shap_values(X), every[:, used.feature_indices])
     assert len(used.feature_indices) < 5 or every[:, 4].any()
     groups = {"first": [0, 3], "second": [1, 2, 4]}
-    grouped = TreeExplainer(classifier, BACKGROUND, groups=groups).shap_values(X)
+    grouped = TreeExplainer(classifier, BACKGROUND, feature_groups=groups).shap_values(X)
     np.testing.assert_allclose(grouped.sum(axis=1), every.sum(axis=1), rtol=0, atol=1e-12)
     assert np.abs(grouped[:, 0] - every[:, [0, 3]].sum(axis=1)).max() > 1e-3
 
@@ -158,7 +158,7 @@ def test_threads_memory_and_progress(model: Any) -> None:
 def test_plan_and_info(model: Any) -> None:
     explainer = TreeExplainer(model, BACKGROUND[:, :4])
     plan, info = explainer.plan(10_000), explainer.model_info()
-    assert plan.device == "cpu" and plan.groups == ()
+    assert plan.device == "cpu" and plan.tree_groups == ()
     assert 1.5 * plan.seconds < explainer.plan(20_000).seconds < 2.5 * plan.seconds
     assert 0 < info["n_linear_leaves"] < info["n_leaves"] == 8 * 7
     assert info["table_bytes"] > 0 and "40 background rows" in repr(explainer)
@@ -255,7 +255,7 @@ def test_functions_of_the_margin(classifier: Any, model_output: str) -> None:
 
 
 def test_interactions_and_owen_values(model: Any) -> None:
-    explainer = TreeExplainer(model, BACKGROUND[:, :4], groups={"both": [0, 1]})
+    explainer = TreeExplainer(model, BACKGROUND[:, :4], feature_groups={"both": [0, 1]})
     only = "not computed for models with linear leaves: only SHAP values and Banzhaf values"
     for index in ("SII", "STII", "BII"):
         with pytest.raises(ValueError, match=only):

@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "groups": (
         RandomForestClassifier(5, max_depth=4, random_state=0).fit(IRIS, SPECIES),
         IRIS,
-        {"groups": {"petal": [2, 3]}},
+        {"feature_groups": {"petal": [2, 3]}},
     ),
     "background": (
         RandomForestClassifier(5, max_depth=4, random_state=0).fit(IRIS, SPECIES),

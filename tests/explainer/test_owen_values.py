@@ -98,7 +98,7 @@ MEMBERS = [["day", "week", "hour"], ["north", "west"], ["rain"], ["wind"]]
 def test_every_family_with_background_data(family: str) -> None:
     model = model_of(family)
     expected = owen_values(lambda rows: raw_prediction(model, rows), X[:8], X[50:60], MEMBERS)
-    explainer = TreeExplainer(model, X[50:60], groups=GROUPS, precision="double")
+    explainer = TreeExplainer(model, X[50:60], feature_groups=GROUPS, precision="double")
     found = explainer.explain(X[:8], index="OV")
     scale = np.abs(expected).max()
     tolerance = 1e-10 * scale
@@ -107,7 +107,7 @@ def test_every_family_with_background_data(family: str) -> None:
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=tolerance)
     assert found.feature_names == tuple(COLUMNS) and found.index == "OV" and found.group_columns is None
     pd.testing.assert_frame_equal(found.data.reset_index(drop=True), X[:8])
-    of_groups = found.group(GROUPS)
+    of_groups = found.sum_by(GROUPS)
     np.testing.assert_allclose(of_groups.values, explainer.explain(X[:8]).values, rtol=0, atol=1e-9)
     assert np.abs(explain(model, X[:8], data=X[50:60]).values - expected).max() > 0.01 * scale
 
@@ -120,7 +120,7 @@ def test_every_family_path_dependent(family: str, precision: str, tolerance: flo
     rows = X[:20].to_numpy(ensemble.x_dtype)
     expected = reference.path_dependent_owen(ensemble, rows, GROUP_OF)[:, 0]
     for algorithm in ("auto", "quadrature"):
-        found = explain(model, X[:20], groups=GROUPS, precision=precision, algorithm=algorithm, index="OV")
+        found = explain(model, X[:20], feature_groups=GROUPS, precision=precision, algorithm=algorithm, index="OV")
         np.testing.assert_allclose(found.values, expected, rtol=0, atol=tolerance * leaf_scale(ensemble)[0])
         assert found.additivity_error is not None
 
@@ -137,7 +137,7 @@ def test_categories_and_missing_values(family: str) -> None:
         [["size", "color"], *([name] for name in frame if name not in ("size", "color"))],
     )
     found = explain(
-        model, frame[:15], data=frame[40:60], groups={"s": ["size", "color"]}, precision="double", index="OV"
+        model, frame[:15], data=frame[40:60], feature_groups={"s": ["size", "color"]}, precision="double", index="OV"
     )
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
@@ -146,7 +146,7 @@ def test_by_hand() -> None:
     """Three columns must all be 1: of 1, a group of two has a half, which the two divide evenly."""
     rows = np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, -1).T.astype(float)
     model = DecisionTreeRegressor().fit(rows, rows.prod(axis=1))
-    found = explain(model, np.ones((1, 3)), data=np.zeros((1, 3)), groups={"both": [0, 2]}, index="OV")
+    found = explain(model, np.ones((1, 3)), data=np.zeros((1, 3)), feature_groups={"both": [0, 2]}, index="OV")
     np.testing.assert_allclose(found.values, [[1 / 4, 1 / 2, 1 / 4]], rtol=1e-6)
 
 
@@ -159,7 +159,7 @@ def test_shap_partition_explainer() -> None:
     masker = shap.maskers.Partition(background, clustering=clustering)
     theirs = shap.explainers.Partition(model.predict, masker)(rows[:5], max_evals=500)
     found = explain(
-        model, rows[:5], data=background, groups={"a": [0, 1], "b": [2, 3]}, precision="double", index="OV"
+        model, rows[:5], data=background, feature_groups={"a": [0, 1], "b": [2, 3]}, precision="double", index="OV"
     )
     np.testing.assert_allclose(found.values, theirs.values, rtol=0, atol=1e-6)
     apart = explain(model, rows[:5], data=background).values
@@ -172,12 +172,12 @@ def test_many_rows_have_tables(data: Any) -> None:
     """The explainer builds tables for many rows, and their values are those of walks or of few rows."""
     model = forest(30, 6).fit(X, Y)
     many = pd.concat([X] * 10, ignore_index=True)
-    explainer = TreeExplainer(model, data, groups=GROUPS, precision="double", expected_rows=10**6)
+    explainer = TreeExplainer(model, data, feature_groups=GROUPS, precision="double", expected_rows=10**6)
     found = explainer.explain(many, index="OV")
     assert any(
         kind.index == "OV" and intervals.most_entries for kind, intervals in explainer._compiled._plans
     )
-    few = explain(model, X[:30], data=data, groups=GROUPS, precision="double", index="OV")
+    few = explain(model, X[:30], data=data, feature_groups=GROUPS, precision="double", index="OV")
     np.testing.assert_allclose(found.values[:30], few.values, rtol=0, atol=1e-11)
     np.testing.assert_array_equal(found.values[:300], found.values[-300:])
 
@@ -193,16 +193,16 @@ def test_outputs_pipelines_and_used_columns() -> None:
     y = np.digitize(frame["age"] * frame["city"].isin(["Rome", "Bonn"]) + 9 * frame["size"], [0, 20])
     steps = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["size", "age"]))
     model = make_pipeline(steps, RandomForestClassifier(5, max_depth=4, random_state=0)).fit(frame, y)
-    explainer = TreeExplainer(model, groups="input", precision="double")
+    explainer = TreeExplainer(model, feature_groups="input", precision="double")
     found = explainer.explain(frame, index="OV")
     assert found.shape == (200, 6, 3)
     np.testing.assert_allclose(
-        found.group("input").values, explainer.explain(frame).values, rtol=0, atol=1e-12
+        found.sum_by("input").values, explainer.explain(frame).values, rtol=0, atol=1e-12
     )
     constant = DecisionTreeRegressor(max_depth=1).fit(X, np.asarray(X["west"] > 0, float))
-    used = explain(constant, X, groups=GROUPS, columns="used", index="OV")
+    used = explain(constant, X, feature_groups=GROUPS, columns="used", index="OV")
     assert used.feature_names == ("west",) and used.feature_indices.tolist() == [3]
-    whole = explain(constant, X, groups=GROUPS, index="OV")
+    whole = explain(constant, X, feature_groups=GROUPS, index="OV")
     np.testing.assert_array_equal(whole.values[:, [3]], used.values)
     assert not np.delete(whole.values, 3, axis=1).any()
 
@@ -215,10 +215,10 @@ def test_ctrs_are_shared_by_groups_first() -> None:
     model = catboost_ctrs.fit(frame=frame, iterations=10)
     groups = {"first": ["colour", "shape"], "rest": ["number", "letter", "x", "z"]}
     adapted = adapt(model)
-    explainer = TreeExplainer(model, groups=groups, precision="double")
+    explainer = TreeExplainer(model, feature_groups=groups, precision="double")
     found = explainer.explain(frame, index="OV")
     scale = np.abs(found.values).max()
-    sums = found.group(groups)
+    sums = found.sum_by(groups)
     np.testing.assert_allclose(sums.values, explainer.explain(frame).values, rtol=0, atol=1e-10 * scale)
     group_of = [int(name not in groups["first"]) for name in frame]
     members = [sorted({group_of[column] for column in columns}) for columns in adapted.shared]
@@ -236,12 +236,12 @@ def test_ctrs_are_shared_by_groups_first() -> None:
 
 
 def test_files_pickles_threads_and_displays(tmp_path: Path) -> None:
-    explainer = TreeExplainer(model_of("sklearn"), groups=GROUPS)
+    explainer = TreeExplainer(model_of("sklearn"), feature_groups=GROUPS)
     expected = explainer.explain(X, index="OV")
     explainer.save(tmp_path / "explainer.npz")
     for other in (TreeExplainer.load(tmp_path / "explainer.npz"), pickle.loads(pickle.dumps(explainer))):
         np.testing.assert_array_equal(other.explain(X, index="OV").values, expected.values)
-    threads = TreeExplainer(model_of("sklearn"), groups=GROUPS, n_jobs=2)
+    threads = TreeExplainer(model_of("sklearn"), feature_groups=GROUPS, n_jobs=2)
     np.testing.assert_array_equal(threads.explain(X, index="OV").values, expected.values)
     pytest.importorskip("matplotlib")
     display = ShapWaterfallDisplay.from_explanation(expected, row=0)
@@ -250,8 +250,8 @@ def test_files_pickles_threads_and_displays(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("on_cpu")
 def test_little_memory() -> None:
-    expected = explain(model_of("sklearn"), X, groups=GROUPS, index="OV")
-    limited = explain(model_of("sklearn"), X, groups=GROUPS, index="OV", memory_limit="20 MB")
+    expected = explain(model_of("sklearn"), X, feature_groups=GROUPS, index="OV")
+    limited = explain(model_of("sklearn"), X, feature_groups=GROUPS, index="OV", memory_limit="20 MB")
     np.testing.assert_array_equal(limited.values, expected.values)
 
 
@@ -259,8 +259,8 @@ def test_batches() -> None:
     arrow = pytest.importorskip("pyarrow")
     model = model_of("sklearn")
     batch = arrow.RecordBatch.from_pandas(X.assign(id=range(len(X))), preserve_index=False)
-    options: dict[str, Any] = {"keep": ["id"], "index": "OV", "groups": GROUPS}
-    expected = explain(model, X, groups=GROUPS, index="OV")
+    options: dict[str, Any] = {"keep": ["id"], "index": "OV", "feature_groups": GROUPS}
+    expected = explain(model, X, feature_groups=GROUPS, index="OV")
     found = BatchExplainer(model, **options)(batch)
     assert found.column_names == ["id", *COLUMNS]
     np.testing.assert_array_equal(np.column_stack(found.columns[1:]), expected.values)
@@ -275,14 +275,14 @@ def test_batches() -> None:
     assert "for_owen_1" in signed.column_names and "against_value_1" in signed.column_names
     for row, name, value in zip(range(len(X)), *(signed[n].to_pylist() for n in ("for_1", "for_value_1"))):
         assert name is None or float(value) == X[name][row]
-    with pytest.raises(ValueError, match="pass groups="):
+    with pytest.raises(ValueError, match="pass feature_groups="):
         BatchExplainer(model, index="OV")
 
 
 def test_chunks_of_arrays() -> None:
-    work = Work(model_of("sklearn"), None, "OV", {"groups": GROUPS})
+    work = Work(model_of("sklearn"), None, "OV", {"feature_groups": GROUPS})
     assert work.shape() == work.values(X[:3]).shape[1:] == (7,)
-    with pytest.raises(ValueError, match="pass groups="):
+    with pytest.raises(ValueError, match="pass feature_groups="):
         Work(model_of("sklearn"), None, "OV", {})
 
 
@@ -290,10 +290,10 @@ def test_files_in_batches(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     model, path = model_of("sklearn"), tmp_path / "X.parquet"
     X.to_parquet(path)
-    explain_batches(model, path, tmp_path / "values.parquet", groups=GROUPS, index="OV", batch_size=64)
+    explain_batches(model, path, tmp_path / "values.parquet", feature_groups=GROUPS, index="OV", batch_size=64)
     found = pd.read_parquet(tmp_path / "values.parquet")
     pd.testing.assert_frame_equal(
-        found, explain(model, X, groups=GROUPS, index="OV").to_frame(), check_dtype=False, atol=1e-9
+        found, explain(model, X, feature_groups=GROUPS, index="OV").to_frame(), check_dtype=False, atol=1e-9
     )
 
 
@@ -301,11 +301,11 @@ def test_files_in_batches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "pass groups="),
-        ({"groups": "input"}, "pass groups="),
-        ({"groups": GROUPS, "algorithm": "treeshap"}, "computes SHAP values only, not Owen values"),
-        ({"groups": GROUPS, "algorithm": "fast_v2"}, "and Banzhaf values only, not Owen values"),
-        ({"groups": GROUPS, "data": X[:9], "model_output": "response"}, "are those of the margin"),
+        ({}, "pass feature_groups="),
+        ({"feature_groups": "input"}, "pass feature_groups="),
+        ({"feature_groups": GROUPS, "algorithm": "treeshap"}, "computes SHAP values only, not Owen values"),
+        ({"feature_groups": GROUPS, "algorithm": "fast_v2"}, "and Banzhaf values only, not Owen values"),
+        ({"feature_groups": GROUPS, "data": X[:9], "model_output": "response"}, "are those of the margin"),
     ],
 )
 def test_refusals(options: dict[str, Any], message: str) -> None:

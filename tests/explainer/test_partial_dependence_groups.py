@@ -67,7 +67,7 @@ def test_columns_of_x_through_a_pipeline(features: Any) -> None:
     model = pipeline().fit(X, Y)
     complete = X.dropna()
     options = {"grid_resolution": 12, "sample_weight": WEIGHTS[: len(complete)]}
-    found = partial_dependence(model, complete, features, groups="input", **options)
+    found = partial_dependence(model, complete, features, feature_groups="input", **options)
     asked = [features] if isinstance(features, str) else list(features)
     theirs = brute_force(
         model,
@@ -97,20 +97,20 @@ def test_missing_and_given_values() -> None:
     numbers = [np.nan, 40.0, 95.55]
     assert 95.55 not in set(X["area"])
     found = partial_dependence(
-        model, X, "area", groups="input", custom_values={"area": numbers}, sample_weight=WEIGHTS, kind="both"
+        model, X, "area", feature_groups="input", custom_values={"area": numbers}, sample_weight=WEIGHTS, kind="both"
     )
     np.testing.assert_allclose(found.average[0], by_predictions(model, "area", numbers, WEIGHTS), rtol=1e-11)
     curves = np.array([model.predict(X.assign(area=value)) for value in numbers]).T
     np.testing.assert_allclose(found.individual[0], curves, rtol=1e-11)
     cities = ["Voss", "Oslo"]
-    found = partial_dependence(model, X, "city", groups="input", custom_values={"city": cities})
+    found = partial_dependence(model, X, "city", feature_groups="input", custom_values={"city": cities})
     np.testing.assert_allclose(found.average[0], by_predictions(model, "city", cities), rtol=1e-11)
     codes = X.assign(city=pd.Categorical(X["city"]).codes)  # numbers that are categories
     encoded = make_pipeline(
         make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough"),
         RandomForestRegressor(5, random_state=0),
     ).fit(codes.fillna(0), Y)
-    found = partial_dependence(encoded, codes.fillna(0), "city", groups="input", grid_resolution=2,
+    found = partial_dependence(encoded, codes.fillna(0), "city", feature_groups="input", grid_resolution=2,
                                categorical_features=["city"])  # fmt: skip
     expected = [encoded.predict(codes.fillna(0).assign(city=code)).mean() for code in range(4)]
     np.testing.assert_array_equal(found.grid_values[0], range(4))
@@ -148,11 +148,11 @@ def test_dates_and_time_spans(unit: str) -> None:
             for value in values
         ]
         assert np.ptp(expected) > 3
-        found = partial_dependence(model, rows, name, groups="input")
+        found = partial_dependence(model, rows, name, feature_groups="input")
         np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
         assert found.is_categorical == (True,)
         assert [value for value in found.grid_values[0] if value == value] == list(values.dropna())
-        given = partial_dependence(model, rows, name, groups="input", custom_values={name: [values[1]]})
+        given = partial_dependence(model, rows, name, feature_groups="input", custom_values={name: [values[1]]})
         np.testing.assert_allclose(given.average[0], expected[1:2], rtol=1e-11)
 
 
@@ -167,7 +167,7 @@ def test_containers(form: str) -> None:
     }[form]()
     steps = (StandardScaler(), KBinsDiscretizer(6, encode="onehot-dense"))
     model = make_pipeline(*steps, RandomForestRegressor(5, random_state=0)).fit(given, Y)
-    found = partial_dependence(model, given, 1, groups="input", grid_resolution=9)
+    found = partial_dependence(model, given, 1, feature_groups="input", grid_resolution=9)
     (grid,) = found.grid_values
     assert len(grid) == 9 and found.deciles[1].shape == (9,)
     for i, value in enumerate(grid):
@@ -177,14 +177,14 @@ def test_containers(form: str) -> None:
         elif form == "polars":
             changed = library("polars").from_pandas(changed)
         np.testing.assert_allclose(found.average[0, i], model.predict(changed).mean(), rtol=1e-11)
-    of_rooms = partial_dependence(model, given, 0, groups="input")
+    of_rooms = partial_dependence(model, given, 0, feature_groups="input")
     assert of_rooms.is_categorical == (form == "pandas categories",)
     np.testing.assert_array_equal(of_rooms.grid_values[0], [1, 2, 3, 4, 5])
 
 
 def test_probability() -> None:
     model = pipeline(HistGradientBoostingClassifier(max_iter=20)).fit(X, Y > np.median(Y))
-    found = partial_dependence(model, X, "city", groups="input", model_output="probability")
+    found = partial_dependence(model, X, "city", feature_groups="input", model_output="probability")
     expected = [model.predict_proba(X.assign(city=city))[:, 1].mean() for city in found.grid_values[0]]
     np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
 
@@ -196,7 +196,7 @@ def test_combinations_that_occur() -> None:
     table.loc[:9, cities] = np.nan
     model = DecisionTreeRegressor(max_depth=8, random_state=0).fit(table, Y)
     groups = {"city": cities, "size": ["rooms", "area"]}
-    found = partial_dependence(model, table, "city", groups=groups, kind="both", sample_weight=WEIGHTS)
+    found = partial_dependence(model, table, "city", feature_groups=groups, kind="both", sample_weight=WEIGHTS)
     (grid,) = found.grid_values
     assert found.feature_names == ["size", "year", "city"] and found.features == (2,)
     assert list(grid[:4]) == [tuple(row) for row in np.eye(4)[::-1]] and np.isnan(grid[4]).all()
@@ -204,19 +204,19 @@ def test_combinations_that_occur() -> None:
     assert np.ptp(curves) > 10
     np.testing.assert_allclose(found.individual[0], curves, rtol=1e-12)
     np.testing.assert_allclose(found.average[0], np.average(curves, axis=0, weights=WEIGHTS), rtol=1e-12)
-    options = {"groups": groups, "custom_values": {"city": np.eye(4)[:2]}}
+    options = {"feature_groups": groups, "custom_values": {"city": np.eye(4)[:2]}}
     some = partial_dependence(model, table, ["city", "year"], grid_resolution=5, **options)
     assert some.average.shape == (1, 2, 5) and some.is_categorical == (True, False)
     for i, j in ((0, 0), (1, 4)):
         changed = table.assign(year=some.grid_values[1][j], **dict(zip(cities, np.eye(4)[i])))
         np.testing.assert_allclose(some.average[0, i, j], model.predict(changed).mean(), rtol=1e-12)
-    alone = partial_dependence(model, table, "year", groups=groups, grid_resolution="exact")
+    alone = partial_dependence(model, table, "year", feature_groups=groups, grid_resolution="exact")
     plain = partial_dependence(model, table, "year", grid_resolution="exact")
     np.testing.assert_array_equal(alone.average, plain.average)
-    whole = partial_dependence(model, table, "size", groups=groups, grid_resolution="exact")
+    whole = partial_dependence(model, table, "size", feature_groups=groups, grid_resolution="exact")
     assert len(whole.grid_values[0]) == len(table[["rooms", "area"]].drop_duplicates())
     with pytest.raises(ValueError, match=r"'size' have 2\d\d different combinations .* grid_resolution=100"):
-        partial_dependence(model, table, "size", groups=groups)
+        partial_dependence(model, table, "size", feature_groups=groups)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_combinations_in_the_order_of_the_list(members: Any) -> None:
     table = pd.DataFrame({name: rng.integers(0, 3, 200) for name in "abc"})
     model = DecisionTreeRegressor(random_state=0).fit(table, 9 * table["a"] + 3 * table["b"] + table["c"])
     order = ("a", "b") if isinstance(members, set) or members[0] == "a" else ("b", "a")
-    options = {"groups": {"pair": members}}
+    options = {"feature_groups": {"pair": members}}
     found = partial_dependence(model, table, "pair", **options)
     given = partial_dependence(model, table, "pair", custom_values={"pair": [(2, 0), (0, 1)]}, **options)
     assert list(found.grid_values[0]) == [(i, j) for i in range(3) for j in range(3)]
@@ -249,7 +249,7 @@ def test_columns_that_catboost_combines() -> None:
     rows = catboost_ctrs.unseen(catboost_ctrs.rows(2, 40, nan=True))
     combined = sorted({i for sources in derived.sources for i in sources if len(sources) > 1})
     names = [rows.columns[i] for i in combined]
-    found = partial_dependence(model, rows, "all", groups={"all": names}, grid_resolution="exact")
+    found = partial_dependence(model, rows, "all", feature_groups={"all": names}, grid_resolution="exact")
     (grid,) = found.grid_values
     place = {tuple(map(str, row)): i for i, row in reversed(list(enumerate(rows[names].to_numpy().tolist())))}
     for i, values in list(enumerate(grid))[::7]:
@@ -261,12 +261,12 @@ def test_columns_that_catboost_combines() -> None:
             atol=1e-10,
         )
     with pytest.raises(ValueError, match="a CTR of CatBoost"):
-        partial_dependence(model, rows, "all", groups={"all": [*names[:1], "x"]}, grid_resolution="exact")
+        partial_dependence(model, rows, "all", feature_groups={"all": [*names[:1], "x"]}, grid_resolution="exact")
 
 
 def test_display() -> None:
     pytest.importorskip("matplotlib").use("Agg")
-    found = partial_dependence(pipeline().fit(X, Y), X, "city", groups="input")
+    found = partial_dependence(pipeline().fit(X, Y), X, "city", feature_groups="input")
     display = scikit_learns_display(found)
     assert [label.get_text() for label in display.axes_[0, 0].get_xticklabels()] == list(found.grid_values[0])
 
@@ -274,9 +274,9 @@ def test_display() -> None:
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        ({"groups": {"a": []}}, ValueError, "groups: 'a' must be a list of columns"),
-        ({"groups": ["a"]}, TypeError, "groups must be 'input' or map names"),
-        ({"groups": {"a": ["city"]}}, ValueError, "'a' has column 'city', which the model does not receive"),
+        ({"feature_groups": {"a": []}}, ValueError, "feature_groups: 'a' must be a list of columns"),
+        ({"feature_groups": ["a"]}, TypeError, "feature_groups must be 'input' or map names"),
+        ({"feature_groups": {"a": ["city"]}}, ValueError, "'a' has column 'city', which the model does not receive"),
         ({"features": "town"}, KeyError, "'town' is not the name"),
         (
             {"features": "area", "grid_resolution": "exact"},
@@ -289,7 +289,7 @@ def test_display() -> None:
         (
             {
                 "features": "d",
-                "groups": {"d": ["onehotencoder__city_Moss", "onehotencoder__city_Oslo"]},
+                "feature_groups": {"d": ["onehotencoder__city_Moss", "onehotencoder__city_Oslo"]},
                 "custom_values": {"d": [(0, 1, 0)]},
             },
             ValueError,
@@ -299,7 +299,7 @@ def test_display() -> None:
     ids=str,
 )
 def test_wrong_arguments(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    arguments: dict[str, Any] = {"X": X, "features": "city", "groups": "input"} | change
+    arguments: dict[str, Any] = {"X": X, "features": "city", "feature_groups": "input"} | change
     with pytest.raises(error, match=message):
         partial_dependence(pipeline().fit(X, Y), **arguments)
 
@@ -308,8 +308,8 @@ def test_steps_that_mix_columns() -> None:
     numbers = X[["rooms", "year"]]
     model = make_pipeline(PCA(2), DecisionTreeRegressor(max_depth=3)).fit(numbers, Y)
     with pytest.raises(ValueError, match="PCA is not known to make each of its columns from a single one"):
-        partial_dependence(model, numbers, "year", groups="input")
+        partial_dependence(model, numbers, "year", feature_groups="input")
     tables = library("pyarrow").Table.from_pandas(numbers)
     scaled = make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=3)).fit(numbers, Y)
     with pytest.raises(TypeError, match=r"'year' has numbers that do not occur in X.*pandas or polars"):
-        partial_dependence(scaled, tables, "year", groups="input")
+        partial_dependence(scaled, tables, "year", feature_groups="input")

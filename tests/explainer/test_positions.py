@@ -90,7 +90,7 @@ def test_columns_of_a_frame_in_any_order(name: str, reorder: Any) -> None:
     if name in ("city", "unused"):
         options["categorical_features"] = [name]
     for ours in (position, np.int64(position)):
-        found = partial_dependence(ENCODED, X, ours, groups="input", grid_resolution=9)
+        found = partial_dependence(ENCODED, X, ours, feature_groups="input", grid_resolution=9)
         require_brute_force(found, ENCODED, X, [position], **options)
         assert found.feature_names[found.features[0]] == name
     if name == "city":
@@ -103,7 +103,7 @@ def test_columns_of_a_frame_in_any_order(name: str, reorder: Any) -> None:
     for groups in (None, "input"):
         for wrong in (-1, 6):
             with pytest.raises(IndexError, match=f"{wrong} is out of range for the 6 columns of X"):
-                partial_dependence(ENCODED, X, wrong, groups=groups)
+                partial_dependence(ENCODED, X, wrong, feature_groups=groups)
 
 
 def test_masks_and_positions_of_categorical_features() -> None:
@@ -140,20 +140,20 @@ def test_a_display_of_a_column_that_the_steps_drop() -> None:
 def test_positions_of_columns_in_groups_are_refused() -> None:
     model = forest().fit(NUMBERS, Y)
     groups = {"first": [0, 1]}
-    alone = partial_dependence(model, NUMBERS, 3, groups=groups, grid_resolution=9)
+    alone = partial_dependence(model, NUMBERS, 3, feature_groups=groups, grid_resolution=9)
     require_brute_force(alone, model, NUMBERS, [3], grid_resolution=9)
     with pytest.raises(IndexError, match="no feature by itself: give names, such as 'first'"):
-        partial_dependence(model, NUMBERS, 1, groups=groups)
+        partial_dependence(model, NUMBERS, 1, feature_groups=groups)
 
 
 def test_values_that_the_steps_change_need_names() -> None:
     """A grid by position would have scaled values, and the values given for it would be read as such."""
     model = make_pipeline(StandardScaler(), SelectKBest(f_regression, k=2), forest()).fit(NUMBERS, Y)
-    message = "of X, whose values the steps change: give the name .* 'x3', or groups='input'"
+    message = "of X, whose values the steps change: give the name .* 'x3', or feature_groups='input'"
     for options in ({"features": 3}, {"features": "x3", "custom_values": {3: [0, 1000]}}):
         with pytest.raises(IndexError, match=message):
             partial_dependence(model, NUMBERS, **options)
-    found = partial_dependence(model, NUMBERS, 3, groups="input", grid_resolution=9)
+    found = partial_dependence(model, NUMBERS, 3, feature_groups="input", grid_resolution=9)
     require_brute_force(found, model, NUMBERS, [3], grid_resolution=9)
     assert np.ptp(partial_dependence(model, NUMBERS, 0).average) == 0
     mask = np.array([False, True, False, False])
@@ -167,7 +167,7 @@ def test_steps_that_mix_columns_need_names() -> None:
         lambda: partial_dependence(model, NUMBERS, 0),
         lambda: partial_dependence(model, NUMBERS, "pca0", categorical_features=[True, False, False, False]),
         lambda: friedman_h(model, NUMBERS, [0, 1]),
-        lambda: TreeExplainer(model, groups={"both": [0, 1]}),
+        lambda: TreeExplainer(model, feature_groups={"both": [0, 1]}),
         lambda: ShapDependenceDisplay.from_estimator(model, NUMBERS, 0),
     ]
     for call in calls:
@@ -189,19 +189,19 @@ def test_friedman_h_of_columns_of_x() -> None:
 
 
 def test_groups_of_columns_of_x() -> None:
-    by_name = TreeExplainer(ENCODED, groups={"both": ["passthrough__b", "passthrough__d"]})
-    by_position = TreeExplainer(ENCODED, groups={"both": [2, 4]})
+    by_name = TreeExplainer(ENCODED, feature_groups={"both": ["passthrough__b", "passthrough__d"]})
+    by_position = TreeExplainer(ENCODED, feature_groups={"both": [2, 4]})
     assert by_position.group_columns == by_name.group_columns == ((0, 1), (2,), (3,), (4,))
     messages = (([0, 2], "which the steps drop"), ([1, 2], "make 3 columns"), ([2, 6], "out of range"))
     for wrong, message in messages:
         with pytest.raises(IndexError, match=message):
-            TreeExplainer(ENCODED, groups={"both": wrong})
+            TreeExplainer(ENCODED, feature_groups={"both": wrong})
 
 
 def test_dependence_display_of_columns_of_x() -> None:
     calls: list[tuple[Any, Any, dict[str, Any], dict[int, str]]] = [
         (ENCODED, FRAME, {}, {2: "passthrough__b", 4: "passthrough__d"}),
-        (ENCODED, FRAME, {"groups": "input"}, {1: "city", 2: "b", 4: "d"}),
+        (ENCODED, FRAME, {"feature_groups": "input"}, {1: "city", 2: "b", 4: "d"}),
         (SELECTED, NUMBERS, {}, {1: "x1", 3: "x3"}),
         (RandomForestRegressor(3, max_depth=1, random_state=0).fit(NUMBERS, NUMBERS[:, 2]), NUMBERS,
          {"columns": "used"}, {2: "x2"}),
@@ -230,7 +230,7 @@ def test_pairs_by_position_need_features_that_are_the_columns_of_x() -> None:
     for model, X, options in (
         (SELECTED, NUMBERS, {}),
         (ENCODED, FRAME, {}),
-        (plain, NUMBERS, {"columns": "used", "groups": {"g": [0, 1]}}),
+        (plain, NUMBERS, {"columns": "used", "feature_groups": {"g": [0, 1]}}),
     ):
         explainer = TreeExplainer(model, **options)
         pairs = explainer.occurring_interactions()
@@ -250,10 +250,10 @@ def test_pairs_by_position_need_features_that_are_the_columns_of_x() -> None:
 def test_pairs_of_batches_by_position() -> None:
     pa = pytest.importorskip("pyarrow")
     rows = pa.RecordBatch.from_pandas(FRAME)
-    for options in ({}, {"group": "input"}, {"groups": "input"}):
+    for options in ({}, {"sum_by": "input"}, {"feature_groups": "input"}):
         with pytest.raises(IndexError, match="the features are not the columns of X one by one"):
             BatchExplainer(ENCODED, interactions=[(0, 1)], **options)(rows)
     scaled = make_pipeline(StandardScaler(), forest()).fit(FRAME[list("abcd")], Y)
-    for options in ({}, {"group": "input"}, {"groups": "input"}):
+    for options in ({}, {"sum_by": "input"}, {"feature_groups": "input"}):
         found = BatchExplainer(scaled, interactions=[(1, 3)], **options)(rows)
         assert found.column_names == ["b x d"]

@@ -90,7 +90,7 @@ def test_shap_1373_pipeline_with_its_column_names() -> None:
     assert explanation.feature_names[:2] == ("color_amber", "color_blue")
     assert list(explanation.row_labels) == list(X.index)
     # And back to the columns of X.
-    grouped = explanation.group("input")
+    grouped = explanation.sum_by("input")
     assert grouped.feature_names == ("color", "size", "weight")
     np.testing.assert_allclose(grouped.values[:, 0], explanation.values[:, :6].sum(axis=1), atol=1e-6)
     np.testing.assert_array_equal(grouped.values[:, 1:], explanation.values[:, 6:])
@@ -238,7 +238,7 @@ def test_shap_1654_one_hot_columns_as_one_feature() -> None:
     X = np.column_stack([color == 0, color == 1, color == 2, size]).astype(np.float64)
     model = RandomForestRegressor(5, random_state=0).fit(X, np.array([0.0, 5.0, 9.0])[color] + size)
     explanation = explain(model, X)
-    grouped = explanation.group({"color": ["x0", "x1", "x2"]})
+    grouped = explanation.sum_by({"color": ["x0", "x1", "x2"]})
     assert grouped.feature_names == ("color", "x3")
     np.testing.assert_allclose(grouped.values[:, 0], explanation.values[:, :3].sum(axis=1), atol=1e-12)
     np.testing.assert_allclose(

@@ -249,7 +249,7 @@ def test_top_of_categories_groups_and_untested_rows() -> None:
     explanation = explain(with_categories("sklearn", frame, y), frame)
     colors = [r for r in explanation.reasons(by_sign=True) if r["feature"] == "color"]
     assert len(colors) > 100 and all(r["value"] == frame["color"][r["row"]] for r in colors)
-    grouped = explain(forest().fit(FRAME, Y), FRAME, groups={"ab": ["a", "b"]}).reasons(1)
+    grouped = explain(forest().fit(FRAME, Y), FRAME, feature_groups={"ab": ["a", "b"]}).reasons(1)
     assert {record["feature"] for record in grouped} == {"ab", "place"}
     for record in grouped:
         row = FRAME.loc[record["row"]]

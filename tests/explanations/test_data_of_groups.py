@@ -69,7 +69,7 @@ def test_values_of_features_in_reasons(form: str) -> None:
     rows = kinds[form]()
     names = ["east", "north"] if form in ("pandas", "polars", "arrow") else ["x2", "x0"]
     model = RandomForestRegressor(8, max_depth=5, random_state=0).fit(rows, Y)
-    found = explain(model, rows, groups={"place": names})
+    found = explain(model, rows, feature_groups={"place": names})
     assert found.feature_names[0] == "place" and found.data.shape == (120, 3)
     for selected, first in ((found, 0), (found[7:], 7), (found[[9, 4]], 9), (found[11:, [2, 0, 1]], 11)):
         values = {record["feature"]: record["value"] for record in selected[:1].reasons(3)}
@@ -81,23 +81,23 @@ def test_values_of_features_in_reasons(form: str) -> None:
 
 
 def test_selection_and_arrays() -> None:
-    found = explain(MODEL, X, groups=GROUPS)
+    found = explain(MODEL, X, feature_groups=GROUPS)
     assert found.feature_names == ("place", "age", "size")
     assert found.group_columns == ((0, 2), (1,), (3,))
     part = pickle.loads(pickle.dumps(found.loc[X.index[2:5]][:, ["size", "place"]]))
     expected = [[X["size"].iloc[row], place(row)] for row in (2, 3, 4)]
     assert np.asarray(part.data).tolist() == expected and part.data.rows.equals(X[2:5])
     assert expected[1][1].endswith("east=missing")
-    interactions = explain_interactions(MODEL, X[:4], groups=GROUPS)
+    interactions = explain_interactions(MODEL, X[:4], feature_groups=GROUPS)
     assert np.asarray(interactions[:, [1]].data).ravel().tolist() == X["age"].iloc[:4].tolist()
-    used = explain(MODEL, X[:4], groups=GROUPS, columns="used")
+    used = explain(MODEL, X[:4], feature_groups=GROUPS, columns="used")
     assert np.asarray(used.data)[1].tolist() == [place(1), X["age"].iloc[1], X["size"].iloc[1]]
-    of_columns = explain(MODEL, X[:4], groups=GROUPS, index="OV")
+    of_columns = explain(MODEL, X[:4], feature_groups=GROUPS, index="OV")
     assert of_columns.data.equals(X[:4])
 
 
 def test_cohorts_by_columns_and_groups() -> None:
-    found = explain(MODEL, X, groups=GROUPS)
+    found = explain(MODEL, X, feature_groups=GROUPS)
     by_member = found.groupby("north")
     assert list(by_member) == [0, 1, 2]
     np.testing.assert_array_equal(by_member[2].values, found.values[X["north"] == 2])
@@ -105,7 +105,7 @@ def test_cohorts_by_columns_and_groups() -> None:
 
 
 def test_displays(plotting: None) -> None:
-    found = explain(MODEL, X, groups=GROUPS)
+    found = explain(MODEL, X, feature_groups=GROUPS)
     swarms = ShapBeeswarmDisplay.from_explanation(found)
     colored = [points.get_array() is not None for points in swarms.points_]
     assert sorted(colored) == [False, True, True]
@@ -114,9 +114,9 @@ def test_displays(plotting: None) -> None:
     display = ShapDependenceDisplay.from_explanation(found, "age", color_by="size")
     drawn = set(zip(display.column.numbers, display.color.numbers, display.values))  # in an order of its own
     assert drawn == set(zip(X["age"], X["size"], found.values[:, 1]))
-    whole = ShapDependenceDisplay.from_estimator(MODEL, X, "place", groups=GROUPS, color_by="age")
+    whole = ShapDependenceDisplay.from_estimator(MODEL, X, "place", feature_groups=GROUPS, color_by="age")
     assert set(whole.column.categories) == {place(row) for row in range(120)}
-    automatic = ShapDependenceDisplay.from_estimator(MODEL, X, 1, groups=GROUPS)
+    automatic = ShapDependenceDisplay.from_estimator(MODEL, X, 1, feature_groups=GROUPS)
     assert automatic.feature_name == "age"
     waterfall = ShapWaterfallDisplay.from_explanation(found, row=3)
     assert waterfall.feature_values[:2] == [place(3), f"{X['age'].iloc[3]:.5g}"]
@@ -125,18 +125,18 @@ def test_displays(plotting: None) -> None:
 def test_steps_and_splits() -> None:
     scaled = make_pipeline(StandardScaler(), RandomForestClassifier(4, max_depth=4, random_state=0))
     whole, classes = X.fillna(0), X["age"] > 50
-    found = explain(scaled.fit(whole, classes), whole, groups=GROUPS)
+    found = explain(scaled.fit(whole, classes), whole, feature_groups=GROUPS)
     ages = np.asarray(found.data)[:, 1].astype(float)
     np.testing.assert_array_equal(ages, scaled[0].transform(whole)[:, 1])
     for model, rows in ((scaled, whole), (RandomForestRegressor(3, random_state=0), X)):
-        results = cross_val_explain(model, rows, classes, cv=3, explain_params={"groups": GROUPS})
+        results = cross_val_explain(model, rows, classes, cv=3, explain_params={"feature_groups": GROUPS})
         values = np.asarray(results["explanation"].data)
         assert values.shape == (120, 3) and all(text.startswith("north=") for text in values[:, 0])
     assert values[3, 0] == place(3) and values[:, 2].tolist() == X["size"].tolist()
 
 
 def test_for_shap_and_files(tmp_path: Any) -> None:
-    found = explain(MODEL, X, groups=GROUPS)
+    found = explain(MODEL, X, feature_groups=GROUPS)
     pytest.importorskip("shap")
     given = found.to_shap()
     np.testing.assert_array_equal(given.data[:, 1], X["age"])
@@ -148,7 +148,7 @@ def test_reasons_of_batches(tmp_path: Any) -> None:
     from skshapgpu import explain_batches
 
     rows = X.reset_index(drop=True)
-    explain_batches(MODEL, rows, tmp_path / "r.parquet", reasons=3, groups=GROUPS, batch_size=50)
+    explain_batches(MODEL, rows, tmp_path / "r.parquet", reasons=3, feature_groups=GROUPS, batch_size=50)
     for row, record in enumerate(parquet.read_table(tmp_path / "r.parquet").to_pylist()):
         values = {record[f"feature_{i}"]: record[f"value_{i}"] for i in (1, 2, 3)}
         assert values["place"] == place(row) and float(values["age"]) == X["age"].iloc[row]

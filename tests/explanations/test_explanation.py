@@ -188,7 +188,7 @@ def test_importance_without_rows() -> None:
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_group(n_outputs: int) -> None:
     whole = explanation(n_outputs)
-    part = whole.group({"both": ["d", "b"]})
+    part = whole.sum_by({"both": ["d", "b"]})
     assert part.feature_names == ("a", "both", "c")
     np.testing.assert_array_equal(part.values[:, 1], whole.values[:, 1] + whole.values[:, 3])
     np.testing.assert_array_equal(part.values[:, 2], whole.values[:, 2])
@@ -198,7 +198,7 @@ def test_group(n_outputs: int) -> None:
 
 
 def test_groups_may_take_the_name_of_a_member() -> None:
-    part = explanation(1).group({"b": ["b", "c"], "rest": ["a", "d"]})
+    part = explanation(1).sum_by({"b": ["b", "c"], "rest": ["a", "d"]})
     assert part.feature_names == ("rest", "b")
     np.testing.assert_array_equal(part.values[0], [30, 30])
 
@@ -215,7 +215,7 @@ def test_groups_may_take_the_name_of_a_member() -> None:
 )
 def test_bad_groups(mapping: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        explanation().group(mapping)
+        explanation().sum_by(mapping)
 
 
 # Tables
@@ -288,7 +288,7 @@ def test_to_shap_of_every_data(fitted: Any, kind: str) -> None:
         data = pytest.importorskip(kind).DataFrame(dict(zip(names, X.T, strict=True)))
     explanation = explain(regressor, data)
     if kind == "grouped":
-        assert explanation.group({"g": ["x0", "x1"]}).to_shap().data is None
+        assert explanation.sum_by({"g": ["x0", "x1"]}).to_shap().data is None
         return
     np.testing.assert_array_equal(explanation.to_shap().data, X)
     assert isinstance(explanation.to_shap().data, np.ndarray)

@@ -55,18 +55,18 @@ def blocks(matrices: np.ndarray, members: list[list[int]]) -> np.ndarray:
 @pytest.mark.parametrize("index", ["SII", "STII"])
 def test_groups_are_sums_of_blocks_and_add_up(model: Any, index: str) -> None:
     matrices = explain_interactions(model, X, index=index, precision="double")
-    grouped = matrices.group(GROUPS)
+    grouped = matrices.sum_by(GROUPS)
     assert grouped.feature_names == tuple(MEMBERS) and grouped.data is None
     want = blocks(matrices.values, list(MEMBERS.values()))
     np.testing.assert_allclose(grouped.values, want, rtol=0, atol=1e-9)
-    sums = explain(model, X, precision="double").group(GROUPS)
+    sums = explain(model, X, precision="double").sum_by(GROUPS)
     margin = sums.base_values + sums.values.sum(axis=1)
     np.testing.assert_allclose(grouped.base_values + grouped.values.sum(axis=(1, 2)), margin, atol=1e-9)
     if index == "SII":
         np.testing.assert_allclose(grouped.values.sum(axis=2), sums.values, atol=1e-9)
 
     occurring = explain_interactions(model, X, index=index, interactions="occurring", precision="double")
-    pairs = occurring.group(GROUPS)
+    pairs = occurring.sum_by(GROUPS)
     assert pairs.interaction_names == ("ca x bd", "ca x e", "bd x e") and pairs.strength is None
     np.testing.assert_allclose(pairs.dense().values, want, rtol=0, atol=1e-9)
     np.testing.assert_allclose(pairs[3:7].dense().values, want[3:7], rtol=0, atol=1e-9)
@@ -77,23 +77,23 @@ def test_banzhaf_values_stay_on_the_diagonal() -> None:
     matrices = explain_interactions(REGRESSOR, X, index="BII", precision="double")
     occurring = explain_interactions(REGRESSOR, X, index="BII", interactions="occurring", precision="double")
     want = blocks(matrices.values, list(MEMBERS.values()))
-    banzhaf = explain(REGRESSOR, X, index="BV", precision="double").group(GROUPS).values
+    banzhaf = explain(REGRESSOR, X, index="BV", precision="double").sum_by(GROUPS).values
     want[:, range(3), range(3)] = banzhaf
-    np.testing.assert_allclose(matrices.group(GROUPS).values, want, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(occurring.group(GROUPS).dense().values, want, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(matrices.sum_by(GROUPS).values, want, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(occurring.sum_by(GROUPS).dense().values, want, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("form", ["all", "occurring"])
 def test_input_names_the_columns_of_x(form: str) -> None:
     whole = explain_interactions(PIPELINE, FRAME, interactions=form, precision="double")
-    grouped = whole[5:50].group("input")
+    grouped = whole[5:50].sum_by("input")
     assert grouped.feature_names == ("place", "color", "size")
     assert set(grouped.interaction_names) == {"place x color", "place x size", "color x size"}
     assert list(grouped.data["color"]) == list(FRAME["color"][5:50])
     assert list(grouped.row_labels) == list(FRAME.index[5:50])
     want = blocks(whole.dense().values[5:50], [[0, 1, 2], [3, 4, 5], [6]])
     np.testing.assert_allclose(grouped.dense().values, want, rtol=0, atol=1e-9)
-    sums = explain(PIPELINE, FRAME, precision="double").group("input")[5:50]
+    sums = explain(PIPELINE, FRAME, precision="double").sum_by("input")[5:50]
     np.testing.assert_allclose(grouped.dense().values.sum(axis=2), sums.values, atol=1e-9)
     np.testing.assert_allclose(grouped.base_values + sums.values.sum(axis=1), PIPELINE.predict(FRAME)[5:50])
     assert grouped.to_frame().columns[-1] in grouped.interaction_names
@@ -101,22 +101,22 @@ def test_input_names_the_columns_of_x(form: str) -> None:
 
 def test_without_steps_input_changes_nothing() -> None:
     matrices = explain_interactions(REGRESSOR, X)
-    assert matrices.group("input") is matrices
+    assert matrices.sum_by("input") is matrices
 
 
 def test_listed_pairs_are_summed_if_they_are_all_pairs_of_two_groups() -> None:
-    whole = explain_interactions(REGRESSOR, X, interactions="occurring", precision="double").group(GROUPS)
+    whole = explain_interactions(REGRESSOR, X, interactions="occurring", precision="double").sum_by(GROUPS)
     listed = [("d", "a"), ("a", "b"), ("c", "b"), ("c", "d")]
-    found = explain_interactions(REGRESSOR, X, interactions=listed, precision="double").group(GROUPS)
+    found = explain_interactions(REGRESSOR, X, interactions=listed, precision="double").sum_by(GROUPS)
     assert found.interaction_names == ("ca x bd",)
     np.testing.assert_allclose(found.values, whole[:, ["ca x bd"]].values, atol=1e-9)
     incomplete = "'ca' and 'bd' is a sum over 4 pairs of features, of which the explanation has 3: use inter"
     with pytest.raises(ValueError, match=incomplete):
-        explain_interactions(REGRESSOR, X, interactions=listed[:3]).group(GROUPS)
+        explain_interactions(REGRESSOR, X, interactions=listed[:3]).sum_by(GROUPS)
     with pytest.raises(ValueError, match=r"'c' and 'a' are both in group 'ca'.*use interactions='occurring'"):
-        explain_interactions(REGRESSOR, X, interactions=[("c", "a")]).group(GROUPS)
+        explain_interactions(REGRESSOR, X, interactions=[("c", "a")]).sum_by(GROUPS)
     with pytest.raises(ValueError, match="of which the explanation has 1"):
-        explain_interactions(REGRESSOR, X, interactions=1).group(GROUPS)
+        explain_interactions(REGRESSOR, X, interactions=1).sum_by(GROUPS)
     with pytest.raises(ValueError, match="not all pairs are available"):
         found.dense()
 
@@ -124,9 +124,9 @@ def test_listed_pairs_are_summed_if_they_are_all_pairs_of_two_groups() -> None:
 def test_refusals() -> None:
     triples = explain_interactions(REGRESSOR, X, interactions="occurring", order=3)
     with pytest.raises(ValueError, match="interactions of triples cannot be grouped"):
-        triples.group(GROUPS)
+        triples.sum_by(GROUPS)
     matrices: InteractionExplanation = explain_interactions(REGRESSOR, X)
     with pytest.raises(ValueError, match="group 'g' names the unknown feature 'z'"):
-        matrices.group({"g": ["z"]})
+        matrices.sum_by({"g": ["z"]})
     with pytest.raises(ValueError, match="mapping must be 'input'"):
-        matrices.group("columns")
+        matrices.sum_by("columns")

@@ -382,7 +382,7 @@ def test_options_of_the_python_function(tmp_path: Path) -> None:
 
 
 def test_groups_of_a_pipeline(tmp_path: Path) -> None:
-    explainer = TreeExplainer(pipeline()[0], groups="input", data=X.head(50))
+    explainer = TreeExplainer(pipeline()[0], feature_groups="input", data=X.head(50))
     save_model(explainer, tmp_path / "model")
     expected, found = explainer.explain(X), load_model(str(tmp_path / "model")).explain(X)
     assert found.feature_names == expected.feature_names == ("ward", "n_visits", "body mass", "dose")

@@ -46,5 +46,5 @@ def tables(draw: Draw) -> Iterator[None]:
 
 def count_tables(explainer: TreeExplainer, n_rows: int, report: Report) -> None:
     """Count a call that uses tables."""
-    groups = explainer.plan(n_rows).groups
+    groups = explainer.plan(n_rows).tree_groups
     report.checks["calls with tables"] += any(group.algorithm == "tables" for group in groups)

@@ -184,9 +184,9 @@ def _options(case: Case, subject: _Subject, rng: np.random.Generator) -> dict[st
         "grid_resolution": 7,
     }
     if subject.by_input:
-        found["groups"] = "input"
+        found["feature_groups"] = "input"
     elif subject.group:
-        found |= {"groups": subject.group, "grid_resolution": "exact"}
+        found |= {"feature_groups": subject.group, "grid_resolution": "exact"}
         return found
     if asked["weights of curves"] == "some":
         found["sample_weight"] = rng.uniform(0.0, 2.0, containers.n_rows(case.X))

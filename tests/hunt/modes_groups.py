@@ -54,7 +54,7 @@ def by_input(case: Case, report: Report) -> list[list[int]] | None:
     known = case.draw.steps in wrappers.KNOWN_ORIGINS and case.draw.outer != "self-training"
     origins = case.fitted.origins
     try:
-        explainer = _explainer(case, groups="input")
+        explainer = _explainer(case, feature_groups="input")
     except ValueError as error:
         if known or not ("single" in str(error) or "not known" in str(error)):
             raise
@@ -118,7 +118,7 @@ def _names(case: Case, asked: Any, members: list[list[int]]) -> list[str] | None
 def values_of_groups(case: Case, report: Report, asked: Any, members: list[list[int]]) -> None:
     """Check Shapley or Banzhaf values of groups."""
     index, kept = case.draw.asked["request"], _kept(case, members)
-    explanation = _explainer(case, groups=asked).explain(case.passed_X, index=index)
+    explanation = _explainer(case, feature_groups=asked).explain(case.passed_X, index=index)
     got = outputs_last(explanation.values, 3)
     report.equal("number of groups", got.shape[1], len(kept))
     names = _names(case, asked, members)
@@ -157,7 +157,7 @@ def mixtures_of_rows(case: Case) -> np.ndarray | None:
 
 def owen_values(case: Case, report: Report, asked: Any, members: list[list[int]]) -> None:
     """Check that each column gets its Owen value, and that those of a group add up to the group's value."""
-    explainer = _explainer(case, groups=asked)
+    explainer = _explainer(case, feature_groups=asked)
     explanation = explainer.explain(case.passed_X, index="OV")
     adds_up(case, report, explanation, "additivity of Owen values")
     got = outputs_last(explanation.values, 3)
@@ -176,7 +176,7 @@ def owen_values(case: Case, report: Report, asked: Any, members: list[list[int]]
 def interactions_of_groups(case: Case, report: Report, asked: Any, members: list[list[int]]) -> None:
     """Check the matrix of interactions of groups."""
     index, kept = case.draw.asked["request"], _kept(case, members)
-    found = _explainer(case, groups=asked).explain_interactions(case.passed_X, index=index)
+    found = _explainer(case, feature_groups=asked).explain_interactions(case.passed_X, index=index)
     got = outputs_last(found.values, 4)
     report.equal("size of the matrix", got.shape[1], len(kept))
     coalitions = coalition_values(case)

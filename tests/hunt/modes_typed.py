@@ -154,7 +154,7 @@ class TypedCase:
         if self.asked["typed perturbation"] != "path-dependent":
             kept["data"] = self.background
         if self.asked["typed perturbation"] == "columns of X":
-            kept["groups"] = "input"
+            kept["feature_groups"] = "input"
         return kept
 
 

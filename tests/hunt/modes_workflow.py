@@ -98,7 +98,7 @@ def grouped(case: Case, report: Report) -> None:
     adds_up(case, report, explanation)
     by_input = None
     try:
-        by_input = explanation.group("input")
+        by_input = explanation.sum_by("input")
     except ValueError as error:
         known = case.draw.steps in wrappers.KNOWN_ORIGINS
         report.true("origins are known", not known and "not known" in str(error), str(error))

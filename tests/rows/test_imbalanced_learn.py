@@ -67,7 +67,7 @@ def test_values_are_those_of_the_pipelines_own_prediction() -> None:
     expected = values_by_definition(lambda mixed: model.predict_proba(mixed)[:, 1], some, background)
     explanation = explain(model, some, data=background, precision="double")
     assert explanation.feature_names == ("color_red", "weight", "size")
-    grouped = explanation.group("input")
+    grouped = explanation.sum_by("input")
     order = [list(X).index(name) for name in grouped.feature_names]
     assert np.abs(expected).max(axis=0).min() > 0
     np.testing.assert_allclose(grouped.values, expected[:, order], rtol=0, atol=1e-12)
@@ -102,7 +102,7 @@ def test_transformers_selectors_and_importances() -> None:
         assert list(transformer.get_feature_names_out()) == ["color_red", "weight", "size"]
     selector = ShapSelector(pipeline(forest_classifier()), max_features=1, threshold=-np.inf).fit(X, y)
     # The two columns that the target depends on most, by the model's own values.
-    importance = explain(selector.estimator_, X).group("input")
+    importance = explain(selector.estimator_, X).sum_by("input")
     best = importance.feature_names[int(np.argmax(importance.importance()))]
     assert list(selector.get_feature_names_out()) == [best]
     found = shap_importance(pipeline(forest_classifier()), X, y, cv=2)

@@ -95,7 +95,7 @@ def check(*steps: Any, y: np.ndarray = Y, of: list[str] = EVERYTHING) -> Any:
     pipeline = make_pipeline(*steps, model).fit(X[of], y)
     explanation = explain(pipeline, X[of])
     inputs = columns_that_move(explainer_steps(pipeline), X[of], of)
-    grouped = explanation.group("input")
+    grouped = explanation.sum_by("input")
     assert list(grouped.feature_names) == list(dict.fromkeys(inputs))
     for i, name in enumerate(grouped.feature_names):
         by_hand = explanation.values[:, [origin == name for origin in inputs]].sum(axis=1)
@@ -164,7 +164,7 @@ def test_an_imputer_that_drops_a_column() -> None:
     imputer = SimpleImputer(add_indicator=True)
     explanation = explain(make_pipeline(imputer, forest(5, None)).fit(data, Y), data)
     assert explanation.values.shape[1] == 4  # two numbers, and what was missing in "none" and in "size"
-    grouped = explanation.group("input")
+    grouped = explanation.sum_by("input")
     assert grouped.feature_names == ("size", "weight", "none")
     np.testing.assert_allclose(grouped.values[:, 0], explanation.values[:, [0, 3]].sum(axis=1))
 
@@ -240,7 +240,7 @@ def test_what_is_made_of_one_column_comes_from_it() -> None:
 def test_columns_by_name_in_another_order() -> None:
     pipeline = make_pipeline(mixed(), forest(5, None)).fit(X, Y)
     other = X[X.columns[::-1]].assign(more=1)[["more", *X.columns[::-1]]]
-    explanation, expected = explain(pipeline, other).group("input"), explain(pipeline, X).group("input")
+    explanation, expected = explain(pipeline, other).sum_by("input"), explain(pipeline, X).sum_by("input")
     np.testing.assert_array_equal(explanation.values, expected.values)
     pd.testing.assert_frame_equal(explanation.data, expected.data)
 
@@ -250,8 +250,8 @@ def test_columns_that_are_not_used_may_be_missing() -> None:
     encode = make_column_transformer((OneHotEncoder(), ["a_b"]), ("passthrough", ["weight"]))
     pipeline = make_pipeline(encode, forest(5, None)).fit(X, Y)
     used = X[["text", "weight", "a_b"]]
-    grouped = explain(pipeline, used).group("input")
-    np.testing.assert_array_equal(grouped.values, explain(pipeline, X).group("input").values)
+    grouped = explain(pipeline, used).sum_by("input")
+    np.testing.assert_array_equal(grouped.values, explain(pipeline, X).sum_by("input").values)
     pd.testing.assert_frame_equal(grouped.data, X[["a_b", "weight"]])
 
 
@@ -260,7 +260,7 @@ def test_made_up_names_are_not_those_of_a_frame() -> None:
     numbers = X[["weight", "weight"]].to_numpy() * [1, -2]
     pipeline = make_pipeline(StandardScaler(), RandomForestRegressor(5, max_features=1)).fit(numbers, Y)
     with pytest.warns(UserWarning, match="fitted without feature names"):
-        grouped = explain(pipeline, pd.DataFrame(numbers, columns=["x1", "x0"])).group("input")
+        grouped = explain(pipeline, pd.DataFrame(numbers, columns=["x1", "x0"])).sum_by("input")
     np.testing.assert_array_equal(grouped.data, numbers)
     np.testing.assert_array_equal(grouped.values, explain(pipeline, numbers).values)
 
@@ -271,7 +271,7 @@ def test_made_up_names_are_not_those_of_a_frame() -> None:
 def test_columns_of_the_same_name_are_kept_apart() -> None:
     numbers = X[["weight", "weight"]] * [1, -2]
     pipeline = make_pipeline(FunctionTransformer(np.exp), StandardScaler(), forest(5, None)).fit(numbers, Y)
-    grouped = explain(pipeline, numbers).group("input")
+    grouped = explain(pipeline, numbers).sum_by("input")
     assert grouped.feature_names == ("weight [0]", "weight [1]")
     np.testing.assert_array_equal(grouped.values, explain(pipeline, numbers).values)
     np.testing.assert_array_equal(grouped.data, numbers)
@@ -281,14 +281,14 @@ def test_arrays_and_other_frames() -> None:
     numbers = X[NUMBERS].to_numpy()
     imputer = SimpleImputer(add_indicator=True)
     pipeline = make_pipeline(imputer, forest(5, None)).fit(numbers, Y)
-    grouped = explain(pipeline, numbers).group("input")
+    grouped = explain(pipeline, numbers).sum_by("input")
     assert grouped.feature_names == ("x0", "x1")
     np.testing.assert_array_equal(grouped.data, numbers)
-    np.testing.assert_array_equal(explain(pipeline, numbers.tolist()).group("input").data, numbers)
+    np.testing.assert_array_equal(explain(pipeline, numbers.tolist()).sum_by("input").data, numbers)
     pl = pytest.importorskip("polars")
     table = pl.DataFrame({name: X[name].to_numpy() for name in NUMBERS})
     pipeline = make_pipeline(imputer, forest(5, None)).fit(table, Y)
-    grouped = explain(pipeline, table).group("input")
+    grouped = explain(pipeline, table).sum_by("input")
     assert grouped.data.columns == NUMBERS
     assert grouped.feature_names == tuple(getattr(pipeline[0], "feature_names_in_", ["x0", "x1"]))
 
@@ -298,51 +298,51 @@ def test_arrays_and_other_frames() -> None:
 
 def test_selections_and_copies_keep_the_origins() -> None:
     explanation = explain(make_pipeline(mixed(), forest(5, None)).fit(X, Y), X)
-    grouped = explanation.group("input")
+    grouped = explanation.sum_by("input")
     rows = [5, 3, 8]
-    np.testing.assert_array_equal(explanation[rows].group("input").values, grouped.values[rows])
-    pd.testing.assert_frame_equal(explanation[rows].group("input").data, grouped.data.iloc[rows])
-    pd.testing.assert_frame_equal(explanation[2:4].group("input").data, grouped.data.iloc[2:4])
+    np.testing.assert_array_equal(explanation[rows].sum_by("input").values, grouped.values[rows])
+    pd.testing.assert_frame_equal(explanation[rows].sum_by("input").data, grouped.data.iloc[rows])
+    pd.testing.assert_frame_equal(explanation[2:4].sum_by("input").data, grouped.data.iloc[2:4])
     mask = np.arange(N_ROWS) % 2 == 0
-    np.testing.assert_array_equal(explanation[mask].group("input").values, grouped.values[mask])
+    np.testing.assert_array_equal(explanation[mask].sum_by("input").values, grouped.values[mask])
     of_a = explanation[:, [name for name in explanation.feature_names if name.startswith("categories__a_")]]
-    assert set(of_a.group("input").feature_names) == {"a", "a_b"}
+    assert set(of_a.sum_by("input").feature_names) == {"a", "a_b"}
     other = pickle.loads(pickle.dumps(explanation))
-    np.testing.assert_array_equal(other.group("input").values, grouped.values)
+    np.testing.assert_array_equal(other.sum_by("input").values, grouped.values)
     classes = explain(make_pipeline(mixed(), RandomForestClassifier(3)).fit(X, CLASSES), X)
     np.testing.assert_array_equal(
-        classes[:, :, 1].group("input").values, classes.group("input").values[..., 1]
+        classes[:, :, 1].sum_by("input").values, classes.sum_by("input").values[..., 1]
     )
 
 
 def test_groups_of_groups() -> None:
     explanation = explain(make_pipeline(mixed(), forest(5, None)).fit(X, Y), X)
     words = [name for name in explanation.feature_names if name.startswith("words__")]
-    within = explanation.group({"any word": words})
-    assert within.group("input").feature_names == explanation.group("input").feature_names
-    across = explanation.group({"any": [words[0], "numbers__weight"]})
+    within = explanation.sum_by({"any word": words})
+    assert within.sum_by("input").feature_names == explanation.sum_by("input").feature_names
+    across = explanation.sum_by({"any": [words[0], "numbers__weight"]})
     with pytest.raises(ValueError, match="grouped across input columns"):
-        across.group("input")
-    numbers = explanation.group("input").group({"numbers": NUMBERS})
+        across.sum_by("input")
+    numbers = explanation.sum_by("input").sum_by({"numbers": NUMBERS})
     assert numbers.feature_names == ("text", "numbers", "a_b", "a")
-    again = explanation.group("input").group("input")
-    np.testing.assert_array_equal(again.values, explanation.group("input").values)
+    again = explanation.sum_by("input").sum_by("input")
+    np.testing.assert_array_equal(again.values, explanation.sum_by("input").values)
 
 
 def test_a_model_without_steps_has_its_own_columns() -> None:
     explanation = explain(forest(5, None).fit(X[["weight"]], Y), X[["weight"]])
-    assert explanation.group("input") is explanation
+    assert explanation.sum_by("input") is explanation
     with pytest.raises(ValueError, match="mapping must be 'input' or"):
-        explanation.group("output")
+        explanation.sum_by("output")
 
 
 def test_transformers_in_and_around_pipelines() -> None:
     inside = ShapTransformer(make_pipeline(mixed(), forest(5, None))).fit(X, Y)
     around = make_pipeline(mixed(), ShapTransformer(forest(5, None))).fit(X, Y)
-    expected = explain(inside.estimator_, X).group("input")
+    expected = explain(inside.estimator_, X).sum_by("input")
     for explanation in (inside.explain(X), explain(around, X), explain(inside, X)):
-        np.testing.assert_array_equal(explanation.group("input").values, expected.values)
-        assert explanation.group("input").feature_names == expected.feature_names
+        np.testing.assert_array_equal(explanation.sum_by("input").values, expected.values)
+        assert explanation.sum_by("input").feature_names == expected.feature_names
 
 
 # Columns without an origin
@@ -389,9 +389,9 @@ class Nameless(TransformerMixin, BaseEstimator):
 def test_steps_without_origins_are_named(steps: list[Any], message: str) -> None:
     pipeline = make_pipeline(*steps, forest(5, None)).fit(X[NUMBERS], Y)
     explanation = explain(pipeline, X[NUMBERS])
-    for part in (explanation, explanation[:5], explanation.group({"both": explanation.feature_names[:2]})):
+    for part in (explanation, explanation[:5], explanation.sum_by({"both": explanation.feature_names[:2]})):
         with pytest.raises(ValueError, match=message) as caught:
-            part.group("input")
+            part.sum_by("input")
         assert "mapping of names" in str(caught.value)
 
 
@@ -400,7 +400,7 @@ def test_texts_are_no_columns() -> None:
     explanation = explain(pipeline, X["text"])
     assert explanation.shape == (N_ROWS, 4)
     with pytest.raises(ValueError, match="CountVectorizer does not say how many columns X has"):
-        explanation.group("input")
+        explanation.sum_by("input")
 
 
 # Names of the columns that the model sees
@@ -459,8 +459,8 @@ def test_sparse_rows_are_kept(make: Any) -> None:
     )
     explanation = explain(pipeline, numbers)
     for grouped, rows in (
-        (explanation.group("input"), slice(None)),
-        (explanation[3:5].group("input"), [3, 4]),
+        (explanation.sum_by("input"), slice(None)),
+        (explanation[3:5].sum_by("input"), [3, 4]),
     ):
         assert grouped.feature_names == ("x0", "x1")
         np.testing.assert_array_equal(grouped.data.toarray(), numbers.toarray()[rows])

@@ -253,7 +253,7 @@ def test_steps_that_mix_or_move_columns_are_refused_by_name(step: Any) -> None:
                 continue  # of arrays
             pipeline = make_pipeline(step, forest(5)).fit(X, Y)
         with pytest.raises(ValueError, match=message) as caught:
-            explain(pipeline, X).group("input")
+            explain(pipeline, X).sum_by("input")
         assert "mapping of names" in str(caught.value)
 
 
@@ -261,7 +261,7 @@ def test_a_kernel_is_refused() -> None:
     kernel = NUMBERS @ NUMBERS.T
     pipeline = make_pipeline(KernelCenterer(), forest(5)).fit(kernel, Y)
     with pytest.raises(ValueError, match="KernelCenterer is not known"):
-        explain(pipeline, kernel).group("input")
+        explain(pipeline, kernel).sum_by("input")
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_a_constant_column_has_no_value() -> None:
     pipeline = make_pipeline(Normalizer(), forest(5)).fit(X, X[:, 1])
     assert np.abs(TreeExplainer(pipeline).shap_values(X)[:, 0]).max() > 0.1
     with pytest.raises(ValueError, match="Normalizer is not known"):
-        explain(pipeline, X).group("input")
+        explain(pipeline, X).sum_by("input")
     one_by_one = make_column_transformer((StandardScaler(), [0, 1]), (FunctionTransformer(np.log), [2]))
-    grouped = explain(make_pipeline(one_by_one, forest(5)).fit(X, X[:, 1]), X).group("input")
+    grouped = explain(make_pipeline(one_by_one, forest(5)).fit(X, X[:, 1]), X).sum_by("input")
     np.testing.assert_array_equal(grouped.values[:, 0], 0)

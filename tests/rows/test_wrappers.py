@@ -106,7 +106,7 @@ def test_a_selector_gives_values_to_the_columns_that_it_keeps(selector: Any) -> 
     np.testing.assert_allclose(explanation.values, expected[:, kept], rtol=0, atol=1e-12)
     np.testing.assert_allclose(expected[:, ~kept], 0, atol=1e-15)
     assert explanation.feature_names == tuple(X.columns[kept])
-    assert explanation.group("input").feature_names == tuple(X.columns[kept])
+    assert explanation.sum_by("input").feature_names == tuple(X.columns[kept])
     behind = make_pipeline(StandardScaler().set_output(transform="pandas"), clone(selector)).fit(X, LABELS)
     total = explain(behind, X)
     np.testing.assert_allclose(
@@ -150,7 +150,7 @@ def test_a_frame_is_held_against_the_names_of_a_self_training_model() -> None:
         explain(model, X[["b", "a", "c", "d"]])
     explanation = explain(model, X)
     assert explanation.feature_names == ("a", "b", "c", "d")
-    assert explanation.group("input").feature_names == ("a", "b", "c", "d")
+    assert explanation.sum_by("input").feature_names == ("a", "b", "c", "d")
     assert len(vars(TreeExplainer(model)._steps[0]._owner)) < len(vars(model))  # no copy of the forest
 
 

@@ -216,7 +216,7 @@ def test_calls_of_many_rows(classifier: bool, precision: str, monkeypatch: pytes
     explainer = TreeExplainer(model, data, data_weight=weights, device="cpu", precision=precision)
     few, many = explainer.plan(200), explainer.plan(len(rows))
     assert few.build_seconds == 0 < many.build_seconds
-    assert sum(g.n_lookups for g in many.groups) < sum(g.n_lookups for g in few.groups)
+    assert sum(g.n_lookups for g in many.tree_groups) < sum(g.n_lookups for g in few.tree_groups)
     expected = np.concatenate([explainer.shap_values(rows[i : i + 200]) for i in range(0, 3000, 200)])
     values = explainer.shap_values(rows)
     largest = np.abs(expected).max()

@@ -92,7 +92,7 @@ def test_explanation_of_losses(named: Any) -> None:
     part = explanation[5:9, [0, 2]]
     np.testing.assert_array_equal(part.base_values, explanation.base_values[5:9])
     np.testing.assert_array_equal(explanation[[3]].base_values, explanation.base_values[[3]])
-    assert part.group({"both": part.feature_names}).base_values.shape == (4,)
+    assert part.sum_by({"both": part.feature_names}).base_values.shape == (4,)
     assert f"base value: {explanation.base_values.mean():.6g} on average" in repr(explanation)
     assert "base value: one for each row" in repr(explanation[:0])
     of_background = [-np.log(named.predict_proba(X[:20])[:, column]).mean() for column in range(2)]

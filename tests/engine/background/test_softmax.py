@@ -118,7 +118,7 @@ def test_groups_and_used_columns() -> None:
     model = classifier("sklearn").fit(frame, Y)
     background, rows = frame[:7], frame[50:58]
     groups = [["a", "d"], ["b"], ["constant"]]
-    explainer = explainer_of(model, background, groups={"both": ["d", "a"]})
+    explainer = explainer_of(model, background, feature_groups={"both": ["d", "a"]})
     assert explainer.explain(rows).feature_names == ("both", "b", "constant")
     expected = by_definition(model, rows, background, groups)
     np.testing.assert_allclose(explainer.shap_values(rows), expected, rtol=0, atol=1e-12)
@@ -183,7 +183,7 @@ def test_files_pickles_and_transformers(tmp_path: Path) -> None:
     table = X[["b", "a"]].assign(kind=np.where(X["a"] > 0, "high", "low"))
     encode = make_column_transformer((OneHotEncoder(sparse_output=False), ["kind"]), remainder="passthrough")
     pipeline = make_pipeline(encode, classifier("sklearn")).fit(table, Y)
-    by_input = explainer_of(pipeline, table[:5], groups="input")
+    by_input = explainer_of(pipeline, table[:5], feature_groups="input")
     order = list(by_input.explain(table[:1]).feature_names)
     values = by_definition(pipeline, table[50:54], table[:5])[:, [table.columns.get_loc(n) for n in order]]
     np.testing.assert_allclose(by_input.shap_values(table[50:54]), values, rtol=0, atol=1e-12)
@@ -237,7 +237,7 @@ def test_refused() -> None:
     with pytest.raises(ValueError, match=message):
         explainer_of(model, wide)
     one = np.eye(1, 300).ravel()  # rows without weight do not count
-    grouped = explainer_of(model, wide, groups={"rest": list(range(4, 12))}, data_weight=one)
+    grouped = explainer_of(model, wide, feature_groups={"rest": list(range(4, 12))}, data_weight=one)
     total = grouped.expected_value + grouped.shap_values(wide[5:7]).sum(axis=1)
     np.testing.assert_allclose(total, model.predict_proba(wide[5:7]), rtol=0, atol=1e-12)
     wide = rng.normal(size=(300, 17))

@@ -213,7 +213,7 @@ def test_explainers(case: Any, precision: str, index: str, pairs: Any) -> None:
 
 def test_groups_of_columns(case: Any) -> None:
     model, rows = case
-    options: dict[str, Any] = {"groups": {"a": [0, 2], "b": [1]}, "precision": "double"}
+    options: dict[str, Any] = {"feature_groups": {"a": [0, 2], "b": [1]}, "precision": "double"}
     on_cpu = TreeExplainer(model, rows[:50], device="cpu", **options)
     explainer = TreeExplainer(model, rows[:50], device="cuda", **options)
     atol = TOLERANCE["double"] * on_cpu._compiled.leaf_magnitude.max()

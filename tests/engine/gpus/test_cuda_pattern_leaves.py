@@ -385,7 +385,7 @@ def test_groups_categories_and_missing_values() -> None:
         max_iter=4, max_leaf_nodes=1500, min_samples_leaf=1, categorical_features=range(6)
     ).fit(rows, target)
     groups = {"first": [0, 7], "second": [8, 9, 20]}
-    for options in ({}, {"groups": groups}):
+    for options in ({}, {"feature_groups": groups}):
         on_cpu = TreeExplainer(model, rows[:150], device="cpu", precision="double", **options)
         assert on_cpu.model_info()["n_leaves_without_table"] > 0
         expected = on_cpu.explain(rows[150:400])

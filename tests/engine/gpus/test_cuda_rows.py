@@ -142,7 +142,7 @@ def test_refused_numbers(namespace: Any) -> None:
         explain(model, put(namespace, bad))
 
 
-@pytest.mark.parametrize("options", [{"columns": "used"}, {"groups": {"both": [0, 1], "others": [2, 3]}}])
+@pytest.mark.parametrize("options", [{"columns": "used"}, {"feature_groups": {"both": [0, 1], "others": [2, 3]}}])
 def test_columns_and_groups_of_codes(namespace: Any, options: dict[str, Any]) -> None:
     model, rows = code_models("xgboost")
     given = put(namespace, rows)
@@ -153,7 +153,7 @@ def test_columns_and_groups_of_codes(namespace: Any, options: dict[str, Any]) ->
     assert found.feature_names == expected.feature_names
     part = found[[4, 2]]
     np.testing.assert_array_equal(to_host(part.values), to_host(found.values)[[4, 2]])
-    if "groups" in options:
+    if "feature_groups" in options:
         np.testing.assert_array_equal(part.data, expected[[4, 2]].data)
     else:
         np.testing.assert_array_equal(to_host(part.data), rows[[4, 2]])
@@ -250,8 +250,8 @@ def test_steps_that_stay_on_the_gpu(namespace: Any) -> None:
 def test_groups_by_input_behind_steps(namespace: Any) -> None:
     step = FunctionTransformer(feature_names_out="one-to-one")
     model = make_pipeline(step, RandomForestRegressor(5, max_depth=4, random_state=0)).fit(ROWS, TARGET)
-    expected = explain(model, ROWS, groups="input", device="cpu", precision="double")
-    found = explain(model, put(namespace, ROWS), groups="input", precision="double")
+    expected = explain(model, ROWS, feature_groups="input", device="cpu", precision="double")
+    found = explain(model, put(namespace, ROWS), feature_groups="input", precision="double")
     scale = np.abs(expected.values).max()
     np.testing.assert_allclose(to_host(found.values), expected.values, rtol=0, atol=1e-12 * scale)
     np.testing.assert_array_equal(to_host(found.data), ROWS)

@@ -299,7 +299,7 @@ def test_integers_that_may_be_rounded_twice(value: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"columns": "used"}, {"groups": {"both": ["size", "color"], "w": ["weight"]}}]
+    "options", [{"columns": "used"}, {"feature_groups": {"both": ["size", "color"], "w": ["weight"]}}]
 )
 def test_columns_and_groups_of_frames(options: dict[str, Any]) -> None:
     X, y = frame_with_categories()
@@ -369,10 +369,10 @@ def test_groups_by_input_behind_steps() -> None:
     steps = FunctionTransformer(feature_names_out="one-to-one")
     model = make_pipeline(steps, RandomForestRegressor(5, max_depth=4, random_state=0)).fit(ROWS, TARGET)
     given = Array(ROWS)
-    found, expected = explain(model, given, groups="input"), on_host(model, ROWS, groups="input")
+    found, expected = explain(model, given, feature_groups="input"), on_host(model, ROWS, feature_groups="input")
     np.testing.assert_array_equal(found.values.get(), expected.values)
     np.testing.assert_array_equal(found.data.get(), ROWS)
-    summed = explain(model, given).group("input")
+    summed = explain(model, given).sum_by("input")
     np.testing.assert_array_equal(summed.data.get(), ROWS)
 
 

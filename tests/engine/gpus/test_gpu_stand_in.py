@@ -306,7 +306,7 @@ def test_interventional_banzhaf_values(case: Any, calls: list[dict[str, Any]]) -
 
 
 def test_interventional_interactions_of_groups(regressor: Any) -> None:
-    options: dict[str, Any] = {"groups": {"a": [0, 2, 5], "b": [3, 4]}, "precision": "double"}
+    options: dict[str, Any] = {"feature_groups": {"a": [0, 2, 5], "b": [3, 4]}, "precision": "double"}
     on_cpu = TreeExplainer(regressor, X[:30], device="cpu", **options)
     expected = on_cpu.explain_interactions(X, interactions="occurring")
     found = TreeExplainer(regressor, X[:30], device="cuda", **options).explain_interactions(
@@ -420,14 +420,14 @@ def test_probabilities_of_long_paths(wide: np.ndarray, monkeypatch: pytest.Monke
 def test_owen_values(regressor: RandomForestRegressor, calls: list[dict[str, Any]]) -> None:
     groups = {"a": [0, 3, 5], "b": [1, 2]}
     for data in (None, X[:30]):
-        expected = TreeExplainer(regressor, data, groups=groups, device="cpu").explain(X, index="OV")
+        expected = TreeExplainer(regressor, data, feature_groups=groups, device="cpu").explain(X, index="OV")
         for rows in (X, Array(X)):
-            found = TreeExplainer(regressor, data, groups=groups, device="cuda").explain(rows, index="OV")
+            found = TreeExplainer(regressor, data, feature_groups=groups, device="cuda").explain(rows, index="OV")
             assert found.device == "cuda:0" and found.additivity_error is not None
             values = found.values if rows is X else found.values.get()
             np.testing.assert_allclose(values, expected.values, rtol=0, atol=1e-4)
     assert len(calls) == 4
-    few = TreeExplainer(regressor, groups=groups, device="auto")
+    few = TreeExplainer(regressor, feature_groups=groups, device="auto")
     assert few.plan(1, index="OV").cpu_reason == "the CPU is estimated to be faster"
     assert few.plan(10**7, index="OV").device == "cuda:0"
 
@@ -435,7 +435,7 @@ def test_owen_values(regressor: RandomForestRegressor, calls: list[dict[str, Any
 def test_owen_values_have_tables(regressor: RandomForestRegressor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "hold_tables", lambda indices: True)
     monkeypatch.setattr(_core, "has_owen_leaves", lambda plan: False)  # the stand-in only walks
-    options: dict[str, Any] = {"groups": {"a": [0, 3, 5], "b": [1, 2]}, "precision": "double"}
+    options: dict[str, Any] = {"feature_groups": {"a": [0, 3, 5], "b": [1, 2]}, "precision": "double"}
     expected = TreeExplainer(regressor, device="cpu", **options).explain(X, index="OV")
     explainer = TreeExplainer(regressor, device="cuda", expected_rows=10**8, **options)
     found = explainer.explain(X, index="OV")
@@ -446,7 +446,7 @@ def test_owen_values_have_tables(regressor: RandomForestRegressor, monkeypatch: 
 def test_owen_values_of_long_paths(wide: np.ndarray) -> None:
     y = wide @ np.arange(40.0)
     model = RandomForestRegressor(2, max_depth=30, random_state=0).fit(wide, y)
-    options: dict[str, Any] = {"groups": {"half": list(range(20))}}
+    options: dict[str, Any] = {"feature_groups": {"half": list(range(20))}}
     for rows, device, error in ((wide, "cuda", ValueError), (Array(wide), "auto", TypeError)):
         with pytest.raises(error, match=r"paths are too long for tables are computed on the CPU only"):
             TreeExplainer(model, wide[:9], device=device, **options).explain(rows, index="OV")
