@@ -90,7 +90,7 @@ def test_order_of_categories_and_of_labels_that_cannot_be_compared(explanation: 
         ("color", "'color' is no column of the rows"),
         (COLOR[:-1], "59 labels, but the explanation has 60 rows"),
         (pd.Series(COLOR), "the index differs from that of the explanation, or has another"),
-        (pd.Series(COLOR, FRAME.index[::-1]), "in another order"),
+        (pd.Series(COLOR, FRAME.index[::-1]), "has another order"),
         (np.stack([COLOR, COLOR], axis=1), "one dimension, not 2"),
         ("a", "the label of row .* is missing"),
         ([None, *COLOR[1:]], "the label of row 0 is missing"),

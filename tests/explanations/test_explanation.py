@@ -206,11 +206,11 @@ def test_groups_may_take_the_name_of_a_member() -> None:
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ({"g": ["a", "z"]}, "group 'g' names the unknown feature 'z'"),
+        ({"g": ["a", "z"]}, "sum_by: 'g' names the unknown feature 'z'"),
         ({"g": ["a"], "h": ["a"]}, "feature 'a' is in group 'g' and in 'h'"),
         ({"g": "a"}, "must be a list of feature names, not 'a'"),
         ({"g": []}, "must be a list of feature names"),
-        ({"c": ["a"]}, "group 'c' has the name of a feature that is not in it"),
+        ({"c": ["a"]}, "sum_by: 'c' has the name of a feature that is not in it"),
     ],
 )
 def test_bad_groups(mapping: dict[str, Any], message: str) -> None:

@@ -126,7 +126,7 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="interactions of triples cannot be grouped"):
         triples.sum_by(GROUPS)
     matrices: InteractionExplanation = explain_interactions(REGRESSOR, X)
-    with pytest.raises(ValueError, match="group 'g' names the unknown feature 'z'"):
+    with pytest.raises(ValueError, match="sum_by: 'g' names the unknown feature 'z'"):
         matrices.sum_by({"g": ["z"]})
     with pytest.raises(ValueError, match="mapping must be 'input'"):
         matrices.sum_by("columns")
