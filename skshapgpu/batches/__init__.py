@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -116,12 +116,8 @@ def explain_batches(
     prefix: str = "",
     dtype: str = "auto",
     format: str | None = None,
-    delimiter: str | None = None,
-    quote_char: str = '"',
-    null_values: Sequence[str] = (),
-    decimal: str = ".",
-    resume: bool = True,
-    overwrite: bool = False,
+    csv_options: Mapping[str, Any] | None = None,
+    if_exists: str = "resume",
     progress: Any = False,
     filesystem: Any = None,
     **options: Any,
@@ -171,22 +167,17 @@ def explain_batches(
         name levels of the index of pandas, in data frames and in Parquet files that pandas wrote.
     format : {"parquet", "arrow"} or None, default=None
         Format of the files of a folder. None: Parquet.
-    delimiter : str or None, default=None
-        Delimiter of CSV files, which are read as ``pandas.read_csv`` reads them, with column types
-        determined from the whole file. None: a comma, or a tab if the file's name ends in ".tsv".
-    quote_char : str, default='"'
-        Quote character of CSV files. Empty: nothing is quoted.
-    null_values : sequence of str, default=()
-        Texts that stand for missing values in CSV files, in addition to those of ``pandas.read_csv``, such
-        as "" and "NA".
-    decimal : {".", ","}, default="."
-        Decimal point of CSV files.
-    resume : bool, default=True
-        Continue an output that the same call left unfinished, or return at once if it is finished. False:
-        raise an error in both cases. An output that was deleted is forgotten.
-    overwrite : bool, default=False
-        Start anew, whatever ``explain_batches`` wrote there before. Files that it did not write, or that
-        were changed since, are never replaced or deleted.
+    csv_options : dict or None, default=None
+        How to read CSV files, which are otherwise read as ``pandas.read_csv`` reads them, with column types
+        determined from the whole file. The keys are "delimiter" (by default a comma, or a tab if the file's
+        name ends in ".tsv"), "quote_char" (by default '"'; with "", nothing is quoted), "null_values"
+        (a list of strings that stand for missing values, besides those of pandas such as "" and "NA") and
+        "decimal" ("." by default, or ",").
+    if_exists : {"resume", "overwrite", "error"}, default="resume"
+        What to do if ``explain_batches`` has written to ``sink`` before. "resume" continues an output that
+        the same call left unfinished, and returns at once if that output is finished. "overwrite" starts
+        anew. "error" raises ``ValueError``. An output that was deleted is forgotten. Files that
+        ``explain_batches`` did not write, or that were changed since, are never replaced or deleted.
     progress : bool or callable, default=False
         True shows a bar with rows per second and the time left, using tqdm or rich. A function is called
         after each batch with the number of rows written and the number of all rows, None if unknown; an
@@ -236,6 +227,7 @@ def explain_batches(
     begun = perf_counter()
     require_progress(progress)
     _require_batch_size(batch_size)
+    require_one_of("if_exists", if_exists, ("resume", "overwrite", "error"))
     if format is not None:
         require_one_of("format", format, FORMATS)
     explainer = BatchExplainer(
@@ -252,11 +244,11 @@ def explain_batches(
         **options,
     )
     target = open_sink(sink, format, filesystem)
-    csv = CsvOptions(delimiter, quote_char, null_values, decimal)
+    csv = CsvOptions.parse(csv_options)
     rows = open_source(source, csv, filesystem, explainer.keep)
     if csv.non_defaults() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
         raise ValueError(
-            f"{', '.join(csv.non_defaults())} is for CSV files, but the source is of another kind"
+            f"csv_options: {', '.join(csv.non_defaults())} is for CSV files, but the source is of another kind"
         )
     run = _Run(explainer, rows, target)
     if is_path(source) and lies_in(target.place, place := locate(source, filesystem)) and place.is_dir():
@@ -270,7 +262,7 @@ def explain_batches(
             )
     with target.journal.held():
         target.require_ours()
-        n_batches = run.settle(batch_size, resume, overwrite)
+        n_batches = run.settle(batch_size, if_exists)
         if n_batches is None:
             names, n_rows = run.finished()
             n_resumed = n_rows
@@ -332,7 +324,7 @@ class _Run:
             self._dtype = np.float32 if str(self._schema.types[0]) == "float" else np.float64
             sink.shape(*self._row, dtype=self._dtype)
 
-    def settle(self, batch_size: int | str, resume: bool, overwrite: bool) -> int | None:
+    def settle(self, batch_size: int | str, if_exists: str) -> int | None:
         """Begin or resume the output.
 
         Returns
@@ -352,18 +344,18 @@ class _Run:
         else:
             self.batch_rows = self._auto_rows() if isinstance(batch_size, str) else int(batch_size)
         call = self._call()
-        if before is not None and not overwrite:
+        if before is not None and if_exists != "overwrite":
             state = "finished" if journal.finished else "unfinished"
             differs = difference(before, call)
             if differs is not None:
                 raise ValueError(
                     f"{str(sink.place)!r} is the {state} output of another call: {differs}. Name another "
-                    "output, or use overwrite=True to start anew"
+                    "output, or pass if_exists='overwrite' to start anew"
                 )
-            if not resume:
+            if if_exists == "error":
                 raise ValueError(
-                    f"{str(sink.place)!r} is the {state} output of the same call: use resume=True to go on, "
-                    "or overwrite=True to start anew"
+                    f"{str(sink.place)!r} is the {state} output of the same call: pass if_exists='resume' to "
+                    "continue it, or if_exists='overwrite' to start anew"
                 )
             if journal.finished is not None and sink.is_there(journal.finished):
                 return None
@@ -373,7 +365,7 @@ class _Run:
                 journal.begin(call)
             sink.open(self._schema, n_batches)
             return n_batches
-        if before is not None and overwrite and isinstance(batch_size, str):
+        if before is not None and isinstance(batch_size, str):  # the output is overwritten
             self.batch_rows = self._auto_rows()
             call = self._call()
         journal.take()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .._files.locations import Place, RemotePath
@@ -50,17 +50,35 @@ class CsvOptions:
     null_values: Sequence[str] = ()
     decimal: str = "."
 
+    @classmethod
+    def parse(cls, options: Any) -> CsvOptions:
+        """Return the options that the argument ``csv_options`` holds.
+
+        Raises
+        ------
+        ValueError, TypeError
+        """
+        if options is None:
+            return cls()
+        if not isinstance(options, Mapping):
+            raise TypeError(f"csv_options must be a dict or None, not {options!r:.80}")
+        names = [field.name for field in fields(cls)]
+        for name in options:
+            if name not in names:
+                raise ValueError(f"csv_options has no {name!r:.80}; its keys are {', '.join(names)}")
+        return cls(**options)
+
     def __post_init__(self) -> None:
         for name, value in (("delimiter", self.delimiter), ("quote_char", self.quote_char or None)):
             if value is None:
                 continue
             if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n":
-                raise ValueError(f"{name} must be a single character, not {value!r}")
+                raise ValueError(f"csv_options: {name} must be a single character, not {value!r}")
         if isinstance(self.null_values, str) or not all(isinstance(text, str) for text in self.null_values):
-            raise TypeError(f"null_values must be a sequence of texts, not {self.null_values!r}")
+            raise TypeError(f"csv_options: null_values must be a list of strings, not {self.null_values!r}")
         object.__setattr__(self, "null_values", list(self.null_values))
         if self.decimal not in (".", ","):
-            raise ValueError(f"decimal must be '.' or ',', not {self.decimal!r}")
+            raise ValueError(f"csv_options: decimal must be '.' or ',', not {self.decimal!r}")
 
     def non_defaults(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -92,7 +110,7 @@ class CsvFile:
         if self._delimiter == options.decimal:
             raise ValueError(
                 f"{self.path!r}: delimiter and decimal are both {options.decimal!r}; files with decimal "
-                "commas usually separate values by semicolons: use delimiter=';'"
+                "commas usually separate values by semicolons: use csv_options={'delimiter': ';'}"
             )
         self.names = self._header()
         self.n_rows = 0
@@ -117,7 +135,8 @@ class CsvFile:
         if len(names) == 1 and others and self._options.delimiter is None:
             raise ValueError(
                 f"{self.path!r} has a single column, {names[0]!r:.60}, if the delimiter is "
-                f"{self._delimiter!r}: use delimiter={others[0]!r}, or name the other one if that is right"
+                f"{self._delimiter!r}: use csv_options={{'delimiter': {others[0]!r}}}, or name the "
+                "other one if that is right"
             )
         return names
 
@@ -316,5 +335,8 @@ def _unreadable(path: str, error: Exception) -> ValueError:
     if "UTF8" in str(error):
         hint = "; files must be of UTF-8"
     elif "straddl" in str(error):
-        hint = f"; a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is not closed: see quote_char="
+        hint = (
+            f"; a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is not closed: see quote_char in "
+            "csv_options"
+        )
     return ValueError(f"{path!r} cannot be read as CSV: {error}{hint}")

@@ -465,5 +465,5 @@ def info_of(place: Place) -> tuple[str, int, int | None]:
 def _advice(text: str, csv: CsvOptions) -> str:
     """Name the option that would make a text readable as a number, if there is one."""
     if csv.decimal == "." and re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text.strip()):
-        return "; numbers with a decimal comma need decimal=','"
-    return "; if it means that a value is missing, name it in null_values="
+        return "; numbers with a decimal comma need csv_options={'decimal': ','}"
+    return "; if it means that a value is missing, list it under null_values in csv_options"

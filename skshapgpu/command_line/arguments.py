@@ -230,9 +230,12 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         metavar="ROWS",
         help="rows in each batch (default: auto)",
     )
-    how.add_argument("--overwrite", action="store_true", help="replace what this command wrote to OUT before")
     how.add_argument(
-        "--no-resume", action="store_true", help="fail if an earlier call left output, instead of resuming it"
+        "--if-exists",
+        choices=("resume", "overwrite", "error"),
+        default="resume",
+        help="what to do if this command wrote to OUT before: resume (the default) continues the same call, "
+        "overwrite starts anew, error fails",
     )
     shown = how.add_mutually_exclusive_group()
     shown.add_argument("--progress", action="store_true", help="show a progress bar (default: on a terminal)")

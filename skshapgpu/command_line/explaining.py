@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -27,17 +28,16 @@ _RANKING_ROWS = 10_000
 
 #: Advice in messages of the library, and its equivalent on the command line.
 _PHRASES = {
-    "use overwrite=True": "use --overwrite",
-    "or overwrite=True": "or --overwrite",
-    "use resume=True": "leave out --no-resume",
+    "if_exists='overwrite'": "--if-exists overwrite",
+    "if_exists='resume'": "--if-exists resume",
     "in features=": "by --features",
     "use prefix=": "use --prefix",
     "no output of explain_batches": "no output of this command",
     "explain_batches did not write": "this command did not write",
     "explain_batches wrote": "this command wrote",
-    "use delimiter=": "use --delimiter ",
-    "name it in null_values=": "name it by --null-value",
-    "need decimal=": "need --decimal ",
+    "list it under null_values in csv_options": "name it by --null-value",
+    "quote_char in csv_options": "--quote-char",
+    "csv_options: ": "",
     "keep and features name": "--keep and --features name",
     "by_sign splits": "--by-sign splits",
     "give reasons=, not interactions=": "give --reasons, not --interactions",
@@ -68,19 +68,13 @@ def run(args: argparse.Namespace) -> Answer:
             by_sign=args.by_sign,
             sum_by=args.sum_by,
             prefix=args.prefix,
-            **asdict(_csv_options_of_data(args)),
-            resume=not args.no_resume,
-            overwrite=args.overwrite,
+            csv_options=asdict(_csv_options_of_data(args)),
+            if_exists=args.if_exists,
             progress=args.progress or (not args.quiet and _bar_is_welcome()),
             **wanted,
         )
     except KeyboardInterrupt as interrupt:
-        anew = [
-            flag
-            for flag, is_set in (("--overwrite", args.overwrite), ("--no-resume", args.no_resume))
-            if is_set
-        ]
-        without = f" without {' and '.join(anew)}" if anew else ""
+        without = "" if args.if_exists == "resume" else f" without --if-exists {args.if_exists}"
         interrupt.add_note(f"; the same command{without} resumes where it stopped")
         raise
     except ValueError as error:
@@ -149,7 +143,7 @@ def in_flags(message: str) -> str:
     """Replace the option names in a message of the library by those of the command line."""
     for phrase, flags in _PHRASES.items():
         message = message.replace(phrase, flags)
-    return message
+    return re.sub(r"csv_options=\{'(\w+)': ('[^']*')\}", r"--\1 \2", message)
 
 
 def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str | None:

@@ -117,7 +117,7 @@ def test_a_folder_of_arrow_files(tmp_path: Path, explainer: Any, values: np.ndar
 @pytest.mark.parametrize("sink", SINKS)
 def test_few_rows(n_rows: int, sink: str, tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
     for source in (TABLE.slice(0, n_rows), ARRAY[:n_rows], npy(tmp_path / "in", ARRAY[:n_rows])):
-        result = explain_batches(explainer, source, f"{tmp_path}/{sink}", batch_size=32, overwrite=True)
+        result = explain_batches(explainer, source, f"{tmp_path}/{sink}", batch_size=32, if_exists="overwrite")
         assert result.n_rows == n_rows
         check(result.path, values[:n_rows], [])
         assert explain_batches(explainer, source, f"{tmp_path}/{sink}", batch_size=32).n_resumed == n_rows
@@ -277,11 +277,11 @@ def test_what_fails_ends_everything(tmp_path: Path, explainer: Any, monkeypatch:
         (sp.csr_array(ARRAY), ValueError, "mixes arrays and sparse matrices: item 2"),
     ):
         with pytest.raises(error, match=message):
-            explain_batches(explainer, bad(item), tmp_path / "out", batch_size=50, overwrite=True)
+            explain_batches(explainer, bad(item), tmp_path / "out", batch_size=50, if_exists="overwrite")
         assert len(list((tmp_path / "out").glob("part-*"))) == 2
     frames = iter([ROWS[:50], ROWS[50:].rename(columns={IRIS.columns[0]: "x"})])
     with pytest.raises(ValueError, match="item 1 of the source does not have the columns of the first"):
-        explain_batches(explainer, frames, tmp_path / "out", batch_size=50, overwrite=True)
+        explain_batches(explainer, frames, tmp_path / "out", batch_size=50, if_exists="overwrite")
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -289,7 +289,7 @@ def test_what_fails_ends_everything(tmp_path: Path, explainer: Any, monkeypatch:
     with monkeypatch.context() as patched:
         patched.setattr(encoding_module, "write", full)
         with pytest.raises(OSError, match="No space left"):
-            explain_batches(explainer, TABLE, tmp_path / "out", batch_size=10, overwrite=True)
+            explain_batches(explainer, TABLE, tmp_path / "out", batch_size=10, if_exists="overwrite")
 
     def interrupt(done: int, n_rows: int | None) -> None:
         if done >= 60:

@@ -78,7 +78,7 @@ def test_another_set_of_columns_does_not_resume_a_run(tmp_path: Path) -> None:
     out = tmp_path / "out.npy"
     explain_batches(MODEL, ROWS.to_numpy(), out, columns="used")
     first = np.load(out)
-    again = explain_batches(MODEL, ROWS.to_numpy(), out, overwrite=True)
+    again = explain_batches(MODEL, ROWS.to_numpy(), out, if_exists="overwrite")
     assert again.n_resumed == 0 and np.load(out).shape == (150, 30) != first.shape
 
 

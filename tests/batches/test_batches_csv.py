@@ -36,10 +36,12 @@ def read(text: str, **options: Any) -> Any:
     return pd.read_csv(io.StringIO(text), **options)
 
 
-def found_in(path: Path, text: str, explainer: Any = EXPLAINER, **options: Any) -> np.ndarray:
+def found_in(
+    path: Path, text: str, explainer: Any = EXPLAINER, batch_size: int | str = "auto", **csv_options: Any
+) -> np.ndarray:
     (path / "rows.csv").write_text(text, encoding="utf-8")
-    out = path / "out.npy"
-    return np.load(explain_batches(explainer, path / "rows.csv", out, overwrite=True, **options).path)
+    how: dict[str, Any] = {"batch_size": batch_size, "csv_options": csv_options, "if_exists": "overwrite"}
+    return np.load(explain_batches(explainer, path / "rows.csv", path / "out.npy", **how).path)
 
 
 @pytest.fixture
@@ -144,10 +146,8 @@ def test_delimiters_quotes_decimals_and_null_values(tmp_path: Path) -> None:
         text = gaps.to_csv(index=False, **pandas_options)
         found = found_in(tmp_path, text, **options)
         np.testing.assert_array_equal(found, EXPLAINER.shap_values(gaps[list(X)]))
-        assert (
-            explain_batches(EXPLAINER, tmp_path / "rows.csv", tmp_path / "out.npy", **options).n_resumed
-            == 150
-        )
+        again = explain_batches(EXPLAINER, tmp_path / "rows.csv", tmp_path / "out.npy", csv_options=options)
+        assert again.n_resumed == 150
     with pytest.raises(ValueError, match="finished output of another call"):
         explain_batches(EXPLAINER, tmp_path / "rows.csv", tmp_path / "out.npy")
     # A numeric null value is recognized in every notation, as by pandas.
@@ -160,13 +160,14 @@ def test_delimiters_quotes_decimals_and_null_values(tmp_path: Path) -> None:
 
 def test_a_file_of_other_delimiters_is_named(tmp_path: Path) -> None:
     for sep, shown in ((";", "';'"), ("\t", r"'\\t'"), ("|", r"'\|'")):
-        with pytest.raises(ValueError, match=rf"rows\.csv' has a single column, .* use delimiter={shown}"):
+        advice = rf"use csv_options=\{{'delimiter': {shown}\}}"
+        with pytest.raises(ValueError, match=rf"rows\.csv' has a single column, .* {advice}"):
             found_in(tmp_path, X.to_csv(sep=sep, index=False))
-    with pytest.raises(
-        ValueError, match=r"row 0 of column 'a' .* numbers with a decimal comma need decimal=','"
-    ):
+    advice = r"numbers with a decimal comma need csv_options=\{'decimal': ','\}"
+    with pytest.raises(ValueError, match=rf"row 0 of column 'a' .* {advice}"):
         found_in(tmp_path, X.to_csv(sep=";", decimal=",", index=False), delimiter=";")
-    with pytest.raises(ValueError, match=r"delimiter and decimal are both ','.* use delimiter=';'"):
+    advice = r"use csv_options=\{'delimiter': ';'\}"
+    with pytest.raises(ValueError, match=rf"delimiter and decimal are both ','.* {advice}"):
         found_in(tmp_path, X.to_csv(sep=";", decimal=",", index=False), decimal=",")
     # A thousands separator is no decimal point.
     with pytest.raises(ValueError, match=r"row 1 of column 'a' of .* is '1\.234', where the model"):
@@ -256,9 +257,10 @@ def test_the_rows_are_counted_before(tmp_path: Path) -> None:
         ({"delimiter": ""}, ValueError, "delimiter must be a single character"),
         ({"delimiter": ";;"}, ValueError, "delimiter must be a single character, not ';;'"),
         ({"quote_char": "''"}, ValueError, "quote_char must be a single character"),
-        ({"null_values": "NA"}, TypeError, "null_values must be a sequence of texts"),
-        ({"null_values": [-999]}, TypeError, "null_values must be a sequence of texts"),
-        ({"decimal": ";"}, ValueError, "decimal must be"),
+        ({"null_values": "NA"}, TypeError, "null_values must be a list of strings"),
+        ({"null_values": [-999]}, TypeError, "null_values must be a list of strings"),
+        ({"decimal": ";"}, ValueError, "csv_options: decimal must be"),
+        ({"sep": ";"}, ValueError, "csv_options has no 'sep'; its keys are delimiter, quote_char"),
     ],
 )
 def test_wrong_options(options: Any, error: type[Exception], message: str, tmp_path: Path) -> None:
@@ -270,7 +272,7 @@ def test_options_of_csv_for_other_files(tmp_path: Path) -> None:
     X.to_parquet(tmp_path / "rows.parquet")
     for source in (tmp_path / "rows.parquet", X, X.to_numpy()):
         with pytest.raises(ValueError, match="delimiter is for CSV files"):
-            explain_batches(EXPLAINER, source, tmp_path / "out", delimiter=";")
+            explain_batches(EXPLAINER, source, tmp_path / "out", csv_options={"delimiter": ";"})
 
 
 def test_kinds_are_those_of_the_whole_file(tmp_path: Path) -> None:

@@ -111,6 +111,6 @@ def test_top_and_resuming(tmp_path: Path, explainer: Any) -> None:
 def test_what_others_wrote_is_not_touched(tmp_path: Path, explainer: Any) -> None:
     (tmp_path / "out.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="is no output of explain_batches"):
-        explain_batches(explainer, TABLE, tmp_path / "out.csv", overwrite=True)
+        explain_batches(explainer, TABLE, tmp_path / "out.csv", if_exists="overwrite")
     with pytest.raises(ValueError, match=r"a CSV file 'NAME\.csv'"):
         explain_batches(explainer, TABLE, tmp_path / "folder", format="csv")

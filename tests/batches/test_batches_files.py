@@ -190,7 +190,7 @@ def test_items_of_arrays(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[200:], EXPLAINER.shap_values(array).astype(np.float32))
     for wrong in (array[:, :2], array.astype(int)):
         with pytest.raises(ValueError, match=r"item 1 of the source has \d columns of"):
-            explain_batches(EXPLAINER, iter([array, wrong]), tmp_path / "out", overwrite=True)
+            explain_batches(EXPLAINER, iter([array, wrong]), tmp_path / "out", if_exists="overwrite")
 
 
 def test_kept_columns_lose_no_digits(tmp_path: Path) -> None:

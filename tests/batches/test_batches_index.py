@@ -106,7 +106,7 @@ def test_the_index_is_no_feature(tmp_path: Path) -> None:
     frame = X.set_axis(INDICES["numbers"])
     frame.to_parquet(tmp_path / "rows.parquet")
     for source in (frame, tmp_path / "rows.parquet"):  # without keep=, too, though nothing names the features
-        result = explain_batches(NAMELESS, source, tmp_path / "out.npy", overwrite=True)
+        result = explain_batches(NAMELESS, source, tmp_path / "out.npy", if_exists="overwrite")
         np.testing.assert_array_equal(np.load(result.path), VALUES)
     of_index = X.rename(columns={"c": "patient"})
     model = HistGradientBoostingRegressor(max_iter=3).fit(of_index, Y)

@@ -237,12 +237,12 @@ def test_another_call_is_refused(
     change, message = other_calls(tmp_path)[name]
     state = "finished" if finished else "unfinished"
     with pytest.raises(
-        ValueError, match=f"(?s)is the {state} output of another call: {message}.*overwrite=True"
+        ValueError, match=f"(?s)is the {state} output of another call: {message}.*if_exists='overwrite'"
     ):
         explain_batches(sink=sink, **(call | change))
-    with pytest.raises(ValueError, match="of the same call: use resume=True"):
-        explain_batches(sink=sink, resume=False, **call)
-    replaced = explain_batches(sink=sink, overwrite=True, **(call | change))
+    with pytest.raises(ValueError, match="of the same call: pass if_exists='resume'"):
+        explain_batches(sink=sink, if_exists="error", **call)
+    replaced = explain_batches(sink=sink, if_exists="overwrite", **(call | change))
     assert replaced.n_resumed == 0 and replaced.n_rows == len(content(sink))
     assert explain_batches(sink=sink, **(call | change)).n_resumed == replaced.n_rows
 
@@ -269,7 +269,7 @@ def test_changed_files_are_noticed(tmp_path: Path, explainer: Any) -> None:
     os.utime(source, ns=(1, 1))
     with pytest.raises(ValueError, match=r"source\.files was"):
         explain_batches(explainer, source, sink)
-    explain_batches(explainer, source, sink, overwrite=True)
+    explain_batches(explainer, source, sink, if_exists="overwrite")
     sink.unlink()
     assert explain_batches(explainer, source, sink).n_resumed == 0  # and it is there again
     assert len(content(sink)) == 150
@@ -285,7 +285,7 @@ def test_files_in_another_order_are_other_rows(tmp_path: Path, explainer: Any, v
     for source in (other, dataset.dataset(other)):
         with pytest.raises(ValueError, match="output of another call: source"):
             explain_batches(explainer, source, tmp_path / "out.npy")
-    explain_batches(explainer, other, tmp_path / "out.npy", overwrite=True)
+    explain_batches(explainer, other, tmp_path / "out.npy", if_exists="overwrite")
     found = np.load(tmp_path / "out.npy")
     np.testing.assert_array_equal(found, values[np.r_[:50, 100:150, 50:100]])
 
@@ -320,12 +320,12 @@ def test_other_rows_of_a_dataset_are_another_call(tmp_path: Path, explainer: Any
         assert explain_batches(explainer, before, sink).n_resumed == n_rows
         with pytest.raises(ValueError, match="output of another call: source"):
             explain_batches(explainer, after, sink)
-    explain_batches(explainer, whole.filter(row.isin(most)), tmp_path / "2.npy", overwrite=True)
+    explain_batches(explainer, whole.filter(row.isin(most)), tmp_path / "2.npy", if_exists="overwrite")
     np.testing.assert_array_equal(np.load(tmp_path / "2.npy"), values[np.isin(TABLE.column("id"), most)])
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_what_others_wrote_is_not_touched(overwrite: bool, tmp_path: Path, explainer: Any) -> None:
+@pytest.mark.parametrize("if_exists", ["resume", "overwrite"])
+def test_what_others_wrote_is_not_touched(if_exists: str, tmp_path: Path, explainer: Any) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     (tmp_path / "mine.parquet").write_text("other")
@@ -334,16 +334,16 @@ def test_what_others_wrote_is_not_touched(overwrite: bool, tmp_path: Path, expla
         ("mine.parquet", "is no output"),
     ):
         with pytest.raises(ValueError, match=message):
-            explain_batches(explainer, TABLE, tmp_path / sink, overwrite=overwrite)
+            explain_batches(explainer, TABLE, tmp_path / sink, if_exists=if_exists)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["letter.txt", "mine", "mine.parquet"]
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "parts", "list", "dataset", "union"])
 def test_the_output_does_not_replace_the_rows(form: str, tmp_path: Path, explainer: Any) -> None:
-    """Not even with overwrite=True, and if the rows are an output of this package themselves."""
+    """Not even with if_exists="overwrite", and if the rows are an output of this package themselves."""
     in_parts = form not in ("parquet", "csv")
     sink = tmp_path / ("out" if in_parts else f"out.{form}")
-    options: dict[str, Any] = {"batch_size": 50, "overwrite": True, "prefix": "shap_"}
+    options: dict[str, Any] = {"batch_size": 50, "if_exists": "overwrite", "prefix": "shap_"}
     explain_batches(explainer, TABLE, sink, keep=[*IRIS], **options)
     paths = sorted(sink.glob("part-*")) if in_parts else [sink]
     before = [path.read_bytes() for path in paths]

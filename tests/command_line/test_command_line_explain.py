@@ -141,7 +141,7 @@ def test_covers_of_either_kind(run: Any, fails: Any, tmp_path: Path) -> None:
     expected = {kind: explain(model, X, cover=kind).values for kind in ("count", "weight")}
     assert np.abs(expected["count"] - expected["weight"]).max() > 1e-3
     for kind in expected:
-        assert run("explain", path, rows, "-o", out, "--cover", kind, "--overwrite")[0] == 0
+        assert run("explain", path, rows, "-o", out, "--cover", kind, "--if-exists", "overwrite")[0] == 0
         np.testing.assert_allclose(np.load(out), expected[kind], rtol=0, atol=1e-5)
     assert "fixes --cover" in fails("explain", saved, rows, "-o", out, "--cover", "count")
     _, of_xgboost = model_file("xgboost", tmp_path)
@@ -357,7 +357,7 @@ def test_background_and_probability(run: Any, data: Path) -> None:
     model.booster_.save_model(str(path))
     out = data.parent / "out.parquet"
     np.save(data.parent / "b.npy", X[:30])
-    base = ("explain", path, data, "-o", out, "--overwrite", "--background", data.parent / "b.npy")
+    base = ("explain", path, data, "-o", out, "--if-exists", "overwrite", "--background", data.parent / "b.npy")
     for options, expected in (
         ((), explain(model, frame(), data=X[:30])),
         (("--model-output", "probability"), explain(model, frame(), data=X[:30], model_output="probability")),
@@ -377,7 +377,7 @@ def test_functions_of_time(run: Any, fails: Any, data: Path) -> None:
     path, background, out = (data.parent / name for name in ("model.ubj", "background.npy", "out.parquet"))
     model.save_model(path)
     np.save(background, X[:30])
-    base = ("explain", path, data, "-o", out, "--overwrite", "--model-output", "survival")
+    base = ("explain", path, data, "-o", out, "--if-exists", "overwrite", "--model-output", "survival")
     assert run(*base, "--background", background, "--times", "90,150.5")[0] == 0
     options: dict[str, Any] = {"model_output": "survival", "times": [90, 150.5]}
     np.testing.assert_array_equal(
@@ -388,7 +388,7 @@ def test_functions_of_time(run: Any, fails: Any, data: Path) -> None:
     assert "--times belongs to" in fails(*base, "--background", background)
     assert "no list of numbers" in fails(*base, "--times", "soon", exit_code=2)
     assert (
-        run("save", path, "-o", data.parent / "saved", *base[6:], "--background", background, "--times", "9")[
+        run("save", path, "-o", data.parent / "saved", *base[7:], "--background", background, "--times", "9")[
             0
         ]
         == 0
@@ -407,13 +407,13 @@ def test_top_by_sign(run: Any, fails: Any, saved: Path, data: Path, forest: Any)
         of_rows[i]["feature"] if i in of_rows else None for i in range(len(X))
     ]
     assert "--by-sign splits the strongest features" in fails(
-        "explain", saved, data, "-o", out, "--overwrite", "--by-sign"
+        "explain", saved, data, "-o", out, "--if-exists", "overwrite", "--by-sign"
     )
 
 
 def test_interactions(run: Any, fails: Any, saved: Path, data: Path, forest: Any) -> None:
     explainer, out = TreeExplainer(forest), data.parent / "out.parquet"
-    base = ("explain", saved, data, "-o", out, "--overwrite", "--interactions")
+    base = ("explain", saved, data, "-o", out, "--if-exists", "overwrite", "--interactions")
     assert run(*base, "occurring")[0] == 0
     every = explainer.explain_interactions(frame(), interactions="occurring")
     np.testing.assert_array_equal(read(out), every.values)
@@ -448,7 +448,7 @@ def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
     expected = explain(model, X, data=X).values
     np.testing.assert_array_equal(read(tmp_path / "out.parquet"), expected)
     assert np.ptp(expected[:, 0]) > 0
-    assert run(*base, "--interactions", "1", "--overwrite")[0] == 0
+    assert run(*base, "--interactions", "1", "--if-exists", "overwrite")[0] == 0
     expected = explain_interactions(model, X, interactions=1).values
     np.testing.assert_array_equal(read(tmp_path / "out.parquet"), expected)
 
@@ -486,8 +486,8 @@ def test_results_are_not_overwritten(run: Any, fails: Any, saved: Path, data: Pa
     code, printed, _ = run("explain", saved, data, "-o", folder, "--json")
     assert code == 0 and json.loads(printed)["n_resumed"] == 442
     assert "442 rows, all of them written before\n" in run("explain", saved, data, "-o", folder)[1]
-    assert "use --overwrite to start anew" in fails("explain", saved, data, "-o", folder, "--reasons", 1)
-    code, printed, _ = run("explain", saved, data, "-o", folder, "--json", "--overwrite")
+    assert "pass --if-exists overwrite to start anew" in fails("explain", saved, data, "-o", folder, "--reasons", 1)
+    code, printed, _ = run("explain", saved, data, "-o", folder, "--json", "--if-exists", "overwrite")
     assert code == 0 and json.loads(printed)["n_resumed"] == 0
 
 

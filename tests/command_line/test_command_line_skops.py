@@ -78,7 +78,7 @@ def test_sums_and_groups_by_the_columns_of_the_data(run: Any, files: Any, tmp_pa
     name, _ = grouped.strongest(1)[0]
     assert pq.read_schema(pairs).names == [name]
     np.testing.assert_array_equal(pq.read_table(pairs).column(0), grouped[:, [name]].values[:, 0])
-    listed = ("--interactions", "size:color", "--overwrite")
+    listed = ("--interactions", "size:color", "--if-exists", "overwrite")
     assert run("explain", *files, "-o", pairs, *TRUST, "--sum-by", "input", *listed)[0] == 0
     assert pq.read_schema(pairs).names == ["size x color"]
 
@@ -88,7 +88,7 @@ def test_background_rows_go_through_the_steps(run: Any, files: Any, tmp_path: Pa
     assert run("explain", *files, "-o", out, *TRUST, "--background", files[1])[0] == 0
     expected = explain(PIPELINE, X, data=X)
     np.testing.assert_array_equal(pq.read_table(out).to_pandas(), expected.to_frame())
-    assert run("explain", *files, "-o", out, *TRUST, "--interactions", "2", "--overwrite")[0] == 0
+    assert run("explain", *files, "-o", out, *TRUST, "--interactions", "2", "--if-exists", "overwrite")[0] == 0
     strongest = explain_interactions(PIPELINE, X, interactions=2)
     assert pq.read_schema(out).names == list(strongest.interaction_names)
 
@@ -176,7 +176,7 @@ def test_rows_have_the_dtypes_of_pandas(run: Any, tmp_path: Path) -> None:
     assert run(*line, "--batch-size", 7)[0] == 0
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), explain(model, frame).values)
     background = ("--background", tmp_path / "rows.parquet", "--background-rows", 40)
-    assert run(*line, *background, "--overwrite", "--json")[0] == 0
+    assert run(*line, *background, "--if-exists", "overwrite", "--json")[0] == 0
     taken = np.sort(np.argsort(np.random.default_rng(0).random(80))[:40])
     expected = explain(model, frame, data=frame.iloc[taken]).values
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=0, atol=1e-12)

@@ -75,21 +75,21 @@ def interrupted(sink: Path, monkeypatch: Any, explainer: Any = EXPLAINER, **opti
 
 @pytest.mark.parametrize("sink", SINKS)
 @pytest.mark.parametrize("state", ["none", "finished", "unfinished", "replacing"])
-@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("if_exists", ["resume", "overwrite"])
 def test_a_file_of_the_user_stays(
-    sink: str, state: str, overwrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sink: str, state: str, if_exists: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user's file is kept, even if a hidden folder says that it is an output."""
     path = tmp_path / sink
     if state in ("finished", "replacing"):
         explain(path)
     if state in ("unfinished", "replacing"):
-        interrupted(path, monkeypatch, OTHER if state == "replacing" else EXPLAINER, overwrite=True)
+        interrupted(path, monkeypatch, OTHER if state == "replacing" else EXPLAINER, if_exists="overwrite")
     mine = of_user(path)
     content = mine.read_bytes()
     for explainer in (EXPLAINER, OTHER):
         with pytest.raises(ValueError, match=r"out.*: name (another|an empty)") as raised:
-            explain(path, explainer, overwrite=overwrite)
+            explain(path, explainer, if_exists=if_exists)
         assert mine.name in str(raised.value)
         assert mine.read_bytes() == content
 
@@ -138,7 +138,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for sink in SINKS:
         explain(tmp_path / sink)
         np.testing.assert_array_equal(values_in(tmp_path / sink), WANT)
-        explain(tmp_path / sink, OTHER, overwrite=True)
+        explain(tmp_path / sink, OTHER, if_exists="overwrite")
         np.testing.assert_array_equal(values_in(tmp_path / sink), OTHER_WANT)
 
 
@@ -150,7 +150,7 @@ def test_an_output_of_ours_is_known_by_its_content(sink: str, tmp_path: Path) ->
     explain(folder / sink)
     shutil.copytree(folder, tmp_path / "copied")
     assert explain(tmp_path / "copied" / sink).n_resumed == len(X)
-    assert explain(tmp_path / "copied" / sink, OTHER, overwrite=True).n_resumed == 0
+    assert explain(tmp_path / "copied" / sink, OTHER, if_exists="overwrite").n_resumed == 0
     np.testing.assert_array_equal(values_in(tmp_path / "copied" / sink), OTHER_WANT)
     path = folder / sink
     if path.is_dir():
@@ -161,9 +161,9 @@ def test_an_output_of_ours_is_known_by_its_content(sink: str, tmp_path: Path) ->
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
     changed = path.read_bytes()
-    for overwrite in (False, True):
+    for if_exists in ("resume", "overwrite"):
         with pytest.raises(ValueError, match="changed"):
-            explain(folder / sink, overwrite=overwrite)
+            explain(folder / sink, if_exists=if_exists)
     assert path.read_bytes() == changed
 
 
@@ -184,12 +184,12 @@ def test_a_digest_sees_large_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sink", SINKS)
-@pytest.mark.parametrize("resume", [False, True])
-def test_an_output_that_was_deleted_is_forgotten(sink: str, resume: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("if_exists", ["error", "resume"])
+def test_an_output_that_was_deleted_is_forgotten(sink: str, if_exists: str, tmp_path: Path) -> None:
     """No data is left to lose, so another call starts from scratch, whatever the hidden folder records."""
     path = tmp_path / sink
     for explainer, want in ((EXPLAINER, WANT), (EXPLAINER, WANT), (OTHER, OTHER_WANT)):
-        result = explain(path, explainer, resume=resume)
+        result = explain(path, explainer, if_exists=if_exists)
         assert result.n_resumed == 0
         np.testing.assert_array_equal(values_in(path), want)
         for part in result.paths:
@@ -261,7 +261,7 @@ def test_the_command_line_replaces_its_own_files_only(
     X.to_parquet(tmp_path / "rows.parquet")
     mine = of_user(tmp_path / "out.parquet")
     content = mine.read_bytes()
-    arguments = ["explain", tmp_path / "model.npz", tmp_path / "rows.parquet", "-o", mine, "--overwrite"]
+    arguments = ["explain", tmp_path / "model.npz", tmp_path / "rows.parquet", "-o", mine, "--if-exists", "overwrite"]
     assert main([str(argument) for argument in arguments]) == 1
     assert "exists, and is no output of this command" in capsys.readouterr().err
     monkeypatch.setattr(storage, "write", None)  # it is refused before any work

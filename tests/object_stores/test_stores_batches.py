@@ -264,8 +264,8 @@ def test_resumes_after_a_crash_at_every_step(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("skshapgpu")]
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_files_of_others_are_not_touched(overwrite: bool, store: Store, explainer: Any) -> None:
+@pytest.mark.parametrize("if_exists", ["resume", "overwrite"])
+def test_files_of_others_are_not_touched(if_exists: str, store: Store, explainer: Any) -> None:
     store.write("mine/letter.txt", b"dear")
     store.write("mine.parquet", b"other")
     store.write("parts/part-000000.parquet", b"other")
@@ -276,13 +276,13 @@ def test_files_of_others_are_not_touched(overwrite: bool, store: Store, explaine
         ("parts", "such as 'part-000000.parquet'"),
     ):
         with pytest.raises(ValueError, match=message):
-            explain_batches(explainer, TABLE, store.place(sink), overwrite=overwrite, **store.given)
+            explain_batches(explainer, TABLE, store.place(sink), if_exists=if_exists, **store.given)
     assert store.names() == before and store.read("mine.parquet") == b"other"
     for sink, name in (("out.csv", "out.csv"), ("out", "out/part-000000.parquet")):
         explain_batches(explainer, TABLE, store.place(sink), **store.given)
         store.write(name, store.read(name) + b"changed")
         with pytest.raises(ValueError, match=r"was changed, or written by others|were changed since"):
-            explain_batches(explainer, TABLE, store.place(sink), overwrite=overwrite, **store.given)
+            explain_batches(explainer, TABLE, store.place(sink), if_exists=if_exists, **store.given)
         assert store.read(name).endswith(b"changed")
 
 
@@ -294,7 +294,7 @@ def test_another_call_is_refused_and_replaces_only_when_told(
     explain_batches(explainer, TABLE.slice(0, 90), keep=["id"], **call)
     with pytest.raises(ValueError, match=r"finished output of another call: options\.keep was"):
         explain_batches(explainer, TABLE, keep=KEPT, **call)
-    assert explain_batches(explainer, TABLE, keep=KEPT, overwrite=True, **call).n_resumed == 0
+    assert explain_batches(explainer, TABLE, keep=KEPT, if_exists="overwrite", **call).n_resumed == 0
     assert same(found_in(store, sink, tmp_path), local(sink))
     store.delete("out/part-000001.parquet" if sink == "out" else sink)
     result = explain_batches(explainer, TABLE, keep=KEPT, **call)
@@ -308,7 +308,7 @@ def test_a_call_notices_that_another_has_taken_over(
     sink: str, is_same: bool, store: Store, tmp_path: Path, explainer: Any, local: Any
 ) -> None:
     call: dict[str, Any] = {"sink": store.place(sink), "keep": kept_for(sink), **store.given}
-    other = {} if is_same else {"overwrite": True, "batch_size": 40}
+    other = {} if is_same else {"if_exists": "overwrite", "batch_size": 40}
     n_others = [0]
 
     def meanwhile(done: int, n_rows: int | None) -> None:

@@ -177,7 +177,7 @@ def test_each_call_warns_once(trained_on: Any, X: Any, expected: str, tmp_path: 
         lambda: shap_importance(model, X),
         lambda: ShapBeeswarmDisplay.from_estimator(model, X),
         lambda: ShapDependenceDisplay.from_estimator(model, X, 0),
-        lambda: explain_batches(model, X, tmp_path / "v.npy", batch_size=16, overwrite=True),
+        lambda: explain_batches(model, X, tmp_path / "v.npy", batch_size=16, if_exists="overwrite"),
     ]
     for number, call in enumerate(calls):
         assert messages(call) == [expected], number
@@ -211,7 +211,7 @@ def test_files_are_one_source(tmp_path: Any) -> None:
     ):
         model = HistGradientBoostingClassifier(max_iter=5).fit(trained_on, Y)
         for options in ({}, {"interactions": "occurring"}):
-            arguments = {"batch_size": 16, "overwrite": True, **options}
+            arguments = {"batch_size": 16, "if_exists": "overwrite", **options}
             call = partial(explain_batches, model, tmp_path / file, tmp_path / "out", **arguments)
             assert messages(call) == expected
     numbered = pd.DataFrame(ARRAY)

@@ -586,7 +586,7 @@ def test_an_error_in_a_batch_on_a_gpu(tmp_path: Path, regressor: Any) -> None:
     with pytest.raises(ValueError, match=r"in rows 200 to 239 of the source, .* row 17, column 3"):
         explain_batches(explainer, rows, tmp_path / "out", batch_size=40)
     assert len(list((tmp_path / "out").glob("part-*"))) == 5
-    assert explain_batches(explainer, X, tmp_path / "out", batch_size=40, overwrite=True).n_rows == len(X)
+    assert explain_batches(explainer, X, tmp_path / "out", batch_size=40, if_exists="overwrite").n_rows == len(X)
 
 
 def test_an_error_of_one_gpu_ends_the_call_on_the_other(
