@@ -31,12 +31,12 @@ model = RandomForestRegressor(20, max_depth=6, max_features=0.5, random_state=0)
 # important shadow significantly more or less often than chance would.
 boruta = ShapBoruta(model, cv=3, max_iter=15, random_state=0).fit(X, y)
 print("confirmed:", ", ".join(X.columns[boruta.confirmed_]))
-print("undecided:", ", ".join(X.columns[boruta.undecided_]) or "none", f"after {boruta.n_iter_} rounds")
+print("tentative:", ", ".join(X.columns[boruta.tentative_]) or "none", f"after {boruta.n_iter_} rounds")
 
 # %%
 # Rounds can be added later: the result is that of all rounds in one call.
 boruta.set_params(max_iter=30, warm_start=True).fit(X, y)
-print("undecided:", ", ".join(X.columns[boruta.undecided_]) or "none", f"after {boruta.n_iter_} rounds")
+print("tentative:", ", ".join(X.columns[boruta.tentative_]) or "none", f"after {boruta.n_iter_} rounds")
 
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
 order = np.argsort(boruta.importances_)

@@ -48,8 +48,9 @@ print(values.head().round(3))
 print("accuracy:", pipeline.score(X_test, y_test))
 
 # %%
-# ``explain`` explains the whole pipeline, and also returns names and base values. With ``feature_groups="input"``,
-# all columns that the steps make from an input column are one feature, such as the dummy columns of the city.
+# ``explain`` explains the whole pipeline, and also returns names and base values. With
+# ``feature_groups="input"``, all columns that the steps make from an input column are one feature, such as
+# the dummy columns of the city.
 explanation = explain(pipeline, X_test)
 print("columns of the model:", ", ".join(explanation.feature_names))
 by_input = explain(pipeline, X_test, feature_groups="input")

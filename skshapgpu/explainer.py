@@ -660,9 +660,10 @@ class TreeExplainer:
             "SV" computes SHAP values, that is, Shapley values. "BV" computes Banzhaf values, in which every
             coalition of the other features has the same weight (Hammer & Holzman, Approximations of
             pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up to the
-            margin, so additivity is not checked. "OV" computes Owen values, for an explainer with ``feature_groups``
-            (Owen, Values of games with a priori unions, 1977, doi:10.1007/978-3-642-45494-3_7): one for each
-            column, which add up to the Shapley value of its group.
+            margin, so additivity is not checked. "OV" computes Owen values, for an explainer with
+            ``feature_groups`` (Owen, Values of games with a priori unions, 1977,
+            doi:10.1007/978-3-642-45494-3_7): one for each column, which add up to the Shapley value of its
+            group.
         progress : bool or callable, default=False
             True draws a progress bar with tqdm or rich. A function is called periodically with the number of
             finished rows and the total number of rows; an exception that it raises ends the call. Neither
@@ -745,8 +746,8 @@ class TreeExplainer:
             n returns the n strongest, the strongest first, by mean magnitude over all rows of X, summed over
             the outputs, which takes a first pass over X to find them; a list of pairs of names or positions
             returns these, in the order of the list. Positions are those of columns of X; where features are
-            others, by steps of a pipeline, ``columns="used"`` or ``feature_groups``, list names, or give an array of
-            positions of features, as :meth:`occurring_interactions` returns.
+            others, by steps of a pipeline, ``columns="used"`` or ``feature_groups``, list names, or give an
+            array of positions of features, as :meth:`occurring_interactions` returns.
         index : {"SII", "STII", "BII"}, default="SII"
             "SII" is the Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125); its
             form "all" contains the SHAP interaction values of Lundberg et al. (2020,

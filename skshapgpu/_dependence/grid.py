@@ -150,8 +150,8 @@ class Players:
             if with_values and origins.changed[number]:
                 raise IndexError(
                     f"{position} is the position of a column of X, whose values the steps change: give the "
-                    f"name of the column that they make, {self.names[number]!r}, or feature_groups='input' for that "
-                    "of X"
+                    f"name of the column that they make, {self.names[number]!r}, or "
+                    "feature_groups='input' for that of X"
                 )
             return number
         return position

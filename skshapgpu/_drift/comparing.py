@@ -36,9 +36,9 @@ def compare_explanations(
     ----------
     reference : Explanation, path or list of paths
         Values to compare with, such as those of the rows on which the model was tested: an explanation; or a
-        Parquet or Arrow file, folder or list of files, that :func:`explain_batches` wrote, without ``reasons``
-        and interactions. Files are read in batches, several times, and may be larger than memory; a URL such
-        as "s3://bucket/values/" is a path, too.
+        Parquet or Arrow file, folder or list of files, that :func:`explain_batches` wrote, without
+        ``reasons`` and interactions. Files are read in batches, several times, and may be larger than memory;
+        a URL such as "s3://bucket/values/" is a path, too.
     current : Explanation, path or list of paths
         Values that may have changed, of the same features and outputs, in any order.
     n_bins : int, default=10

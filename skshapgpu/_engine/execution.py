@@ -18,10 +18,10 @@ from .plans import NO_INTERVALS, CompiledModel, Intervals
 class ExecutionPlan(NamedTuple):
     """How a call is executed: its GPUs (none: the CPU), its threads, and its tables by intervals.
 
-    ``tree_groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building`` seconds for
-    tables and merged trees that do not exist yet.
-    ``table_bytes`` is the size of the tables that count towards the memory of the call: those that it uses,
-    or, if there is a memory limit, all tables of the model.
+    ``tree_groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building`` seconds
+    for tables and merged trees that do not exist yet. ``table_bytes`` is the size of the tables that count
+    towards the memory of the call: those that it uses, or, if there is a memory limit, all tables of the
+    model.
     """
 
     indices: tuple[int, ...]

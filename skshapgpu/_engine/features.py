@@ -134,7 +134,9 @@ def require_groups(groups: Any) -> None:
     if groups is None or (isinstance(groups, str) and groups == "input"):
         return
     if not isinstance(groups, Mapping):
-        raise TypeError(f"feature_groups must be 'input' or map names to lists of columns, not {groups!r:.80}")
+        raise TypeError(
+            f"feature_groups must be 'input' or map names to lists of columns, not {groups!r:.80}"
+        )
     for name, members in groups.items():
         if not isinstance(name, str):
             raise TypeError(f"feature_groups: the name {name!r:.80} is not a string")
@@ -233,8 +235,8 @@ def _column_of(group: str, member: Any, place: Mapping[str, int], origins: Origi
         if member not in place:
             listed = ", ".join(list(place)[:10]) + (", ..." if len(place) > 10 else "")
             raise ValueError(
-                f"feature_groups: {group!r} has column {member!r}, which the model does not receive; its columns are "
-                f"{listed}. After steps of a pipeline, which may make other columns in each fold, "
+                f"feature_groups: {group!r} has column {member!r}, which the model does not receive; its columns "
+                f"are {listed}. After steps of a pipeline, which may make other columns in each fold, "
                 "feature_groups='input' names the columns of X instead"
             )
         return place[member]
@@ -246,7 +248,9 @@ def _column_of(group: str, member: Any, place: Mapping[str, int], origins: Origi
                 raise IndexError(f"feature_groups: {group!r} has column {column} of X, which the steps drop")
             return with_origin
         if not 0 <= column < len(place):
-            raise ValueError(f"feature_groups: {group!r} has column {column}, but there are {len(place)} columns")
+            raise ValueError(
+                f"feature_groups: {group!r} has column {column}, but there are {len(place)} columns"
+            )
         return column
     raise TypeError(f"feature_groups: {group!r} has {member!r:.80}, which is neither a name nor a position")
 

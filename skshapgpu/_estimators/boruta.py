@@ -49,7 +49,7 @@ class ShapBoruta(OutOfFoldSelector):
     correction : {"bonferroni", "fdr_bh"} or None, default="bonferroni"
         Correction of the p-values for the number of columns: by Bonferroni, or by Benjamini and Hochberg,
         which decides earlier.
-    undecided : {"drop", "keep", "median"}, default="drop"
+    tentative : {"drop", "keep", "median"}, default="drop"
         Whether columns that are not decided after ``max_iter`` rounds are selected. "median" selects those
         whose median importance over the rounds exceeds the median of ``thresholds_``. A change takes effect
         in the next ``fit``.
@@ -74,12 +74,12 @@ class ShapBoruta(OutOfFoldSelector):
     ----------
     support_ : ndarray of bool, shape (n_features,)
         Selected columns.
-    confirmed_, undecided_, rejected_ : ndarray of bool, shape (n_features,)
+    confirmed_, tentative_, rejected_ : ndarray of bool, shape (n_features,)
         The decision about each column.
     n_features_ : int
         Number of selected columns.
     ranking_ : ndarray of int64, shape (n_features,)
-        1 for confirmed columns, 2 for undecided ones; rejected columns follow by mean importance.
+        1 for confirmed columns, 2 for tentative ones; rejected columns follow by mean importance.
     p_values_ : ndarray of float64, shape (n_features,)
         Corrected two-sided p-values of the exact binomial test of ``hits_`` against chance, 1/2.
     hits_, n_trials_ : ndarray of int64, shape (n_features,)
@@ -133,7 +133,7 @@ class ShapBoruta(OutOfFoldSelector):
         alpha: float = 0.05,
         percentile: float = 100,
         correction: str | None = "bonferroni",
-        undecided: str = "drop",
+        tentative: str = "drop",
         cv: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -146,7 +146,7 @@ class ShapBoruta(OutOfFoldSelector):
         self.alpha = alpha
         self.percentile = percentile
         self.correction = correction
-        self.undecided = undecided
+        self.tentative = tentative
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -205,7 +205,7 @@ class ShapBoruta(OutOfFoldSelector):
         check_scalar(self.percentile, "percentile", Real, min_val=0, max_val=100, include_boundaries="right")
         if self.correction is not None:
             require_one_of("correction", self.correction, ("bonferroni", "fdr_bh"))
-        require_one_of("undecided", self.undecided, ("drop", "keep", "median"))
+        require_one_of("tentative", self.tentative, ("drop", "keep", "median"))
         require_progress(self.progress)
 
     def _require_continuation(self, rows: Rows) -> None:
@@ -244,7 +244,7 @@ class ShapBoruta(OutOfFoldSelector):
     def _conclude(self) -> None:
         """Set the attributes of the result."""
         rounds = self._rounds
-        self.confirmed_, self.undecided_, self.rejected_ = (
+        self.confirmed_, self.tentative_, self.rejected_ = (
             rounds.decisions == decision for decision in (CONFIRMED, UNDECIDED, REJECTED)
         )
         self.n_iter_ = rounds.n_rounds
@@ -254,8 +254,8 @@ class ShapBoruta(OutOfFoldSelector):
         self.importances_ = rounds.mean_importances()
         self.ranking_ = np.where(self.confirmed_, 1, 2)
         self.ranking_[self.rejected_] = 2 + rankdata(-self.importances_[self.rejected_], "min")
-        kept = {"drop": False, "keep": True, "median": rounds.above_in_the_median()}[self.undecided]
-        self.support_ = self.confirmed_ | (self.undecided_ & kept)
+        kept = {"drop": False, "keep": True, "median": rounds.above_in_the_median()}[self.tentative]
+        self.support_ = self.confirmed_ | (self.tentative_ & kept)
         self.n_features_ = int(self.support_.sum())
 
 

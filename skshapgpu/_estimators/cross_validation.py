@@ -227,10 +227,12 @@ def explained_splits(
 def require_explainable(estimator: Any, asked: dict[str, Any]) -> None:
     """Reject invalid options of the explainer, and unfitted models of unsupported classes."""
     options = explainer_options(estimator, asked)
-    if have_positions(options.get("feature_groups")) and any(steps_before(layer) for layer in nest(estimator)):
+    if have_positions(options.get("feature_groups")) and any(
+        steps_before(layer) for layer in nest(estimator)
+    ):
         raise ValueError(
-            "feature_groups: after steps of a pipeline, positions of columns may differ between splits: give names, "
-            "or feature_groups='input'"
+            "feature_groups: after steps of a pipeline, positions of columns may differ between splits: give "
+            "names, or feature_groups='input'"
         )
     with suppress(NotFittedError):
         TreeExplainer(NoCopy(clone(estimator)), **options)

@@ -38,52 +38,42 @@ def shap_importance(
     aggregation: str = "mean_abs",
     per_output: bool = False,
     n_parts: int = 5,
-    groups: Any = None,
-    cv: Any = None,
-    n_jobs: int | None = None,
-    params: dict[str, Any] | None = None,
-    explain_params: dict[str, Any] | None = None,
     sum_by: str | None = None,
+    n_jobs: int | None = None,
+    explain_params: dict[str, Any] | None = None,
 ) -> Bunch:
     """Measure how much each feature moves the predictions of a tree model.
 
     The result has the format of :func:`sklearn.inspection.permutation_importance`, but another meaning:
     permutation importance says how much worse the model predicts without a feature; these importances say
-    how much of its predictions comes from the feature, right or wrong.
+    how much of its predictions comes from the feature, right or wrong. Out-of-fold importances are
+    ``cross_val_explain(...)["importances"]``.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted model, or with ``cv`` a model to fit; see :class:`TreeExplainer`.
+        A fitted model; see :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-        Rows to explain. Rows that the model was not trained on show how it treats new data; with ``cv``,
-        each model explains the rows that it was not trained on.
+        Rows to explain. Rows that the model was not trained on show how it treats new data.
     y : array-like of shape (n_rows,), default=None
-        Target for fitting with ``cv``; also the labels if ``model_output`` is "log_loss".
+        Labels, if ``model_output`` is "log_loss".
     aggregation : {"mean_abs", "rms", "max_abs"}, default="mean_abs"
         How to aggregate the SHAP values of a feature over the rows: mean magnitude; root mean square, which
         gives more weight to rare large values; or largest magnitude.
     per_output : bool, default=False
         Whether to keep the outputs as the last axis. Otherwise importances are summed over them.
     n_parts : int, default=5
-        Without ``cv``: number of parts into which the rows are divided, to show how much importances depend
-        on the rows. Row ``i`` is in part ``i % n_parts``.
-    groups : array-like of shape (n_rows,), default=None
-        Groups for the splitter, only with ``cv``; see :func:`cross_val_explain`.
-    cv : int, cross-validation generator or iterable, default=None
-        Fit clones of the model on these splits, as :func:`cross_val_explain` does. None: the model is
-        fitted already.
-    n_jobs : int or None, default=None
-        Number of threads, and with ``cv`` of concurrent fits.
-    params : dict or None, default=None
-        Parameters of the model's ``fit``, only with ``cv``; see :func:`cross_val_explain`.
-    explain_params : dict or None, default=None
-        Options of :class:`TreeExplainer`.
+        Number of parts into which the rows are divided, to show how much importances depend on the rows.
+        Row ``i`` is in part ``i % n_parts``.
     sum_by : {"input"} or None, default=None
         "input": features are the columns of X from which the leading steps of a pipeline made those that the
-        model sees, and their values are sums, as of :meth:`Explanation.sum_by`. It has nothing to do with
-        ``groups``. The option ``feature_groups="input"`` in ``explain_params`` instead computes the Shapley values of
-        these columns, each of them known or unknown as a whole.
+        model sees, and their values are sums, as of :meth:`Explanation.sum_by`. The option
+        ``feature_groups="input"`` in ``explain_params`` instead computes the Shapley values of these columns,
+        each of them known or unknown as a whole.
+    n_jobs : int or None, default=None
+        Number of threads.
+    explain_params : dict or None, default=None
+        Options of :class:`TreeExplainer`.
 
     Returns
     -------
@@ -91,13 +81,14 @@ def shap_importance(
         Importances and the names that belong to them:
 
         importances_mean : ndarray of float64, shape (n_features,)
-            Importances over all rows; with ``cv`` the mean of those of the splits.
+            Importances over all rows.
         importances_std : ndarray of float64, shape (n_features,)
-            Standard deviation of ``importances`` over the parts or splits.
-        importances : ndarray of float64, shape (n_features, n_parts) or (n_features, n_splits)
-            Importances over the rows of each part, or the test rows of each split.
+            Standard deviation of ``importances`` over the parts.
+        importances : ndarray of float64, shape (n_features, n_parts)
+            Importances over the rows of each part.
         feature_names : tuple of str
-            For a ``Pipeline``, names of the columns that its last step sees, or with ``sum_by`` of those of X.
+            For a ``Pipeline``, names of the columns that its last step sees, or with ``sum_by`` of those of
+            X.
         output_names : tuple or None
             None if there is one output.
 
@@ -107,11 +98,9 @@ def shap_importance(
     >>> from sklearn.ensemble import RandomForestRegressor
     >>> from skshapgpu import shap_importance
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-    >>> model = RandomForestRegressor(10, random_state=0)
-    >>> shap_importance(model.fit(X, y), X).importances.shape
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> shap_importance(model, X).importances.shape
     (10, 5)
-    >>> shap_importance(model, X, y, cv=3).importances.shape
-    (10, 3)
     """
     found = find_importances(
         estimator,
@@ -119,12 +108,9 @@ def shap_importance(
         y,
         aggregation=aggregation,
         n_parts=n_parts,
-        groups=groups,
-        cv=cv,
-        n_jobs=n_jobs,
-        params=params,
-        explain_params=explain_params,
         sum_by=sum_by,
+        n_jobs=n_jobs,
+        explain_params=explain_params,
     )
     if not per_output or found.output_names is None:
         found = found.summed()
@@ -200,10 +186,11 @@ def find_importances(
 ) -> Importances:
     """Compute importances for each output.
 
-    The arguments are those of :func:`shap_importance`. ``by_input`` says whether the features are the
-    columns of X, all of them in their order, instead of those that the model sees after the steps of a
-    pipeline; with ``sum_by``, they are the columns from which these were made.
-    ``weights`` of the rows, for the mean magnitude, and ``scoring`` of the models are used only with ``cv``.
+    The arguments are those of :func:`shap_importance` and, with ``cv``, of :func:`cross_val_explain`: then
+    clones of the model are fitted, and each explains the test rows of its split. ``by_input`` says whether
+    the features are the columns of X, all of them in their order, instead of those that the model sees after
+    the steps of a pipeline; with ``sum_by``, they are the columns from which these were made. ``weights`` of
+    the rows, for the mean magnitude, and ``scoring`` of the models are used only with ``cv``.
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
     require_sum_by(sum_by)

@@ -45,9 +45,9 @@ class InteractionExplanation(LabelledValues):
     base_values : float or ndarray of shape (n_outputs,)
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
-        selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows`` are
-        these rows, and which NumPy reads as an array of objects, with a text such as "place=north, day=3" for
-        each group.
+        selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows``
+        are these rows, and which NumPy reads as an array of objects, with a text such as "place=north, day=3"
+        for each group.
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.
@@ -144,9 +144,9 @@ class InteractionExplanation(LabelledValues):
         other. Pairs within a group are part of its main effect, besides the main effects of its features. So
         everything still adds up: the rows of a matrix to the sums of SHAP values that
         :meth:`Explanation.sum_by` returns, and a row and its base value to its margin. As there, a sum is in
-        general not the interaction index of the groups, which an explainer with ``feature_groups`` computes: there, a
-        group is known or unknown as a whole. With index "BII", which does not add up, pairs within a group
-        are left out, and the diagonal has sums of Banzhaf values.
+        general not the interaction index of the groups, which an explainer with ``feature_groups`` computes:
+        there, a group is known or unknown as a whole. With index "BII", which does not add up, pairs within a
+        group are left out, and the diagonal has sums of Banzhaf values.
 
         Parameters
         ----------

@@ -230,9 +230,9 @@ class Explanation(LabelledValues):
         (n_rows[, n_outputs]).
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
-        selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows`` are
-        these rows, and which NumPy reads as an array of objects, with a text such as "place=north, day=3" for
-        each group.
+        selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows``
+        are these rows, and which NumPy reads as an array of objects, with a text such as "place=north, day=3"
+        for each group.
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.
@@ -251,7 +251,8 @@ class Explanation(LabelledValues):
         Columns of the rows explained that the features are, by position; None if they are all columns, or
         groups of columns.
     group_columns : tuple of tuple of int, or None
-        For an explainer with ``feature_groups``: columns of the rows explained that form each feature, by position.
+        For an explainer with ``feature_groups``: columns of the rows explained that form each feature, by
+        position.
     index : {"SV", "BV", "OV"}
         "SV": Shapley values, that is, SHAP values; "BV": Banzhaf values, which do not add up to the margin;
         "OV": Owen values, which add up to the Shapley values of groups of features.
@@ -314,7 +315,8 @@ class Explanation(LabelledValues):
         """Add up the values of features that belong together, such as one-hot columns.
 
         Base value and values of a row still add up to its margin. A sum is in general not the SHAP value of
-        the group, which an explainer with ``feature_groups`` computes: there, a group is known or unknown as a whole.
+        the group, which an explainer with ``feature_groups`` computes: there, a group is known or unknown as
+        a whole.
 
         Parameters
         ----------

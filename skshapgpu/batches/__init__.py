@@ -248,7 +248,7 @@ def explain_batches(
     rows = open_source(source, csv, filesystem, explainer.keep)
     if csv.non_defaults() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
         raise ValueError(
-            f"csv_options: {', '.join(csv.non_defaults())} is for CSV files, but the source is of another kind"
+            f"csv_options: {', '.join(csv.non_defaults())} is for CSV files, but the source is not one"
         )
     run = _Run(explainer, rows, target)
     if is_path(source) and lies_in(target.place, place := locate(source, filesystem)) and place.is_dir():

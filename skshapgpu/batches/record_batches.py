@@ -83,16 +83,16 @@ class BatchExplainer:
         the columns are "pair_1" and "interaction_1". If there are several outputs, each has its own columns:
         "feature_1__cat".
     by_sign : bool, default=False
-        With ``reasons``, return that many of the strongest positive and of the strongest negative values of each
-        row. The output columns are "for_1", "for_value_1" and "for_shap_1", and so on, then "against_1",
+        With ``reasons``, return that many of the strongest positive and of the strongest negative values of
+        each row. The output columns are "for_1", "for_value_1" and "for_shap_1", and so on, then "against_1",
         "against_value_1" and "against_shap_1"; null where a row has no more values of that sign. Not for
         interactions.
     sum_by : {"input"} or None, default=None
         "input": the features are the columns of X from which the leading steps of a pipeline made those that
         the model sees. Their values are sums, as of :meth:`.Explanation.sum_by`, and so are the interactions
         of two columns, as of :meth:`.InteractionExplanation.sum_by`; listed pairs are pairs of these columns.
-        The option ``feature_groups="input"`` instead computes Shapley values of these columns, each of them known or
-        unknown as a whole.
+        The option ``feature_groups="input"`` instead computes Shapley values of these columns, each of them
+        known or unknown as a whole.
     interactions : "occurring", list of pairs or None, default=None
         Which interactions to compute instead of SHAP values, with a column for each pair: "occurring" is all
         pairs that occur on a path of the model, as others are zero; a list has names of the columns that the

@@ -43,7 +43,9 @@ _PHRASES = {
     "give reasons=, not interactions=": "give --reasons, not --interactions",
     "keep and reasons are": "--keep and --reasons are",
     "leave it out of keep=": "leave it out of --keep",
-    "Give the explainer feature_groups= as a mapping of names to lists of columns": "Use --feature-group NAME=COLS",
+    "Give the explainer feature_groups= as a mapping of names to lists of columns": (
+        "Use --feature-group NAME=COLS"
+    ),
 }
 
 

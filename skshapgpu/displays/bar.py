@@ -327,8 +327,8 @@ class ShapBarDisplay:
         Raises
         ------
         ValueError
-            ``cv_results`` is not such a result, or no split has importances. With ``sum_by``: the columns of X
-            are not known, or rows were tested more than once, so that the values of each split are not.
+            ``cv_results`` is not such a result, or no split has importances. With ``sum_by``: the columns of
+            X are not known, or rows were tested more than once, so that the values of each split are not.
         """
         require_max_features(max_features)
         if not isinstance(cv_results, Mapping) or not {"explanation", "importances"} <= set(cv_results):
@@ -387,7 +387,8 @@ def _of_splits(explanation: Explanation, cv_results: Mapping[str, Any], n_splits
     if fold is None or np.ndim(fold) != 1:
         raise ValueError(
             "rows were tested more than once, so that only the means of their values are known: for the "
-            "columns of X, call cross_val_explain with explain_params={'feature_groups': 'input'} in place of sum_by="
+            "columns of X, call cross_val_explain with explain_params={'feature_groups': 'input'} in place of "
+            "sum_by="
         )
     found = np.full((n_splits, len(explanation.feature_names)), np.nan)
     for split in np.unique(fold[fold >= 0]).tolist():

@@ -58,11 +58,14 @@ class Scorer:
         Raises
         ------
         TypeError, ValueError
-            The input has a type, shape or value that the explainer does not accept, or ``reasons`` is negative.
+            The input has a type, shape or value that the explainer does not accept, or ``reasons`` is
+            negative.
         """
         params = params or {}
         reasons, base_values = params.get("reasons", 0), bool(params.get("base_values", False))
-        explain = BatchExplainer(self._explainer, reasons=reasons or None, by_sign=bool(params.get("by_sign", False)))
+        explain = BatchExplainer(
+            self._explainer, reasons=reasons or None, by_sign=bool(params.get("by_sign", False))
+        )
         frame = self.frame(model_input)
         found = explain._explain_frame(frame, isinstance(model_input, np.ndarray | list)).to_pandas()
         found.index = frame.index

@@ -117,7 +117,9 @@ def test_a_folder_of_arrow_files(tmp_path: Path, explainer: Any, values: np.ndar
 @pytest.mark.parametrize("sink", SINKS)
 def test_few_rows(n_rows: int, sink: str, tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
     for source in (TABLE.slice(0, n_rows), ARRAY[:n_rows], npy(tmp_path / "in", ARRAY[:n_rows])):
-        result = explain_batches(explainer, source, f"{tmp_path}/{sink}", batch_size=32, if_exists="overwrite")
+        result = explain_batches(
+            explainer, source, f"{tmp_path}/{sink}", batch_size=32, if_exists="overwrite"
+        )
         assert result.n_rows == n_rows
         check(result.path, values[:n_rows], [])
         assert explain_batches(explainer, source, f"{tmp_path}/{sink}", batch_size=32).n_resumed == n_rows

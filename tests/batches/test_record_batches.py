@@ -78,7 +78,9 @@ TOP = ("feature", "value", "shap")
 
 
 def test_top(multiclass: Any, regression: Any) -> None:
-    found = BatchExplainer(regression, reasons=3, keep=["id"], prefix="p_")(batch_of(DIABETES, id=np.arange(442)))
+    found = BatchExplainer(regression, reasons=3, keep=["id"], prefix="p_")(
+        batch_of(DIABETES, id=np.arange(442))
+    )
     assert found.schema.names == ["id"] + [f"p_{what}_{i}" for i in (1, 2, 3) for what in TOP]
     values = TreeExplainer(regression).shap_values(DIABETES)
     frame = found.to_pandas()

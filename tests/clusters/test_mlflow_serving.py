@@ -122,7 +122,9 @@ def test_server(address: str, saved: tuple[str, Any]) -> None:
         pd.testing.assert_frame_equal(found, expected, check_exact=True)
     found = answer(address, {"dataframe_records": X.head(5).to_dict(orient="records")})
     pd.testing.assert_frame_equal(found, expected.head(5), check_exact=True)
-    found = answer(address, {"dataframe_records": X.head(5).to_dict(orient="records"), "params": {"reasons": 1}})
+    found = answer(
+        address, {"dataframe_records": X.head(5).to_dict(orient="records"), "params": {"reasons": 1}}
+    )
     assert found.columns[0] == "feature_1__cat" and len(found) == 5
     with pytest.raises(HTTPError) as refused:
         answer(address, {"dataframe_records": X.head(5).drop(columns="ward").to_dict(orient="records")})

@@ -259,7 +259,13 @@ def test_interrupted(run: Any, saved: Path, data: Path, monkeypatch: pytest.Monk
     command = ("explain", saved, data, "-o", data.parent / "out.parquet")
     for flags, advice in (
         ((), "the same command resumes"),
-        (("--if-exists", "overwrite",), "command without --if-exists overwrite"),
+        (
+            (
+                "--if-exists",
+                "overwrite",
+            ),
+            "command without --if-exists overwrite",
+        ),
     ):
         code, out, err = run(*command, *flags)
         assert (code, out) == (130, "") and err.startswith("skshapgpu: interrupted; ") and advice in err

@@ -92,7 +92,12 @@ def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
     model.save_model(path)
     frame()[list(reversed(NAMES))].to_parquet(rows)
     groups = {"body": ["bmi", "bp"], "blood, all": [f"s{i}" for i in range(1, 7)]}
-    options = ["--feature-group", "body=bmi,bp", "--feature-group", f"blood, all={','.join(groups['blood, all'])}"]
+    options = [
+        "--feature-group",
+        "body=bmi,bp",
+        "--feature-group",
+        f"blood, all={','.join(groups['blood, all'])}",
+    ]
     expected = explain(model, frame(), feature_groups=groups)
     assert expected.feature_names == ("age", "sex", "body", "blood, all")
     code, printed, _ = run("explain", path, rows, "-o", out, *options, "--json")
@@ -357,7 +362,17 @@ def test_background_and_probability(run: Any, data: Path) -> None:
     model.booster_.save_model(str(path))
     out = data.parent / "out.parquet"
     np.save(data.parent / "b.npy", X[:30])
-    base = ("explain", path, data, "-o", out, "--if-exists", "overwrite", "--background", data.parent / "b.npy")
+    base = (
+        "explain",
+        path,
+        data,
+        "-o",
+        out,
+        "--if-exists",
+        "overwrite",
+        "--background",
+        data.parent / "b.npy",
+    )
     for options, expected in (
         ((), explain(model, frame(), data=X[:30])),
         (("--model-output", "probability"), explain(model, frame(), data=X[:30], model_output="probability")),
@@ -486,7 +501,9 @@ def test_results_are_not_overwritten(run: Any, fails: Any, saved: Path, data: Pa
     code, printed, _ = run("explain", saved, data, "-o", folder, "--json")
     assert code == 0 and json.loads(printed)["n_resumed"] == 442
     assert "442 rows, all of them written before\n" in run("explain", saved, data, "-o", folder)[1]
-    assert "pass --if-exists overwrite to start anew" in fails("explain", saved, data, "-o", folder, "--reasons", 1)
+    assert "pass --if-exists overwrite to start anew" in fails(
+        "explain", saved, data, "-o", folder, "--reasons", 1
+    )
     code, printed, _ = run("explain", saved, data, "-o", folder, "--json", "--if-exists", "overwrite")
     assert code == 0 and json.loads(printed)["n_resumed"] == 0
 

@@ -88,7 +88,9 @@ def test_background_rows_go_through_the_steps(run: Any, files: Any, tmp_path: Pa
     assert run("explain", *files, "-o", out, *TRUST, "--background", files[1])[0] == 0
     expected = explain(PIPELINE, X, data=X)
     np.testing.assert_array_equal(pq.read_table(out).to_pandas(), expected.to_frame())
-    assert run("explain", *files, "-o", out, *TRUST, "--interactions", "2", "--if-exists", "overwrite")[0] == 0
+    assert (
+        run("explain", *files, "-o", out, *TRUST, "--interactions", "2", "--if-exists", "overwrite")[0] == 0
+    )
     strongest = explain_interactions(PIPELINE, X, interactions=2)
     assert pq.read_schema(out).names == list(strongest.interaction_names)
 

@@ -330,7 +330,11 @@ def test_auto_takes_a_gpu_only_for_what_the_table_says(monkeypatch: pytest.Monke
             for model_output in found.model_outputs:
                 with devices.elsewhere():
                     explainer = explainer_of(
-                        algorithm, "auto", found.interventional, model_output, feature_groups=groups_for(found)
+                        algorithm,
+                        "auto",
+                        found.interventional,
+                        model_output,
+                        feature_groups=groups_for(found),
                     )
                 for kind in found.kinds:
                     chosen = plan_execution(explainer._compiled, kind, 100).indices

@@ -87,7 +87,10 @@ def test_sums_of_models_that_cancel_add_up(options: dict[str, Any]) -> None:
 def test_other_results_of_sums_that_cancel() -> None:
     model, same = sum_that_cancels(1e8)
     groups = {"g": [0, 1]}
-    ours, theirs = TreeExplainer(model, feature_groups=groups), TreeExplainer(same, feature_groups=groups, precision="double")
+    ours, theirs = (
+        TreeExplainer(model, feature_groups=groups),
+        TreeExplainer(same, feature_groups=groups, precision="double"),
+    )
     for index in ("BV", "OV"):
         np.testing.assert_allclose(
             ours.explain(X, index=index).values, theirs.explain(X, index=index).values, atol=1e-5

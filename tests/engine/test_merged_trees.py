@@ -164,7 +164,9 @@ def test_explainers_merge_where_it_saves_time() -> None:
         assert sum(group.n_trees for group in plan.tree_groups) == 60
         assert sum(group.n_leaves for group in plan.tree_groups) == explainer.model_info()["n_leaves"]
     assert all(group.n_walked_leaves == group.n_leaves for group in few.tree_groups)
-    assert sum(group.n_walked_leaves for group in many.tree_groups) < 0.7 * sum(g.n_leaves for g in many.tree_groups)
+    assert sum(group.n_walked_leaves for group in many.tree_groups) < 0.7 * sum(
+        g.n_leaves for g in many.tree_groups
+    )
     assert many.table_bytes == 0 < many.build_seconds
     assert "once the trees are merged" in str(many) and "merging the trees takes about" in str(many)
 

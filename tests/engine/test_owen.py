@@ -84,7 +84,12 @@ def test_groups_of_one_feature_and_one_group_of_all_have_shapley_values(interven
         expected = by_output(explain(EnsembleModel(ensemble), rows, data=data, precision="double").values)
         for apart in (np.arange(len(groups)), np.zeros(len(groups), int)):
             found = explain(
-                EnsembleModel(ensemble), rows, data=data, precision="double", feature_groups=named(apart), index="OV"
+                EnsembleModel(ensemble),
+                rows,
+                data=data,
+                precision="double",
+                feature_groups=named(apart),
+                index="OV",
             )
             assert (np.abs(by_output(found.values) - expected) <= tolerance).all()
 

@@ -55,7 +55,7 @@ def assert_same(one: ShapBoruta, other: ShapBoruta) -> None:
     [
         ShapBoruta(DecisionTreeRegressor(random_state=0), max_iter=1, cv=2, random_state=0),
         ShapBoruta(
-            DecisionTreeClassifier(random_state=0), max_iter=2, cv=2, undecided="keep", random_state=0
+            DecisionTreeClassifier(random_state=0), max_iter=2, cv=2, tentative="keep", random_state=0
         ),
         ShapBoruta(IsolationForest(n_estimators=2, random_state=0), max_iter=1, cv=2, random_state=0),
     ]
@@ -102,7 +102,7 @@ def test_rounds_from_the_definition() -> None:
     np.testing.assert_array_equal(selector.n_trials_, trials)
     np.testing.assert_array_equal(selector.confirmed_, decisions == 1)
     np.testing.assert_array_equal(selector.rejected_, decisions == -1)
-    np.testing.assert_array_equal(selector.undecided_, decisions == 0)
+    np.testing.assert_array_equal(selector.tentative_, decisions == 0)
     assert selector.get_support(indices=True).tolist() == [1, 4] and selector.n_features_ == 2
     assert selector.n_iter_ == trials.max() < 50  # it ended when all were decided
     assert (selector.ranking_ == 1).tolist() == selector.support_.tolist()
@@ -126,7 +126,7 @@ def test_warm_start_continues_to_the_bit() -> None:
     options: dict[str, Any] = {"cv": ShuffleSplit(3, random_state=0), "random_state": 3, "alpha": 1e-9}
     at_once = ShapBoruta(model, max_iter=7, **options).fit(X, y)
     resumed = ShapBoruta(model, max_iter=2, warm_start=True, **options).fit(X, y)
-    assert resumed.n_iter_ == 2 and resumed.undecided_.all() and not resumed.support_.any()
+    assert resumed.n_iter_ == 2 and resumed.tentative_.all() and not resumed.support_.any()
     resumed = pickle.loads(pickle.dumps(resumed)).set_params(max_iter=5).fit(X, y)
     assert_same(resumed.set_params(max_iter=7).fit(X, y), at_once)
     assert_same(resumed.fit(X, y), at_once)  # nothing is left to do
@@ -174,13 +174,13 @@ def test_interrupted_rounds_are_kept() -> None:
     assert_same(selector, ShapBoruta(stump(), **options).fit(X, y))
 
 
-def test_undecided_columns() -> None:
+def test_tentative_columns() -> None:
     X, y = planted()
     options: dict[str, Any] = {"max_iter": 3, "cv": 2, "random_state": 0}
     expected = {"drop": [], "keep": [0, 1, 2, 3, 4, 5], "median": [1, 4]}
-    for undecided, columns in expected.items():
-        selector = ShapBoruta(stump(), undecided=undecided, **options).fit(X, y)
-        assert selector.get_support(indices=True).tolist() == columns and selector.undecided_.all()
+    for tentative, columns in expected.items():
+        selector = ShapBoruta(stump(), tentative=tentative, **options).fit(X, y)
+        assert selector.get_support(indices=True).tolist() == columns and selector.tentative_.all()
         assert selector.n_features_ == len(columns) and (selector.ranking_ == 2).all()
 
 
@@ -340,7 +340,7 @@ def test_routing() -> None:
     with sklearn.config_context(enable_metadata_routing=True):
         model = stump().set_fit_request(sample_weight=True)
         pipeline = make_pipeline(
-            ShapBoruta(model, **options, undecided="keep"), stump().set_fit_request(sample_weight=False)
+            ShapBoruta(model, **options, tentative="keep"), stump().set_fit_request(sample_weight=False)
         )
         assert_same(ShapBoruta(model, **options).fit(X, y, **params), plain)
         np.testing.assert_array_equal(pipeline.fit(X, y, **params)[0].thresholds_, plain.thresholds_)
@@ -372,7 +372,7 @@ class NeverFitted(RandomForestClassifier):
         ({"alpha": 0}, ValueError, "alpha"),
         ({"percentile": 0}, ValueError, "percentile"),
         ({"correction": "holm"}, ValueError, "correction must be one of"),
-        ({"undecided": "maybe"}, ValueError, "undecided must be one of"),
+        ({"tentative": "maybe"}, ValueError, "tentative must be one of"),
         ({"progress": "yes"}, TypeError, "progress"),
         ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
         ({"cv": []}, ValueError, "cv has no splits"),

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 from helpers.families import forest
+from helpers.importances import cross_validated_importance
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
@@ -23,7 +24,7 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, Standar
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, shap_importance
+from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
@@ -238,7 +239,7 @@ def test_columns_without_names(steps: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"columns, .* which have no names to align them by"):
         transformer.fit_transform(X, y)
     with pytest.raises(ValueError, match="columns, which have no names to align them by"):
-        shap_importance(transformer.estimator, X, y, cv=KFold(3))
+        cross_validated_importance(transformer.estimator, X, y, cv=KFold(3))
 
 
 def test_names_that_a_step_makes_anew() -> None:

@@ -95,7 +95,9 @@ def test_transformer_of_a_pipeline_with_folds() -> None:
 
 def test_groups_by_name_with_folds_that_lack_a_column() -> None:
     cities = [f"onehotencoder__city_{city}" for city in ("Rome", "Aberdeen")]
-    with pytest.raises(ValueError, match=r"Aberdeen', which the model does not receive.*feature_groups='input'"):
+    with pytest.raises(
+        ValueError, match=r"Aberdeen', which the model does not receive.*feature_groups='input'"
+    ):
         ShapTransformer(pipeline(), feature_groups={"south": cities}, cv=FOLDS).fit_transform(FRAME, Y)
 
 
@@ -164,7 +166,9 @@ def test_cross_val_explain_of_named_groups() -> None:
     found = results["explanation"]
     assert found.feature_names == ("body", "noise") and found.data.rows is NUMBERS
     assert found.group_columns == ((0, 2), (1,)) and results["importances"].shape == (3, 2)
-    of_transformer = cross_val_explain(ShapTransformer(forest(8, 5), feature_groups=BODY), NUMBERS, Y, cv=FOLDS)
+    of_transformer = cross_val_explain(
+        ShapTransformer(forest(8, 5), feature_groups=BODY), NUMBERS, Y, cv=FOLDS
+    )
     np.testing.assert_array_equal(of_transformer["explanation"].values, found.values)
 
 
@@ -199,7 +203,9 @@ def test_importances_and_selection() -> None:
         (pipeline(), FRAME, "input", [1]),
     ):
         selector = ShapSelector(model, cv=FOLDS, explain_params={"feature_groups": groups}).fit(X, Y)
-        values = cross_val_explain(model, X, Y, cv=FOLDS, explain_params={"feature_groups": groups})["explanation"]
+        values = cross_val_explain(model, X, Y, cv=FOLDS, explain_params={"feature_groups": groups})[
+            "explanation"
+        ]
         of_columns = {
             name: np.abs(values[:, name].values).reshape(3, 50).mean() for name in values.feature_names
         }

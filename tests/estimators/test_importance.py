@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.families import forest, forest_classifier
+from helpers.importances import cross_validated_importance
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -84,7 +85,7 @@ def test_of_splits(aggregation: str, per_output: bool) -> None:
     if not per_output:
         of_splits = of_splits.sum(axis=2)
     options = {"aggregation": aggregation, "per_output": per_output}
-    result = shap_importance(forest_classifier(), IRIS, SPECIES, cv=3, **options)
+    result = cross_validated_importance(forest_classifier(), IRIS, SPECIES, cv=3, **options)
     np.testing.assert_allclose(result.importances, of_splits)
     np.testing.assert_allclose(result.importances_mean, of_splits.mean(axis=1))
     np.testing.assert_allclose(result.importances_std, of_splits.std(axis=1))
@@ -92,14 +93,14 @@ def test_of_splits(aggregation: str, per_output: bool) -> None:
 
 def test_repeated_splits_groups_and_weights() -> None:
     cv = RepeatedKFold(n_splits=2, n_repeats=3, random_state=0)
-    assert shap_importance(forest(), DIABETES, PROGRESSION, cv=cv).importances.shape == (10, 6)
+    assert cross_validated_importance(forest(), DIABETES, PROGRESSION, cv=cv).importances.shape == (10, 6)
     groups = np.arange(len(DIABETES)) // 7 % 5
     weight = 1.0 + 9 * (PROGRESSION > 150)
     of_splits = []
     for train, test in GroupKFold(3).split(DIABETES, groups=groups):
         model = forest().fit(DIABETES[train], PROGRESSION[train], sample_weight=weight[train])
         of_splits.append(AGGREGATIONS["mean_abs"](TreeExplainer(model).shap_values(DIABETES[test])))
-    result = shap_importance(
+    result = cross_validated_importance(
         forest(),
         DIABETES,
         PROGRESSION,
@@ -115,7 +116,7 @@ def test_missing_classes() -> None:
     """A split that lacks a class has no importances for it; if margins are incomparable, it has none."""
     order = np.argsort(SPECIES, kind="stable")
     X, y = IRIS[order], SPECIES[order]
-    result = shap_importance(forest_classifier(), X, y, cv=KFold(3), per_output=True)
+    result = cross_validated_importance(forest_classifier(), X, y, cv=KFold(3), per_output=True)
     missing = np.isnan(result.importances)
     for split in range(3):
         assert missing[:, split].all(axis=0).tolist() == [label == split for label in range(3)]
@@ -123,13 +124,13 @@ def test_missing_classes() -> None:
     splits = [(np.arange(100), np.arange(100, 150)), (np.arange(0, 150, 2), np.arange(1, 150, 2))]
     model = HistGradientBoostingClassifier(max_iter=3)
     with pytest.warns(UserWarning, match="split 0 are not explained"):
-        result = shap_importance(model, X, y, cv=splits)
+        result = cross_validated_importance(model, X, y, cv=splits)
     train, test = splits[1]
     values = TreeExplainer(clone(model).fit(X[train], y[train])).shap_values(X[test])
     assert np.isnan(result.importances[:, 0]).all()
     np.testing.assert_allclose(result.importances_mean, np.abs(values).mean(axis=0).sum(axis=1))
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="no split could be explained"):
-        shap_importance(model, X, y, cv=[splits[0], (np.arange(50, 150), np.arange(50))])
+        cross_validated_importance(model, X, y, cv=[splits[0], (np.arange(50, 150), np.arange(50))])
 
 
 def test_pipelines_and_options() -> None:
@@ -163,14 +164,12 @@ def test_refusals() -> None:
         ({"n_parts": 0}, ValueError, "n_parts"),
         ({"n_parts": 2.5}, TypeError, "n_parts"),
         ({"n_parts": 443}, ValueError, "X has 442 rows, fewer than n_parts=443"),
-        ({"groups": PROGRESSION}, ValueError, "groups and params are for fits with cv"),
-        ({"params": {}}, ValueError, "groups and params are for fits with cv"),
     ):
         with pytest.raises(error, match=message):
             shap_importance(model, DIABETES, **options)
     with pytest.raises(NotFittedError):
         shap_importance(forest(), DIABETES)
     with pytest.raises(UnsupportedModelError):
-        shap_importance(LogisticRegression(), IRIS, SPECIES, cv=3)
+        cross_validated_importance(LogisticRegression(), IRIS, SPECIES, cv=3)
     with pytest.raises(ValueError, match="NaN"):  # of y, where the model is fitted
-        shap_importance(forest(), DIABETES, np.full(442, np.nan), cv=3)
+        cross_validated_importance(forest(), DIABETES, np.full(442, np.nan), cv=3)

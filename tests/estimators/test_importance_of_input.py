@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.importances import cross_validated_importance
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -58,7 +59,7 @@ def test_importance_and_bars_of_splits(estimator: object, y: pd.Series) -> None:
         fitted = clone(estimator).fit(X.iloc[train], y.iloc[train])
         for column, importance in by_hand(fitted, X.iloc[test]).items():
             expected[column].append(importance)
-    found = shap_importance(estimator, X, y, cv=CV, sum_by="input")
+    found = cross_validated_importance(estimator, X, y, cv=CV, sum_by="input")
     assert sorted(found.feature_names) == sorted(X)
     for name, of_splits in zip(found.feature_names, found.importances):
         np.testing.assert_allclose(of_splits, expected[name], rtol=1e-5)

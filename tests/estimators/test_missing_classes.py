@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.families import forest_classifier
+from helpers.importances import cross_validated_importance
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from sklearn.model_selection import KFold
 from sklearn.semi_supervised import SelfTrainingClassifier
 
-from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain, shap_importance
+from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 
@@ -169,7 +170,7 @@ def test_a_class_that_no_split_is_trained_on() -> None:
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="no split could be explained"):
         cross_val_explain(boosting(), IRIS, NAMES, cv=[split])
     with pytest.warns(UserWarning, match=expect(0, "mole")):
-        found = shap_importance(forest_classifier(), IRIS, NAMES, cv=[split, BOTH])
+        found = cross_validated_importance(forest_classifier(), IRIS, NAMES, cv=[split, BOTH])
     assert np.isfinite(found.importances).all()
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.families import forest
+from helpers.importances import cross_validated_importance
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import KFold, PredefinedSplit, cross_validate
 from sklearn.tree import DecisionTreeRegressor
 
-from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, cross_val_explain, shap_importance
+from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, cross_val_explain
 
 DIABETES, PROGRESSION = (part[:200] for part in load_diabetes(return_X_y=True))
 N_ROWS = len(DIABETES)
@@ -110,8 +111,8 @@ def test_rows_left_out_repeated_and_both_trained_on_and_tested() -> None:
 
 def test_selectors_importances_and_transformers() -> None:
     masks = [(mask(train), mask(test).tolist()) for train, test in SPLITS]
-    by_masks = shap_importance(forest(2, 3), DIABETES, PROGRESSION, cv=masks)
-    by_rows = shap_importance(forest(2, 3), DIABETES, PROGRESSION, cv=SPLITS)
+    by_masks = cross_validated_importance(forest(2, 3), DIABETES, PROGRESSION, cv=masks)
+    by_rows = cross_validated_importance(forest(2, 3), DIABETES, PROGRESSION, cv=SPLITS)
     np.testing.assert_array_equal(by_masks.importances, by_rows.importances)
     selector = ShapSelector(forest(2, 3), cv=masks).fit(DIABETES, PROGRESSION)
     np.testing.assert_array_equal(selector.importances_, by_rows.importances_mean)

@@ -55,7 +55,6 @@ OF_FITS = {
     "explain_params": lambda n_jobs: cross_val_explain(
         NeverFitted(), X, Y, explain_params={"n_jobs": n_jobs}
     ),
-    "shap_importance": lambda n_jobs: shap_importance(NeverFitted(), X, Y, cv=2, n_jobs=n_jobs),
     "ShapSelector": lambda n_jobs: ShapSelector(NeverFitted(), cv=2, n_jobs=n_jobs).fit(X, Y),
     "ShapBoruta": lambda n_jobs: ShapBoruta(NeverFitted(), n_jobs=n_jobs).fit(X, Y),
     "ShapRFECV": lambda n_jobs: ShapRFECV(NeverFitted(), n_jobs=n_jobs).fit(X, Y),

@@ -120,7 +120,9 @@ def test_every_family_path_dependent(family: str, precision: str, tolerance: flo
     rows = X[:20].to_numpy(ensemble.x_dtype)
     expected = reference.path_dependent_owen(ensemble, rows, GROUP_OF)[:, 0]
     for algorithm in ("auto", "quadrature"):
-        found = explain(model, X[:20], feature_groups=GROUPS, precision=precision, algorithm=algorithm, index="OV")
+        found = explain(
+            model, X[:20], feature_groups=GROUPS, precision=precision, algorithm=algorithm, index="OV"
+        )
         np.testing.assert_allclose(found.values, expected, rtol=0, atol=tolerance * leaf_scale(ensemble)[0])
         assert found.additivity_error is not None
 
@@ -137,7 +139,12 @@ def test_categories_and_missing_values(family: str) -> None:
         [["size", "color"], *([name] for name in frame if name not in ("size", "color"))],
     )
     found = explain(
-        model, frame[:15], data=frame[40:60], feature_groups={"s": ["size", "color"]}, precision="double", index="OV"
+        model,
+        frame[:15],
+        data=frame[40:60],
+        feature_groups={"s": ["size", "color"]},
+        precision="double",
+        index="OV",
     )
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
@@ -146,7 +153,9 @@ def test_by_hand() -> None:
     """Three columns must all be 1: of 1, a group of two has a half, which the two divide evenly."""
     rows = np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, -1).T.astype(float)
     model = DecisionTreeRegressor().fit(rows, rows.prod(axis=1))
-    found = explain(model, np.ones((1, 3)), data=np.zeros((1, 3)), feature_groups={"both": [0, 2]}, index="OV")
+    found = explain(
+        model, np.ones((1, 3)), data=np.zeros((1, 3)), feature_groups={"both": [0, 2]}, index="OV"
+    )
     np.testing.assert_allclose(found.values, [[1 / 4, 1 / 2, 1 / 4]], rtol=1e-6)
 
 
@@ -159,7 +168,12 @@ def test_shap_partition_explainer() -> None:
     masker = shap.maskers.Partition(background, clustering=clustering)
     theirs = shap.explainers.Partition(model.predict, masker)(rows[:5], max_evals=500)
     found = explain(
-        model, rows[:5], data=background, feature_groups={"a": [0, 1], "b": [2, 3]}, precision="double", index="OV"
+        model,
+        rows[:5],
+        data=background,
+        feature_groups={"a": [0, 1], "b": [2, 3]},
+        precision="double",
+        index="OV",
     )
     np.testing.assert_allclose(found.values, theirs.values, rtol=0, atol=1e-6)
     apart = explain(model, rows[:5], data=background).values
@@ -290,7 +304,9 @@ def test_files_in_batches(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     model, path = model_of("sklearn"), tmp_path / "X.parquet"
     X.to_parquet(path)
-    explain_batches(model, path, tmp_path / "values.parquet", feature_groups=GROUPS, index="OV", batch_size=64)
+    explain_batches(
+        model, path, tmp_path / "values.parquet", feature_groups=GROUPS, index="OV", batch_size=64
+    )
     found = pd.read_parquet(tmp_path / "values.parquet")
     pd.testing.assert_frame_equal(
         found, explain(model, X, feature_groups=GROUPS, index="OV").to_frame(), check_dtype=False, atol=1e-9

@@ -97,7 +97,13 @@ def test_missing_and_given_values() -> None:
     numbers = [np.nan, 40.0, 95.55]
     assert 95.55 not in set(X["area"])
     found = partial_dependence(
-        model, X, "area", feature_groups="input", custom_values={"area": numbers}, sample_weight=WEIGHTS, kind="both"
+        model,
+        X,
+        "area",
+        feature_groups="input",
+        custom_values={"area": numbers},
+        sample_weight=WEIGHTS,
+        kind="both",
     )
     np.testing.assert_allclose(found.average[0], by_predictions(model, "area", numbers, WEIGHTS), rtol=1e-11)
     curves = np.array([model.predict(X.assign(area=value)) for value in numbers]).T
@@ -152,7 +158,9 @@ def test_dates_and_time_spans(unit: str) -> None:
         np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
         assert found.is_categorical == (True,)
         assert [value for value in found.grid_values[0] if value == value] == list(values.dropna())
-        given = partial_dependence(model, rows, name, feature_groups="input", custom_values={name: [values[1]]})
+        given = partial_dependence(
+            model, rows, name, feature_groups="input", custom_values={name: [values[1]]}
+        )
         np.testing.assert_allclose(given.average[0], expected[1:2], rtol=1e-11)
 
 
@@ -196,7 +204,9 @@ def test_combinations_that_occur() -> None:
     table.loc[:9, cities] = np.nan
     model = DecisionTreeRegressor(max_depth=8, random_state=0).fit(table, Y)
     groups = {"city": cities, "size": ["rooms", "area"]}
-    found = partial_dependence(model, table, "city", feature_groups=groups, kind="both", sample_weight=WEIGHTS)
+    found = partial_dependence(
+        model, table, "city", feature_groups=groups, kind="both", sample_weight=WEIGHTS
+    )
     (grid,) = found.grid_values
     assert found.feature_names == ["size", "year", "city"] and found.features == (2,)
     assert list(grid[:4]) == [tuple(row) for row in np.eye(4)[::-1]] and np.isnan(grid[4]).all()
@@ -261,7 +271,9 @@ def test_columns_that_catboost_combines() -> None:
             atol=1e-10,
         )
     with pytest.raises(ValueError, match="a CTR of CatBoost"):
-        partial_dependence(model, rows, "all", feature_groups={"all": [*names[:1], "x"]}, grid_resolution="exact")
+        partial_dependence(
+            model, rows, "all", feature_groups={"all": [*names[:1], "x"]}, grid_resolution="exact"
+        )
 
 
 def test_display() -> None:
@@ -276,7 +288,11 @@ def test_display() -> None:
     [
         ({"feature_groups": {"a": []}}, ValueError, "feature_groups: 'a' must be a list of columns"),
         ({"feature_groups": ["a"]}, TypeError, "feature_groups must be 'input' or map names"),
-        ({"feature_groups": {"a": ["city"]}}, ValueError, "'a' has column 'city', which the model does not receive"),
+        (
+            {"feature_groups": {"a": ["city"]}},
+            ValueError,
+            "'a' has column 'city', which the model does not receive",
+        ),
         ({"features": "town"}, KeyError, "'town' is not the name"),
         (
             {"features": "area", "grid_resolution": "exact"},

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.families import values_by_definition
+from helpers.importances import cross_validated_importance
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.model_selection import KFold
@@ -25,7 +26,6 @@ from skshapgpu import (
     explain,
     explain_interactions,
     reference,
-    shap_importance,
 )
 from skshapgpu.adapters import adapt
 
@@ -138,7 +138,7 @@ def test_tools_of_scikit_learn() -> None:
     expected = explain(transformer.estimator_, X).values
     np.testing.assert_array_equal(transformer.transform(X), expected.reshape(len(X), -1))
     assert ShapTransformer(forest(), cv=3).fit_transform(X, Y).shape == (240, 20)
-    found = shap_importance(forest(), X, Y, cv=3, per_output=True)
+    found = cross_validated_importance(forest(), X, Y, cv=3, per_output=True)
     assert found.output_names == NAMES and found.importances.shape == (4, 3, 5)
     assert ShapSelector(forest(), max_features=2, cv=3).fit(X, Y).get_support().sum() == 2
 
@@ -178,7 +178,7 @@ def test_classes_that_splits_lack() -> None:
         values = TreeExplainer(model).shap_values(X[part])
         np.testing.assert_array_equal(explanation.values[part][..., known], values)
     with pytest.warns(UserWarning, match="none of class '0_ant'"):
-        found = shap_importance(
+        found = cross_validated_importance(
             forest(), X, Y, cv=[(no_ant, parts[0]), (parts[1], parts[2])], per_output=True
         )
     assert np.isnan(found.importances[:, 0, 0]).all() and np.isfinite(found.importances[:, 1]).all()

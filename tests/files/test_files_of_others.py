@@ -261,7 +261,15 @@ def test_the_command_line_replaces_its_own_files_only(
     X.to_parquet(tmp_path / "rows.parquet")
     mine = of_user(tmp_path / "out.parquet")
     content = mine.read_bytes()
-    arguments = ["explain", tmp_path / "model.npz", tmp_path / "rows.parquet", "-o", mine, "--if-exists", "overwrite"]
+    arguments = [
+        "explain",
+        tmp_path / "model.npz",
+        tmp_path / "rows.parquet",
+        "-o",
+        mine,
+        "--if-exists",
+        "overwrite",
+    ]
     assert main([str(argument) for argument in arguments]) == 1
     assert "exists, and is no output of this command" in capsys.readouterr().err
     monkeypatch.setattr(storage, "write", None)  # it is refused before any work

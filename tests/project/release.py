@@ -8,7 +8,6 @@ version, and the changelog must have a date.
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import subprocess
 import sys
@@ -32,8 +31,6 @@ REGISTRY = re.compile(
 
 #: Version numbers in these files are records, or made up for a test.
 RECORDS = ("CHANGELOG.md", "benchmarks/results/", "tests/")
-
-_DEPRECATING = {"deprecated", "renamed_parameter"}
 
 
 class Failure(Exception):
@@ -122,55 +119,6 @@ def registries(tag: str | None) -> str:
     return "no file names the host of one"
 
 
-def deprecations(tag: str | None) -> str:
-    """Check that nothing outlives the release that was to remove it."""
-    found = problems_of_deprecations(ROOT / "skshapgpu", version_of_project())
-    if found:
-        raise Failure("\n".join(found))
-    return "none is overdue"
-
-
-def problems_of_deprecations(package: Path, version: str) -> list[str]:
-    """Return the place and the problem of each deprecation that is overdue, or lasts for too few releases."""
-    return [
-        f"{path.relative_to(package).as_posix()}:{call.lineno}: {problem}"
-        for path in sorted(package.rglob("*.py"))
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and _name(call.func) in _DEPRECATING
-        if (problem := _problem_of_deprecation(call, version)) is not None
-    ]
-
-
-def _name(function: ast.expr) -> str | None:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else None
-
-
-def _problem_of_deprecation(call: ast.Call, version: str) -> str | None:
-    texts = {
-        keyword.arg: keyword.value.value
-        for keyword in call.keywords
-        if isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
-    }
-    if not {"since", "removed_in"} <= set(texts):
-        return "since and removed_in must be strings"
-    since, removed_in = texts["since"], texts["removed_in"]
-    begin, end = _minor(since), _minor(removed_in)
-    if _minor(version) >= end:
-        return f"{version} still has it, and {removed_in} was to remove it"
-    if begin[0] == end[0] and begin[0] > 0:
-        return f"it is removed in {removed_in}, which is no major release"
-    if begin >= end or (begin[0] == end[0] and end[1] - begin[1] < 2):
-        return f"it warns since {since} and is removed in {removed_in}, after fewer than two releases"
-    return None
-
-
-def _minor(version: str) -> tuple[int, int]:
-    major, minor = re.findall(r"\d+", version)[:2]
-    return int(major), int(minor)
-
-
 def _git(*arguments: str) -> str:
     return subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
@@ -193,7 +141,6 @@ ITEMS: dict[str, Callable[[str | None], str]] = {
     "changelog": changelog,
     "files of services": files,
     "package indexes": registries,
-    "deprecations": deprecations,
 }
 
 

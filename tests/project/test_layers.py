@@ -38,7 +38,6 @@ MAY_IMPORT = {
     "__main__": {"command_line"},
     "_common": {"_cuda"},
     "_dependence": {"_common", "_core", "_engine", "_rows", "adapters", "errors"},
-    "_deprecation": set(),
     "_drift": {"_common", "_explanations", "_files", "_rows", "batches", "errors"},
     "_engine": {"_common", "_core", "_explanations", "_rows", "adapters", "errors"},
     "_estimators": {

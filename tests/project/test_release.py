@@ -98,9 +98,7 @@ def test_hosts_of_indexes(repository: Path, host: str) -> None:
         release.registries(None)
 
 
-@pytest.mark.parametrize(
-    "item", [release.one_place, release.changelog, release.registries, release.deprecations]
-)
+@pytest.mark.parametrize("item", [release.one_place, release.changelog, release.registries])
 def test_this_repository(item: object) -> None:
     try:
         assert item(None)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.families import forest_classifier, values_by_definition
+from helpers.importances import cross_validated_importance
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.feature_selection import RFE
@@ -20,7 +21,6 @@ from skshapgpu import (
     UnsupportedModelError,
     cross_val_explain,
     explain,
-    shap_importance,
 )
 
 imblearn = pytest.importorskip("imblearn")
@@ -105,7 +105,7 @@ def test_transformers_selectors_and_importances() -> None:
     importance = explain(selector.estimator_, X).sum_by("input")
     best = importance.feature_names[int(np.argmax(importance.importance()))]
     assert list(selector.get_feature_names_out()) == [best]
-    found = shap_importance(pipeline(forest_classifier()), X, y, cv=2)
+    found = cross_validated_importance(pipeline(forest_classifier()), X, y, cv=2)
     assert found.feature_names == ("color_red", "weight", "size") and np.isfinite(found.importances).all()
     stacked = make_pipeline(
         RandomOverSampler(random_state=0), ShapTransformer(forest_classifier()), forest_classifier()

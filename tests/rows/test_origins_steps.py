@@ -168,7 +168,7 @@ CASES: list[tuple[Any, Any]] = [
     (SelectFromModel(forest(5), max_features=2, threshold=-np.inf), NUMBERS),
     (SelectFromModel(ShapTransformer(forest(5))), NUMBERS),
     (ShapSelector(forest(5), max_features=3), NUMBERS),
-    (ShapBoruta(forest(5), max_iter=3, undecided="keep", cv=2, random_state=0), NUMBERS),
+    (ShapBoruta(forest(5), max_iter=3, tentative="keep", cv=2, random_state=0), NUMBERS),
     (ShapRFECV(forest(5), min_features_to_select=3, cv=2), NUMBERS),
     (FrozenEstimator(OneHotEncoder().fit(TEXTS)), TEXTS),
 ]

@@ -98,5 +98,7 @@ def test_weights_are_of_the_rows_of_data(kind: str) -> None:
     np.testing.assert_array_equal(explained(weights[5:10]), expected)
     np.testing.assert_array_equal(explained(weights[:5] + 5, X[5:10]), expected)  # data without labels
     for wrong in (weights[:5], weights[5:10][::-1]):
-        with pytest.raises(ValueError, match=r"data_weight: the index differs from that of data.*loc\[data\.index\]"):
+        with pytest.raises(
+            ValueError, match=r"data_weight: the index differs from that of data.*loc\[data\.index\]"
+        ):
             explained(wrong)

@@ -142,7 +142,9 @@ def test_refused_numbers(namespace: Any) -> None:
         explain(model, put(namespace, bad))
 
 
-@pytest.mark.parametrize("options", [{"columns": "used"}, {"feature_groups": {"both": [0, 1], "others": [2, 3]}}])
+@pytest.mark.parametrize(
+    "options", [{"columns": "used"}, {"feature_groups": {"both": [0, 1], "others": [2, 3]}}]
+)
 def test_columns_and_groups_of_codes(namespace: Any, options: dict[str, Any]) -> None:
     model, rows = code_models("xgboost")
     given = put(namespace, rows)

@@ -369,7 +369,10 @@ def test_groups_by_input_behind_steps() -> None:
     steps = FunctionTransformer(feature_names_out="one-to-one")
     model = make_pipeline(steps, RandomForestRegressor(5, max_depth=4, random_state=0)).fit(ROWS, TARGET)
     given = Array(ROWS)
-    found, expected = explain(model, given, feature_groups="input"), on_host(model, ROWS, feature_groups="input")
+    found, expected = (
+        explain(model, given, feature_groups="input"),
+        on_host(model, ROWS, feature_groups="input"),
+    )
     np.testing.assert_array_equal(found.values.get(), expected.values)
     np.testing.assert_array_equal(found.data.get(), ROWS)
     summed = explain(model, given).sum_by("input")

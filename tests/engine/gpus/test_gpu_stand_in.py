@@ -422,7 +422,9 @@ def test_owen_values(regressor: RandomForestRegressor, calls: list[dict[str, Any
     for data in (None, X[:30]):
         expected = TreeExplainer(regressor, data, feature_groups=groups, device="cpu").explain(X, index="OV")
         for rows in (X, Array(X)):
-            found = TreeExplainer(regressor, data, feature_groups=groups, device="cuda").explain(rows, index="OV")
+            found = TreeExplainer(regressor, data, feature_groups=groups, device="cuda").explain(
+                rows, index="OV"
+            )
             assert found.device == "cuda:0" and found.additivity_error is not None
             values = found.values if rows is X else found.values.get()
             np.testing.assert_allclose(values, expected.values, rtol=0, atol=1e-4)
@@ -586,7 +588,9 @@ def test_an_error_in_a_batch_on_a_gpu(tmp_path: Path, regressor: Any) -> None:
     with pytest.raises(ValueError, match=r"in rows 200 to 239 of the source, .* row 17, column 3"):
         explain_batches(explainer, rows, tmp_path / "out", batch_size=40)
     assert len(list((tmp_path / "out").glob("part-*"))) == 5
-    assert explain_batches(explainer, X, tmp_path / "out", batch_size=40, if_exists="overwrite").n_rows == len(X)
+    assert explain_batches(
+        explainer, X, tmp_path / "out", batch_size=40, if_exists="overwrite"
+    ).n_rows == len(X)
 
 
 def test_an_error_of_one_gpu_ends_the_call_on_the_other(
