@@ -387,7 +387,7 @@ def _of_splits(explanation: Explanation, cv_results: Mapping[str, Any], n_splits
     if fold is None or np.ndim(fold) != 1:
         raise ValueError(
             "rows were tested more than once, so that only the means of their values are known: for the "
-            "columns of X, call cross_val_explain with explain_params={'feature_groups': 'input'} in place of "
+            "columns of X, call cross_val_explain with explain_params={'feature_groups': 'input'} instead of "
             "sum_by="
         )
     found = np.full((n_splits, len(explanation.feature_names)), np.nan)
