@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from .._common import memory
 from .._common.progress import require_progress, watched
+from .._common.types import Model, Progress, Table, Vector
 from .._rows.inputs import tested_columns
 from .computation import Axis, Computation
 from .grid import Players
@@ -20,14 +20,14 @@ _OF_MEAN, _OF_LEAVES = 2.0**-49, 2.0**-44
 
 
 def friedman_h(
-    model: Any,
-    X: Any,
+    model: Model,
+    X: Table,
     features: Sequence[str | int] | None = None,
     *,
-    sample_weight: Any = None,
+    sample_weight: Vector | None = None,
     n_jobs: int | None = None,
     memory_limit: int | str | None = None,
-    progress: Any = False,
+    progress: Progress = False,
 ) -> Bunch:
     """Compute Friedman's H² exactly: the share of the joint effect of two features that is interaction.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from .._common.progress import require_progress, watched
+from .._common.types import FeatureGroups, Model, Progress, Table, Vector
 from ..errors import require_one_of
 from .computation import Computation
 from .grid import GridOptions, Players, read_dropped, read_feature
@@ -18,22 +19,22 @@ _KINDS, _OUTPUTS = ("average", "individual", "both"), ("raw", "probability", "re
 
 
 def partial_dependence(
-    model: Any,
-    X: Any,
+    model: Model,
+    X: Table,
     features: Any,
     *,
-    sample_weight: Any = None,
+    sample_weight: Vector | None = None,
     categorical_features: Any = None,
     percentiles: tuple[float, float] = (0.05, 0.95),
     grid_resolution: int | str = 100,
     custom_values: Mapping[Any, Any] | None = None,
-    kind: str = "average",
+    kind: Literal["average", "individual", "both"] = "average",
     centered: bool = False,
-    model_output: str = "raw",
-    feature_groups: Any = None,
+    model_output: Literal["raw", "probability", "response"] = "raw",
+    feature_groups: FeatureGroups | None = None,
     n_jobs: int | None = None,
     memory_limit: int | str | None = None,
-    progress: Any = False,
+    progress: Progress = False,
 ) -> Bunch:
     """Compute the exact partial dependence of a tree model's output on one feature, or on two.
 

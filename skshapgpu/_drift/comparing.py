@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_scalar
 
+from .._common.types import Vector
 from .comparison import ExplanationComparison
 from .measures import ROUNDING, QuantileBins, Wasserstein, ndcg, population_stability, ranks
 from .ordering import Pieces, sorted_blocks
@@ -24,8 +25,8 @@ def compare_explanations(
     current: Any,
     *,
     n_bins: int = 10,
-    reference_weight: Any = None,
-    current_weight: Any = None,
+    reference_weight: Vector | str | None = None,
+    current_weight: Vector | str | None = None,
 ) -> ExplanationComparison:
     """Compare the SHAP values of two samples of rows, to detect drift.
 

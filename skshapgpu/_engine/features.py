@@ -236,8 +236,8 @@ def _column_of(group: str, member: Any, place: Mapping[str, int], origins: Origi
             listed = ", ".join(list(place)[:10]) + (", ..." if len(place) > 10 else "")
             raise ValueError(
                 f"feature_groups: {group!r} has column {member!r}, which the model does not receive; its "
-                f"columns are {listed}. After steps of a pipeline, which may make other columns in each fold, "
-                "feature_groups='input' names the columns of X instead"
+                f"columns are {listed}. After steps of a pipeline, which may make other columns in each "
+                "fold, feature_groups='input' names the columns of X instead"
             )
         return place[member]
     if isinstance(member, Integral) and not isinstance(member, (bool, np.bool_)):

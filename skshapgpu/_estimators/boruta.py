@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.utils import check_random_state, check_scalar
 
 from .._common.progress import require_progress, watched
+from .._common.types import ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import table
 from ..errors import require_one_of
@@ -132,14 +132,14 @@ class ShapBoruta(OutOfFoldSelector):
         max_iter: int = 100,
         alpha: float = 0.05,
         percentile: float = 100,
-        correction: str | None = "bonferroni",
-        tentative: str = "drop",
+        correction: Literal["bonferroni", "fdr_bh"] | None = "bonferroni",
+        tentative: Literal["drop", "keep", "median"] = "drop",
         cv: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         warm_start: bool = False,
-        progress: bool | Callable[[int, int], object] = False,
-        explain_params: dict[str, Any] | None = None,
+        progress: Progress = False,
+        explain_params: ExplainerOptions | None = None,
     ) -> None:
         self.estimator = estimator
         self.max_iter = max_iter
@@ -154,7 +154,7 @@ class ShapBoruta(OutOfFoldSelector):
         self.progress = progress
         self.explain_params = explain_params
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+    def fit(self, X: Table, y: Vector | None = None, **params: Any) -> Self:
         """Compare the columns with shadows, round by round.
 
         Parameters

@@ -7,7 +7,7 @@ with as many threads as it had jobs, so that no model is sent to a worker a seco
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
 from time import perf_counter
@@ -18,6 +18,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
+from .._common.types import ExplainerOptions, Table, Vector
 from .._engine.features import have_positions
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
@@ -35,8 +36,8 @@ from .splits import CheckedSplitter
 
 def cross_val_explain(
     estimator: Any,
-    X: Any,
-    y: Any = None,
+    X: Table,
+    y: Vector | None = None,
     *,
     groups: Any = None,
     cv: Any = None,
@@ -48,7 +49,7 @@ def cross_val_explain(
     return_estimator: bool = False,
     return_indices: bool = False,
     error_score: Any = np.nan,
-    explain_params: dict[str, Any] | None = None,
+    explain_params: ExplainerOptions | None = None,
 ) -> dict[str, Any]:
     """Cross-validate a model, and explain each row by the models that were not trained on it.
 
@@ -182,7 +183,7 @@ def explained_splits(
     n_jobs: int | None,
     return_estimator: bool,
     error_score: Any,
-    explain_params: dict[str, Any] | None,
+    explain_params: Mapping[str, Any] | None,
     **others: Any,
 ) -> tuple[dict[str, Any], Iterator[Split]]:
     """Return the results of ``cross_validate``, with indices, and an iterator that explains its splits.
@@ -195,7 +196,7 @@ def explained_splits(
     )  # its import takes a third of the time of importing this package
 
     require_n_jobs(n_jobs)
-    asked = {"n_jobs": n_jobs} | (explain_params or {})
+    asked = {"n_jobs": n_jobs, **(explain_params or {})}
     require_explainable(estimator, asked)
     if explainer_options(estimator, asked).get("model_output") == "log_loss":
         require_same_rows(y, row_labels(X), "y", "X", "X.index")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.metrics import check_scoring
@@ -12,6 +11,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from .._common.progress import require_progress, watched
+from .._common.types import ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import select, table
 from ..errors import require_one_of
@@ -102,10 +102,10 @@ class ShapRFECV(OutOfFoldSelector):
         min_features_to_select: int = 1,
         cv: Any = None,
         scoring: Any = None,
-        rule: str = "best",
+        rule: Literal["best", "one_std_err"] = "best",
         n_jobs: int | None = None,
-        progress: bool | Callable[[int, int], object] = False,
-        explain_params: dict[str, Any] | None = None,
+        progress: Progress = False,
+        explain_params: ExplainerOptions | None = None,
     ) -> None:
         self.estimator = estimator
         self.step = step
@@ -117,7 +117,7 @@ class ShapRFECV(OutOfFoldSelector):
         self.progress = progress
         self.explain_params = explain_params
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+    def fit(self, X: Table, y: Vector | None = None, **params: Any) -> Self:
         """Eliminate columns step by step, and select the best of these steps.
 
         Parameters

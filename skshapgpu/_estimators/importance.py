@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import Bunch, check_scalar, indexable
 from sklearn.utils.validation import _num_features
 
+from .._common.types import Aggregation, ExplainerOptions, Table, Vector
 from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
@@ -32,15 +33,15 @@ _AGGREGATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def shap_importance(
     estimator: Any,
-    X: Any,
-    y: Any = None,
+    X: Table,
+    y: Vector | None = None,
     *,
-    aggregation: str = "mean_abs",
+    aggregation: Aggregation = "mean_abs",
     per_output: bool = False,
     n_parts: int = 5,
-    sum_by: str | None = None,
+    sum_by: Literal["input"] | None = None,
     n_jobs: int | None = None,
-    explain_params: dict[str, Any] | None = None,
+    explain_params: ExplainerOptions | None = None,
 ) -> Bunch:
     """Measure how much each feature moves the predictions of a tree model.
 
@@ -178,7 +179,7 @@ def find_importances(
     cv: Any = None,
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
-    explain_params: dict[str, Any] | None = None,
+    explain_params: Mapping[str, Any] | None = None,
     sum_by: str | None = None,
     by_input: bool = False,
     weights: np.ndarray | None = None,
@@ -198,7 +199,7 @@ def find_importances(
     if cv is None:
         if groups is not None or params is not None:
             raise ValueError("groups and params are for fits with cv: without it the model is fitted already")
-        options = {"n_jobs": n_jobs} | (explain_params or {})
+        options = {"n_jobs": n_jobs, **(explain_params or {})}
         features_of = partial(_features, X=X, sum_by=sum_by, by_input=by_input)
         return _of_fitted(estimator, X, y, aggregate, n_parts, options, features_of)
     X, y = indexable(X, y)

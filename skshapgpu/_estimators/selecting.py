@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +95,7 @@ class OutOfFoldSelector(BaseShapSelector):
     """Base class of selectors by SHAP values of rows that the models were not trained on."""
 
     n_jobs: int | None
-    explain_params: dict[str, Any] | None
+    explain_params: Mapping[str, Any] | None
 
     def _rows(self, X: Any, y: Any, params: dict[str, Any], *, reset: bool = True) -> Rows:
         """Return the training rows after all checks that need no fit."""
@@ -115,7 +115,7 @@ class OutOfFoldSelector(BaseShapSelector):
                 raise ValueError(
                     f"Found array with 0 {noun}(s) (shape={X.shape}) while a minimum of 1 is required."
                 )
-        require_explainable(self.estimator, {"n_jobs": self.n_jobs} | (self.explain_params or {}))
+        require_explainable(self.estimator, {"n_jobs": self.n_jobs, **(self.explain_params or {})})
         changed_model(self.estimator, X, np.arange(n_columns))
         changed_params(params, X, np.arange(n_columns))
         params, of_fit, of_split = self._routed(params)

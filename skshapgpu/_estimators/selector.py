@@ -13,6 +13,7 @@ from sklearn.utils import check_scalar, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._common.types import ExplainerOptions, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import n_rows_of
 from .importance import Importances, find_importances
@@ -89,7 +90,7 @@ class ShapSelector(BaseShapSelector):
         max_features: int | Callable[[Any], int] | None = None,
         cv: Any = None,
         n_jobs: int | None = None,
-        explain_params: dict[str, Any] | None = None,
+        explain_params: ExplainerOptions | None = None,
     ) -> None:
         self.estimator = estimator
         self.threshold = threshold
@@ -98,7 +99,7 @@ class ShapSelector(BaseShapSelector):
         self.n_jobs = n_jobs
         self.explain_params = explain_params
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+    def fit(self, X: Table, y: Vector | None = None, **params: Any) -> Self:
         """Fit the model and compute importances.
 
         Parameters

@@ -366,7 +366,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
 
     def _check_options(self) -> None:
         super()._check_options()
-        Request.parse(self.interactions, self.index).require_columns()
+        Request.parse(self.interactions, self.index)
 
     def _explainer_options(self) -> dict[str, Any]:
         return super()._explainer_options() | {

@@ -10,21 +10,30 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from .._common.progress import require_progress, watched
+from .._common.types import (
+    CsvOptions,
+    ExplainerOptions,
+    InteractionIndex,
+    Model,
+    Progress,
+    ValueIndex,
+    lists_options,
+)
 from .._files.locations import is_path, lies_in, locate
 from .._versions import __version__
 from ..errors import require_one_of
-from .csv_files import CsvOptions
+from .csv_files import CsvFormat
 from .files import FilesSource
 from .fingerprint import columns_written, fingerprint
 from .index_levels import require_no_levels
@@ -100,8 +109,9 @@ class BatchesResult:
         return (self.n_rows - self.n_resumed) / self.seconds if self.seconds else 0.0
 
 
+@lists_options
 def explain_batches(
-    model: Any,
+    model: Model,
     source: Any,
     sink: str | os.PathLike[str],
     *,
@@ -110,17 +120,17 @@ def explain_batches(
     keep: Sequence[str] = (),
     reasons: int | None = None,
     by_sign: bool = False,
-    sum_by: str | None = None,
+    sum_by: Literal["input"] | None = None,
     interactions: Any = None,
-    index: str | None = None,
+    index: ValueIndex | InteractionIndex | None = None,
     prefix: str = "",
-    dtype: str = "auto",
-    format: str | None = None,
-    csv_options: Mapping[str, Any] | None = None,
-    if_exists: str = "resume",
-    progress: Any = False,
+    dtype: Literal["auto", "float32", "float64"] = "auto",
+    format: Literal["parquet", "arrow", "csv"] | None = None,
+    csv_options: CsvOptions | None = None,
+    if_exists: Literal["resume", "overwrite", "error"] = "resume",
+    progress: Progress = False,
     filesystem: Any = None,
-    **options: Any,
+    **options: Unpack[ExplainerOptions],
 ) -> BatchesResult:
     """Explain any number of rows in batches, from files to files.
 
@@ -230,8 +240,9 @@ def explain_batches(
     require_one_of("if_exists", if_exists, ("resume", "overwrite", "error"))
     if format is not None:
         require_one_of("format", format, FORMATS)
+    located: Any = model if filesystem is None or not is_path(model) else locate(model, filesystem)
     explainer = BatchExplainer(
-        model if filesystem is None or not is_path(model) else locate(model, filesystem),
+        located,
         features=features,
         keep=keep,
         reasons=reasons,
@@ -244,7 +255,7 @@ def explain_batches(
         **options,
     )
     target = open_sink(sink, format, filesystem)
-    csv = CsvOptions.parse(csv_options)
+    csv = CsvFormat.parse(csv_options)
     rows = open_source(source, csv, filesystem, explainer.keep)
     if csv.non_defaults() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
         raise ValueError(
@@ -252,7 +263,9 @@ def explain_batches(
         )
     run = _Run(explainer, rows, target)
     if is_path(source) and lies_in(target.place, place := locate(source, filesystem)) and place.is_dir():
-        raise ValueError(f"{str(target.place)!r} lies in the folder of the rows: name another output")
+        raise ValueError(
+            f"the output {str(target.place)!r} is inside the source folder: choose another path for it"
+        )
     if not target.journal.folder.exists() and target.place.exists():
         target.require_ours()  # before the journal's folder is created there
     for file in rows.places:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._engine.pairs import Request
@@ -20,7 +20,7 @@ _VALUE_INDICES = ("SV", "BV", "OV")
 _EXPLAINER_FILE = b"PK\x03\x04"
 
 
-def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
+def explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
     """Return an explainer for an explainer, a model or a file, for rows without labels.
 
     Parameters
@@ -45,7 +45,7 @@ def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
     return explainer
 
 
-def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
+def _explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
     if is_path(model):
         place: Any = locate(model)
         is_file = place.is_file() if isinstance(place, RemotePath) else os.path.isfile(place)
@@ -88,10 +88,8 @@ def rows_for(steps: Sequence[Any], rows: Any, types: PandasTypes) -> Any:
     return types.array(rows) if takes_arrays(steps[0]) else types.frame(rows)
 
 
-def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> tuple[Request | None, str]:
+def request_of(interactions: Any, index: str | None) -> tuple[Request | None, str]:
     """Return the requested interactions (None for values of single features) and the index.
-
-    ``dense`` says whether the result is an array, which may hold a matrix for each row.
 
     Raises
     ------
@@ -109,8 +107,6 @@ def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> 
             "interactions must be 'occurring' or a list of pairs: the strongest depend on all rows, not on "
             "those of a batch; find them in a sample with explain_interactions, and list them"
         )
-    if not dense:
-        request.require_columns()
     return request, index
 
 

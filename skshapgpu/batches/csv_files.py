@@ -31,7 +31,7 @@ _BLOCK_BYTES = 2**22
 
 
 @dataclass(frozen=True)
-class CsvOptions:
+class CsvFormat:
     """Options of CSV files.
 
     Attributes
@@ -51,7 +51,7 @@ class CsvOptions:
     decimal: str = "."
 
     @classmethod
-    def parse(cls, options: Any) -> CsvOptions:
+    def parse(cls, options: Any) -> CsvFormat:
         """Return the options that the argument ``csv_options`` holds.
 
         Raises
@@ -82,7 +82,7 @@ class CsvOptions:
 
     def non_defaults(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
-        default = asdict(CsvOptions())
+        default = asdict(CsvFormat())
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
 
@@ -104,7 +104,7 @@ class CsvFile:
 
     levels: frozenset[str] = frozenset()
 
-    def __init__(self, place: Place, options: CsvOptions, kind: str) -> None:
+    def __init__(self, place: Place, options: CsvFormat, kind: str) -> None:
         self.place, self.path, self._options = place, str(place), options
         self._delimiter = options.delimiter or {"csv": ",", "tsv": "\t"}[kind]
         if self._delimiter == options.decimal:

@@ -17,7 +17,7 @@ from typing import Any
 from .._files.locations import Place, RemotePath, head
 from .._rows.arrow import MISSING_KEY, MISSING_NAN, is_dictionary, is_text, require_arrow
 from .._rows.pandas_types import PandasTypes, TypesScan, columns_of
-from .csv_files import CsvFile, CsvOptions
+from .csv_files import CsvFile, CsvFormat
 from .index_levels import RangeLevel, level_columns, range_levels
 from .source import SCANNED_ROWS, Source, Wanted, of_listing, of_schema, require_same_names, row_bytes
 from .types import fitted, wider
@@ -60,11 +60,11 @@ class FilesSource(Source):
         For each file, the columns that the names of its folders define, and those that are ranges.
     schema : pyarrow.Schema
         Schema of the first file and of these columns.
-    csv : CsvOptions
+    csv : CsvFormat
     """
 
     def __init__(
-        self, files: list[Any], kind: str, keys: list[dict[str, Any]], schema: Any, csv: CsvOptions
+        self, files: list[Any], kind: str, keys: list[dict[str, Any]], schema: Any, csv: CsvFormat
     ) -> None:
         self._files, self.kind, self._keys, self._csv = files, kind, keys, csv
         self.schema, self.places = schema, tuple(file.place for file in files)
@@ -349,7 +349,7 @@ def format_of(path: Place) -> str:
 
 
 def open_files(
-    places: Sequence[Place], folder: Place | None, csv: CsvOptions, keep: Sequence[str] = ()
+    places: Sequence[Place], folder: Place | None, csv: CsvFormat, keep: Sequence[str] = ()
 ) -> FilesSource:
     """Return the source for some files, whose folders below ``folder`` may define columns.
 
@@ -462,7 +462,7 @@ def info_of(place: Place) -> tuple[str, int, int | None]:
     return os.path.abspath(place), stat.st_size, stat.st_mtime_ns
 
 
-def _advice(text: str, csv: CsvOptions) -> str:
+def _advice(text: str, csv: CsvFormat) -> str:
     """Name the option that would make a text readable as a number, if there is one."""
     if csv.decimal == "." and re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text.strip()):
         return "; numbers with a decimal comma need csv_options={'decimal': ','}"

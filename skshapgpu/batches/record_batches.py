@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from sklearn.utils import get_tags
 
+from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
 from .._engine.links import unit_of
 from .._explanations.grouping import group_pairs, require_sum_by
 from .._explanations.interactions import INDEX_NAMES, set_names
@@ -50,6 +51,7 @@ _DTYPES = ("auto", "float32", "float64")
 _VALUE_COLUMNS = {"SV": "shap", "BV": "banzhaf", "OV": "owen"}
 
 
+@lists_options
 class BatchExplainer:
     """Callable that turns an Arrow record batch of rows into one of their SHAP values or interactions.
 
@@ -134,18 +136,18 @@ class BatchExplainer:
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         *,
         features: Sequence[str] | None = None,
         keep: Sequence[str] = (),
         reasons: int | None = None,
         by_sign: bool = False,
-        sum_by: str | None = None,
+        sum_by: Literal["input"] | None = None,
         interactions: Any = None,
-        index: str | None = None,
+        index: ValueIndex | InteractionIndex | None = None,
         prefix: str = "",
-        dtype: str = "auto",
-        **options: Any,
+        dtype: Literal["auto", "float32", "float64"] = "auto",
+        **options: Unpack[ExplainerOptions],
     ) -> None:
         require_arrow()
         require_one_of("dtype", dtype, _DTYPES)
@@ -503,7 +505,6 @@ class BatchExplainer:
         grouped = explanation.sum_by("input")
         if self._request.form != "listed":
             return grouped.values
-        assert grouped.interactions is not None
         place = {tuple(pair): i for i, pair in enumerate(grouped.interactions.tolist())}
         pairs = self._request.positions(self._of_inputs.names, self._features_are_columns)
         values = np.zeros((len(grouped), len(pairs), *grouped.values.shape[2:]), grouped.values.dtype)

@@ -19,7 +19,7 @@ from .._files.locations import Place, RemotePath, is_path, locate, locate_all
 from .._rows.arrow import is_dictionary, is_text, require_arrow
 from .._rows.pandas_types import UNKNOWN_NULLS, TypesScan, columns_of, same_dtype
 from .._rows.tables import row_labels, table
-from .csv_files import CsvOptions
+from .csv_files import CsvFormat
 from .files import READAHEAD, files_in, format_of, info_of, open_files
 from .frame_rows import FrameRows, frame_schema, one_batch
 from .index_levels import levels_to_keep
@@ -39,14 +39,14 @@ from .types import fitted, is_number, wider
 #: Number of evenly spaced rows that are compared to recognize an array.
 _COMPARED_ROWS = 64
 
-_NO_OPTIONS = CsvOptions()
+_NO_OPTIONS = CsvFormat()
 
 #: Name, in messages, of the item of an iterator that determines the columns of the output.
 _FIRST = "the first item"
 
 
 def open_source(
-    source: Any, csv: CsvOptions = _NO_OPTIONS, filesystem: Any = None, keep: Sequence[str] = ()
+    source: Any, csv: CsvFormat = _NO_OPTIONS, filesystem: Any = None, keep: Sequence[str] = ()
 ) -> Source:
     """Return the source that the argument of ``explain_batches`` specifies.
 
@@ -54,7 +54,7 @@ def open_source(
     ----------
     source
         See :func:`explain_batches`.
-    csv : CsvOptions
+    csv : CsvFormat
         Options of CSV files, ignored for other sources.
     filesystem : file system of pyarrow or fsspec, or None
         File system of paths without a scheme.
@@ -562,7 +562,7 @@ def _places_of(dataset: Any) -> Iterator[Place]:
         yield Path(path) if local else RemotePath(dataset.filesystem, path, path)
 
 
-def _of_path(place: Place, csv: CsvOptions, keep: Sequence[str]) -> Source:
+def _of_path(place: Place, csv: CsvFormat, keep: Sequence[str]) -> Source:
     if place.is_dir():
         return open_files(files_in(place), place, csv, keep)
     if format_of(place) == "npy":

@@ -366,7 +366,7 @@ def _add_model_options(group: Any) -> None:
 
 
 def _add_csv_options(command: argparse.ArgumentParser) -> None:
-    """Add the options of ``CsvOptions``."""
+    """Add the options of ``CsvFormat``."""
     group = command.add_argument_group("CSV files", "read like pandas.read_csv, except for these options")
     group.add_argument(
         "--delimiter", metavar="CHAR", help="separator between values (default: a comma; a tab in .tsv files)"

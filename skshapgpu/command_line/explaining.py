@@ -8,15 +8,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .._common.digits import number
+from .._common.types import CsvOptions
 from .._files.locations import shown
 from ..batches import explain_batches
 from ..batches.batch_arguments import groups_of_inputs
-from ..batches.csv_files import CsvOptions
+from ..batches.csv_files import CsvFormat
 from ..batches.sources import open_source
 from ..explainer import TreeExplainer
 from .answers import Answer, base_values_text
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> Answer:
             by_sign=args.by_sign,
             sum_by=args.sum_by,
             prefix=args.prefix,
-            csv_options=asdict(_csv_options_of_data(args)),
+            csv_options=cast(CsvOptions, asdict(_csv_options_of_data(args))),
             if_exists=args.if_exists,
             progress=args.progress or (not args.quiet and _bar_is_welcome()),
             **wanted,
@@ -118,10 +119,8 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
     silent = explainer._without_warnings
     if args.sum_by is None:
         found = silent.explain_interactions(rows, interactions=asked)
-        assert found.interactions is not None
         return found.interactions
     found = silent.explain_interactions(rows, interactions="occurring").sum_by(args.sum_by)
-    assert found.interactions is not None
     strongest = found.importance().reshape(len(found.interactions), -1).sum(axis=1)
     return found.interactions[np.argsort(-strongest, kind="stable")[:asked]]
 
@@ -134,11 +133,11 @@ def _columns(args: argparse.Namespace, explainer: TreeExplainer) -> Callable[[An
     return columns_for(args, None if names is None else list(names), False)
 
 
-def _csv_options_of_data(args: argparse.Namespace) -> CsvOptions:
+def _csv_options_of_data(args: argparse.Namespace) -> CsvFormat:
     """Return the CSV options for DATA; the given options may apply only to the background."""
     options = csv_options(args)
     of_csv = getattr(open_source(args.data, options), "kind", None) == "csv"
-    return options if of_csv or args.background is None else CsvOptions()
+    return options if of_csv or args.background is None else CsvFormat()
 
 
 def in_flags(message: str) -> str:

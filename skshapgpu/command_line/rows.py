@@ -13,7 +13,7 @@ import numpy as np
 
 from .._files.locations import Place, RemotePath, locate, shown
 from ..batches.batch_arguments import rows_for
-from ..batches.csv_files import CsvOptions
+from ..batches.csv_files import CsvFormat
 from ..batches.source import Wanted
 from ..batches.sources import open_source
 from .answers import some
@@ -21,7 +21,7 @@ from .answers import some
 #: Number of rows that are read at once.
 _PIECE = 2**16
 
-_NO_OPTIONS = CsvOptions()
+_NO_OPTIONS = CsvFormat()
 
 
 def require_file(path: str, what: str) -> Place:
@@ -41,9 +41,9 @@ def require_file(path: str, what: str) -> Place:
     return place
 
 
-def csv_options(args: argparse.Namespace) -> CsvOptions:
+def csv_options(args: argparse.Namespace) -> CsvFormat:
     """Return the options of CSV files that were given."""
-    return CsvOptions(args.delimiter, args.quote_char, args.null_values, args.decimal)
+    return CsvFormat(args.delimiter, args.quote_char, args.null_values, args.decimal)
 
 
 def columns_for(
@@ -81,7 +81,7 @@ def read_rows(
     what: str,
     columns: Callable[[Any], list[str]],
     *,
-    csv: CsvOptions = _NO_OPTIONS,
+    csv: CsvFormat = _NO_OPTIONS,
     categories: bool = False,
     steps: Sequence[Any] = (),
     n_rows: int | None = None,
@@ -99,7 +99,7 @@ def read_rows(
         Name of the argument, for error messages.
     columns : callable
         Result of :func:`columns_for`.
-    csv : CsvOptions
+    csv : CsvFormat
     categories : bool
         Whether to read text columns as categories.
     steps : sequence of fitted transformers

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._common.devices import elsewhere
+from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
 from ..batches.batch_arguments import explainer_of
 from ..batches.frame_rows import frame_schema
 from ..batches.record_batches import BatchExplainer
@@ -19,16 +20,17 @@ from ._work import Work
 _OLDEST = (2025, 5)
 
 
+@lists_options
 def explain_dask(
-    model: Any,
+    model: Model,
     X: Any,
     *,
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
     interactions: Any = None,
-    index: str | None = None,
+    index: ValueIndex | InteractionIndex | None = None,
     prefix: str = "",
-    **options: Any,
+    **options: Unpack[ExplainerOptions],
 ) -> Any:
     """Compute SHAP values, or interactions, of the rows of a Dask collection: lazily, on its workers.
 
@@ -50,10 +52,10 @@ def explain_dask(
         with, by name, if it knows their names and all exist; otherwise all that are not in ``keep``.
     keep : sequence of str, default=()
         Columns of a data frame to copy to the result, before the values.
-    interactions : {"all", "occurring"}, list of pairs or None, default=None
+    interactions : "occurring", list of pairs or None, default=None
         Which interactions to compute instead of SHAP values; see :meth:`.TreeExplainer.explain_interactions`.
-        "all" is for arrays only; for a data frame, the result has a column for each pair that occurs on a
-        path or that is listed. A number is rejected, because the strongest pairs depend on all rows.
+        The result has a column for each pair that occurs on a path or that is listed. A number is rejected,
+        because the strongest pairs depend on all rows.
     index : str or None, default=None
         "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
         :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
@@ -66,9 +68,8 @@ def explain_dask(
     Returns
     -------
     dask array or data frame
-        For an array, an array with the row chunks of X and shape (n_rows, n_features[, n_outputs]), with
-        all pairs (n_rows, n_features, n_features[, n_outputs]), with some (n_rows, n_interactions[,
-        n_outputs]).
+        For an array, an array with the row chunks of X and shape (n_rows, n_features[, n_outputs]), for
+        interactions (n_rows, n_interactions[, n_outputs]).
         For a data frame, a data frame with the same index and divisions, the columns ``keep`` and a column
         for each value, named as by :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`.
         Values are float32 for float32 X, otherwise float64; for a pipeline with leading steps always

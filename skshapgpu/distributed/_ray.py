@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, Unpack
 
 from .._common.devices import elsewhere
+from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
 from ..batches.record_batches import BatchExplainer
 from ._parcel import Parcel
 
 
+@lists_options
 def explain_ray(
-    model: Any,
+    model: Model,
     dataset: Any,
     *,
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
     reasons: int | None = None,
     by_sign: bool = False,
-    sum_by: str | None = None,
+    sum_by: Literal["input"] | None = None,
     interactions: Any = None,
-    index: str | None = None,
+    index: ValueIndex | InteractionIndex | None = None,
     prefix: str = "",
-    dtype: str = "auto",
+    dtype: Literal["auto", "float32", "float64"] = "auto",
     concurrency: int | tuple[int, int] | None = None,
     num_cpus: float | None = None,
     num_gpus: float | None = None,
     batch_size: int | None = None,
-    **options: Any,
+    **options: Unpack[ExplainerOptions],
 ) -> Any:
     """Compute SHAP values, or interactions, of the rows of a Ray dataset: lazily, by ``map_batches``.
 

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, Unpack
 
 from .._common.devices import elsewhere
+from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
 from ..batches.record_batches import BatchExplainer
 from ._parcel import Parcel
 
 
+@lists_options
 def explain_spark(
-    model: Any,
+    model: Model,
     df: Any,
     *,
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
     reasons: int | None = None,
     by_sign: bool = False,
-    sum_by: str | None = None,
+    sum_by: Literal["input"] | None = None,
     interactions: Any = None,
-    index: str | None = None,
+    index: ValueIndex | InteractionIndex | None = None,
     prefix: str = "",
-    dtype: str = "auto",
-    **options: Any,
+    dtype: Literal["auto", "float32", "float64"] = "auto",
+    **options: Unpack[ExplainerOptions],
 ) -> Any:
     """Compute SHAP values, or interactions, of the rows of a Spark data frame: lazily, by ``mapInArrow``.
 

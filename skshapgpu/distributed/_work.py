@@ -5,6 +5,7 @@ Data frames, whose columns have names, are explained by ``record_batches.py``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ class Work:
         An option has an invalid value, or the requested values depend on rows of other parts.
     """
 
-    def __init__(self, model: Any, interactions: Any, index: str | None, options: dict[str, Any]) -> None:
-        self._request, self._index = request_of(interactions, index, dense=True)
+    def __init__(self, model: Any, interactions: Any, index: str | None, options: Mapping[str, Any]) -> None:
+        self._request, self._index = request_of(interactions, index)
         self._interactions = interactions
         with elsewhere():
             self.explainer = explainer_of(model, options)
@@ -67,11 +68,9 @@ class Work:
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the values of one row."""
         explainer, outputs = self.explainer, self.explainer.output_names
-        n, k = explainer._n_explained, () if outputs is None else (len(outputs),)
+        k = () if outputs is None else (len(outputs),)
         if self._request is None:
             return (len(explainer._names_explained(index=self._index)), *k)
-        if self._request.form == "all":
-            return (n, n, *k)
         if self._request.form == "listed":
             listed = self._request.positions(explainer._names_explained(), explainer._features_are_columns)
             return (len(listed), *k)

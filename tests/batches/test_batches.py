@@ -374,7 +374,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, explainer: Any) -> None:
         explain_batches(explainer, tmp_path / "in", tmp_path / "out")
     (tmp_path / "rows").mkdir()
     pq.write_table(TABLE, tmp_path / "rows" / "rows.parquet")
-    with pytest.raises(ValueError, match="lies in the folder of the rows"):
+    with pytest.raises(ValueError, match="is inside the source folder"):
         explain_batches(explainer, tmp_path / "rows", tmp_path / "rows" / "out.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "in" / "rows.parquet").read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"cut\.parquet' cannot be read"):

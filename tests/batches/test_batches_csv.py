@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from skshapgpu import TreeExplainer, explain_batches
 from skshapgpu.batches import csv_files
-from skshapgpu.batches.csv_files import CsvFile, CsvOptions
+from skshapgpu.batches.csv_files import CsvFile, CsvFormat
 from skshapgpu.command_line import main
 
 pa = pytest.importorskip("pyarrow")
@@ -293,7 +293,7 @@ def test_kinds_are_those_of_the_whole_file(tmp_path: Path) -> None:
     for pair, kind in values.items():
         for order in (pair, pair[::-1]):
             (tmp_path / "rows.csv").write_text("x,y\n" + "".join(f"{value},1\n" for value in order))
-            file = CsvFile(str(tmp_path / "rows.csv"), CsvOptions(), "csv")
+            file = CsvFile(str(tmp_path / "rows.csv"), CsvFormat(), "csv")
             file.scan(["x"])
             expected = kind if isinstance(kind, tuple) else (kind, kind)
             assert (str(file.type_of("x")), str(file.type_of("x", exact=True))) == expected, order

@@ -179,7 +179,7 @@ def test_folders_are_columns_and_files_are_compared(store: Store, tmp_path: Path
     found = pd.read_csv(io.BytesIO(store.read("out.csv")))
     assert found["year"].tolist() == [2025] * 75 + [2026] * 75
     np.testing.assert_array_equal(found.iloc[:, 2:].to_numpy(), explainer.shap_values(IRIS).reshape(150, 12))
-    with pytest.raises(ValueError, match="lies in the folder of the rows"):
+    with pytest.raises(ValueError, match="is inside the source folder"):
         explain_batches(explainer, store.place("in"), store.place("in/out"), **store.given)
     pq.write_table(TABLE.drop_columns([IRIS.columns[0]]), tmp_path / "rows.parquet")
     store.copy(tmp_path / "rows.parquet", "in/year=2027/rows.parquet")
