@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from .._rows.gpu_arrays import to_host
 from .base import (
     NEGATIVE,
     PALETTE,
-    explained,
+    explanation_of,
+    figure_of,
     legend_beside,
     make_room,
     numeral,
@@ -24,42 +25,50 @@ from .base import (
     require_explanation,
     require_max_features,
     row_axes,
+    series_colors,
     short,
     value_name,
     with_unit,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
+    from matplotlib.typing import ColorType
 
 
 class ShapBarDisplay:
     """Bar chart of the mean magnitude of each feature's SHAP values, the largest first.
 
     Create one with :meth:`from_estimator`, :meth:`from_explanation` or, with the spread over the splits of
-    a cross-validation, :meth:`from_cv_results`. Several outputs are stacked; more than 8 are summed into
-    one bar. Cohorts have bars beside each other.
+    a cross-validation, :meth:`from_cv_results`. The bars of several outputs are stacked; more than 8 outputs
+    are summed into one bar. The bars of cohorts are drawn beside each other.
 
     Parameters
     ----------
-    importances : ndarray of float64
-        Lengths of the bars, shape (n_features,); of their parts for each output, (n_features, n_outputs); in
-        each split, (n_splits, n_features); or of the bars of each cohort, (n_features, n_cohorts).
+    importances : ndarray of float64, shape (n_features,)
+        Length of each feature's bar. With ``output_names``, shape (n_features, n_outputs); with ``splits``,
+        shape (n_splits, n_features); with ``cohort_names``, shape (n_features, n_cohorts).
     feature_names : sequence of str of length n_features
-        Names of the features, as they are drawn.
+        Names of the features.
     output_names : sequence of length n_outputs or None, default=None
-        None: there is one output, or they are summed.
+        Names of the outputs, whose bars are stacked. None: there is one output, or the outputs are summed.
     splits : bool, default=False
         Whether ``importances`` has a row for each split. Bars then show the means, whiskers one standard
         deviation to each side, and dots the splits.
     label : str
         Label of the x-axis; by default ``mean |SHAP value|``.
     cohort_names : sequence of length n_cohorts or None, default=None
-        Names of cohorts, which have bars of their own.
+        Names of the cohorts, whose bars are drawn beside each other. None: there are no cohorts.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     bars_ : list of matplotlib BarContainer
-        A single container, or one for each output or cohort.
+        One container or, if there are several outputs or cohorts, one for each output or cohort.
     texts_ : list of matplotlib Annotation
         The numbers beside the bars.
 
@@ -75,10 +84,10 @@ class ShapBarDisplay:
     >>> plt.show()  # doctest: +SKIP
     """
 
-    ax_: Any
-    figure_: Any
-    bars_: list[Any]
-    texts_: list[Any]
+    ax_: Axes
+    figure_: Figure
+    bars_: list[BarContainer]
+    texts_: list[Annotation]
 
     def __init__(
         self,
@@ -97,7 +106,13 @@ class ShapBarDisplay:
         self.label = label
         self.cohort_names = cohort_names
 
-    def plot(self, *, ax: Any = None, max_features: int | None = 20, color: Any = None) -> ShapBarDisplay:
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        max_features: int | None = 20,
+        color: ColorType | Sequence[ColorType] | None = None,
+    ) -> ShapBarDisplay:
         """Draw the chart.
 
         Parameters
@@ -105,59 +120,74 @@ class ShapBarDisplay:
         ax : matplotlib Axes or None, default=None
             Axes to draw on; None creates a new figure.
         max_features : int or None, default=20
-            Number of bars; the other features are added up in one more. None draws all features.
-        color : matplotlib color or None, default=None
-            Colour of the bars, unless outputs are stacked or there are cohorts.
+            Number of features to draw: the most important ones. One more bar is the sum of all other
+            features. None draws all features.
+        color : matplotlib color, sequence of matplotlib colors or None, default=None
+            Colour of the bars; if there are several outputs or cohorts, one colour for each of them.
 
         Returns
         -------
         ShapBarDisplay
             The display itself.
+
+        Raises
+        ------
+        ValueError
+            ``color`` does not have one colour for each output or cohort, or ``max_features`` is less than 1.
         """
-        of_parts = self.output_names if self.cohort_names is None else self.cohort_names
-        parts = self._lengths()[:, None] if of_parts is None else self.importances
-        total = parts.sum(axis=1)
-        shown, others = ranked(total, max_features)
+        is_single = self.output_names is None and self.cohort_names is None
+        lengths = self._mean_lengths()[:, None] if is_single else self.importances
+        shown, others = ranked(lengths.sum(axis=1), max_features)
         names = [short(self.feature_names[i]) for i in shown]
-        parts = parts[shown] if not len(others) else np.vstack([parts[shown], parts[others].sum(axis=0)])
+        kind = "output" if self.cohort_names is None else "cohort"
+        default = [NEGATIVE] if is_single else [PALETTE[i % len(PALETTE)] for i in range(lengths.shape[1])]
+        colors = series_colors(color, default, kind)
         if len(others):
             names.append(others_name(len(others)))
+            lengths = np.vstack([lengths[shown], lengths[others].sum(axis=0)])
+        else:
+            lengths = lengths[shown]
         if self.cohort_names is not None:
-            return self._plot_beside(ax, names, parts, self.cohort_names)
+            return self._plot_beside(ax, names, lengths, self.cohort_names, colors)
         ax, size = row_axes(ax, names)
-        self.bars_, start = [], np.zeros(len(parts))
-        for i, part in enumerate(parts.T):
-            fill = PALETTE[i] if self.output_names is not None else color or NEGATIVE
-            self.bars_.append(ax.barh(range(len(part)), part, left=start, height=0.7, color=fill))
-            start = start + part
-        ends, gap = start, 4
+        self.bars_, totals = [], np.zeros(len(names))
+        for series, series_color in zip(lengths.T, colors):
+            bars = ax.barh(range(len(names)), series, left=totals, height=0.7, color=series_color)
+            self.bars_.append(bars)
+            totals = totals + series
+        ends, gap = totals, 4
         if self.splits and len(self.importances) > 1:
-            ends, gap = self._draw_splits(ax, shown, others, start), 8
+            ends, gap = self._draw_splits(ax, shown, others, totals), 8
         self.texts_ = [
             ax.annotate(
-                numeral(length), (end, i), (gap, 0), textcoords="offset points", va="center", fontsize=size
+                numeral(total), (end, row), (gap, 0), textcoords="offset points", va="center", fontsize=size
             )
-            for i, (length, end) in enumerate(zip(start, ends))
+            for row, (total, end) in enumerate(zip(totals, ends))
         ]
         ax.set_xlim(0, ends.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)
         if self.output_names is not None:
             legend_beside(ax, self.bars_, [short(name) for name in self.output_names])
         make_room(ax, self.texts_)
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_, self.figure_ = ax, figure_of(ax)
         return self
 
     def _plot_beside(
-        self, ax: Any, names: Sequence[str], lengths: np.ndarray, cohort_names: Sequence[Any]
+        self,
+        ax: Axes | None,
+        names: Sequence[str],
+        lengths: np.ndarray,
+        cohort_names: Sequence[Any],
+        colors: Sequence[ColorType],
     ) -> ShapBarDisplay:
-        """Draw bars (n_rows, n_cohorts), those of a row below each other."""
+        """Draw bars of ``lengths`` (n_names, n_cohorts): the bars of each name below each other."""
         n_cohorts = lengths.shape[1]
         ax, size = row_axes(ax, names, n_cohorts)
         height, rows = 0.8 / n_cohorts, np.arange(len(names))
         self.bars_, self.texts_ = [], []
-        for i, of_cohort in enumerate(lengths.T):
-            places = rows + (i - (n_cohorts - 1) / 2) * height
-            self.bars_.append(ax.barh(places, of_cohort, height=height, color=PALETTE[i]))
+        for i, (series, color) in enumerate(zip(lengths.T, colors)):
+            centres = rows + (i - (n_cohorts - 1) / 2) * height
+            self.bars_.append(ax.barh(centres, series, height=height, color=color))
             self.texts_ += [
                 ax.annotate(
                     numeral(length),
@@ -167,20 +197,20 @@ class ShapBarDisplay:
                     va="center",
                     fontsize=size,
                 )
-                for length, y in zip(of_cohort, places)
+                for length, y in zip(series, centres)
             ]
         ax.set_xlim(0, lengths.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)
         legend_beside(ax, self.bars_, [short(name) for name in cohort_names])
         make_room(ax, self.texts_)
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_, self.figure_ = ax, figure_of(ax)
         return self
 
-    def _lengths(self) -> np.ndarray:
+    def _mean_lengths(self) -> np.ndarray:
         return self.importances.mean(axis=0) if self.splits else self.importances
 
-    def _draw_splits(self, ax: Any, shown: np.ndarray, others: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """Draw whiskers and dots; return how far they reach."""
+    def _draw_splits(self, ax: Axes, shown: np.ndarray, others: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """Draw whiskers and dots; return the largest x of each row's whiskers and dots."""
         splits = self.importances[:, shown]
         if len(others):
             splits = np.column_stack([splits, self.importances[:, others].sum(axis=1)])
@@ -195,22 +225,22 @@ class ShapBarDisplay:
         explanation: Explanation | Cohorts,
         *,
         max_features: int | None = 20,
-        output: Any = None,
-        ax: Any = None,
-        color: Any = None,
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        color: ColorType | Sequence[ColorType] | None = None,
     ) -> ShapBarDisplay:
-        """Draw the mean magnitudes of an explanation's SHAP values, or of each of its cohorts.
+        """Draw the mean magnitudes of the SHAP values of an explanation, or of each of its cohorts.
 
         Parameters
         ----------
         explanation : Explanation or Cohorts
-            Rows without values, because no split of a cross-validation tested them, are left out; those
-            without values of one class count for the others. From :meth:`Explanation.groupby`: at most 8
-            cohorts, whose bars are drawn beside each other.
+            Values to draw, or up to 8 cohorts from :meth:`Explanation.groupby`. If no split of a
+            cross-validation tested a row, the row has no values and is left out. A row that has values of
+            some classes only counts for these classes.
         max_features : int or None, default=20
             See :meth:`plot`.
         output : str, int or None, default=None
-            The output to draw, by name or position; None stacks all outputs, or sums them for cohorts.
+            The output to draw, by name or position. None stacks all outputs or, with cohorts, sums them.
         ax, color
             See :meth:`plot`.
 
@@ -221,14 +251,15 @@ class ShapBarDisplay:
         Raises
         ------
         ValueError
-            No row, or none of a cohort, has values; there are too many cohorts; or an argument has an
+            No row has values, or no row of a cohort; there are more than 8 cohorts; or an argument has an
             invalid value.
         KeyError, IndexError
             The output does not exist.
         """
         require_max_features(max_features)
         if isinstance(explanation, Cohorts):
-            return cls._from_cohorts(explanation, output).plot(ax=ax, max_features=max_features)
+            display = cls._from_cohorts(explanation, output)
+            return display.plot(ax=ax, max_features=max_features, color=color)
         require_explanation(explanation)
         stacked = output is None and explanation.values.ndim == 3
         importances, _ = _means_of(explanation, output)
@@ -243,24 +274,24 @@ class ShapBarDisplay:
 
     @classmethod
     def _from_cohorts(cls, cohorts: Cohorts, output: Any) -> ShapBarDisplay:
-        """Return the display of cohorts, not yet drawn."""
-        whole = require_explanation(cohorts.explanation)
+        """Return a display of cohorts that is not yet drawn."""
+        explanation = require_explanation(cohorts.explanation)
         if not 1 <= len(cohorts) <= len(PALETTE):
             raise ValueError(
                 f"bars of 1 to {len(PALETTE)} cohorts can be drawn beside each other, not of {len(cohorts)}: "
-                "merge labels, or draw cohorts one by one"
+                "merge cohorts, or draw the explanation of each cohort in a figure of its own"
             )
         lengths, names = [], []
-        several = output is None and whole.values.ndim == 3
+        is_summed = output is None and explanation.values.ndim == 3
         for label, rows in cohorts.rows.items():
-            means, n_rows = _means_of(whole[rows], output)
-            lengths.append(means.sum(axis=1) if several else means)
+            means, n_rows = _means_of(explanation[rows], output)
+            lengths.append(means.sum(axis=1) if is_summed else means)
             name = label if cohorts.name is None else f"{cohorts.name} = {label}"
             names.append(f"{name} ({n_rows} rows)")
-        label = with_unit(f"mean |{value_name(whole)}|", whole)
-        label += ", summed over the outputs" if several else ""
+        label = with_unit(f"mean |{value_name(explanation)}|", explanation)
+        label += ", summed over the outputs" if is_summed else ""
         importances = np.column_stack(lengths)
-        return cls(importances, whole.feature_names, label=label, cohort_names=names)
+        return cls(importances, explanation.feature_names, label=label, cohort_names=names)
 
     @classmethod
     def from_estimator(
@@ -270,9 +301,9 @@ class ShapBarDisplay:
         *,
         y: Any = None,
         max_features: int | None = 20,
-        output: Any = None,
-        ax: Any = None,
-        color: Any = None,
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        color: ColorType | Sequence[ColorType] | None = None,
         **options: Any,
     ) -> ShapBarDisplay:
         """Explain rows and draw the result.
@@ -294,7 +325,7 @@ class ShapBarDisplay:
         -------
         ShapBarDisplay
         """
-        explanation = explained(estimator, X, y, options)
+        explanation = explanation_of(estimator, X, y, options)
         return cls.from_explanation(explanation, max_features=max_features, output=output, ax=ax, color=color)
 
     @classmethod
@@ -304,19 +335,18 @@ class ShapBarDisplay:
         *,
         sum_by: str | None = None,
         max_features: int | None = 20,
-        ax: Any = None,
-        color: Any = None,
+        ax: Axes | None = None,
+        color: ColorType | None = None,
     ) -> ShapBarDisplay:
         """Draw the mean and the spread of importances over the splits of a cross-validation.
 
         Parameters
         ----------
         cv_results : dict
-            Result of :func:`cross_val_explain`; its ``"explanation"`` and ``"importances"`` are used.
-            Splits whose fit failed are left out.
+            Result of :func:`cross_val_explain`. Splits whose fit failed are left out.
         sum_by : {"input"} or None, default=None
-            "input" draws the columns of X from which the leading steps of a pipeline made the features, with
-            sums of their values, as of :meth:`Explanation.sum_by`.
+            "input" draws the columns of X. The value of a column is the sum of the values of the features
+            that the leading steps of a pipeline made from it, as in :meth:`Explanation.sum_by`.
         max_features, ax, color
             See :meth:`plot`.
 
@@ -327,8 +357,9 @@ class ShapBarDisplay:
         Raises
         ------
         ValueError
-            ``cv_results`` is not such a result, or no split has importances. With ``sum_by``: the columns of
-            X are not known, or rows were tested more than once, so that the values of each split are not.
+            ``cv_results`` is not a result of :func:`cross_val_explain`, or no split has importances. With
+            ``sum_by``: it is not known from which columns of X the features were made, or rows were tested
+            more than once, so that only the means of their values over the splits are known.
         """
         require_max_features(max_features)
         if not isinstance(cv_results, Mapping) or not {"explanation", "importances"} <= set(cv_results):
@@ -338,7 +369,7 @@ class ShapBarDisplay:
         importances = np.asarray(cv_results["importances"], np.float64)
         if sum_by is not None:
             explanation = explanation.sum_by(sum_by)
-            importances = _of_splits(explanation, cv_results, len(importances))
+            importances = _importances_by_split(explanation, cv_results, len(importances))
         names = explanation.feature_names
         if importances.ndim != 2 or importances.shape[1] != len(names):
             raise ValueError(
@@ -357,26 +388,29 @@ class ShapBarDisplay:
 
 
 def _means_of(explanation: Explanation, output: Any) -> tuple[np.ndarray, int]:
-    """Return the mean magnitudes of an output, or of all for None, and the number of rows that have values.
+    """Return the mean magnitudes of an output's values, and the number of rows that have values.
 
-    A row of a cross-validation may have values of some outputs only; it counts for these.
+    If ``output`` is None, return the mean magnitudes of all outputs. A row of a cross-validation may have
+    values of some outputs only; it counts for these outputs.
 
     Raises
     ------
     ValueError
-        No row has values, or none of some output.
+        No row has values, or there is an output of which no row has values.
     """
     if output is not None:
         explanation = explanation[..., output_position(explanation, output)]
     means = explanation.importance()
     if np.isnan(means).any():
         raise ValueError("the explanation has no row with values: there is nothing to draw")
-    known = ~np.isnan(to_host(explanation.values))
-    return means, int(known.any(axis=tuple(range(1, known.ndim))).sum())
+    is_value = ~np.isnan(to_host(explanation.values))
+    return means, int(is_value.any(axis=tuple(range(1, is_value.ndim))).sum())
 
 
-def _of_splits(explanation: Explanation, cv_results: Mapping[str, Any], n_splits: int) -> np.ndarray:
-    """Return the importances (n_splits, n_features) of an explanation over the test rows of each split.
+def _importances_by_split(
+    explanation: Explanation, cv_results: Mapping[str, Any], n_splits: int
+) -> np.ndarray:
+    """Return the importances (n_splits, n_features) of an explanation in the test rows of each split.
 
     Raises
     ------
@@ -386,12 +420,11 @@ def _of_splits(explanation: Explanation, cv_results: Mapping[str, Any], n_splits
     fold = cv_results.get("fold")
     if fold is None or np.ndim(fold) != 1:
         raise ValueError(
-            "rows were tested more than once, so that only the means of their values are known: for the "
-            "columns of X, call cross_val_explain with explain_params={'feature_groups': 'input'} instead of "
-            "sum_by="
+            "rows were tested more than once, so that only the means of their values are known: instead of "
+            "sum_by=, call cross_val_explain with explain_params={'feature_groups': 'input'}"
         )
-    found = np.full((n_splits, len(explanation.feature_names)), np.nan)
+    importances = np.full((n_splits, len(explanation.feature_names)), np.nan)
     for split in np.unique(fold[fold >= 0]).tolist():
-        means = explanation[fold == split].importance().reshape(found.shape[1], -1)
-        found[split] = np.where(np.isnan(means).all(axis=1), np.nan, np.nansum(means, axis=1))
-    return found
+        means = explanation[fold == split].importance().reshape(importances.shape[1], -1)
+        importances[split] = np.where(np.isnan(means).all(axis=1), np.nan, np.nansum(means, axis=1))
+    return importances

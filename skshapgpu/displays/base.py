@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from numbers import Integral, Number
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -14,12 +14,21 @@ from .._explanations.values import Explanation, LabelledValues, positions
 from .._rows.gpu_arrays import to_host
 from ..explainer import as_explainer
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
+    from matplotlib.typing import ColorType
+
 #: Colours that people with any kind of colour vision can tell apart (Okabe & Ito, Color Universal Design,
 #: 2008).
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 
-#: Colours of values that lower or raise an output, and of feature values from low to high.
+#: Colours of SHAP values that lower an output, and of SHAP values that raise it.
 NEGATIVE, POSITIVE = "#0072B2", "#D55E00"
+
+#: Colours of the displays' own colormap, from low to high.
 LOW_TO_HIGH = (NEGATIVE, "#9A4FA8", POSITIVE)
 
 #: Colours of missing feature values, and of points without a feature value.
@@ -31,20 +40,20 @@ _LONGEST_NAME = 40
 #: Width of a letter and maximum size of a chart, in inches; a larger chart could not be saved as an image.
 LETTER, LARGEST = 0.085, 200.0
 
-#: Number of points from which charts in vector formats store them as an image.
+#: Number of points from which a chart in a vector format stores its points as an image.
 MANY = 5_000
 
-#: Height of a row of a chart, and of everything else in the chart, in inches.
+#: Height of a row of a chart, and of everything above and below the rows, in inches.
 _ROW, _HEAD = 0.32, 1.0
 
-#: Height of each further bar in a row, relative to the first.
+#: Height of each further bar in a row, relative to the first bar.
 _BESIDE = 0.6
 
 #: Pixels between a label and its neighbours.
 _GAP = 4.0
 
-#: Names of the values of an explanation, by ``index``.
-VALUE_NAMES = {"SV": "SHAP value", "BV": "Banzhaf value", "OV": "Owen value"}
+#: Name of one value of an explanation, by its ``index``.
+_NAME_BY_INDEX = {"SV": "SHAP value", "BV": "Banzhaf value", "OV": "Owen value"}
 
 
 def pyplot() -> Any:
@@ -56,12 +65,13 @@ def pyplot() -> Any:
     return pyplot
 
 
-def value_name(explanation: Explanation) -> str:
-    return VALUE_NAMES[explanation.index]
+def value_name(explanation: Any) -> str:
+    """Return the name of one value of an explanation, or of a comparison of explanations."""
+    return _NAME_BY_INDEX[explanation.index]
 
 
 def with_unit(label: str, explanation: Any) -> str:
-    """Return a label of values with their unit, if it has a name."""
+    """Return a label of values, with their unit in parentheses unless it is the margin."""
     return label if explanation.unit == "margin" else f"{label} ({explanation.unit})"
 
 
@@ -90,22 +100,24 @@ def with_article(value: Any) -> str:
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-def explained(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explanation:
-    """Explain rows; raise an error beforehand if nothing could be drawn."""
+def explanation_of(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explanation:
+    """Explain rows. Without matplotlib, raise an ``ImportError`` before any work is done."""
     pyplot()
     return as_explainer(estimator, options).explain(X, y)
 
 
 def output_position(explanation: LabelledValues, output: Any) -> int | None:
-    """Return the position of the requested output (a name or position); None if there is only one."""
-    if explanation.values.ndim == explanation._value_axes:
+    """Return the position of the output that ``output`` names; None if there is only one output."""
+    if explanation.values.ndim == 2:
         if output is not None:
             raise ValueError(f"output={output!r}, but the explanation is of one output: leave it out")
         return None
     names = explanation.output_names or tuple(range(explanation.values.shape[-1]))
     if output is None:
         listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-        raise ValueError(f"the explanation is of {len(names)} outputs: choose one with output=, of {listed}")
+        raise ValueError(
+            f"the explanation is of {len(names)} outputs: choose one with output=, out of {listed}"
+        )
     chosen = positions(output, len(names), names)
     if chosen is None or len(chosen) != 1:
         raise ValueError(f"output must name one output, not {output!r}")
@@ -113,21 +125,21 @@ def output_position(explanation: LabelledValues, output: Any) -> int | None:
 
 
 def values_of(explanation: Explanation, output: Any) -> np.ndarray:
-    """Return the values of one output, (n_rows, n_features), on the host; see :func:`output_position`."""
+    """Return the values of one output as a NumPy array (n_rows, n_features); see :func:`output_position`."""
     position = output_position(explanation, output)
     values = to_host(explanation.values)
     return values if position is None else values[:, :, position]
 
 
-def labelled(explanation: Explanation, output: Any) -> str:
-    """Return a label that names the values and, if there are several, the output."""
+def values_label(explanation: Explanation, output: Any) -> str:
+    """Return a label that names the values and, if there are several outputs, the output."""
     position = output_position(explanation, output)
-    of_output = "" if position is None else f" for {short(explanation.output_names[position])}"
-    return with_unit(f"{value_name(explanation)}{of_output}", explanation)
+    suffix = "" if position is None else f" for {short(explanation.output_names[position])}"
+    return with_unit(f"{value_name(explanation)}{suffix}", explanation)
 
 
-def row_position(explanation: Explanation, row: Any) -> int:
-    """Return the position of a row that is given by position or, unless it is a number, by label."""
+def row_position(explanation: Explanation, row: Hashable) -> int:
+    """Return the position of a row. An integer is a position; a label may be anything except a number."""
     n_rows = len(explanation)
     if isinstance(row, Integral) and not isinstance(row, bool):
         if not -n_rows <= int(row) < n_rows:
@@ -137,14 +149,16 @@ def row_position(explanation: Explanation, row: Any) -> int:
         raise TypeError(f"row must be a position or a label, not {row!r}")
     if explanation.row_labels is None:
         raise TypeError(f"row must be a position, not {row!r}: only rows of a pandas data frame have labels")
-    found = places_of(explanation.row_labels, row)
-    if len(found) > 1:
-        raise ValueError(f"{len(found)} rows have the label {row!r}: choose one by its position")
-    return int(found[0])
+    rows = places_of(explanation.row_labels, row)
+    if len(rows) > 1:
+        raise ValueError(f"{len(rows)} rows have the label {row!r}: choose one by its position")
+    return int(rows[0])
 
 
 def explained_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of rows that have values, and their values; rows that no split tested are NaN.
+    """Return the positions of the rows that have values, and the values of these rows.
+
+    The values of a row that no split tested are NaN.
 
     Raises
     ------
@@ -173,7 +187,7 @@ def some_rows(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def ranked(importances: np.ndarray, max_features: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the features to show, the largest first, and of all others."""
+    """Return the positions of the features to show, the most important first, and of all other features."""
     require_max_features(max_features)
     order = np.argsort(-importances, kind="stable")
     n_shown = len(order) if max_features is None else max_features
@@ -185,7 +199,7 @@ def others_name(n: int) -> str:
 
 
 def short(text: Any, length: int = _LONGEST_NAME) -> str:
-    """Return a text in one line, with an ellipsis in its middle if it is long."""
+    """Return a string on one line, with an ellipsis in its middle if it is long."""
     text = " ".join(str(text).split())
     if len(text) <= length:
         return text
@@ -199,31 +213,67 @@ def numeral(value: float, digits: int = 3, *, padded: bool = True) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a number with its sign, plus included."""
+    """Return a number with its sign, even if the sign is a plus."""
     return ("+" if value >= 0 else "") + numeral(value)
 
 
-def new_axes(width: float, height: float) -> Any:
+def new_axes(width: float, height: float) -> Axes:
     """Create axes in a figure of this size in inches, with a margin around everything that is drawn."""
     figure, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
     return ax
 
 
-def colormap(cmap: Any) -> Any:
-    """Return a colormap by name, a given one, or, for None, the displays' own; missing values become grey."""
+def figure_of(ax: Axes) -> Figure:
+    """Return the figure of axes. For axes in a subfigure, it is the subfigure."""
+    return cast("Figure", ax.figure)
+
+
+def colormap(cmap: str | Colormap | None) -> Colormap:
+    """Return the colormap with a name, ``cmap`` itself, or, if it is None, the displays' own colormap."""
     from matplotlib.colors import LinearSegmentedColormap
 
     if cmap is None:
-        return LinearSegmentedColormap.from_list("low_to_high", LOW_TO_HIGH).with_extremes(bad=MISSING)
-    return pyplot().get_cmap(cmap).with_extremes(bad=MISSING)
+        return LinearSegmentedColormap.from_list("low_to_high", LOW_TO_HIGH)
+    return pyplot().get_cmap(cmap)
 
 
-def row_axes(ax: Any, labels: Sequence[str], per_row: int = 1) -> tuple[Any, float]:
-    """Return axes with a row for each label, the first on top, and the font size that fits into a row.
+def series_colors(
+    color: ColorType | Sequence[ColorType] | None, default: Sequence[ColorType], kind: str
+) -> list[ColorType]:
+    """Return one colour for each series of bars or points.
 
-    New axes are as high as the rows and as wide as the labels require. With several bars ``per_row``, rows
-    are higher, and the font size is that of the text beside a bar.
+    Parameters
+    ----------
+    color : matplotlib color, sequence of matplotlib colors or None
+        The user's choice: as many colours as there are series.
+    default : sequence of matplotlib colors
+        Colours of the series if ``color`` is None.
+    kind : str
+        What a series is, for the message: "output", "cohort".
+
+    Raises
+    ------
+    ValueError
+        ``color`` does not have one colour for each series.
+    """
+    from matplotlib.colors import is_color_like
+
+    if color is None:
+        return list(default)
+    is_sequence = np.iterable(color) and not isinstance(color, str) and not is_color_like(color)
+    colors = list(cast("Sequence[ColorType]", color)) if is_sequence else [cast("ColorType", color)]
+    if len(colors) != len(default):
+        required = "one colour" if len(default) == 1 else f"{len(default)} colours, one for each {kind}"
+        raise ValueError(f"color must be {required}, not {color!r}")
+    return colors
+
+
+def row_axes(ax: Axes | None, labels: Sequence[str], per_row: int = 1) -> tuple[Axes, float]:
+    """Return axes with a row for each label, the first on top, and the size of a font that fits into a row.
+
+    New axes are as high as the rows and as wide as the labels require. With several bars in a row
+    (``per_row``), rows are higher, and the font fits beside one bar.
     """
     plt = pyplot()
     n_rows, longest = len(labels), max(map(len, labels))
@@ -234,17 +284,17 @@ def row_axes(ax: Any, labels: Sequence[str], per_row: int = 1) -> tuple[Any, flo
         height = size[1] - _HEAD
     else:
         height = ax.get_window_extent().height / ax.figure.dpi
-    of_row, usual = 0.75 * 72 * height / n_rows, float(plt.rcParams["font.size"])
-    ax.set_yticks(range(n_rows), labels, fontsize=min(usual, of_row), parse_math=False)
+    largest_size, usual_size = 0.75 * 72 * height / n_rows, float(plt.rcParams["font.size"])
+    ax.set_yticks(range(n_rows), labels, fontsize=min(usual_size, largest_size), parse_math=False)
     ax.set_ylim(n_rows - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.grid(axis="x", color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
-    return ax, min(usual, of_row / per_row)
+    return ax, min(usual_size, largest_size / per_row)
 
 
-def legend_beside(ax: Any, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
+def legend_beside(ax: Axes, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
     """Add a legend to the right of the axes, where it hides nothing."""
     legend = ax.legend(
         handles,
@@ -259,8 +309,8 @@ def legend_beside(ax: Any, handles: Sequence[Any], labels: Sequence[str], title:
         text.set_parse_math(False)
 
 
-def legend_of_missing(ax: Any, label: str) -> None:
-    """Add a legend above the axes: a grey point for missing values."""
+def legend_of_missing(ax: Axes, label: str) -> None:
+    """Add a legend above the axes that explains the grey points: they have missing values."""
     legend = ax.legend(
         [ax.scatter([], [], color=MISSING, linewidths=0)],
         [label],
@@ -274,8 +324,8 @@ def legend_of_missing(ax: Any, label: str) -> None:
     legend.get_texts()[0].set_parse_math(False)
 
 
-def make_room(ax: Any, texts: Sequence[Any]) -> None:
-    """Widen the limits of the x-axis until all texts, which are anchored to data positions, are inside."""
+def make_room(ax: Axes, texts: Sequence[Annotation]) -> None:
+    """Widen the limits of the x-axis until all annotations, anchored to data, are inside the axes."""
     if not texts:
         return
     if hasattr(ax.figure, "draw_without_rendering"):  # a SubFigure does not have it
@@ -288,7 +338,7 @@ def make_room(ax: Any, texts: Sequence[Any]) -> None:
         extent, anchor = text.get_window_extent(), float(text.xy[0])
         pixel = box.x0 + (anchor - left) * unit
         reach.append((anchor, extent.x0 - pixel - _GAP, extent.x1 - pixel + _GAP))
-    for _ in range(20):  # wider limits move the anchors; this converges unless text is wider than the axes
+    for _ in range(20):  # wider limits move the anchors; this converges unless a text is wider than the axes
         per_pixel = (right - left) / box.width
         left = min(left, *(anchor + low * per_pixel for anchor, low, _ in reach))
         right = max(right, *(anchor + high * per_pixel for anchor, _, high in reach))

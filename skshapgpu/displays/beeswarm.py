@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from .._explanations.values import Explanation
 from .._rows.columns import is_group, read_column
 from .base import (
     MANY,
+    MISSING,
     NEUTRAL,
     colormap,
-    explained,
     explained_rows,
-    labelled,
+    explanation_of,
+    figure_of,
     legend_of_missing,
     others_name,
     ranked,
@@ -25,13 +26,20 @@ from .base import (
     row_axes,
     short,
     some_rows,
+    values_label,
     values_of,
 )
 
-#: Number of bins along the x-axis in which points are counted; each is about as wide as a point.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+#: Number of bins along the x-axis in which points are counted. A bin is about as wide as a point.
 _BINS = 100
 
-#: Half the height of the highest swarm, and the distance of neighbours in sparse ones, as parts of a row.
+#: Half the height of the highest swarm, and the distance of neighbours in a sparse swarm. A row has height 1.
 _HALF_HEIGHT, _STEP = 0.4, 0.11
 
 
@@ -39,18 +47,18 @@ class ShapBeeswarmDisplay:
     """Beeswarm plot: a point for each row and feature, SHAP values on the x-axis, feature values as colour.
 
     Create one with :meth:`from_explanation` or :meth:`from_estimator`. Features are sorted by mean
-    magnitude. Colours run from the 5th to the 95th percentile of a feature, or wider if these are equal.
-    Categories are coloured in the order of the column's type or of their names; missing values are grey.
-    The picture is the same each time.
+    magnitude. Colours run from the 5th to the 95th percentile of a feature, or wider if both percentiles are
+    equal. Categories are coloured in the order of the column's type or of their names; missing values are
+    grey. The same values give the same picture each time.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows, n_features)
         SHAP values.
     feature_names : sequence of str of length n_features
-        Names of the features, as they are drawn.
+        Names of the features.
     data : array, sparse matrix, data frame or None, default=None
-        Feature values; None draws all points in one colour.
+        Feature values. None draws all points in one colour.
     label : str, default="SHAP value"
         Label of the x-axis.
 
@@ -61,7 +69,7 @@ class ShapBeeswarmDisplay:
     points_ : list of matplotlib PathCollection
         The points of each row of the chart, from top to bottom.
     rows_ : ndarray of int
-        Rows that were drawn, in the order of their points.
+        Positions of the rows that were drawn, in the order of their points.
 
     Examples
     --------
@@ -75,9 +83,9 @@ class ShapBeeswarmDisplay:
     >>> plt.show()  # doctest: +SKIP
     """
 
-    ax_: Any
-    figure_: Any
-    points_: list[Any]
+    ax_: Axes
+    figure_: Figure
+    points_: list[PathCollection]
     rows_: np.ndarray
 
     def __init__(
@@ -96,10 +104,10 @@ class ShapBeeswarmDisplay:
     def plot(
         self,
         *,
-        ax: Any = None,
+        ax: Axes | None = None,
         max_features: int | None = 20,
         max_rows: int = 4000,
-        cmap: Any = None,
+        cmap: str | Colormap | None = None,
         size: float = 12.0,
         colorbar: bool = True,
     ) -> ShapBeeswarmDisplay:
@@ -110,17 +118,17 @@ class ShapBeeswarmDisplay:
         ax : matplotlib Axes or None, default=None
             Axes to draw on; None creates a new figure.
         max_features : int or None, default=20
-            Number of swarms; the values of the other features are added up in one more. None draws all
-            features.
+            Number of features to draw: the most important ones. One more swarm shows the sum of the values
+            of all other features. None draws all features.
         max_rows : int, default=4000
             If there are more rows, a fixed random sample of this size is drawn, which includes the smallest
-            and largest values of the features. The order of the features is determined by all rows.
+            and the largest SHAP values of the features. All rows determine the order of the features.
         cmap : str, matplotlib Colormap or None, default=None
-            None: from blue (low) to orange (high).
+            Colours from low to high feature values. None draws them from blue to orange.
         size : float, default=12
             Area of a point, in square points.
         colorbar : bool, default=True
-            Draw the scale of the colours.
+            Whether to draw the scale of the colours.
 
         Returns
         -------
@@ -142,15 +150,15 @@ class ShapBeeswarmDisplay:
         if len(others):
             swarms.append(values[chosen][:, others].sum(axis=1))
             names.append(others_name(len(others)))
-        new = ax is None
-        ax, text = row_axes(ax, names)
+        is_new = ax is None
+        ax, font_size = row_axes(ax, names)
         ax.grid(axis="y", color="0.93", linewidth=0.8)
         ax.axvline(0, color="0.5", linewidth=0.8, zorder=0.9)
-        colors = colormap(cmap)
+        colors = colormap(cmap).with_extremes(bad=MISSING)
         low = min(float(swarm.min()) for swarm in swarms)
         high = max(float(swarm.max()) for swarm in swarms)
-        style = {
-            "s": min(size, size * (text / 10) ** 2) if new else size,
+        style: dict[str, Any] = {
+            "s": min(size, size * (font_size / 10) ** 2) if is_new else size,
             "linewidths": 0,
             "rasterized": len(swarms) * len(chosen) >= MANY,
         }
@@ -160,19 +168,19 @@ class ShapBeeswarmDisplay:
             if self.data is None or i >= len(shown) or is_group(self.data, int(shown[i])):
                 self.points_.append(ax.scatter(swarm, y, color=NEUTRAL, **style))
                 continue
-            color = read_column(self.data, int(shown[i]), self.rows_).scaled()
-            any_missing |= bool(np.isnan(color).any())
-            fill = {"c": color, "cmap": colors, "vmin": 0, "vmax": 1, "plotnonfinite": True}
+            shades = read_column(self.data, int(shown[i]), self.rows_).scaled()
+            any_missing |= bool(np.isnan(shades).any())
+            fill: dict[str, Any] = {"c": shades, "cmap": colors, "vmin": 0, "vmax": 1, "plotnonfinite": True}
             self.points_.append(ax.scatter(swarm, y, **fill, **style))
         margin = 0.03 * (high - low) or 0.5
         ax.set_xlim(min(low, 0) - margin, max(high, 0) + margin)
         ax.set_xlabel(self.label, parse_math=False)
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_, self.figure_ = ax, figure_of(ax)
         if colorbar and self.data is not None:
             self._add_colorbar(colors, any_missing)
         return self
 
-    def _add_colorbar(self, colors: Any, any_missing: bool) -> None:
+    def _add_colorbar(self, colors: Colormap, any_missing: bool) -> None:
         from matplotlib.cm import ScalarMappable
 
         bar = self.figure_.colorbar(
@@ -191,9 +199,9 @@ class ShapBeeswarmDisplay:
         *,
         max_features: int | None = 20,
         max_rows: int = 4000,
-        output: Any = None,
-        ax: Any = None,
-        cmap: Any = None,
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap | None = None,
         size: float = 12.0,
         colorbar: bool = True,
     ) -> ShapBeeswarmDisplay:
@@ -202,8 +210,9 @@ class ShapBeeswarmDisplay:
         Parameters
         ----------
         explanation : Explanation
-            Rows without values, because no split of a cross-validation tested them, are left out.
-        max_features, max_rows : int
+            Values to draw. If no split of a cross-validation tested a row, the row has no values and is left
+            out.
+        max_features, max_rows
             See :meth:`plot`.
         output : str, int or None, default=None
             The output to draw, by name or position; required if there are several.
@@ -224,10 +233,8 @@ class ShapBeeswarmDisplay:
         """
         require_explanation(explanation)
         require_max_features(max_features)
-        label = labelled(explanation, output)
-        display = cls(
-            values_of(explanation, output), explanation.feature_names, data=explanation.data, label=label
-        )
+        values, label = values_of(explanation, output), values_label(explanation, output)
+        display = cls(values, explanation.feature_names, data=explanation.data, label=label)
         return display.plot(
             ax=ax, max_features=max_features, max_rows=max_rows, cmap=cmap, size=size, colorbar=colorbar
         )
@@ -241,9 +248,9 @@ class ShapBeeswarmDisplay:
         y: Any = None,
         max_features: int | None = 20,
         max_rows: int = 4000,
-        output: Any = None,
-        ax: Any = None,
-        cmap: Any = None,
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap | None = None,
         size: float = 12.0,
         colorbar: bool = True,
         **options: Any,
@@ -268,7 +275,7 @@ class ShapBeeswarmDisplay:
         ShapBeeswarmDisplay
         """
         return cls.from_explanation(
-            explained(estimator, X, y, options),
+            explanation_of(estimator, X, y, options),
             max_features=max_features,
             max_rows=max_rows,
             output=output,
@@ -280,10 +287,11 @@ class ShapBeeswarmDisplay:
 
 
 def swarm_offsets(swarm: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return vertical offsets with which few of the points at ``swarm``, from ``low`` to ``high``, overlap.
+    """Return vertical offsets with which few points of a swarm overlap.
 
-    The points of a bin are spread evenly around zero, over a height in proportion to the smoothed count
-    of points there, but no swarm is higher than a row of the chart.
+    The x-axis from ``low`` to ``high`` is divided into bins. The points of a bin are spread evenly around
+    zero, over a height in proportion to the smoothed number of points in the bin, but no swarm is higher than
+    a row of the chart.
     """
     if low == high:
         bins = np.zeros(len(swarm), np.int64)
@@ -291,10 +299,10 @@ def swarm_offsets(swarm: np.ndarray, low: float, high: float) -> np.ndarray:
         bins = ((swarm - low) / (high - low) * (_BINS - 1) + 0.5).astype(np.int64)
     counts = np.bincount(bins, minlength=_BINS)
     padded = np.pad(counts.astype(np.float64), 2, mode="edge" if low == high else "constant")
-    smooth = np.convolve(padded, np.array([1, 4, 6, 4, 1]) / 16, mode="valid")
-    half = np.maximum(smooth, counts / 2) * _STEP / 2
-    half *= min(1.0, _HALF_HEIGHT / half.max())
+    smoothed = np.convolve(padded, np.array([1, 4, 6, 4, 1]) / 16, mode="valid")
+    half_heights = np.maximum(smoothed, counts / 2) * _STEP / 2
+    half_heights *= min(1.0, _HALF_HEIGHT / half_heights.max())
     order = np.argsort(bins, kind="stable")
     rank = np.empty(len(swarm), np.int64)
     rank[order] = np.arange(len(swarm)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return ((rank + 0.5) / counts[bins] * 2 - 1) * half[bins]
+    return ((rank + 0.5) / counts[bins] * 2 - 1) * half_heights[bins]

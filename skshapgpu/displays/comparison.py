@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from .._drift.comparison import ExplanationComparison
 from .base import (
     NEUTRAL,
     PALETTE,
-    VALUE_NAMES,
+    figure_of,
     legend_beside,
     make_room,
     numeral,
@@ -20,26 +20,38 @@ from .base import (
     ranked,
     require_max_features,
     row_axes,
+    series_colors,
     short,
+    value_name,
+    with_article,
     with_unit,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Annotation
+    from matplotlib.typing import ColorType
 
 
 class ShapComparisonDisplay:
     """Mean magnitude of each feature's SHAP values in two samples, and how far their distributions differ.
 
     Create one with :meth:`from_explanations` or :meth:`from_comparison`. Features are in the order of the
-    larger of their two importances. Beside each is its population stability index; if there are several
-    outputs, importances are summed, and the index is the largest.
+    larger of their two importances. The number beside the points of a feature is its population stability
+    index (PSI). If there are several outputs, the importances of a feature are summed, and its largest index
+    is shown.
 
     Parameters
     ----------
     importances : ndarray of float64, shape (n_features, 2)
-        In the reference and in the current sample.
+        Importance of each feature in the reference sample and in the current sample.
     psi : ndarray of float64, shape (n_features,)
         Population stability index of each feature.
     feature_names : sequence of str of length n_features
-        Names of the features, as they are drawn.
+        Names of the features.
     sample_names : sequence of two str, default=("reference", "current")
         Names of the samples in the legend.
     label : str
@@ -50,11 +62,11 @@ class ShapComparisonDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     points_ : list of two matplotlib Line2D
-        The points of the samples.
+        The points of each sample.
     lines_ : matplotlib LineCollection
-        Lines between the points of a feature.
+        The lines between the two points of each feature.
     texts_ : list of matplotlib Annotation
-        The indices beside the points.
+        The population stability indices beside the points.
 
     Examples
     --------
@@ -68,11 +80,11 @@ class ShapComparisonDisplay:
     >>> plt.show()  # doctest: +SKIP
     """
 
-    ax_: Any
-    figure_: Any
-    points_: list[Any]
-    lines_: Any
-    texts_: list[Any]
+    ax_: Axes
+    figure_: Figure
+    points_: list[Line2D]
+    lines_: LineCollection
+    texts_: list[Annotation]
 
     def __init__(
         self,
@@ -90,7 +102,11 @@ class ShapComparisonDisplay:
         self.label = label
 
     def plot(
-        self, *, ax: Any = None, max_features: int | None = 20, colors: Sequence[Any] | None = None
+        self,
+        *,
+        ax: Axes | None = None,
+        max_features: int | None = 20,
+        color: Sequence[ColorType] | None = None,
     ) -> ShapComparisonDisplay:
         """Draw the chart.
 
@@ -99,10 +115,10 @@ class ShapComparisonDisplay:
         ax : matplotlib Axes or None, default=None
             Axes to draw on; None creates a new figure.
         max_features : int or None, default=20
-            Number of features; the others are added up in one more row, with the largest of their indices.
-            None draws all features.
-        colors : sequence of two matplotlib colors or None, default=None
-            Colours of the samples.
+            Number of features to draw: the most important ones. One more row shows the sums of the
+            importances of all other features and the largest of their indices. None draws all features.
+        color : sequence of two matplotlib colors or None, default=None
+            Colour of the reference sample and colour of the current sample.
 
         Returns
         -------
@@ -111,27 +127,28 @@ class ShapComparisonDisplay:
         """
         shown, others = ranked(self.importances.max(axis=1), max_features)
         names = [short(self.feature_names[i]) for i in shown]
-        places, texts = self.importances[shown], [f"PSI {numeral(self.psi[i])}" for i in shown]
+        colors = series_colors(color, PALETTE[:2], "sample")
+        points, texts = self.importances[shown], [f"PSI {numeral(self.psi[i])}" for i in shown]
         if len(others):
             names.append(others_name(len(others)))
-            places = np.vstack([places, self.importances[others].sum(axis=0)])
+            points = np.vstack([points, self.importances[others].sum(axis=0)])
             texts.append(f"PSI up to {numeral(self.psi[others].max())}")
         ax, size = row_axes(ax, names)
         rows = np.arange(len(names))
-        self.lines_ = ax.hlines(rows, places.min(axis=1), places.max(axis=1), color=NEUTRAL, linewidth=1.5)
+        self.lines_ = ax.hlines(rows, points.min(axis=1), points.max(axis=1), color=NEUTRAL, linewidth=1.5)
         self.points_ = [
-            ax.plot(of_sample, rows, "o", color=color, markersize=7)[0]
-            for of_sample, color in zip(places.T, colors or PALETTE)
+            ax.plot(sample, rows, "o", color=sample_color, markersize=7)[0]
+            for sample, sample_color in zip(points.T, colors)
         ]
         self.texts_ = [
             ax.annotate(text, (end, row), (8, 0), textcoords="offset points", va="center", fontsize=size)
-            for row, (text, end) in enumerate(zip(texts, places.max(axis=1)))
+            for row, (text, end) in enumerate(zip(texts, points.max(axis=1)))
         ]
-        ax.set_xlim(0, places.max() * 1.05 or 1.0)
+        ax.set_xlim(0, points.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)
         legend_beside(ax, self.points_, [short(name) for name in self.sample_names])
         make_room(ax, self.texts_)
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_, self.figure_ = ax, figure_of(ax)
         return self
 
     @classmethod
@@ -140,8 +157,8 @@ class ShapComparisonDisplay:
         comparison: ExplanationComparison,
         *,
         max_features: int | None = 20,
-        ax: Any = None,
-        colors: Sequence[Any] | None = None,
+        ax: Axes | None = None,
+        color: Sequence[ColorType] | None = None,
     ) -> ShapComparisonDisplay:
         """Draw the result of :func:`compare_explanations`.
 
@@ -149,7 +166,7 @@ class ShapComparisonDisplay:
         ----------
         comparison : ExplanationComparison
             Comparison of two samples of SHAP values.
-        max_features, ax, colors
+        max_features, ax, color
             See :meth:`plot`.
 
         Returns
@@ -158,14 +175,14 @@ class ShapComparisonDisplay:
         """
         require_max_features(max_features)
         if not isinstance(comparison, ExplanationComparison):
-            raise TypeError(f"comparison must be an ExplanationComparison, not a {type(comparison).__name__}")
+            raise TypeError(f"comparison must be an ExplanationComparison, not {with_article(comparison)}")
         n_features = len(comparison.feature_names)
-        both = (comparison.reference_importance, comparison.current_importance)
-        label = with_unit(f"mean |{VALUE_NAMES[comparison.index]}|", comparison)
+        samples = (comparison.reference_importance, comparison.current_importance)
+        label = with_unit(f"mean |{value_name(comparison)}|", comparison)
         if comparison.output_names is not None:
             label += ", summed over the outputs"
         display = cls(
-            np.column_stack([importance.reshape(n_features, -1).sum(axis=1) for importance in both]),
+            np.column_stack([importance.reshape(n_features, -1).sum(axis=1) for importance in samples]),
             comparison.psi.reshape(n_features, -1).max(axis=1),
             comparison.feature_names,
             sample_names=(
@@ -174,7 +191,7 @@ class ShapComparisonDisplay:
             ),
             label=f"{label}\n(nDCG of the rankings: {numeral(comparison.ndcg)})",
         )
-        return display.plot(ax=ax, max_features=max_features, colors=colors)
+        return display.plot(ax=ax, max_features=max_features, color=color)
 
     @classmethod
     def from_explanations(
@@ -186,8 +203,8 @@ class ShapComparisonDisplay:
         reference_weight: Any = None,
         current_weight: Any = None,
         max_features: int | None = 20,
-        ax: Any = None,
-        colors: Sequence[Any] | None = None,
+        ax: Axes | None = None,
+        color: Sequence[ColorType] | None = None,
     ) -> ShapComparisonDisplay:
         """Compare two samples of SHAP values, and draw the result.
 
@@ -195,14 +212,14 @@ class ShapComparisonDisplay:
         ----------
         reference, current, n_bins, reference_weight, current_weight
             See :func:`compare_explanations`.
-        max_features, ax, colors
+        max_features, ax, color
             See :meth:`plot`.
 
         Returns
         -------
         ShapComparisonDisplay
         """
-        from .._drift.comparing import compare_explanations  # imports what reads files
+        from .._drift.comparing import compare_explanations  # it imports the readers of files
 
         pyplot()
         require_max_features(max_features)
@@ -213,4 +230,4 @@ class ShapComparisonDisplay:
             reference_weight=reference_weight,
             current_weight=current_weight,
         )
-        return cls.from_comparison(comparison, max_features=max_features, ax=ax, colors=colors)
+        return cls.from_comparison(comparison, max_features=max_features, ax=ax, color=color)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from .base import (
     PALETTE,
     colormap,
     explained_rows,
-    labelled,
+    figure_of,
     legend_beside,
     legend_of_missing,
     new_axes,
@@ -28,15 +29,23 @@ from .base import (
     require_explanation,
     short,
     some_rows,
+    values_label,
     values_of,
 )
 from .histogram import draw_histogram
 from .strongest import strongest_by_interactions, strongest_by_variance
 
-#: Maximum number of categories that get their own column, and of categories that get their own colour.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import Colormap
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure
+
+#: Maximum number of categories on the x-axis, and maximum number of categories with different colours.
 _CATEGORIES, _COLORS = 20, len(PALETTE)
 
-#: Half the width over which the points of a category are spread; columns are 1 apart.
+#: Half the width over which the points of a category are spread. The distance between two categories is 1.
 _JITTER = 0.3
 
 #: Number of categories, and number of letters of the longest name, above which the names are rotated.
@@ -45,7 +54,7 @@ _MANY_CATEGORIES, _LONG_CATEGORY = 6, 8
 #: Longest category name that is shown in full, in characters.
 _CATEGORY_LETTERS = 20
 
-#: Largest number of rows from which ``color_by="auto"`` chooses a feature without the model.
+#: Maximum number of rows from which ``color_by="auto"`` chooses a feature without the model.
 _JUDGED_ROWS = 2_000
 
 
@@ -53,19 +62,24 @@ class ShapDependenceDisplay:
     """Scatter plot of a feature's SHAP values against its values, coloured by another feature.
 
     Create one with :meth:`from_estimator` or :meth:`from_explanation`. Each row is a point. Rows in which
-    the feature is missing are drawn beside the axis, and categories as columns. If there are more than 20
-    categories, the rarest share a column; if more than 8, a colour.
+    the feature is missing are drawn beside the other rows. Each category has a place on the x-axis; if there
+    are more than 20 categories, the rarest share a place. If the colours show more than 8 categories, the
+    rarest share a colour.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows,)
         SHAP values of the feature.
-    column : Column
-        Values of the feature.
+    feature_values : ndarray of shape (n_rows,)
+        Values of the feature: numbers, or positions in ``categories``. NaN where the value is missing.
     feature_name : str
         Name of the feature.
-    color : Column or None, default=None
-        Values of the feature to colour by.
+    categories : sequence of str or None, default=None
+        Names of the feature's categories. None: the feature is numeric.
+    color_values : ndarray of shape (n_rows,), or None, default=None
+        Values of the feature to colour by, like ``feature_values``. None draws all points in one colour.
+    color_categories : sequence of str or None, default=None
+        Names of the categories of the feature to colour by. None: that feature is numeric.
     color_name : str or None, default=None
         Name of the feature to colour by.
     label : str, default="SHAP value"
@@ -76,8 +90,9 @@ class ShapDependenceDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     points_ : matplotlib PathCollection
+        The points of all rows.
     histogram_ : matplotlib BarContainer or None
-        Bars below the points, from left to right.
+        The bars below the points, from left to right.
 
     Examples
     --------
@@ -91,30 +106,39 @@ class ShapDependenceDisplay:
     >>> plt.show()  # doctest: +SKIP
     """
 
-    ax_: Any
-    figure_: Any
-    points_: Any
-    histogram_: Any
+    ax_: Axes
+    figure_: Figure
+    points_: PathCollection
+    histogram_: BarContainer | None
 
     def __init__(
         self,
         values: np.ndarray,
-        column: Column,
+        feature_values: np.ndarray,
         feature_name: str,
         *,
-        color: Column | None = None,
+        categories: Sequence[str] | None = None,
+        color_values: np.ndarray | None = None,
+        color_categories: Sequence[str] | None = None,
         color_name: str | None = None,
         label: str = "SHAP value",
     ) -> None:
         self.values = values
-        self.column = column
+        self.feature_values = feature_values
         self.feature_name = feature_name
-        self.color = color
+        self.categories = categories
+        self.color_values = color_values
+        self.color_categories = color_categories
         self.color_name = color_name
         self.label = label
 
     def plot(
-        self, *, ax: Any = None, cmap: Any = None, size: float = 14.0, histogram: bool = True
+        self,
+        *,
+        ax: Axes | None = None,
+        cmap: str | Colormap | None = None,
+        size: float = 14.0,
+        histogram: bool = True,
     ) -> ShapDependenceDisplay:
         """Draw the chart.
 
@@ -123,12 +147,13 @@ class ShapDependenceDisplay:
         ax : matplotlib Axes or None, default=None
             Axes to draw on; None creates a new figure.
         cmap : str, matplotlib Colormap or None, default=None
-            Colormap for a numeric feature to colour by; None: from blue (low) to orange (high).
+            Colours from low to high values of a numeric feature to colour by. None draws them from blue to
+            orange.
         size : float, default=14
             Area of a point, in square points.
         histogram : bool, default=True
-            Whether bars below the points show how many rows have which value: the values that few rows have
-            are those about which the plot says least.
+            Whether bars below the points show how many rows have which value. Where few rows are, the plot
+            says least.
 
         Returns
         -------
@@ -136,13 +161,13 @@ class ShapDependenceDisplay:
             The display itself.
         """
         if ax is None:
-            names = () if self.color is None else (self.color.categories or ())
-            widest = max((min(len(name), _CATEGORY_LETTERS) for name in names), default=0)
-            ax = new_axes(6.4 + LETTER * widest, 4.8)
-        self.ax_, self.figure_ = ax, ax.figure
-        column = self.column.most_frequent(_CATEGORIES)
-        x = self._place(column)
-        self._points(x, cmap, {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(x) >= MANY})
+            names = self.color_categories or ()
+            longest = max((min(len(name), _CATEGORY_LETTERS) for name in names), default=0)
+            ax = new_axes(6.4 + LETTER * longest, 4.8)
+        self.ax_, self.figure_ = ax, figure_of(ax)
+        column = _column(self.feature_values, self.categories).most_frequent(_CATEGORIES)
+        x = self._x_positions(column)
+        self._add_points(x, cmap, {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(x) >= MANY})
         self.histogram_ = draw_histogram(ax, column, x) if histogram else None
         ax.axhline(0, color="0.5", linewidth=0.8, zorder=0.9)
         ax.spines[["top", "right"]].set_visible(False)
@@ -150,7 +175,7 @@ class ShapDependenceDisplay:
         ax.set_ylabel(f"{self.label}\nof {short(self.feature_name)}", parse_math=False)
         return self
 
-    def _place(self, column: Column) -> np.ndarray:
+    def _x_positions(self, column: Column) -> np.ndarray:
         """Return the x positions of the points, and set the ticks of the x-axis."""
         ax, missing, x = self.ax_, column.missing, column.numbers.copy()
         if column.categories is not None:
@@ -159,14 +184,14 @@ class ShapDependenceDisplay:
             if missing.any():
                 x[missing] = len(names)
                 names.append("missing")
-            upright = len(names) > _MANY_CATEGORIES or max(map(len, names)) > _LONG_CATEGORY
-            ax.set_xticks(range(len(names)), names, rotation=90 if upright else 0, parse_math=False)
+            is_rotated = len(names) > _MANY_CATEGORIES or max(map(len, names)) > _LONG_CATEGORY
+            ax.set_xticks(range(len(names)), names, rotation=90 if is_rotated else 0, parse_math=False)
             ax.set_xlim(-0.6, len(names) - 0.4)
             return x + jitter
         finite = x[np.isfinite(x)]
         low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
         width = high - low or 1.0
-        x = np.clip(x, low - 0.05 * width, high + 0.05 * width)  # for infinite values
+        x = np.clip(x, low - 0.05 * width, high + 0.05 * width)  # infinite values become finite
         left = low - 0.08 * width
         if missing.any():
             edge = low - 0.06 * width
@@ -186,27 +211,28 @@ class ShapDependenceDisplay:
         ax.set_xlim(left, high + 0.08 * width)
         return x
 
-    def _points(self, x: np.ndarray, cmap: Any, style: dict[str, Any]) -> None:
+    def _add_points(self, x: np.ndarray, cmap: str | Colormap | None, style: dict[str, Any]) -> None:
         ax, y = self.ax_, self.values
-        if self.color is None:
+        if self.color_values is None:
             self.points_ = ax.scatter(x, y, color=NEGATIVE, **style)
             return
-        color, name = self.color.most_frequent(_COLORS), short(self.color_name)
-        any_missing = bool(color.missing.any())
-        if color.categories is not None:
-            keys = [*PALETTE[: len(color.categories)], MISSING]
-            labels = [*(short(category, _CATEGORY_LETTERS) for category in color.categories), "missing"]
-            position = np.where(color.missing, len(keys) - 1, color.numbers).astype(np.int64)
-            self.points_ = ax.scatter(x, y, color=np.array(keys)[position], **style)
-            n_shown = len(keys) if any_missing else len(keys) - 1
-            handles = [ax.scatter([], [], color=key, linewidths=0) for key in keys[:n_shown]]
+        column = _column(self.color_values, self.color_categories).most_frequent(_COLORS)
+        name, any_missing = short(self.color_name), bool(column.missing.any())
+        if column.categories is not None:
+            colors = [*PALETTE[: len(column.categories)], MISSING]
+            labels = [*(short(category, _CATEGORY_LETTERS) for category in column.categories), "missing"]
+            position = np.where(column.missing, len(colors) - 1, column.numbers).astype(np.int64)
+            self.points_ = ax.scatter(x, y, color=np.array(colors)[position], **style)
+            n_shown = len(colors) if any_missing else len(colors) - 1
+            handles = [ax.scatter([], [], color=color, linewidths=0) for color in colors[:n_shown]]
             legend_beside(ax, handles, labels[:n_shown], name)
             return
-        low, high = color.limits() or (0.0, 1.0)
-        limits = {"vmin": low, "vmax": high if high > low else low + 1}
-        fill = {"c": color.numbers, "cmap": colormap(cmap), "plotnonfinite": True}
+        low, high = column.limits() or (0.0, 1.0)
+        limits: dict[str, Any] = {"vmin": low, "vmax": high if high > low else low + 1}
+        colors_of_numbers = colormap(cmap).with_extremes(bad=MISSING)
+        fill: dict[str, Any] = {"c": column.numbers, "cmap": colors_of_numbers, "plotnonfinite": True}
         self.points_ = ax.scatter(x, y, **fill, **limits, **style)
-        bar = self.figure_.colorbar(self.points_, ax=ax, aspect=40, pad=0.02)
+        bar: Any = self.figure_.colorbar(self.points_, ax=ax, aspect=40, pad=0.02)
         bar.set_label(name, parse_math=False)
         bar.outline.set_visible(False)
         bar.solids.set_alpha(1)
@@ -221,9 +247,9 @@ class ShapDependenceDisplay:
         *,
         color_by: str | int | None = "auto",
         max_rows: int = 10_000,
-        output: Any = None,
-        ax: Any = None,
-        cmap: Any = None,
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap | None = None,
         size: float = 14.0,
         histogram: bool = True,
     ) -> ShapDependenceDisplay:
@@ -232,17 +258,18 @@ class ShapDependenceDisplay:
         Parameters
         ----------
         explanation : Explanation
-            An explanation with ``data``. Rows without values, because no split of a cross-validation tested
-            them, are left out.
+            An explanation with ``data``. If no split of a cross-validation tested a row, the row has no
+            values and is left out.
         feature : str or int
-            Name, or position among the features of the explanation.
+            Name of the feature, or its position among the features of the explanation.
         color_by : "auto", str, int or None, default="auto"
-            Feature to colour by; None uses a single colour. "auto" approximates the feature that interacts
-            most, from at most 2,000 rows: it takes the one that best explains why the SHAP values of rows
-            with similar values of ``feature`` differ. :meth:`from_estimator` computes interactions instead.
+            Feature to colour by, by name or position. None draws all points in one colour. "auto" chooses the
+            feature that best explains why the SHAP values of rows with similar values of ``feature`` differ,
+            from at most 2,000 rows. This approximates the feature that interacts most with ``feature``;
+            :meth:`from_estimator` computes interactions instead.
         max_rows : int, default=10000
-            If there are more rows, a fixed random sample is drawn, which includes the smallest and the
-            largest SHAP value.
+            If there are more rows, a fixed random sample of this size is drawn, which includes the smallest
+            and the largest SHAP value.
         output : str, int or None, default=None
             The output to draw, by name or position; required if there are several.
         ax, cmap, size, histogram
@@ -263,31 +290,33 @@ class ShapDependenceDisplay:
         require_explanation(explanation)
         require_count("max_rows", max_rows)
         if explanation.data is None:
-            raise ValueError("the explanation has no data, which a dependence plot needs")
+            raise ValueError("the explanation has no data: a dependence plot needs the values of the feature")
         position = _feature(explanation, feature)
-        of_output = values_of(explanation, output)
-        rows, of_rows = explained_rows(of_output)
-        values = of_rows[:, position]
+        rows, feature_matrix = explained_rows(values_of(explanation, output))
+        values = feature_matrix[:, position]
 
-        def read(column: int, chosen: np.ndarray) -> Column:
-            return read_column(explanation.data, column, rows[chosen])
+        def read(feature: int, chosen: np.ndarray) -> Column:
+            return read_column(explanation.data, feature, rows[chosen])
 
         if color_by == "auto":
             sample = np.sort(some_rows(values[:, None], _JUDGED_ROWS))
-            by = strongest_by_variance(
-                values[sample], lambda j: read(j, sample), position, of_output.shape[1]
+            color_feature = strongest_by_variance(
+                values[sample], lambda other: read(other, sample), position, feature_matrix.shape[1]
             )
         else:
-            by = None if color_by is None else _feature(explanation, color_by)
+            color_feature = None if color_by is None else _feature(explanation, color_by)
         drawn = some_rows(values[:, None], max_rows)
-        names = explanation.feature_names
+        names, column = explanation.feature_names, read(position, drawn)
+        color = None if color_feature is None else read(color_feature, drawn)
         display = cls(
             values[drawn],
-            read(position, drawn),
+            column.numbers,
             names[position],
-            color=None if by is None else read(by, drawn),
-            color_name=None if by is None else names[by],
-            label=labelled(explanation, output),
+            categories=column.categories,
+            color_values=None if color is None else color.numbers,
+            color_categories=None if color is None else color.categories,
+            color_name=None if color_feature is None else names[color_feature],
+            label=values_label(explanation, output),
         )
         return display.plot(ax=ax, cmap=cmap, size=size, histogram=histogram)
 
@@ -301,9 +330,9 @@ class ShapDependenceDisplay:
         y: Any = None,
         color_by: str | int | None = "auto",
         max_rows: int = 10_000,
-        output: Any = None,
-        ax: Any = None,
-        cmap: Any = None,
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap | None = None,
         size: float = 14.0,
         histogram: bool = True,
         **options: Any,
@@ -317,14 +346,14 @@ class ShapDependenceDisplay:
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         feature : str or int
-            Name of a feature, or position of a column of X that is a feature by itself.
+            Name of the feature, or position of a column of X that is a feature by itself.
         y : array-like of shape (n_rows,), default=None
             Labels; see :meth:`TreeExplainer.explain`.
         color_by : "auto", str, int or None, default="auto"
-            Feature to colour by, as ``feature``; None uses a single colour. "auto" takes the feature with the
-            largest mean magnitude of SHAP interaction values in 200 rows of X. Where the options rule out
-            interactions, as a ``model_output`` other than "raw" does, it is chosen as in
-            :meth:`from_explanation`.
+            Feature to colour by, by name or position like ``feature``. None draws all points in one colour.
+            "auto" chooses the feature with the largest mean magnitude of SHAP interaction values in 200 rows
+            of X. If the options rule out interactions, as a ``model_output`` other than "raw" does, "auto"
+            chooses it as in :meth:`from_explanation`.
         max_rows, output, ax, cmap, size, histogram
             See :meth:`from_explanation`.
         **options
@@ -337,20 +366,24 @@ class ShapDependenceDisplay:
         Raises
         ------
         ValueError
-            As for :meth:`from_explanation`.
+            There are several outputs and none is chosen, no row has values, or an argument has an invalid
+            value.
         KeyError, IndexError
-            The feature or output does not exist, or a column of X is no feature by itself.
+            The feature or output does not exist, or a column of X is not a feature by itself.
         """
-        pyplot()  # fail before any work is done
+        pyplot()  # without matplotlib, this fails before any work is done
         explainer = as_explainer(estimator, options)
         explanation = explainer.explain(X, y)
-        position, of_output = _feature_of_input(explanation, feature), output_position(explanation, output)
+        position, chosen_output = (
+            _feature_of_input(explanation, feature),
+            output_position(explanation, output),
+        )
         if isinstance(color_by, Integral):
             color_by = _feature_of_input(explanation, color_by)
         if color_by == "auto":
             try:
-                color_by = strongest_by_interactions(explainer, X, position, of_output)
-            except ValueError:  # X could be explained, so it is the options that rule out interactions
+                color_by = strongest_by_interactions(explainer, X, position, chosen_output)
+            except ValueError:  # X could be explained: the options rule out interactions, not the rows
                 pass
         return cls.from_explanation(
             explanation,
@@ -365,36 +398,40 @@ class ShapDependenceDisplay:
         )
 
 
+def _column(values: np.ndarray, categories: Sequence[str] | None) -> Column:
+    return Column(np.asarray(values, np.float64), None if categories is None else tuple(categories))
+
+
 def _feature_of_input(explanation: Explanation, feature: Any) -> int:
-    """Return the position of a feature that is given by name, or by the position of a column of X.
+    """Return the position of a feature. ``feature`` is its name, or the position of a column of X.
 
     Raises
     ------
     KeyError, IndexError
-        There is no such feature, or a column of X is no feature by itself.
+        The feature does not exist, or the column of X is not a feature by itself.
     """
     if isinstance(feature, bool) or not isinstance(feature, Integral):
         return _feature(explanation, feature)
     column, names, groups = int(feature), explanation.feature_names, explanation.group_columns
     if explanation.origins is not None:
-        made = explanation.origins.made_alone_from(column, names)
-        places = [] if made is None else [made]
+        position = explanation.origins.made_alone_from(column, names)
+        features = [] if position is None else [position]
     elif groups is not None:
-        places = [i for i, columns in enumerate(groups) if columns == (column,)]
+        features = [i for i, columns in enumerate(groups) if columns == (column,)]
     elif explanation.feature_indices is not None:
-        places = np.flatnonzero(explanation.feature_indices == column).tolist()
+        features = np.flatnonzero(explanation.feature_indices == column).tolist()
     else:
         return _feature(explanation, column)
-    if not places:
+    if not features:
         raise IndexError(
-            f"{column} is the position of a column of X, which is no feature by itself: give a name"
+            f"column {column} of X is no feature by itself: choose a feature of the explanation by its name"
         )
-    return places[0]
+    return features[0]
 
 
 def _feature(explanation: Explanation, feature: Any) -> int:
     names = explanation.feature_names
     chosen = positions(feature, len(names), names)
     if chosen is None or len(chosen) != 1:
-        raise ValueError(f"one feature is needed, not {feature!r}")
+        raise ValueError(f"one feature is needed, not {feature!r}: choose it by its name or position")
     return int(chosen[0])

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._rows.columns import Column
 
-#: Number of bins of a numeric feature, at most.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+
+#: Maximum number of bins of a numeric feature.
 _BINS = 30
 
-#: Part of the height of the axes that the tallest bar takes, and part that no point enters.
+#: Height of the tallest bar, and of the room below the points, as fractions of the height of the axes.
 _HEIGHT, _ROOM = 0.12, 0.15
 
-#: Width of the bar of a category; columns are 1 apart.
+#: Width of the bar of a category. The distance between two categories is 1.
 _WIDTH = 0.8
 
-#: Least width of the bar of a number, as a part of the range of the numbers.
+#: Smallest width of the bar of a number, as a fraction of the range of the numbers.
 _NARROWEST = 0.01
 
 _COLOR = "0.82"
 
 
-def draw_histogram(ax: Any, column: Column, x: np.ndarray) -> Any:
-    """Draw how many rows have which value, in room that is made below the points.
+def draw_histogram(ax: Axes, column: Column, x: np.ndarray) -> BarContainer:
+    """Make room below the points, and draw bars in it that show how many rows have which value.
 
     Parameters
     ----------
@@ -33,17 +37,17 @@ def draw_histogram(ax: Any, column: Column, x: np.ndarray) -> Any:
     column : Column
         Values of the feature on the x-axis.
     x : ndarray of shape (n_rows,)
-        Positions of the points, those of missing values included.
+        Positions of all points, including the points of rows in which the feature is missing.
 
     Returns
     -------
     matplotlib BarContainer
-        Bars from left to right, with the missing values' first for numbers and last for categories.
+        Bars from left to right. The bar of the missing values is first for numbers, last for categories.
     """
     centres, widths, counts = _category_bars(column) if column.categories is not None else _bins(column, x)
     low, high = ax.get_ylim()
     heights = _HEIGHT * counts / max(counts.max(initial=0), 1)
-    # Heights are parts of the axes, so that the bars stay at the bottom when the limits change.
+    # Heights are fractions of the axes, so that the bars stay at the bottom when the limits change.
     bars = ax.bar(
         centres, heights, widths, color=_COLOR, linewidth=0, zorder=0.6, transform=ax.get_xaxis_transform()
     )
@@ -60,21 +64,21 @@ def _category_bars(column: Column) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _bins(column: Column, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return centres, widths and counts of bins of equal width, preceded by a bar of the missing values."""
-    shown, beside = x[~column.missing], x[column.missing]
-    distinct = np.unique(shown)
+    """Return centres, widths and counts of bins of equal width. A bar of the missing values comes first."""
+    numbers, missing = x[~column.missing], x[column.missing]
+    distinct = np.unique(numbers)
     if len(distinct) <= 1:
-        centres, counts = distinct, np.full(len(distinct), len(shown))
+        centres, counts = distinct, np.full(len(distinct), len(numbers))
         widths = np.full(len(distinct), 0.05)
-    elif len(distinct) <= _BINS:  # such as whole numbers: a bar for each
-        centres, counts = np.unique(shown, return_counts=True)
+    elif len(distinct) <= _BINS:  # a bar for each number
+        centres, counts = np.unique(numbers, return_counts=True)
         width = max(_WIDTH * np.diff(distinct).min(), _NARROWEST * np.ptp(distinct))
         widths = np.full(len(distinct), width)
     else:
-        counts, edges = np.histogram(shown, bins=min(_BINS, int(np.sqrt(len(shown)))))
+        counts, edges = np.histogram(numbers, bins=min(_BINS, int(np.sqrt(len(numbers)))))
         centres, widths = (edges[:-1] + edges[1:]) / 2, np.diff(edges)
-    if len(beside):
-        width = 0.04 * (np.ptp(shown) if len(distinct) > 1 else 1.0)
-        centres = np.concatenate([[np.median(beside)], centres])
-        widths, counts = np.concatenate([[width], widths]), np.concatenate([[len(beside)], counts])
+    if len(missing):
+        width = 0.04 * (np.ptp(numbers) if len(distinct) > 1 else 1.0)
+        centres = np.concatenate([[np.median(missing)], centres])
+        widths, counts = np.concatenate([[width], widths]), np.concatenate([[len(missing)], counts])
     return centres, widths, counts

@@ -1,4 +1,4 @@
-"""Search for the feature that interacts most with a given one."""
+"""Search for the feature that interacts most with a feature."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from ..explainer import TreeExplainer
 #: Number of rows whose interactions are computed: enough to rank features by their mean magnitudes.
 _SAMPLE = 200
 
-#: Number of groups by the feature's own values, number of groups by another feature, and minimum number of
-#: rows in a group of the first kind.
-_BINS, _GROUPS, _ROWS_IN_BIN = 20, 4, 20
+#: Maximum number of bins of the feature's own values, and minimum number of rows in a bin.
+_BINS, _ROWS_IN_BIN = 20, 20
 
-#: A feature counts if its sum of squares exceeds that of random groups by this number of standard deviations,
-#: and by this fraction of the total sum of squares, which may be due to rounding.
-_CLEARLY, _ROUNDING = 4.0, 1e-9
+#: Number of classes of another feature's values.
+_CLASSES = 4
+
+#: A feature counts if its sum of squares exceeds the sum of squares of random classes by this number of
+#: standard deviations, and by this fraction of the total sum of squares; less may be due to rounding.
+_DEVIATIONS, _ROUNDING = 4.0, 1e-9
 
 
 def strongest_by_interactions(
     explainer: TreeExplainer, X: Any, feature: int, output: int | None
 ) -> int | None:
-    """Return the feature with the largest mean |SHAP interaction value| in rows of X; None if there is none.
+    """Return the feature with the largest mean |SHAP interaction value|, or None if all are zero.
 
-    At most 200 rows, evenly spaced, are explained.
+    The mean is over at most 200 evenly spaced rows of X.
     """
     pairs = explainer.occurring_interactions()
     pairs = pairs[(pairs == feature).any(axis=1)]
@@ -37,8 +39,8 @@ def strongest_by_interactions(
         return None
     X = table(copied_to_host(X))
     rows = slice(None, None, -(-X.shape[0] // _SAMPLE))
-    found = explainer._without_warnings.explain_interactions(select(X, rows), interactions=pairs)
-    strength = found.importance()
+    explanation = explainer._without_warnings.explain_interactions(select(X, rows), interactions=pairs)
+    strength = explanation.importance()
     if strength.ndim > 1:
         strength = strength[:, output]
     best = int(strength.argmax())
@@ -49,13 +51,13 @@ def strongest_by_interactions(
 def strongest_by_variance(
     values: np.ndarray, read: Callable[[int], Column], feature: int, n_features: int
 ) -> int | None:
-    """Return the feature that best explains the SHAP values of the given one beyond its own value.
+    """Return the feature that best explains the SHAP values of another one beyond its own value.
 
     This is an approximation for explanations whose model is not available. Rows are divided into up to 20
-    groups with similar values of the feature; within a group its SHAP values would follow a line if it
-    acted alone. The residuals are divided into four groups (quartiles or categories) by every other feature,
-    with missing values as a group of their own. The best feature has the largest sum of squares between
-    these groups, less the sum that as many random groups would have (analysis of variance).
+    bins with similar values of the feature; within a bin its SHAP values would follow a line if it
+    acted alone. Every other feature divides the residuals into four classes (quartiles or categories),
+    with missing values as a class of their own. The best feature has the largest sum of squares between
+    its classes, less the sum that as many random classes would have (analysis of variance).
 
     Parameters
     ----------
@@ -64,58 +66,63 @@ def strongest_by_variance(
     read : callable
         Function that returns the column of a feature by its position.
     feature : int
+        Position of the feature.
     n_features : int
+        Number of all features.
 
     Returns
     -------
     int or None
-        Position of the feature; None if no feature explains clearly more than random groups.
+        Position of the other feature; None if no feature explains clearly more than random classes.
     """
-    own = read(feature)
+    column = read(feature)
     n_bins = int(np.clip(len(values) // _ROWS_IN_BIN, 1, _BINS))
-    bins = _groups(own, n_bins)
-    left = _residuals(values.astype(np.float64), own, bins)
-    total, n_filled = float(left @ left), len(np.unique(bins))
+    bins = _quantile_classes(column, n_bins)
+    residuals = _residuals(values.astype(np.float64), column, bins)
+    total, n_filled = float(residuals @ residuals), len(np.unique(bins))
     best, best_score = None, 0.0
     for other in range(n_features):
         if other == feature:
             continue
-        groups = _groups(read(other), _GROUPS)
-        _, cells = np.unique(bins * (groups.max() + 1) + groups, return_inverse=True)
+        classes = _quantile_classes(read(other), _CLASSES)
+        _, cells = np.unique(bins * (classes.max() + 1) + classes, return_inverse=True)
         counts = np.bincount(cells)
-        between = float((np.bincount(cells, left) ** 2 / counts).sum())
+        between = float((np.bincount(cells, residuals) ** 2 / counts).sum())
         freedom = len(values) - len(counts)
         if freedom < 1:
             continue
-        chance, extra = (total - between) / freedom, len(counts) - n_filled
-        score = between - extra * chance
-        if score > max(best_score, _CLEARLY * np.sqrt(2 * extra) * chance, _ROUNDING * total):
+        variance, extra_freedom = (total - between) / freedom, len(counts) - n_filled
+        score = between - extra_freedom * variance
+        if score > max(best_score, _DEVIATIONS * np.sqrt(2 * extra_freedom) * variance, _ROUNDING * total):
             best, best_score = other, score
     return best
 
 
-def _groups(column: Column, n: int) -> np.ndarray:
-    """Assign rows to numbered groups: categories or about n quantiles, and last the missing values."""
+def _quantile_classes(column: Column, n: int) -> np.ndarray:
+    """Return the number of each row's class: its category or one of about n quantiles.
+
+    Missing values are the last class.
+    """
     missing = column.missing
-    groups = np.zeros(len(missing), np.int64)
+    classes = np.zeros(len(missing), np.int64)
     present = column.numbers[~missing]
     if column.categories is not None:
-        groups[~missing] = present.astype(np.int64)
+        classes[~missing] = present.astype(np.int64)
     elif len(present):
         cuts = np.unique(np.quantile(present, np.arange(1, n) / n, method="lower"))
-        groups[~missing] = np.searchsorted(cuts, present)
-    groups[missing] = groups.max() + 1
-    return groups
+        classes[~missing] = np.searchsorted(cuts, present)
+    classes[missing] = classes.max() + 1
+    return classes
 
 
 def _residuals(values: np.ndarray, column: Column, bins: np.ndarray) -> np.ndarray:
-    """Subtract the line through the values of each bin; for categories and missing values, the mean."""
+    """Subtract a line from the values of each bin or, for categories and missing values, their mean."""
     counts = np.maximum(np.bincount(bins), 1)
-    left = values - (np.bincount(bins, values) / counts)[bins]
+    residuals = values - (np.bincount(bins, values) / counts)[bins]
     if column.categories is not None:
-        return left
+        return residuals
     x = np.where(np.isfinite(column.numbers), column.numbers, 0.0)
     x -= (np.bincount(bins, x) / counts)[bins]
     square = np.bincount(bins, x * x)
-    slope = np.bincount(bins, x * left) / np.where(square > 0, square, 1.0)
-    return left - slope[bins] * x
+    slope = np.bincount(bins, x * residuals) / np.where(square > 0, square, 1.0)
+    return residuals - slope[bins] * x

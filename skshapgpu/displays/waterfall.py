@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, logit
@@ -14,7 +14,8 @@ from .._rows.columns import read_column
 from .base import (
     NEGATIVE,
     POSITIVE,
-    explained,
+    explanation_of,
+    figure_of,
     make_room,
     numeral,
     others_name,
@@ -24,21 +25,29 @@ from .base import (
     require_max_features,
     row_axes,
     row_position,
+    series_colors,
     short,
     signed,
     values_of,
 )
 
-#: Part of the width of the axes that ticks of probabilities keep from each other.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
+    from matplotlib.typing import ColorType
+
+#: Smallest distance between two ticks of probabilities, as a fraction of the width of the axes.
 _TICK_DISTANCE = 0.1
 
 
 class ShapWaterfallDisplay:
-    """Waterfall plot of one row: its SHAP values lead from the base value to the prediction, largest on top.
+    """Waterfall plot of one row: its SHAP values lead from the base value to the prediction.
 
-    Create one with :meth:`from_explanation` or :meth:`from_estimator`. ``E[f(X)]`` is the base value.
-    ``f(x)`` is the base value plus the SHAP values: the row's margin, or its probability or loss if that is
-    explained.
+    Create one with :meth:`from_explanation` or :meth:`from_estimator`. The largest values are on top.
+    ``E[f(X)]`` is the base value. ``f(x)`` is the base value plus all SHAP values of the row: its margin, or
+    its probability or loss if the explanation is of probabilities or losses.
 
     Parameters
     ----------
@@ -47,20 +56,20 @@ class ShapWaterfallDisplay:
     base_value : float
         Base value, where the bars begin.
     feature_names : sequence of str of length n_features
-        Names of the features, as they are drawn.
+        Names of the features.
     feature_values : sequence of str of length n_features, or None, default=None
-        Text to write after each feature name.
+        Strings to write after the names of the features.
     label : str, default="margin"
         Label of the x-axis.
     log_odds : bool, default=False
-        Whether the values are log-odds, whose probabilities an axis at the top shows.
+        Whether the values are log-odds. An axis at the top then shows the probabilities.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     bars_ : matplotlib BarContainer
-        The largest first; the bar of all other features last.
+        The bars from top to bottom: the largest first, the bar of all other features last.
     texts_ : list of matplotlib Annotation
         The numbers beside the bars, then ``f(x)`` and ``E[f(X)]``.
 
@@ -76,10 +85,10 @@ class ShapWaterfallDisplay:
     >>> plt.show()  # doctest: +SKIP
     """
 
-    ax_: Any
-    figure_: Any
-    bars_: Any
-    texts_: list[Any]
+    ax_: Axes
+    figure_: Figure
+    bars_: BarContainer
+    texts_: list[Annotation]
 
     def __init__(
         self,
@@ -98,7 +107,13 @@ class ShapWaterfallDisplay:
         self.label = label
         self.log_odds = log_odds
 
-    def plot(self, *, ax: Any = None, max_features: int | None = 10) -> ShapWaterfallDisplay:
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        max_features: int | None = 10,
+        color: Sequence[ColorType] | None = None,
+    ) -> ShapWaterfallDisplay:
         """Draw the chart.
 
         Parameters
@@ -106,7 +121,10 @@ class ShapWaterfallDisplay:
         ax : matplotlib Axes or None, default=None
             Axes to draw on; None creates a new figure.
         max_features : int or None, default=10
-            Number of bars; the other features are added up in one more. None draws all features.
+            Number of features to draw: the features with the largest values. One more bar is the sum of all
+            other features. None draws all features.
+        color : sequence of two matplotlib colors or None, default=None
+            Colour of the values that lower the output and colour of the values that raise it.
 
         Returns
         -------
@@ -119,15 +137,16 @@ class ShapWaterfallDisplay:
         if len(others):
             steps = np.append(steps, self.values[others].sum(dtype=np.float64))
             names.append(others_name(len(others)))
-        # The chart is read from the base value, at the bottom, upwards.
-        after = self.base_value + np.cumsum(steps[::-1])[::-1]
-        before = np.append(after[1:], self.base_value)
-        prediction = after[0]
+        # The steps begin at the base value, at the bottom, and lead upwards to the prediction.
+        ends = self.base_value + np.cumsum(steps[::-1])[::-1]
+        starts = np.append(ends[1:], self.base_value)
+        prediction = ends[0]
+        lowering, raising = series_colors(color, (NEGATIVE, POSITIVE), "direction")
         ax, size = row_axes(ax, names)
         rows = np.arange(len(steps))
-        colors = [POSITIVE if step >= 0 else NEGATIVE for step in steps]
-        self.bars_ = ax.barh(rows, steps, left=before, height=0.7, color=colors)
-        ax.vlines(after[1:], rows[1:] - 0.65, rows[1:] + 0.35, color="0.5", linewidth=0.8, zorder=0.9)
+        colors = [raising if step >= 0 else lowering for step in steps]
+        self.bars_ = ax.barh(rows, steps, left=starts, height=0.7, color=colors)
+        ax.vlines(ends[1:], rows[1:] - 0.65, rows[1:] + 0.35, color="0.5", linewidth=0.8, zorder=0.9)
         self.texts_ = [
             ax.annotate(
                 signed(step),
@@ -138,21 +157,21 @@ class ShapWaterfallDisplay:
                 va="center",
                 fontsize=size,
             )
-            for row, step, end in zip(rows, steps, after)
+            for row, step, end in zip(rows, steps, ends)
         ]
-        width = float(np.ptp([*after, self.base_value]))
+        width = float(np.ptp([*ends, self.base_value]))
         for name, x, y in (("f(x)", prediction, -1.0), ("E[f(X)]", self.base_value, float(len(steps)))):
             ax.plot([x, x], [min(y, -0.6), max(y, 0)], color="0.5", linewidth=0.8, linestyle=":", zorder=0.9)
             text = f"{name} = {numeral(x, digits_for(x, width))}"
             self.texts_.append(ax.annotate(text, (x, y), ha="center", va="center", fontsize=size))
         ax.set_ylim(len(steps) + 0.4, -1.4)
         margin = 0.05 * width or 0.5
-        ax.set_xlim(min(after.min(), self.base_value) - margin, max(after.max(), self.base_value) + margin)
+        ax.set_xlim(min(ends.min(), self.base_value) - margin, max(ends.max(), self.base_value) + margin)
         ax.set_xlabel(self.label, parse_math=False)
         make_room(ax, self.texts_)
         if self.log_odds:
             _add_probabilities(ax)
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_, self.figure_ = ax, figure_of(ax)
         return self
 
     def _name(self, feature: int) -> str:
@@ -164,25 +183,26 @@ class ShapWaterfallDisplay:
         cls,
         explanation: Explanation,
         *,
-        row: Any = 0,
+        row: Hashable = 0,
         max_features: int | None = 10,
-        output: Any = None,
-        ax: Any = None,
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        color: Sequence[ColorType] | None = None,
     ) -> ShapWaterfallDisplay:
         """Draw a row of an explanation.
 
         Parameters
         ----------
         explanation : Explanation
-            Explanation that holds the row.
+            Explanation that has the row.
         row : int or label, default=0
-            Position of the row, or a label, which must not be an integer, in the index of the pandas data
-            frame that was explained.
+            Position of the row. If a pandas data frame was explained, also a label of its index that is not
+            a number.
         max_features : int or None, default=10
             See :meth:`plot`.
         output : str, int or None, default=None
             The output to draw, by name or position; required if there are several.
-        ax : matplotlib Axes or None, default=None
+        ax, color
             See :meth:`plot`.
 
         Returns
@@ -192,9 +212,9 @@ class ShapWaterfallDisplay:
         Raises
         ------
         ValueError
-            There are several outputs and none is chosen; the row has no values, or several rows have its
-            label; the explanation has Banzhaf values, which do not add up to a prediction; or an argument
-            has an invalid value.
+            There are several outputs and none is chosen; the row has no values; several rows have the label;
+            the explanation has Banzhaf values, which do not add up to a prediction; or an argument has an
+            invalid value.
         KeyError, IndexError
             The output or row does not exist.
         TypeError
@@ -203,16 +223,19 @@ class ShapWaterfallDisplay:
         require_explanation(explanation)
         require_max_features(max_features)
         if explanation.index == "BV":
-            raise ValueError("a waterfall adds values up to the prediction: Banzhaf values do not add up")
+            raise ValueError(
+                "a waterfall adds values up to the prediction, but Banzhaf values do not add up: explain the "
+                "row with index='SV'"
+            )
         row = row_position(explanation, row)
         values = values_of(explanation, output)[row]
         if not np.isfinite(values).all():
             raise ValueError(f"row {row} has no values: no split tested it")
-        base = np.asarray(explanation.base_values)
-        if base.ndim == explanation.values.ndim - 1:
-            base = base[row]
+        base_values = np.asarray(explanation.base_values)
+        if base_values.ndim == explanation.values.ndim - 1:  # each row has base values of its own
+            base_values = base_values[row]
         position = output_position(explanation, output)
-        base_value = float(base if position is None else base[position])
+        base_value = float(base_values if position is None else base_values[position])
         label = explanation.unit
         if position is not None:
             label += f" of {short(explanation.output_names[position])}"
@@ -220,11 +243,11 @@ class ShapWaterfallDisplay:
             values,
             base_value,
             explanation.feature_names,
-            feature_values=_as_text(explanation, row),
+            feature_values=_value_strings(explanation, row),
             label=label,
             log_odds=explanation.unit == "log-odds",
         )
-        return display.plot(ax=ax, max_features=max_features)
+        return display.plot(ax=ax, max_features=max_features, color=color)
 
     @classmethod
     def from_estimator(
@@ -233,10 +256,11 @@ class ShapWaterfallDisplay:
         X: Any,
         *,
         y: Any = None,
-        row: Any = 0,
+        row: Hashable = 0,
         max_features: int | None = 10,
-        output: Any = None,
-        ax: Any = None,
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        color: Sequence[ColorType] | None = None,
         **options: Any,
     ) -> ShapWaterfallDisplay:
         """Explain rows and draw one of them.
@@ -246,10 +270,10 @@ class ShapWaterfallDisplay:
         estimator : fitted model or TreeExplainer
             See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            All rows are explained; pass only the row to draw if the others are not needed.
+            Rows to explain. All of them are explained: pass only the row to draw if you do not need others.
         y : array-like of shape (n_rows,), default=None
             Labels; see :meth:`TreeExplainer.explain`.
-        row, max_features, output, ax
+        row, max_features, output, ax, color
             See :meth:`from_explanation`.
         **options
             Options of :class:`TreeExplainer`.
@@ -258,28 +282,30 @@ class ShapWaterfallDisplay:
         -------
         ShapWaterfallDisplay
         """
-        explanation = explained(estimator, X, y, options)
-        return cls.from_explanation(explanation, row=row, max_features=max_features, output=output, ax=ax)
+        explanation = explanation_of(estimator, X, y, options)
+        return cls.from_explanation(
+            explanation, row=row, max_features=max_features, output=output, ax=ax, color=color
+        )
 
 
-def _as_text(explanation: Explanation, row: int) -> list[str] | None:
-    """Return the row's feature values as text; None if the explanation does not have them."""
+def _value_strings(explanation: Explanation, row: int) -> list[str] | None:
+    """Return the feature values of a row as strings; None if the explanation does not have its data."""
     if explanation.data is None:
         return None
-    texts = []
+    strings = []
     for feature in range(len(explanation.feature_names)):
         column = read_column(explanation.data, feature, np.array([row]))
         value = column.numbers[0]
         if np.isnan(value):
-            texts.append("missing")
+            strings.append("missing")
         elif column.categories is not None:
-            texts.append(column.categories[int(value)])
+            strings.append(column.categories[int(value)])
         else:
-            texts.append(numeral(value, 5, padded=False))
-    return texts
+            strings.append(numeral(value, 5, padded=False))
+    return strings
 
 
-def _add_probabilities(ax: Any) -> None:
+def _add_probabilities(ax: Axes) -> None:
     """Add an axis at the top with the probabilities of the log-odds at the bottom."""
     low, high = ax.get_xlim()
     ticks = probability_ticks(low, high)
@@ -289,7 +315,7 @@ def _add_probabilities(ax: Any) -> None:
 
 
 def probability_ticks(low: float, high: float) -> list[float]:
-    """Return round probabilities whose log-odds lie between two limits, apart from each other.
+    """Return round probabilities whose log-odds are between two limits, at a distance from each other.
 
     Probabilities with the fewest digits are chosen first.
     """
@@ -297,10 +323,10 @@ def probability_ticks(low: float, high: float) -> list[float]:
     for digits in range(1, 7):
         step = 10.0**-digits
         ends = expit(low), expit(high)
-        numbers = np.arange(np.ceil(ends[0] / step), np.floor(ends[1] / step) + 1)
-        if len(numbers) > 200:  # of many, those near 0 and 1 are far apart
-            numbers = np.unique(np.r_[numbers[:100], numbers[-100:]])
-        ticks = np.round(numbers * step, digits)
+        multiples = np.arange(np.ceil(ends[0] / step), np.floor(ends[1] / step) + 1)
+        if len(multiples) > 200:  # only probabilities near 0 and 1 are far apart in log-odds
+            multiples = np.unique(np.r_[multiples[:100], multiples[-100:]])
+        ticks = np.round(multiples * step, digits)
         for tick in ticks[np.argsort(np.abs(ticks - 0.5), kind="stable")].tolist():
             distances = [abs(logit(tick) - logit(other)) for other in chosen]
             if 0 < tick < 1 and min(distances, default=np.inf) >= _TICK_DISTANCE * (high - low):

@@ -52,14 +52,17 @@ def test_other_features_are_added_up(diabetes: Explanation) -> None:
 
 def test_outputs_are_summed(wine: Explanation) -> None:
     found = compare_explanations(wine[::2], wine[1::2])
-    display = ShapComparisonDisplay.from_comparison(found, max_features=2, colors=("red", "black"))
+    display = ShapComparisonDisplay.from_comparison(found, max_features=2, color=("red", "black"))
     summed = np.column_stack([found.reference_importance.sum(axis=1), found.current_importance.sum(axis=1)])
     order = np.argsort(-summed.max(axis=1))[:2]
     np.testing.assert_allclose(points(display)[:2], summed[order])
     first = float(display.texts_[0].get_text().removeprefix("PSI "))
     assert first == pytest.approx(found.psi[order[0]].max(), rel=0.01)
     assert "summed over the outputs" in display.ax_.get_xlabel()
-    assert display.points_[0].get_color() == "red"
+    assert [line.get_color() for line in display.points_] == ["red", "black"]
+    for color in ("red", ["red"], ["red", "black", "blue"]):
+        with pytest.raises(ValueError, match="color must be 2 colours, one for each sample, not "):
+            display.plot(color=color)
 
 
 def test_axes_and_values_of_zero(diabetes: Explanation) -> None:
@@ -73,7 +76,7 @@ def test_axes_and_values_of_zero(diabetes: Explanation) -> None:
 
 
 def test_wrong_arguments(diabetes: Explanation) -> None:
-    with pytest.raises(TypeError, match="comparison must be an ExplanationComparison, not a Explanation"):
+    with pytest.raises(TypeError, match="comparison must be an ExplanationComparison, not an Explanation"):
         ShapComparisonDisplay.from_comparison(diabetes)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_features must be at least 1"):
         ShapComparisonDisplay.from_explanations(diabetes, diabetes, max_features=0)

@@ -114,7 +114,7 @@ def test_missing_values_stand_beside_numbers() -> None:
     display.figure_.canvas.draw()
     grey = np.isclose(display.points_.get_facecolor()[:, :3], rgba(MISSING)[:3]).all(axis=1)
     assert grey.sum() == len(explanation.data[::7])
-    np.testing.assert_array_equal(grey, display.color.missing)
+    np.testing.assert_array_equal(grey, np.isnan(display.color_values))
     written = {text.get_text() for text in texts(display.figure_)}
     assert {"missing", "feature 1 missing"} <= written
     assert_readable(display.figure_)
@@ -163,7 +163,7 @@ def test_strongest_interaction_colours(missing: bool) -> None:
     if missing:
         X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
     model = HistGradientBoostingRegressor(max_iter=60, random_state=0).fit(X, y)
-    exact = np.abs(explain_interactions(model, X).values[:, 0]).mean(axis=0)
+    exact = np.abs(explain_interactions(model, X).matrices()[:, 0]).mean(axis=0)
     exact[0] = 0
     assert exact.argmax() == 3, "the data is as intended"
     assert ShapDependenceDisplay.from_estimator(model, X, 0).color_name == "x3"
@@ -196,7 +196,7 @@ def test_interactions_that_options_rule_out_are_approximated() -> None:
 
 def test_dependence_of_one_of_several_outputs(wine: Explanation) -> None:
     model = RandomForestClassifier(10, random_state=0).fit(WINE, CULTIVAR)
-    by_interactions = explain_interactions(model, WINE).values
+    by_interactions = explain_interactions(model, WINE).matrices()
     for output in range(3):
         strength = np.abs(by_interactions[:, 12, :, output]).mean(axis=0)
         strength[12] = 0

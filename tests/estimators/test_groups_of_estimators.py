@@ -261,5 +261,5 @@ def test_displays() -> None:
     ShapDependenceDisplay.from_explanation(found, "age")
     named = explain(forest(8, 5).fit(NUMBERS, Y), NUMBERS, feature_groups=BODY)
     ShapBeeswarmDisplay.from_explanation(named)
-    assert ShapDependenceDisplay.from_explanation(named, "body").column.categories is not None
-    assert ShapDependenceDisplay.from_explanation(named, "noise").column.categories is None
+    assert ShapDependenceDisplay.from_explanation(named, "body").categories is not None
+    assert ShapDependenceDisplay.from_explanation(named, "noise").categories is None

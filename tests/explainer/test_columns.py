@@ -168,9 +168,11 @@ def test_interactions_are_about_the_used_columns() -> None:
         np.testing.assert_array_equal(part.feature_indices, used)
         if asked == "occurring":
             np.testing.assert_array_equal(part.feature_values, whole.feature_values[:, used])
-    dense = explain_interactions(model, X, columns="used")
-    assert dense[:, [2, 0]].feature_names == (f"x{used[2]}", f"x{used[0]}")
-    np.testing.assert_array_equal(dense[:, [2, 0]].feature_indices, used[[2, 0]])
+    pairs = explain_interactions(model, X, columns="used")
+    np.testing.assert_array_equal(pairs.matrices(), every.explain_interactions(X).matrices()[:, used][:, :, used])
+    np.testing.assert_array_equal(
+        some.shap_interaction_values(X), every.shap_interaction_values(X)[:, used][:, :, used]
+    )
     with pytest.raises(ValueError, match="names the unknown feature"):
         unused = np.setdiff1d(np.arange(N_COLUMNS), used)[0]
         some.explain_interactions(X, interactions=[(f"x{unused}", f"x{used[0]}")])
@@ -265,7 +267,7 @@ def test_displays() -> None:
     shown = ShapBeeswarmDisplay.from_estimator(model, X, columns="used")
     assert "x119" in [text.get_text() for text in shown.ax_.get_yticklabels()]
     display = ShapDependenceDisplay.from_estimator(model, X, "x119", columns="used")
-    np.testing.assert_array_equal(np.sort(display.column.numbers), np.sort(X[:, [119]].toarray().ravel()))
+    np.testing.assert_array_equal(np.sort(display.feature_values), np.sort(X[:, [119]].toarray().ravel()))
     plt.close("all")
 
 

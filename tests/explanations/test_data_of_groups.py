@@ -89,7 +89,7 @@ def test_selection_and_arrays() -> None:
     assert np.asarray(part.data).tolist() == expected and part.data.rows.equals(X[2:5])
     assert expected[1][1].endswith("east=missing")
     interactions = explain_interactions(MODEL, X[:4], feature_groups=GROUPS)
-    assert np.asarray(interactions[:, [1]].data).ravel().tolist() == X["age"].iloc[:4].tolist()
+    assert np.asarray(interactions[:, [1]].data)[:, 1].tolist() == X["age"].iloc[:4].tolist()
     used = explain(MODEL, X[:4], feature_groups=GROUPS, columns="used")
     assert np.asarray(used.data)[1].tolist() == [place(1), X["age"].iloc[1], X["size"].iloc[1]]
     of_columns = explain(MODEL, X[:4], feature_groups=GROUPS, index="OV")
@@ -112,10 +112,10 @@ def test_displays(plotting: None) -> None:
     names = [name for name, _ in found.strongest()]
     assert colored[names.index("place")] is False
     display = ShapDependenceDisplay.from_explanation(found, "age", color_by="size")
-    drawn = set(zip(display.column.numbers, display.color.numbers, display.values))  # in an order of its own
+    drawn = set(zip(display.feature_values, display.color_values, display.values))  # in an order of its own
     assert drawn == set(zip(X["age"], X["size"], found.values[:, 1]))
     whole = ShapDependenceDisplay.from_estimator(MODEL, X, "place", feature_groups=GROUPS, color_by="age")
-    assert set(whole.column.categories) == {place(row) for row in range(120)}
+    assert set(whole.categories) == {place(row) for row in range(120)}
     automatic = ShapDependenceDisplay.from_estimator(MODEL, X, 1, feature_groups=GROUPS)
     assert automatic.feature_name == "age"
     waterfall = ShapWaterfallDisplay.from_explanation(found, row=3)
