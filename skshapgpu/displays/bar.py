@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
+from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.cohorts import Cohorts
 from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
@@ -91,7 +92,7 @@ class ShapBarDisplay:
 
     def __init__(
         self,
-        importances: np.ndarray,
+        importances: Values,
         feature_names: Sequence[str],
         *,
         output_names: Sequence[Any] | None = None,
@@ -294,17 +295,18 @@ class ShapBarDisplay:
         return cls(importances, explanation.feature_names, label=label, cohort_names=names)
 
     @classmethod
+    @lists_options
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Model,
+        X: Table,
         *,
-        y: Any = None,
+        y: Vector | None = None,
         max_features: int | None = 20,
         output: str | int | None = None,
         ax: Axes | None = None,
         color: ColorType | Sequence[ColorType] | None = None,
-        **options: Any,
+        **options: Unpack[ExplainerOptions],
     ) -> ShapBarDisplay:
         """Explain rows and draw the result.
 
@@ -333,7 +335,7 @@ class ShapBarDisplay:
         cls,
         cv_results: Mapping[str, Any],
         *,
-        sum_by: str | None = None,
+        sum_by: Literal["input"] | None = None,
         max_features: int | None = 20,
         ax: Axes | None = None,
         color: ColorType | None = None,

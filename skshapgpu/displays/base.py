@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any, cast
 
@@ -100,7 +100,7 @@ def with_article(value: Any) -> str:
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-def explanation_of(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explanation:
+def explanation_of(estimator: Any, X: Any, y: Any, options: Mapping[str, Any]) -> Explanation:
     """Explain rows. Without matplotlib, raise an ``ImportError`` before any work is done."""
     pyplot()
     return as_explainer(estimator, options).explain(X, y)

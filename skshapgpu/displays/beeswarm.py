@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import is_group, read_column
 from .base import (
@@ -86,11 +88,11 @@ class ShapBeeswarmDisplay:
     ax_: Axes
     figure_: Figure
     points_: list[PathCollection]
-    rows_: np.ndarray
+    rows_: NDArray[np.intp]
 
     def __init__(
         self,
-        values: np.ndarray,
+        values: Values,
         feature_names: Sequence[str],
         *,
         data: Any = None,
@@ -240,12 +242,13 @@ class ShapBeeswarmDisplay:
         )
 
     @classmethod
+    @lists_options
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Model,
+        X: Table,
         *,
-        y: Any = None,
+        y: Vector | None = None,
         max_features: int | None = 20,
         max_rows: int = 4000,
         output: str | int | None = None,
@@ -253,7 +256,7 @@ class ShapBeeswarmDisplay:
         cmap: str | Colormap | None = None,
         size: float = 12.0,
         colorbar: bool = True,
-        **options: Any,
+        **options: Unpack[ExplainerOptions],
     ) -> ShapBeeswarmDisplay:
         """Explain rows and draw the result.
 

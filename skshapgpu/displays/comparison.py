@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._common.types import Values, Vector
 from .._drift.comparison import ExplanationComparison
 from .base import (
     NEUTRAL,
@@ -88,8 +89,8 @@ class ShapComparisonDisplay:
 
     def __init__(
         self,
-        importances: np.ndarray,
-        psi: np.ndarray,
+        importances: Values,
+        psi: Values,
         feature_names: Sequence[str],
         *,
         sample_names: Sequence[str] = ("reference", "current"),
@@ -200,8 +201,8 @@ class ShapComparisonDisplay:
         current: Any,
         *,
         n_bins: int = 10,
-        reference_weight: Any = None,
-        current_weight: Any = None,
+        reference_weight: Vector | str | None = None,
+        current_weight: Vector | str | None = None,
         max_features: int | None = 20,
         ax: Axes | None = None,
         color: Sequence[ColorType] | None = None,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation, positions
 from .._rows.columns import Column, read_column
 from ..explainer import as_explainer
@@ -113,7 +114,7 @@ class ShapDependenceDisplay:
 
     def __init__(
         self,
-        values: np.ndarray,
+        values: Values,
         feature_values: np.ndarray,
         feature_name: str,
         *,
@@ -321,13 +322,14 @@ class ShapDependenceDisplay:
         return display.plot(ax=ax, cmap=cmap, size=size, histogram=histogram)
 
     @classmethod
+    @lists_options
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Model,
+        X: Table,
         feature: str | int,
         *,
-        y: Any = None,
+        y: Vector | None = None,
         color_by: str | int | None = "auto",
         max_rows: int = 10_000,
         output: str | int | None = None,
@@ -335,7 +337,7 @@ class ShapDependenceDisplay:
         cmap: str | Colormap | None = None,
         size: float = 14.0,
         histogram: bool = True,
-        **options: Any,
+        **options: Unpack[ExplainerOptions],
     ) -> ShapDependenceDisplay:
         """Explain rows and draw a feature.
 

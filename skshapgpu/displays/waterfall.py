@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from scipy.special import expit, logit
 
 from .._common.digits import digits_for
+from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import read_column
 from .base import (
@@ -92,7 +93,7 @@ class ShapWaterfallDisplay:
 
     def __init__(
         self,
-        values: np.ndarray,
+        values: Values,
         base_value: float,
         feature_names: Sequence[str],
         *,
@@ -250,18 +251,19 @@ class ShapWaterfallDisplay:
         return display.plot(ax=ax, max_features=max_features, color=color)
 
     @classmethod
+    @lists_options
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Model,
+        X: Table,
         *,
-        y: Any = None,
+        y: Vector | None = None,
         row: Hashable = 0,
         max_features: int | None = 10,
         output: str | int | None = None,
         ax: Axes | None = None,
         color: Sequence[ColorType] | None = None,
-        **options: Any,
+        **options: Unpack[ExplainerOptions],
     ) -> ShapWaterfallDisplay:
         """Explain rows and draw one of them.
 

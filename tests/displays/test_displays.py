@@ -105,6 +105,37 @@ def test_bars_of_one_output(wine: Explanation) -> None:
     assert ShapBarDisplay.from_explanation(wine, output="1").ax_.get_xlabel() == one.ax_.get_xlabel()
 
 
+def face_colors(bars: Any) -> list[Any]:
+    return [bar.get_facecolor() for bar in bars]
+
+
+def test_colours_of_bars(diabetes: Explanation, wine: Explanation) -> None:
+    for color in ("red", ["red"], (1.0, 0.0, 0.0), ("red", 1.0)):
+        display = ShapBarDisplay.from_explanation(diabetes, color=color)
+        assert set(face_colors(display.bars_[0])) == {colors.to_rgba("red")}
+    chosen = np.eye(3)
+    stacked = ShapBarDisplay.from_explanation(wine, color=chosen)  # type: ignore[arg-type]
+    cohorts = diabetes.groupby(np.arange(len(diabetes)) % 3)
+    beside = ShapBarDisplay.from_explanation(cohorts, color=["red", "lime", "blue"])
+    for display in (stacked, beside):
+        for bars, color in zip(display.bars_, chosen, strict=True):
+            assert set(face_colors(bars)) == {colors.to_rgba(color)}
+    with pytest.raises(ValueError, match="color must be 3 colours, one for each output, not 'red'"):
+        stacked.plot(color="red")
+    with pytest.raises(ValueError, match="color must be 3 colours, one for each cohort, not "):
+        beside.plot(color=["red", "blue"])
+    with pytest.raises(ValueError, match="color must be one colour, not "):
+        ShapBarDisplay.from_explanation(diabetes, color=["red", "blue"])
+    with pytest.raises(ValueError, match="color"):
+        ShapBarDisplay.from_explanation(diabetes, color="no such colour")
+
+
+def test_more_stacked_outputs_than_colours() -> None:
+    display = ShapBarDisplay(np.ones((2, 9)), ["a", "b"], output_names=list("ABCDEFGHI")).plot()
+    assert len(display.bars_) == 9
+    assert face_colors(display.bars_[8]) == face_colors(display.bars_[0])
+
+
 def test_bars_of_many_outputs_are_sums() -> None:
     values = np.random.default_rng(0).normal(size=(20, 3, 30))
     explanation = random_explanation(

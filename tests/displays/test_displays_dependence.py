@@ -49,6 +49,26 @@ def test_dependence_places_values(diabetes: Explanation) -> None:
     assert_readable(display.figure_)
 
 
+def test_display_of_arrays() -> None:
+    display = ShapDependenceDisplay(
+        np.array([1.0, -1.0, 0.5]),
+        np.array([0.0, 1.0, np.nan]),
+        "town",
+        categories=["Bern", "Zug"],
+        color_values=np.array([1, 0, 1]),
+        color_categories=("no", "yes"),
+        color_name="lake",
+    ).plot()
+    assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["Bern", "Zug", "missing"]
+    legend = display.ax_.get_legend()
+    assert legend.get_title().get_text() == "lake"
+    assert [text.get_text() for text in legend.get_texts()] == ["no", "yes"]
+    np.testing.assert_array_equal(np.round(display.points_.get_offsets()[:, 0]), [0, 1, 2])
+    assert_readable(display.figure_)
+    numbers = ShapDependenceDisplay(np.ones(3), np.array([1, 2, 3]), "age").plot()
+    np.testing.assert_array_equal(numbers.points_.get_offsets()[:, 0], [1, 2, 3])
+
+
 def bars_of(display: ShapDependenceDisplay) -> dict[float, int]:
     """Return the heights of a histogram, in rows, by the positions of the bars' centres."""
     bars = display.histogram_
@@ -249,6 +269,15 @@ def test_waterfall_leads_from_base_value_to_prediction(diabetes: Explanation) ->
     pixels = assert_readable(display.figure_)
     for bar in bars:
         assert_filled(pixels, bar)
+
+
+def test_colours_of_a_waterfall() -> None:
+    explanation = random_explanation(1, 3, values=np.array([[3.0, -2.0, 1.0]]))
+    display = ShapWaterfallDisplay.from_explanation(explanation, color=("black", "red"))
+    drawn = [bar.get_facecolor() for bar in display.bars_]
+    assert drawn == [colors.to_rgba(name) for name in ("red", "black", "red")]
+    with pytest.raises(ValueError, match="color must be 2 colours, one for each direction, not 'red'"):
+        display.plot(color="red")
 
 
 def test_waterfall_resolves_its_ends() -> None:
