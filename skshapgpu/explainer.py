@@ -39,10 +39,10 @@ from ._engine.features import (
 from ._engine.linear_leaves import require_explainable
 from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.options import Options
-from ._engine.pairs import Interactions, Request, compute_interactions
+from ._engine.pairs import MATRICES, Request, compute_interactions, interaction_matrices
 from ._engine.plans import CompiledModel
 from ._engine.sharing import Sharing
-from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
+from ._explanations.interactions import InteractionExplanation
 from ._explanations.values import Explanation
 from ._files import saving
 from ._files.locations import locate
@@ -62,8 +62,6 @@ T = TypeVar("T")
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"SV": SHAP_VALUES, "BV": BANZHAF_VALUES, "OV": OWEN_VALUES}
-
-_ALL_PAIRS = Request.parse("all")
 
 _OUTPUTS, _COLUMNS = ("auto", "all"), ("all", "used")
 
@@ -112,7 +110,7 @@ def explain_interactions(
     model: Any,
     X: Any,
     *,
-    interactions: Any = "all",
+    interactions: Any = "occurring",
     index: str = "SII",
     order: int = 2,
     progress: Any = False,
@@ -148,7 +146,7 @@ def explain_interactions(
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
     >>> explain_interactions(model, X).shape
-    (442, 10, 10)
+    (442, 45)
     >>> explain_interactions(model, X, interactions=5).shape
     (442, 5)
     """
@@ -570,9 +568,9 @@ class TreeExplainer:
             Number of rows.
         dtype : {"float64", "float32"}, default="float64"
             Type of the values: float32 for float32 X.
-        interactions : None, {"all", "occurring"}, int or list, default=None
-            None plans a call of :meth:`explain`; anything else one of :meth:`explain_interactions` with this
-            argument.
+        interactions : None, {"occurring", "matrices"}, int or list, default=None
+            None plans a call of :meth:`explain`, "matrices" one of :meth:`shap_interaction_values`; anything
+            else one of :meth:`explain_interactions` with this argument.
         index : str or None, default=None
             Index of that call; None means "SV", or for interactions "SII".
         order : {2, 3}, default=2
@@ -603,7 +601,7 @@ class TreeExplainer:
         {'quadrature'}
         >>> {group.algorithm for group in explainer.plan(1_000_000).tree_groups}
         {'tables'}
-        >>> explainer.plan(1000, interactions="all").result_bytes
+        >>> explainer.plan(1000, interactions="matrices").result_bytes
         800000
         """
         check_scalar(n_rows, "n_rows", Integral, min_val=0)
@@ -618,8 +616,17 @@ class TreeExplainer:
             require_one_of("index", index, tuple(_VALUE_KINDS))
             self._require_values(index)
             return _VALUE_KINDS[index], None
-        request = Request.parse(interactions, "SII" if index is None else index, order)
-        self._compiled.require(request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.result}", False)
+        index = "SII" if index is None else index
+        if isinstance(interactions, str) and interactions == "matrices":
+            if (index, order) != ("SII", 2):
+                raise ValueError(
+                    "interactions='matrices' plans shap_interaction_values(X), which has index='SII' and "
+                    f"order=2, not index={index!r} and order={order!r}"
+                )
+            request = MATRICES
+        else:
+            request = Request.parse(interactions, index, order)
+        self._compiled.require(request.kind, request.title, False)
         if request.form == "listed":
             request.positions(self._names_explained(), self._features_are_columns)
         return request.kind, request
@@ -727,7 +734,7 @@ class TreeExplainer:
         self,
         X: Any,
         *,
-        interactions: Any = "all",
+        interactions: Any = "occurring",
         index: str = "SII",
         order: int = 2,
         progress: Any = False,
@@ -738,34 +745,31 @@ class TreeExplainer:
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             As for :meth:`explain`.
-        interactions : {"all", "occurring"}, int or list, default="all"
-            Which interactions to return. "all" returns a symmetric matrix for each row and output. It has
-            half of a pair's index at each of the pair's two entries, and main effects on the diagonal, so
-            that each of its rows adds up to a SHAP value. The other forms return each pair (or triple) once,
-            with its full index: "occurring" returns all that occur on a path (all others are zero); a number
-            n returns the n strongest, the strongest first, by mean magnitude over all rows of X, summed over
-            the outputs, which takes a first pass over X to find them; a list of pairs of names or positions
-            returns these, in the order of the list. Positions are those of columns of X; where features are
-            others, by steps of a pipeline, ``columns="used"`` or ``feature_groups``, list names, or give an
-            array of positions of features, as :meth:`occurring_interactions` returns.
+        interactions : "occurring", int or list, default="occurring"
+            Which interactions to return. The result has each pair (or triple) once, with its whole index.
+            "occurring" returns all that occur on a path; all others are zero. A number n returns the n
+            strongest, the strongest first, by mean magnitude over all rows of X, summed over the outputs,
+            which takes a first pass over X to find them. A list of pairs of names or positions returns these
+            pairs, in the order of the list. Positions are those of columns of X; where features are others,
+            by steps of a pipeline, ``columns="used"`` or ``feature_groups``, list names, or give an array of
+            positions of features, as :meth:`occurring_interactions` returns. For matrices, see
+            :meth:`shap_interaction_values` and :meth:`InteractionExplanation.matrices`.
         index : {"SII", "STII", "BII"}, default="SII"
             "SII" is the Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125); its
-            form "all" contains the SHAP interaction values of Lundberg et al. (2020,
+            halves are the SHAP interaction values of Lundberg et al. (2020,
             doi:10.1038/s42256-019-0138-9). "STII" is the Shapley-Taylor interaction index (Sundararajan,
             Dhamdhere & Agarwal, 2020, arXiv:1902.05622). "BII" is the Banzhaf interaction index (Grabisch &
             Roubens, 1999), in which every coalition of the other features has the same weight; it does not
-            add up to the margin, so additivity is not checked, and "all" has Banzhaf values on the diagonal.
+            add up to the margin, so additivity is not checked, and its main effects are Banzhaf values.
         order : {2, 3}, default=2
-            3 computes interactions of triples: index "SII" or "BII", path-dependent, and in any form but
-            "all".
+            3 computes interactions of triples: index "SII" or "BII", path-dependent.
         progress : bool or callable, default=False
             As for :meth:`explain`. For the strongest, a row counts as done after the second pass.
 
         Returns
         -------
         InteractionExplanation
-            Interactions, of shape (n_rows, n_features, n_features[, n_outputs]) for "all", else
-            (n_rows, n_interactions[, n_outputs]); float32 for float32 X, else float64.
+            Interactions, of shape (n_rows, n_interactions[, n_outputs]); float32 for float32 X, else float64.
 
         Raises
         ------
@@ -783,13 +787,21 @@ class TreeExplainer:
         start = perf_counter()
         if progress is not False:
             require_progress(progress)
-        found, run, rows = self._interactions(X, Request.parse(interactions, index, order), progress)
-        feature_values, origins = found.feature_values, self._origins_of(X)
+        request = Request.parse(interactions, index, order)
+        rows = self._read(X, request.kind, request.title)
+        positions = None
+        if request.form == "listed":
+            positions = request.positions(self._names_of(rows), self._features_are_columns)
+        work = partial(compute_interactions, request=request, positions=positions)
+        results, run = self._execute(rows, request.kind, work, progress=progress)
+        if self._agreement.is_open:
+            self._compare_with_model(X, rows)
+        feature_values, origins = results.feature_values, self._origins_of(X)
         return InteractionExplanation(
-            values=_shaped(found.values),
+            values=_shaped(results.values),
             index=index,
-            interactions=found.sets,
-            strength=found.strength,
+            interactions=results.sets,
+            strength=results.strength,
             feature_values=None if feature_values is None else _shaped(feature_values),
             feature_perturbation=self.feature_perturbation,
             origins=origins,
@@ -855,8 +867,8 @@ class TreeExplainer:
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            As for :meth:`explain_interactions`, which also lists the errors and offers results that need
-            less memory.
+            As for :meth:`explain_interactions`, which also lists the errors, and whose results need less
+            memory.
         out : array of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs]), default=None
             Array for the values, as for :meth:`shap_values`. With several outputs, make it by
             ``np.empty((n_rows, n_outputs, n_features, n_features), dtype).swapaxes(1, 3)``.
@@ -866,22 +878,12 @@ class TreeExplainer:
         array of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs])
             SHAP interaction values: an array of NumPy, or of the library of X if X is on a GPU; or ``out``.
         """
-        found, _, _ = self._interactions(X, _ALL_PAIRS, out=out)
-        return _shaped(found.values) if out is None else out
-
-    def _interactions(
-        self, X: Any, request: Request, progress: Any = False, out: Any = None
-    ) -> tuple[Interactions, Run, Rows]:
-        rows = self._read(X, request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.result}")
-        positions = None
-        if request.form == "listed":
-            positions = request.positions(self._names_of(rows), self._features_are_columns)
-        place = self._given(out, rows, 2)
-        work = partial(compute_interactions, request=request, positions=positions, out=place)
-        found, run = self._execute(rows, request.kind, work, progress=progress)
+        rows = self._read(X, MATRICES.kind, MATRICES.title)
+        work = partial(interaction_matrices, out=self._given(out, rows, 2))
+        matrices, _ = self._execute(rows, MATRICES.kind, work)
         if self._agreement.is_open:
             self._compare_with_model(X, rows)
-        return found, run, rows
+        return _shaped(matrices) if out is None else out
 
     def _compare_with_model(
         self, X: Any, rows: Rows, labels: np.ndarray | None = None, values: Any = None

@@ -1,8 +1,9 @@
 """Interactions: which sets of features are requested, and how they are computed and kept.
 
-A dense result has a matrix for each row, all other results a number for each row and set of features. The
-core computes all sets that occur on a path, one batch of rows at a time; sets that were not requested are
-dropped with their batch. Arrays have the layouts of ``calls.py``.
+The requested sets of features (pairs or triples) are listed, and a result has a number for each row and set.
+The core computes all sets that occur on a path, one batch of rows at a time; sets that were not requested are
+dropped with their batch. SHAP interaction values are symmetric matrices, which the core writes itself. Arrays
+have the layouts of ``calls.py``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Request:
     Attributes
     ----------
     kind : Kind
-    form : {"all", "occurring", "strongest", "listed"}
+    form : {"occurring", "strongest", "listed", "matrices"}
+        "matrices" is no choice of the argument ``interactions``: see :data:`MATRICES`.
     count : int
         Number of the strongest sets to keep.
     listed : tuple of tuples of str or int
@@ -62,15 +64,14 @@ class Request:
             raise ValueError(f"order={order} has index {known}, not {index!r}, which is of order 2")
         kind = Kind(int(order), index)
         noun = _NOUNS[kind.order]
-        refusal = (
-            f"interactions must be 'all', 'occurring', a number or a list of {noun}s, not {interactions!r}"
-        )
+        refusal = f"interactions must be 'occurring', a number or a list of {noun}s, not {interactions!r}"
         if isinstance(interactions, str):
-            if interactions == "all" and order == 3:
+            if interactions in ("all", "matrices") and order == 2:
                 raise ValueError(
-                    "order=3 has no dense result: use interactions='occurring', a number or a list of triples"
+                    f"{refusal}: matrices are arrays, which shap_interaction_values(X) returns, or "
+                    "explain_interactions(X).matrices()"
                 )
-            if interactions not in ("all", "occurring"):
+            if interactions != "occurring":
                 raise ValueError(refusal)
             return cls(kind, interactions)
         if isinstance(interactions, (int, np.integer)) and not isinstance(interactions, bool):
@@ -88,13 +89,10 @@ class Request:
         of_features = isinstance(interactions, np.ndarray)
         return cls(kind, "listed", listed=tuple(map(tuple, interactions)), of_features=of_features)
 
-    def require_columns(self) -> None:
-        """Raise ``ValueError`` if the result has a matrix for each row, in place of columns."""
-        if self.form == "all":
-            raise ValueError(
-                "interactions='all' stands for a matrix for each row, which is no row of a table: use "
-                "'occurring' for all pairs that occur on a path; others are zero"
-            )
+    @property
+    def title(self) -> str:
+        """Name of the results, for messages."""
+        return f"{INDEX_NAMES[self.kind.index]} of {self.result}"
 
     @property
     def noun(self) -> str:
@@ -149,6 +147,10 @@ class Request:
         return np.array(list(found.values()), np.int32).reshape(-1, self.kind.order)
 
 
+#: The request of ``TreeExplainer.shap_interaction_values``.
+MATRICES = Request(Kind(2, "SII"), "matrices")
+
+
 def _position(feature: Any, number: dict[str, int]) -> int:
     if isinstance(feature, str):
         if feature not in number:
@@ -171,32 +173,27 @@ class Interactions:
 
     Attributes
     ----------
-    values : array [row][output][feature][feature] or [row][output][set]
-    sets : ndarray of int32, shape (n_sets, order), or None
+    values : array [row][output][set]
+        Whole indices.
+    sets : ndarray of int32, shape (n_sets, order)
     strength : ndarray of float64, shape (n_sets,), or None
     feature_values : array [row][output][feature] or None
     """
 
     values: Any
-    sets: np.ndarray | None = None
+    sets: np.ndarray
     strength: np.ndarray | None = None
     feature_values: Any = None
 
 
-def compute_interactions(
-    run: Run, request: Request, positions: np.ndarray | None, out: Any = None
-) -> Interactions:
-    """Compute the requested interactions.
-
-    ``positions`` holds the feature positions of the listed sets; ``out`` is an array for all pairs, or None.
+def compute_interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
+    """Compute the requested interactions; ``positions`` holds the feature positions of the listed sets.
 
     Raises
     ------
     MemoryError
         The result does not fit into memory; the message says what to request instead.
     """
-    if request.form == "all":
-        return _all(run, request, out)
     if request.form == "occurring":
         return _occurring(run, request)
     if positions is None:
@@ -204,15 +201,22 @@ def compute_interactions(
     return _listed(run, request, positions)
 
 
-def _all(run: Run, request: Request, out: Any) -> Interactions:
-    n_features, memory = run.n_features, _ResultMemory(run, request, 0)
+def interaction_matrices(run: Run, out: Any = None) -> Any:
+    """Compute SHAP interaction values, [row][output][feature][feature]; in ``out``, if it is given.
+
+    Raises
+    ------
+    MemoryError
+        The result does not fit into memory; the message says what to request instead.
+    """
+    n_features, memory = run.n_features, _ResultMemory(run, MATRICES, 0)
     run.is_given = out is not None
     size = memory.chunk_rows()
     matrices = out if run.is_given else memory.allocate(run.n_outputs, n_features, n_features)
     for start in range(0, run.n_rows, size):
         part = chunk_of(matrices, start, size)
         run.fill(start, run.empty(len(part), run.n_outputs, n_features), matrices=part)
-    return Interactions(matrices if run.is_given else run.to_native(matrices))
+    return matrices if run.is_given else run.to_native(matrices)
 
 
 def _occurring(run: Run, request: Request) -> Interactions:
@@ -303,13 +307,13 @@ def row_bytes(run: Run, request: Request, n_sets: int, n_kept: int) -> RowBytes:
     """Return the bytes of a row, given the numbers of sets that occur and that are kept."""
     n_features, item, name = run.n_features, run.dtype.itemsize, INDEX_NAMES[request.kind.index]
     outputs = f"{run.n_outputs} outputs"
-    if request.form == "all":
+    if request.form == "matrices":
         matrix = n_features**2 * item
         work = run.n_outputs * n_features * item
         if run.n_outputs > run.n_computed_outputs:
             work += n_features * item + matrix
         what = f"{name} ({n_features} x {n_features} features, {outputs})"
-        advice = "or ask for fewer pairs: interactions='occurring', a number or a list of them"
+        advice = "or ask for fewer pairs: explain_interactions(X), with a number or a list of pairs"
         return RowBytes(run.n_outputs * matrix, work, what, advice)
     what = f"{name} ({n_kept} {request.result}, {outputs})"
     advice = f"or ask for fewer {request.result}: pairs as a number or a list"

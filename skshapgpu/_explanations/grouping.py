@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from .._rows.origins import Origins
 
 #: Advice for explanations without all pairs.
-_ALL_PAIRS = "use interactions='occurring' or 'all'"
+_ALL_PAIRS = "use interactions='occurring'"
 
 
 class Grouping(NamedTuple):
@@ -144,18 +144,6 @@ def summed_pairs(values: np.ndarray, place: np.ndarray, n_group_pairs: int) -> n
         at = (slice(None), slice(None), *output)
         sums[at] = (adder @ values[at].T).T
     return sums
-
-
-def summed_blocks(values: np.ndarray, grouping: Grouping, with_inner: bool) -> np.ndarray:
-    """Sum matrices (n_rows, n_features, n_features[, n_outputs]) over the blocks of each two groups.
-
-    ``with_inner`` says whether pairs within a group count, which are then part of its main effect.
-    """
-    whole = grouping.summed(grouping.summed(values).swapaxes(1, 2)).swapaxes(1, 2)
-    if not with_inner:
-        each, groups = np.arange(values.shape[1]), np.arange(len(grouping.features))
-        whole[:, groups, groups] = grouping.summed(values[:, each, each])
-    return whole
 
 
 def require_whole_sums(

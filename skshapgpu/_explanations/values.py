@@ -115,17 +115,12 @@ class LabelledValues:
         return ByLabel(self)
 
     @property
-    def _value_axes(self) -> int:
-        """Number of axes of ``values`` without that of the outputs."""
-        return 2
-
-    @property
     def _base_values_by_row(self) -> bool:
         """Whether each row has its own base values."""
-        return np.ndim(self.base_values) > self.values.ndim - self._value_axes
+        return np.ndim(self.base_values) > self.values.ndim - 2
 
     def _several_outputs(self) -> tuple[Any, ...] | None:
-        return self.output_names if self.values.ndim > self._value_axes else None
+        return self.output_names if self.values.ndim > 2 else None
 
     def _key_parts(self, key: Any) -> list[Any]:
         """Split an index into its parts: rows, columns and outputs."""

@@ -23,16 +23,11 @@ from skshapgpu import (
     explain,
     explain_batches,
     explain_interactions,
+    reference,
     shap_importance,
 )
 from skshapgpu._common import devices
 from skshapgpu.adapters import adapt
-from skshapgpu.reference import (
-    interventional_shap,
-    path_dependent_interactions,
-    path_dependent_shap,
-    rescaled_shap,
-)
 
 rng = np.random.default_rng(3)
 X = rng.normal(size=(240, 5))[:, [3, 0, 4, 1, 2]]
@@ -132,7 +127,7 @@ def test_forest_is_the_definition(name: str, rows: np.ndarray, model_output: str
 
     explainer = TreeExplainer(model, model_output=model_output, times=TIMES, precision="double")
     explanation = explainer.explain(given)
-    values, base = path_dependent_shap(ensemble, given)
+    values, base, _ = reference.path_dependent(ensemble, given)
     np.testing.assert_allclose(explanation.values, outputs_last(values), rtol=0, atol=tolerance)
     np.testing.assert_allclose(explainer.expected_value, base, rtol=0, atol=tolerance)
     total = explanation.base_values + explanation.values.sum(axis=1)
@@ -142,7 +137,7 @@ def test_forest_is_the_definition(name: str, rows: np.ndarray, model_output: str
     explanation = explain(
         model, given, data=background, model_output=model_output, times=TIMES, precision="double"
     )
-    values, base = interventional_shap(ensemble, given, background)
+    values, base, _ = reference.interventional(ensemble, given, background)
     np.testing.assert_allclose(explanation.values, outputs_last(values), rtol=0, atol=tolerance)
     mean = functions(model, model_output, background, TIMES).mean(axis=0)
     np.testing.assert_allclose(explanation.base_values, mean, rtol=0, atol=tolerance)
@@ -150,8 +145,8 @@ def test_forest_is_the_definition(name: str, rows: np.ndarray, model_output: str
     # Interactions, too, because the functions are margins.
     found = explain_interactions(
         model, given[:4], model_output=model_output, times=TIMES, precision="double"
-    ).values
-    pairs = path_dependent_interactions(ensemble, given[:4])
+    ).matrices()
+    pairs = reference.path_dependent(ensemble, given[:4], index="SII").values
     np.testing.assert_allclose(found, np.moveaxis(pairs, 1, -1), rtol=0, atol=tolerance)
 
 
@@ -211,7 +206,7 @@ def test_cox_boosting_is_the_definition(model_output: str, dropout: float) -> No
     ensemble = adapt(model).ensemble
     for i, time in enumerate(TIMES):
         link, slope = function_of_cox(model_output, baseline(time))
-        values, base = rescaled_shap(ensemble, given, background, link, slope, weights)
+        values, base, _ = reference.rescaled(ensemble, given, background, link, slope, weight=weights)
         scale = 1e-10 * max(np.abs(expected[:, i]).max(), 1)
         np.testing.assert_allclose(explanation.values[..., i], values[:, 0], rtol=0, atol=scale)
         np.testing.assert_allclose(explainer.expected_value[i], base[0, 0], rtol=0, atol=scale)
@@ -240,7 +235,7 @@ def test_aft_is_the_definition(distribution: str, scale: float, tmp_path: Any) -
         def slope(m: Any, y: Any, t: float = log_time) -> Any:
             return error.pdf((t - m) / scale) / scale
 
-        values, base = rescaled_shap(ensemble, given, background, of, slope)
+        values, base, _ = reference.rescaled(ensemble, given, background, of, slope)
         np.testing.assert_allclose(explanation.values[..., i], values[:, 0], rtol=0, atol=1e-10)
         np.testing.assert_allclose(explainer.expected_value[i], base[0, 0], rtol=0, atol=1e-12)
     expected = error.sf((log_times - ensemble.margin(given)) / scale)
@@ -265,7 +260,7 @@ def test_response_is_the_exponential(make: Callable[[], Any]) -> None:
     def exp(m: Any, y: Any) -> Any:
         return np.exp(m)
 
-    values, base = rescaled_shap(ensemble, given, background, exp, exp)
+    values, base, _ = reference.rescaled(ensemble, given, background, exp, exp)
     scale = np.exp(ensemble.margin(np.vstack([given, background]))).max()
     np.testing.assert_allclose(explanation.values, values[:, 0], rtol=0, atol=1e-10 * scale)
     np.testing.assert_allclose(explanation.base_values, base[0, 0], rtol=1e-12)

@@ -101,13 +101,29 @@ def test_chunks_that_are_sparse_or_empty(client: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [regressor, classifier])
-@pytest.mark.parametrize("pairs", ["all", "occurring", [(0, 2), (3, 1)]], ids=str)
+@pytest.mark.parametrize("pairs", ["occurring", [(0, 2), (3, 1)]], ids=str)
 def test_interactions_of_an_array(client: Any, make: Any, pairs: Any) -> None:
     model = make(A)
     expected = TreeExplainer(model).explain_interactions(A, interactions=pairs, index="STII").values
     found = explain_dask(model, array(), interactions=pairs, index="STII")
     assert found.shape == expected.shape
     np.testing.assert_array_equal(found.compute(), expected)
+
+
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_matrices_of_an_array(client: Any, make: Any) -> None:
+    """docs/distributed.md: matrices are those of an explainer, which the workers receive."""
+    explainer, rows = TreeExplainer(make(A)), array()
+    expected = explainer.shap_interaction_values(A)
+    sizes = tuple((size,) for size in expected.shape[1:])
+    matrices = rows.map_blocks(
+        explainer.shap_interaction_values,
+        dtype=float,
+        chunks=(rows.chunks[0], *sizes),
+        new_axis=list(range(2, expected.ndim)),
+    )
+    assert matrices.shape == expected.shape
+    np.testing.assert_array_equal(matrices.compute(), expected)
 
 
 def test_banzhaf_values_and_options(client: Any) -> None:

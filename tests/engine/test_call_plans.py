@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ FOREST = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X, Y)
 CLASSES = RandomForestClassifier(3, max_depth=4, random_state=0).fit(IRIS, SPECIES)
 
 REQUESTS = [
-    {"interactions": "all"},
+    {"interactions": "matrices"},
     {"interactions": "occurring", "index": "STII"},
     {"interactions": 3, "index": "BII"},
     {"interactions": [(0, 2), (1, 3)]},
@@ -38,15 +39,22 @@ def explainer_of(model: Any, *data: Any, **options: Any) -> TreeExplainer:
     return TreeExplainer(model, *data, **{"device": "cpu", "n_jobs": 1, **options})
 
 
+def values_of(explainer: TreeExplainer, rows: Any, request: dict[str, Any]) -> list[np.ndarray]:
+    """Make the call that a plan describes, and return its results."""
+    if request["interactions"] == "matrices":
+        return [explainer.shap_interaction_values(rows)]
+    explanation = explainer.explain_interactions(rows, **request)
+    return [array for array in (explanation.values, explanation.feature_values) if array is not None]
+
+
 @pytest.mark.parametrize("model, rows", [(FOREST, X), (CLASSES, IRIS)], ids=["one output", "classes"])
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_sizes_are_those_of_the_results(model: Any, rows: Any, request_: Any, dtype: str) -> None:
     explainer, rows = explainer_of(model), rows.astype(dtype)
-    found = explainer.explain_interactions(rows, **request_)
-    n_bytes = found.values.nbytes + (0 if found.feature_values is None else found.feature_values.nbytes)
+    n_bytes = sum(array.nbytes for array in values_of(explainer, rows, request_))
     plan = explainer.plan(len(rows), dtype=dtype, **request_)
-    assert plan.result_bytes == n_bytes <= plan.peak_bytes and plan.device == found.device
+    assert plan.result_bytes == n_bytes <= plan.peak_bytes and plan.device == "cpu"
     assert plan.seconds > 0 and plan.result.endswith("interaction values")
     assert f"of {plan.result}, at most" in str(plan) and "not estimated" not in str(plan)
 
@@ -60,10 +68,10 @@ def test_calls_are_refused_as_plans_say(request_: Any) -> None:
         refusal = explainer.plan(len(X), **request_).refusal
         outcomes.add(refusal is None)
         if refusal is None:
-            explainer.explain_interactions(X, **request_)
+            values_of(explainer, X, request_)
         else:
             with pytest.raises(MemoryError) as raised:
-                explainer.explain_interactions(X, **request_)
+                values_of(explainer, X, request_)
             assert str(raised.value).replace("explain fewer rows, or ask", "or ask") == refusal
     assert outcomes == {True, False}
 
@@ -72,21 +80,22 @@ def test_more_work_takes_more_time() -> None:
     explainer = explainer_of(FOREST, algorithm="quadrature")
     values, pairs, triples = (
         explainer.plan(10_000, **request).seconds
-        for request in ({}, {"interactions": "all"}, {"interactions": "occurring", "order": 3})
+        for request in ({}, {"interactions": "matrices"}, {"interactions": "occurring", "order": 3})
     )
     assert values < pairs < triples
     assert explainer.plan(10_000, index="BV").seconds < values
-    assert explainer.plan(10_000, interactions="all", index="BII").seconds < pairs
-    assert explainer.plan(20_000, interactions="all").seconds > 1.5 * pairs
+    assert explainer.plan(10_000, interactions="occurring", index="BII").seconds < pairs
+    assert explainer.plan(20_000, interactions="matrices").seconds > 1.5 * pairs
     few = explainer_of(FOREST, memory_limit=150_000).plan(1000, interactions=3)  # two passes
     assert few.seconds > 1.5 * explainer.plan(1000, interactions=3).seconds
 
 
 def test_groups_and_background_data() -> None:
-    grouped = explainer_of(FOREST, feature_groups={"s": [4, 5, 6, 7, 8, 9]}).plan(100, interactions="all")
+    explainer = explainer_of(FOREST, feature_groups={"s": [4, 5, 6, 7, 8, 9]})
+    grouped = explainer.plan(100, interactions="matrices")
     assert grouped.result_bytes == 100 * 5 * 5 * 8 and grouped.seconds > 0
     explainer = explainer_of(FOREST, X[:50])
-    for request in ({"index": "BV"}, {"interactions": "all"}):
+    for request in ({"index": "BV"}, {"interactions": "matrices"}):
         plan = explainer.plan(1000, **request)
         assert plan.seconds > 0 and plan.tree_groups == ()  # trees are not walked
     assert explainer.plan(1000, index="BV").result == "Banzhaf values"
@@ -150,10 +159,11 @@ def test_interactions_on_gpus_take_longer_than_values() -> None:
     "options, request_, message",
     [
         ({}, {"index": "SII"}, "index must be one of 'SV', 'BV'"),
-        ({}, {"interactions": "all", "order": 3}, "order=3 has no dense result"),
+        ({}, {"interactions": "all"}, "not 'all': matrices are arrays"),
+        ({}, {"interactions": "all", "order": 3}, "a number or a list of triples, not 'all'"),
         ({}, {"interactions": [(0, 11)]}, "names feature 11"),
         ({"data": X[:9]}, {"interactions": 3, "order": 3}, "path-dependent only"),
-        ({"algorithm": "treeshap"}, {"interactions": "all"}, "computes SHAP values only"),
+        ({"algorithm": "treeshap"}, {"interactions": "occurring"}, "computes SHAP values only"),
     ],
 )
 def test_requests_are_refused_as_by_calls(options: Any, request_: Any, message: str) -> None:
@@ -163,6 +173,21 @@ def test_requests_are_refused_as_by_calls(options: Any, request_: Any, message: 
     call = explainer.explain_interactions if "interactions" in request_ else explainer.explain
     with pytest.raises(ValueError, match=message):
         call(X, **request_)
+
+
+def test_plans_of_matrices() -> None:
+    explainer = explainer_of(FOREST)
+    with pytest.raises(ValueError, match=r"plans shap_interaction_values.*not index='BII' and order=2"):
+        explainer.plan(10, interactions="matrices", index="BII")
+    with pytest.raises(ValueError, match=r"plans shap_interaction_values.*not index='SII' and order=3"):
+        explainer.plan(10, interactions="matrices", order=3)
+    only = "computes SHAP values only, not SHAP interaction values of pairs"
+    for call in (
+        partial(explainer_of(FOREST, algorithm="treeshap").plan, 10, interactions="matrices"),
+        partial(explainer_of(FOREST, algorithm="treeshap").shap_interaction_values, X),
+    ):
+        with pytest.raises(ValueError, match=only):
+            call()
 
 
 PROGRAM = """
@@ -177,13 +202,18 @@ def status(name):
 X = np.random.default_rng(0).random((30_000, 20))
 forest = RandomForestRegressor(20, max_depth=4, random_state=0).fit(X[:500], X[:500, :8].sum(axis=1))
 explainer = TreeExplainer(forest, device="cpu")
-for request in ({"interactions": "all"}, {"interactions": "occurring"}, {"interactions": 5}):
-    explainer.explain_interactions(X[:2000], **request)
-    plan = explainer.plan(len(X), **request)
+def call(rows, interactions):
+    if interactions == "matrices":
+        return explainer.shap_interaction_values(rows)
+    return explainer.explain_interactions(rows, interactions=interactions)
+
+for interactions in ("matrices", "occurring", 5):
+    call(X[:2000], interactions)
+    plan = explainer.plan(len(X), interactions=interactions)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak is that of now
     before = status("VmRSS")
-    explainer.explain_interactions(X, **request)
+    call(X, interactions)
     print(plan.peak_bytes, plan.result_bytes, status("VmHWM") - before)
 """
 

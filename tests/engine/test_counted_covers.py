@@ -22,9 +22,8 @@ from helpers.ensembles import (
 from helpers.instruction_sets import each_set, run_again
 from helpers.kernels import TOLERANCE, assert_within, interrupted, state
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import path_dependent_interactions, path_dependent_shap
 
 
 def explainer_of(ensemble: Ensemble, data: Any, weights: Any = None, **options: Any) -> TreeExplainer:
@@ -86,7 +85,7 @@ def test_random_trees(precision: str, first: int) -> None:
         n_below += np.count_nonzero((weight == 0) & (ensemble.left >= 0))
         explainer = explainer_of(ensemble, container(data, seed), weights, precision=precision)
         scale = leaf_scale(ensemble)
-        values, base_value = path_dependent_shap(expected, X)
+        values, base_value, _ = reference.path_dependent(expected, X)
         found = explainer.shap_values(X).reshape(len(X), 9, -1).transpose(0, 2, 1)
         assert_within(found, values, TOLERANCE[precision] * scale[:, np.newaxis], f"values of seed {seed}")
         base = np.ravel(explainer.expected_value)
@@ -95,11 +94,11 @@ def test_random_trees(precision: str, first: int) -> None:
         mean = np.average(ensemble.margin(data), axis=0, weights=weights)
         assert_within(base, mean, 1e-12 * largest, f"mean of seed {seed}")
         if seed % 4 == 0:
-            pairs = path_dependent_interactions(expected, X[:3])
-            dense = explainer.shap_interaction_values(X[:3])
-            dense = dense.reshape(3, 9, 9, -1).transpose(0, 3, 1, 2)
+            pairs = reference.path_dependent(expected, X[:3], index="SII").values
+            matrices = explainer.shap_interaction_values(X[:3])
+            matrices = matrices.reshape(3, 9, 9, -1).transpose(0, 3, 1, 2)
             tolerance = 4 * TOLERANCE[precision] * scale[:, np.newaxis, np.newaxis]
-            assert_within(dense, pairs, tolerance, f"interactions of seed {seed}")
+            assert_within(matrices, pairs, tolerance, f"interactions of seed {seed}")
     assert n_unreached > 200 and n_below > 50
 
 

@@ -79,7 +79,7 @@ def assert_close(found: np.ndarray, expected: np.ndarray, precision: str) -> Non
 
 
 def check_values(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "single") -> None:
-    expected, _ = reference.path_dependent_shap(exact, X)
+    expected = reference.path_dependent(exact, X).values
     for algorithm in ("quadrature", "fast_v2"):
         explainer = TreeExplainer(model, algorithm=algorithm, precision=precision)
         assert_close(explainer.shap_values(X), expected, precision)
@@ -90,7 +90,7 @@ def check_values(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "s
 
 def check_many_rows(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "single") -> None:
     """Check enough rows for "auto" to build tables."""
-    expected, _ = reference.path_dependent_shap(exact, X)
+    expected = reference.path_dependent(exact, X).values
     explainer = TreeExplainer(model, precision=precision, device="cpu")
     n_copies = 400_000 // len(X)
     groups = explainer.plan(n_copies * len(X)).tree_groups
@@ -102,17 +102,17 @@ def check_many_rows(model: Any, exact: Ensemble, X: np.ndarray, precision: str =
 def check_interactions(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "single") -> None:
     explainer = TreeExplainer(model, precision=precision)
     for index in ("SII", "STII", "BII"):
-        expected = reference.path_dependent_interactions(exact, X, index)
-        assert_close(explainer.explain_interactions(X, index=index).values, expected, precision)
+        expected = reference.path_dependent(exact, X, index=index).values
+        assert_close(explainer.explain_interactions(X, index=index).matrices(), expected, precision)
 
 
 def check_background(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "single") -> None:
     background = X[::3]
-    expected, _ = reference.interventional_shap(exact, X, background)
+    expected = reference.interventional(exact, X, background).values
     explainer = TreeExplainer(model, background, precision=precision)
     assert_close(explainer.shap_values(X), expected, precision)
     explainer = TreeExplainer(model, background, precision=precision, device="cpu")
-    expected = reference.interventional_interactions(exact, X, background)
+    expected = reference.interventional(exact, X, background, index="SII").values
     assert_close(explainer.shap_interaction_values(X), expected, precision)
 
 
@@ -237,7 +237,7 @@ def test_squared_errors_of_far_targets() -> None:
     near = without_offsets(far)
     labels = near.margin(X)[:, 0] + rng.normal(size=20)
     offset = (far.margin(X[:1]) - near.margin(X[:1]))[0, 0]
-    expected, base = reference.rescaled_shap(
+    expected, base, _ = reference.rescaled(
         near, X, X[::2], lambda m, y: (m - y) ** 2, lambda m, y: 2 * (m - y), labels=labels
     )
     explainer = TreeExplainer(EnsembleModel(far), X[::2], model_output="log_loss", device="cpu")
@@ -296,7 +296,7 @@ def test_an_intercept_that_the_leaves_take_back() -> None:
     X = random_rows(rng, ensemble, 200)
     found = TreeExplainer(EnsembleModel(ensemble), precision="double").explain(X)
     assert found.additivity_error is not None and found.additivity_error < 1e-5 * 2.0**-48
-    expected, base = reference.path_dependent_shap(without_offsets(ensemble), X)
+    expected, base, _ = reference.path_dependent(without_offsets(ensemble), X)
     assert_close(found.values, expected, "double")
     assert abs(found.base_values - (base[0] + first_leaves(ensemble)[0, 0] + 0.3)) < 2.0**-53
     assert np.abs(found.values).max() > 1e-6

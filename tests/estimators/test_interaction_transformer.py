@@ -89,7 +89,8 @@ def test_other_indices(index: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"interactions": "some"}, "interactions must be 'all', 'occurring', a number or a list of pairs"),
+        ({"interactions": "some"}, "interactions must be 'occurring', a number or a list of pairs"),
+        ({"interactions": "all"}, "not 'all': matrices are arrays"),
         ({"interactions": 0}, "interactions must be at least 1"),
         ({"interactions": [(0, 0)]}, "has a feature twice"),
         ({"interactions": [(0, 1), (1, 0)]}, "a pair twice"),

@@ -24,12 +24,12 @@ from skshapgpu import (
     cross_val_explain,
     explain,
     explain_interactions,
+    reference,
     shap_importance,
 )
 from skshapgpu._engine.features import features_of
 from skshapgpu.adapters import adapt
 from skshapgpu.batches.fingerprint import fingerprint
-from skshapgpu.reference import path_dependent_interactions, path_dependent_shap
 
 N_COLUMNS, MADE_OF = 120, [3, 40, 41, 77, 119]
 
@@ -93,12 +93,14 @@ def test_values_are_those_of_the_definition(precision: str, n_threads: int) -> N
     used = used_by(model)
     assert set(used) <= set(MADE_OF) and len(used) >= 4
     adapted = adapt(model)
-    expected, base = path_dependent_shap(adapted.ensemble, rows.toarray())
+    expected, base, _ = reference.path_dependent(adapted.ensemble, rows.toarray())
     explainer = TreeExplainer(model, columns="used", precision=precision, n_jobs=n_threads)
     scale = np.abs(adapted.ensemble.value).max() * 5
     tolerance = scale * (1e-10 if precision == "double" else 2e-6)  # as in test_values.py
     np.testing.assert_allclose(explainer.shap_values(rows), expected[:, 0, used], rtol=0, atol=tolerance)
-    pairs = path_dependent_interactions(adapted.ensemble, rows.toarray())[:, 0][:, used][:, :, used]
+    pairs = reference.path_dependent(adapted.ensemble, rows.toarray(), index="SII").values[:, 0][:, used][
+        :, :, used
+    ]
     found = explainer.shap_interaction_values(rows)
     assert found.shape == (500, len(used), len(used)) and np.abs(pairs).max() > 100 * tolerance
     np.testing.assert_allclose(found, pairs, rtol=0, atol=len(used) * tolerance)  # value minus pairs
@@ -169,7 +171,9 @@ def test_interactions_are_about_the_used_columns() -> None:
         if asked == "occurring":
             np.testing.assert_array_equal(part.feature_values, whole.feature_values[:, used])
     pairs = explain_interactions(model, X, columns="used")
-    np.testing.assert_array_equal(pairs.matrices(), every.explain_interactions(X).matrices()[:, used][:, :, used])
+    np.testing.assert_array_equal(
+        pairs.matrices(), every.explain_interactions(X).matrices()[:, used][:, :, used]
+    )
     np.testing.assert_array_equal(
         some.shap_interaction_values(X), every.shap_interaction_values(X)[:, used][:, :, used]
     )

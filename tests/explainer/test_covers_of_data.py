@@ -34,17 +34,12 @@ from skshapgpu import (
     explain,
     explain_batches,
     explain_interactions,
+    reference,
     shap_importance,
 )
 from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
 from skshapgpu.batches.fingerprint import fingerprint
-from skshapgpu.reference import (
-    path_dependent_banzhaf,
-    path_dependent_interactions,
-    path_dependent_shap,
-    path_dependent_triples,
-)
 
 X, Y = load_diabetes(return_X_y=True)
 Y = Y + 1e4
@@ -59,7 +54,7 @@ def assert_by_definition(model: Any, data: Any, rows: Any, margin: np.ndarray, w
     ensemble, _ = counted(
         adapted.ensemble, encoded[0].chunk(0, encoded[0].n_rows), weights, has_cover=adapted.has_cover
     )
-    expected, base_value = path_dependent_shap(ensemble, encoded[1].chunk(0, encoded[1].n_rows))
+    expected, base_value, _ = reference.path_dependent(ensemble, encoded[1].chunk(0, encoded[1].n_rows))
     expected = expected.transpose(0, 2, 1)
     if adapted.shared:
         expected = np.einsum("rpk,pc->rck", expected, catboost_ctrs.shares(adapted))
@@ -286,17 +281,20 @@ def test_results_other_than_values() -> None:
     ensemble, _ = counted(adapt(model).ensemble, data, WEIGHT)
     explainer = explainer_of(model, data, data_weight=WEIGHT, precision="double")
     close = partial(np.testing.assert_allclose, rtol=0, atol=1e-10 * leaf_scale(ensemble)[0])
-    close(explainer.explain(rows, index="BV").values, path_dependent_banzhaf(ensemble, rows)[:, 0])
+    close(
+        explainer.explain(rows, index="BV").values,
+        reference.path_dependent(ensemble, rows, index="BV").values[:, 0],
+    )
     for index in ("SII", "STII", "BII"):
-        pairs = path_dependent_interactions(ensemble, rows, index)[:, 0]
-        close(explainer.explain_interactions(rows, index=index).values, pairs)
+        pairs = reference.path_dependent(ensemble, rows, index=index).values[:, 0]
+        close(explainer.explain_interactions(rows, index=index).matrices(), pairs)
     close(
         explain_interactions(
             model, rows, interactions=[(4, 2)], data=data, data_weight=WEIGHT, precision="double", **COUNTED
         ).values[:, 0],
-        2 * path_dependent_interactions(ensemble, rows)[:, 0, 2, 4],
+        2 * reference.path_dependent(ensemble, rows, index="SII").values[:, 0, 2, 4],
     )
-    expected, members = path_dependent_triples(ensemble, rows)
+    expected, _, members = reference.path_dependent(ensemble, rows, index="SII", order=3)
     triples = explainer.explain_interactions(rows, interactions=members, order=3)
     close(triples.values, expected[:, 0])
     for algorithm in ("quadrature", "fast_v2", "treeshap", "fast_v1"):
@@ -315,7 +313,7 @@ def test_used_columns_groups_and_plans(model: Any) -> None:
     player = np.array([0, 1, 2, 2, 3, 3, 3, 3, 3, 3], np.int32)
     state = vars(adapted.ensemble) | {"player": player}
     ensemble, _ = counted(type(adapted.ensemble)(**state), DATA)
-    expected, _ = path_dependent_shap(ensemble, X[:20])
+    expected = reference.path_dependent(ensemble, X[:20]).values
     np.testing.assert_allclose(grouped.shap_values(X[:20]), expected[:, 0], rtol=0, atol=1e-6)
     plan, own = explainer_of(model).plan(10**6), TreeExplainer(model, device="cpu").plan(10**6)
     assert {group.algorithm for group in plan.tree_groups} == {group.algorithm for group in own.tree_groups}

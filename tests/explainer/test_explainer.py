@@ -31,13 +31,13 @@ from skshapgpu import (
     explain,
     explain_interactions,
     partial_dependence,
+    reference,
 )
 from skshapgpu._common.memory import parse_bytes
 from skshapgpu._engine import execution
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 from skshapgpu._engine.plans import NO_INTERVALS
 from skshapgpu.adapters import adapt
-from skshapgpu.reference import path_dependent_shap
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
@@ -64,7 +64,7 @@ def multiclass() -> RandomForestClassifier:
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_values_are_those_of_the_definition(multiclass: Any, precision: str) -> None:
-    expected, base_value = path_dependent_shap(adapt(multiclass).ensemble, IRIS)
+    expected, base_value, _ = reference.path_dependent(adapt(multiclass).ensemble, IRIS)
     explainer = TreeExplainer(multiclass, precision=precision)
     tolerance = 1e-6 if precision == "single" else 1e-14
     np.testing.assert_allclose(explainer.shap_values(IRIS), expected.transpose(0, 2, 1), atol=tolerance)
@@ -173,7 +173,8 @@ def test_explain_takes_an_explainer(binary: Any) -> None:
     explanation = explain(explainer, CANCER)
     np.testing.assert_array_equal(explanation.values, explainer.shap_values(CANCER))
     pairs = explain_interactions(explainer, CANCER[:20])
-    np.testing.assert_array_equal(pairs.values, explainer.shap_interaction_values(CANCER[:20]))
+    np.testing.assert_array_equal(pairs.values, explainer.explain_interactions(CANCER[:20]).values)
+    assert pairs.precision == "double" and pairs.output_names == explainer.output_names
     with pytest.raises(TypeError, match="its own options: pass precision when you create it"):
         explain(explainer, CANCER, precision="single")
 
@@ -427,15 +428,18 @@ def test_additivity_check_of_one_call(regressor: Any) -> None:
 
 
 @pytest.mark.parametrize("data", [None, DIABETES[:20]], ids=["covers", "background"])
-@pytest.mark.parametrize("interactions", ["all", "occurring", 3])
+@pytest.mark.parametrize("interactions", ["occurring", 3])
 def test_additivity_check_of_interactions(regressor: Any, data: Any, interactions: Any) -> None:
     explainer, kind = TreeExplainer(regressor, data, device="cpu"), Kind(2, "SII")
     clean = explainer.explain_interactions(DIABETES, interactions=interactions)
+    explainer.shap_interaction_values(DIABETES)
     assert clean.additivity_error is not None and clean.additivity_error < 1e-3
     compiled = explainer._compiled._plans
     compiled[kind, NO_INTERVALS] = Skewed(compiled[kind, NO_INTERVALS], 3, 1.0)
     with pytest.raises(RuntimeError, match="at row 3: base value"):
         explainer.explain_interactions(DIABETES, interactions=interactions)
+    with pytest.raises(RuntimeError, match="at row 3: base value"):
+        explainer.shap_interaction_values(DIABETES)
 
 
 @pytest.mark.parametrize(

@@ -96,18 +96,18 @@ def test_path_dependent_values(family: str, precision: str, tolerance: float) ->
     rows = X[:20].to_numpy(ensemble.x_dtype)
     scale = tolerance * leaf_scale(ensemble)[0]
     explainer = TreeExplainer(model, feature_groups=GROUPS, precision=precision)
-    expected, base_value = reference.path_dependent_shap(ensemble, rows)
+    expected, base_value, _ = reference.path_dependent(ensemble, rows)
     np.testing.assert_allclose(explainer.shap_values(X[:20]), expected[:, 0], rtol=0, atol=scale)
     np.testing.assert_allclose(explainer.expected_value, base_value[0], rtol=1e-12)
-    banzhaf = reference.path_dependent_banzhaf(ensemble, rows)[:, 0]
+    banzhaf = reference.path_dependent(ensemble, rows, index="BV").values[:, 0]
     np.testing.assert_allclose(explainer.explain(X[:20], index="BV").values, banzhaf, rtol=0, atol=scale)
     for index in ("SII", "STII", "BII"):
-        matrices = reference.path_dependent_interactions(ensemble, rows, index)[:, 0]
+        matrices = reference.path_dependent(ensemble, rows, index=index).values[:, 0]
         found = explainer.explain_interactions(X[:20], index=index)
         assert found.feature_names == NAMES and found.group_columns == explainer.group_columns
-        np.testing.assert_allclose(found.values, matrices, rtol=0, atol=scale)
+        np.testing.assert_allclose(found.matrices(), matrices, rtol=0, atol=scale)
     pair = explainer.explain_interactions(X[:20], interactions=[("wind", "time")])
-    matrices = reference.path_dependent_interactions(ensemble, rows)[:, 0]
+    matrices = reference.path_dependent(ensemble, rows, index="SII").values[:, 0]
     np.testing.assert_allclose(pair.values[:, 0], 2 * matrices[:, 0, 3], rtol=0, atol=scale)
     assert pair.interaction_names == ("wind x time",)
 
@@ -147,18 +147,18 @@ def test_random_trees_and_random_groups() -> None:
         game = replace(ensemble, player=np.argsort(order)[player])
         explainer = TreeExplainer(EnsembleModel(ensemble), feature_groups=groups, precision="double")
         tolerance = 1e-10 * leaf_scale(ensemble)[:, np.newaxis]
-        expected, _ = reference.path_dependent_shap(game, rows)
+        expected = reference.path_dependent(game, rows).values
         found = explainer.explain(rows)
         assert found.feature_names == tuple(f"group {p}" for p in order)
         values = found.values.reshape(9, len(order), -1).swapaxes(1, 2)
         assert (np.abs(values - expected) <= tolerance).all()
         against = TreeExplainer(EnsembleModel(ensemble), rows[4:], feature_groups=groups, precision="double")
-        expected, _ = reference.interventional_shap(game, rows[:4], rows[4:])
+        expected = reference.interventional(game, rows[:4], rows[4:]).values
         values = against.shap_values(rows[:4]).reshape(4, len(order), -1).swapaxes(1, 2)
         assert (np.abs(values - expected) <= tolerance).all()
         if len(order) > 1:
-            pairs = explainer.explain_interactions(rows[:3], interactions="all").values
-            matrices = reference.path_dependent_interactions(game, rows[:3])
+            pairs = explainer.shap_interaction_values(rows[:3])
+            matrices = reference.path_dependent(game, rows[:3], index="SII").values
             pairs = pairs.reshape(3, len(order), len(order), -1).transpose(0, 3, 1, 2)
             assert (np.abs(pairs - matrices) <= tolerance[..., np.newaxis]).all()
             n_pairs += 1
@@ -207,8 +207,8 @@ def test_selection_keeps_the_columns_of_groups() -> None:
     np.testing.assert_array_equal(part.values, found.values[:5, [2, 0]])
     both = found.sum_by({"sky": ["rain", "wind"]})
     assert both.feature_names == ("time", "place", "sky") and both.group_columns is None
-    dense = explain_interactions(model_of("sklearn"), X[:5], feature_groups=GROUPS)
-    assert dense[:, ["wind", "place"]].group_columns == ((5,), (1, 3))
+    pairs = explain_interactions(model_of("sklearn"), X[:5], feature_groups=GROUPS)
+    assert pairs[2:, [0]].group_columns == pairs.group_columns == found.group_columns
 
 
 # Pipelines
@@ -311,7 +311,7 @@ def test_ctrs_within_a_group_and_across_groups() -> None:
     assert [1] in combined and [0, 1] in combined
     player_of = [*group_of, *(2 if len(of_both) > 1 else of_both[0] for of_both in combined)]
     game = replace(adapted.ensemble, player=np.array(player_of)[adapted.ensemble.player])
-    values, _ = reference.path_dependent_shap(game, catboost_ctrs.encoded(adapted, frame[:10]))
+    values = reference.path_dependent(game, catboost_ctrs.encoded(adapted, frame[:10])).values
     expected = values[:, 0, :2] + values[:, 0, 2:] / 2
     np.testing.assert_allclose(found.values[:10], expected, rtol=0, atol=1e-10 * scale)
     apart = explain(model, frame[:10], precision="double").sum_by(groups)

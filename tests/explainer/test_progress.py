@@ -99,7 +99,7 @@ def test_several_outputs_and_sparse_rows(index: str) -> None:
 
 
 @pytest.mark.parametrize("data", [None, CANCER[::100]], ids=["covers", "background"])
-@pytest.mark.parametrize("pairs", ["all", "occurring", 5, [(0, 1), (3, 4)]], ids=str)
+@pytest.mark.parametrize("pairs", ["occurring", 5, [(0, 1), (3, 4)]], ids=str)
 def test_interactions(binary: Any, pairs: Any, data: Any) -> None:
     def call(**progress: Any) -> Any:
         return explain_interactions(

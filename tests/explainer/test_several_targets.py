@@ -75,7 +75,7 @@ def test_definition_by_predict_proba(model: Any) -> None:
 def test_path_dependent_values(model: Any) -> None:
     model = clone(model).fit(X, Y)
     explanation = explain(model, X[:20], precision="double")
-    expected, base = reference.path_dependent_shap(adapt(model).ensemble, X[:20])
+    expected, base, _ = reference.path_dependent(adapt(model).ensemble, X[:20])
     np.testing.assert_allclose(explanation.values, expected.swapaxes(1, 2), rtol=0, atol=1e-12)
     np.testing.assert_allclose(explanation.base_values, base, rtol=0, atol=1e-12)
     whole = explain(model, X, precision="double")
@@ -100,7 +100,7 @@ def test_each_target_by_itself() -> None:
     )
     np.testing.assert_array_equal(probability, raw)
     pairs = explain_interactions(model, X[:5])
-    np.testing.assert_allclose(pairs.values.sum(axis=2), explanation.values[:5], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(pairs.matrices().sum(axis=2), explanation.values[:5], rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="log-odds: this one adds up probabilities"):
         TreeExplainer(model, data=X, model_output="log_loss")
 

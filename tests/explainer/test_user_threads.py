@@ -35,9 +35,8 @@ from sklearn.ensemble import (
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, cuda_info, explain
+from skshapgpu import TreeExplainer, cuda_info, explain, reference
 from skshapgpu.adapters import adapt
-from skshapgpu.reference import path_dependent_shap
 
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
@@ -114,7 +113,7 @@ def test_shap_3936_missing_values_on_the_gpu(device: str) -> None:
     model = regressor("xgboost").fit(X, PROGRESSION)
     explanation = assert_adds_up(model, X, device=device)
     assert explanation.device == ("cpu" if device == "cpu" else "cuda:0")
-    expected, base_value = path_dependent_shap(adapt(model).ensemble, X)
+    expected, base_value, _ = reference.path_dependent(adapt(model).ensemble, X)
     np.testing.assert_allclose(explanation.values, expected[:, 0], atol=1e-6 * np.abs(expected).max())
     np.testing.assert_allclose(explanation.base_values, base_value[0], rtol=1e-12)
 
@@ -349,7 +348,7 @@ def test_shap_1879_too_large_a_result_is_refused_at_once() -> None:
     with pytest.raises(MemoryError, match="memory_limit is 500,000,000 bytes, but 22000 rows need"):
         explainer.shap_values(np.broadcast_to(X[0], (22_000, 5000)))
     with pytest.raises(MemoryError, match="ask for fewer pairs"):
-        explainer.explain_interactions(X[:20])
+        explainer.shap_interaction_values(X[:20])
     # Calls that fit: some rows at a time, and the strongest pairs of features instead of all 5000 x 5000.
     assert explainer.shap_values(X[:50]).shape == (50, 5000, 224)
     strongest = explainer.explain_interactions(X, interactions=10)

@@ -48,9 +48,9 @@ from skshapgpu import (
     cross_val_explain,
     explain,
     explain_interactions,
+    reference,
 )
 from skshapgpu.adapters import adapt
-from skshapgpu.reference import path_dependent_interactions
 
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
@@ -65,8 +65,8 @@ def test_lightgbm_6058_interactions_of_every_family(family: str) -> None:
     """lightgbm-org/LightGBM#6058: LightGBM has no SHAP interactions; one call works for all libraries."""
     X = DIABETES[:, :5]
     model = regressor(family).fit(X, PROGRESSION)
-    matrices = explain_interactions(model, X, precision="double").values
-    expected = path_dependent_interactions(adapt(model).ensemble, X[:50])[:, 0]
+    matrices = explain_interactions(model, X, precision="double").matrices()
+    expected = reference.path_dependent(adapt(model).ensemble, X[:50], index="SII").values[:, 0]
     assert np.abs(expected[:, 0, 1:]).max() > 1e-3
     np.testing.assert_allclose(matrices[:50], expected, atol=1e-9 * np.abs(expected).max())
     base_value = TreeExplainer(model).expected_value

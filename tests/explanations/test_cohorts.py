@@ -14,7 +14,15 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from skshapgpu import Cohorts, Explanation, ShapBarDisplay, cross_val_explain, explain, explain_interactions
+from skshapgpu import (
+    Cohorts,
+    Explanation,
+    ShapBarDisplay,
+    TreeExplainer,
+    cross_val_explain,
+    explain,
+    explain_interactions,
+)
 
 pd = pytest.importorskip("pandas")
 rng = np.random.default_rng(1)
@@ -162,13 +170,16 @@ def test_outputs_interactions_and_rows_without_values() -> None:
     assert ranked[0][1] == pytest.approx(expected[2].sum(axis=1).max())
 
     model = forest().fit(FRAME, Y)
-    dense, occurring = (
-        explain_interactions(model, FRAME, interactions=kind).groupby(COLOR) for kind in ("all", "occurring")
-    )
-    frames = dense.to_frame(), occurring.to_frame()
-    pd.testing.assert_frame_equal(frames[0][frames[1].columns], frames[1], atol=1e-6, rtol=1e-6)
+    pairs = explain_interactions(model, FRAME)
+    cohorts_of_pairs = pairs.groupby(COLOR)
+    frame, (first, second) = cohorts_of_pairs.to_frame(), pairs.interactions.T
+    assert list(frame.columns) == list(pairs.interaction_names)
+    matrices = explain(model, FRAME), TreeExplainer(model).shap_interaction_values(FRAME)
+    for color in ("blue", "green", "red"):
+        of_color = 2 * np.abs(matrices[1][COLOR == color]).mean(axis=0)[first, second]
+        np.testing.assert_allclose(frame.loc[color], of_color, atol=1e-6, rtol=1e-6)
     with pytest.raises(TypeError, match="must be an Explanation"):
-        ShapBarDisplay.from_explanation(dense)
+        ShapBarDisplay.from_explanation(cohorts_of_pairs)
 
     splits = [(np.arange(20, N_ROWS), np.arange(20))]
     partial = cross_val_explain(forest(), FRAME, Y, cv=splits)["explanation"]
@@ -316,7 +327,7 @@ def test_masks_are_of_the_same_rows(explanation: Explanation, dtype: str) -> Non
     in_another_order = mask.sort_index()
     for each in (explanation, pairs):
         with pytest.raises(ValueError, match="the mask: the index differs from that of the explanation, or"):
-            each[in_another_order, "b"]
+            each[in_another_order]
     np.testing.assert_array_equal(explanation[in_another_order.loc[FRAME.index]].values, expected)
     assert len(explain(forest().fit(FRAME, Y), FRAME.to_numpy())[in_another_order]) == len(expected)
 
@@ -327,7 +338,7 @@ def test_masks_are_of_the_same_names(explanation: Explanation, dtype: str) -> No
     mask = (strength > strength.min()).astype(dtype)
     names = mask.index[mask]
     expected = explanation[:, list(names)].values
-    pairs = explain_interactions(forest().fit(FRAME, Y), FRAME, interactions="all")
+    pairs = explain_interactions(forest().fit(FRAME, Y), FRAME)
     for given in (mask, mask.reset_index(drop=True), mask.to_numpy(bool), names):
         np.testing.assert_array_equal(explanation[:, given].values, expected)
     for other in (mask[::-1], mask.reset_index(drop=True)[::-1], mask.set_axis(["a", "b", "d"])):

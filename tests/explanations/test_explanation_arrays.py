@@ -37,15 +37,13 @@ def explanation(values: Any) -> Explanation:
     return Explanation(values, np.zeros(2) if outputs else 0.0, None, names, outputs)
 
 
-def interactions(values: Any, pairs: Any = None) -> InteractionExplanation:
-    names = tuple(f"f{i}" for i in range(values.shape[1]))
-    return InteractionExplanation(values, 0.0, None, names, interactions=pairs)
+def interactions(values: Any, pairs: Any) -> InteractionExplanation:
+    return InteractionExplanation(values, 0.0, None, ("f0", "f1", "f2"), interactions=pairs)
 
 
 VALUES = {
     "values": RNG.normal(size=(7, 3)),
     "several outputs": RNG.normal(size=(7, 3, 2)),
-    "matrices": RNG.normal(size=(7, 3, 3)),
     "pairs": RNG.normal(size=(7, 2)).astype(np.float32),
 }
 
@@ -53,7 +51,7 @@ VALUES = {
 def made_of(kind: str, values: Any) -> Any:
     if kind == "pairs":
         return interactions(values, np.array([[0, 1], [0, 2]], np.int32))
-    return interactions(values) if kind == "matrices" else explanation(values)
+    return explanation(values)
 
 
 @pytest.mark.parametrize("kind", VALUES)

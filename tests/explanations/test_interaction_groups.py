@@ -1,4 +1,4 @@
-"""Interactions of groups: sums of blocks of the matrices, in every form that an explanation has."""
+"""Interactions of groups: sums of blocks of the matrices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from skshapgpu import InteractionExplanation, explain, explain_interactions
+from skshapgpu import InteractionExplanation, TreeExplainer, explain, explain_interactions
 
 pd = pytest.importorskip("pandas")
 
@@ -54,54 +54,55 @@ def blocks(matrices: np.ndarray, members: list[list[int]]) -> np.ndarray:
 @pytest.mark.parametrize("model", [REGRESSOR, CLASSIFIER], ids=["one output", "classes"])
 @pytest.mark.parametrize("index", ["SII", "STII"])
 def test_groups_are_sums_of_blocks_and_add_up(model: Any, index: str) -> None:
-    matrices = explain_interactions(model, X, index=index, precision="double")
-    grouped = matrices.sum_by(GROUPS)
+    explanation = explain_interactions(model, X, index=index, precision="double")
+    grouped = explanation.sum_by(GROUPS)
     assert grouped.feature_names == tuple(MEMBERS) and grouped.data is None
-    want = blocks(matrices.values, list(MEMBERS.values()))
-    np.testing.assert_allclose(grouped.values, want, rtol=0, atol=1e-9)
+    matrices = explanation.matrices()
+    if index == "SII":
+        matrices = TreeExplainer(model, precision="double").shap_interaction_values(X)
+    want = blocks(matrices, list(MEMBERS.values()))
+    np.testing.assert_allclose(grouped.matrices(), want, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(grouped[3:7].matrices(), want[3:7], rtol=0, atol=1e-9)
     sums = explain(model, X, precision="double").sum_by(GROUPS)
     margin = sums.base_values + sums.values.sum(axis=1)
-    np.testing.assert_allclose(grouped.base_values + grouped.values.sum(axis=(1, 2)), margin, atol=1e-9)
-    if index == "SII":
-        np.testing.assert_allclose(grouped.values.sum(axis=2), sums.values, atol=1e-9)
+    total = grouped.values.sum(axis=1) + grouped.main_effects().sum(axis=1)
+    np.testing.assert_allclose(grouped.base_values + total, margin, atol=1e-9)
+    np.testing.assert_allclose(grouped.matrices().sum(axis=2), sums.values, atol=1e-9)
 
-    occurring = explain_interactions(model, X, index=index, interactions="occurring", precision="double")
-    pairs = occurring.sum_by(GROUPS)
-    assert pairs.interaction_names == ("ca x bd", "ca x e", "bd x e") and pairs.strength is None
-    np.testing.assert_allclose(pairs.dense().values, want, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(pairs[3:7].dense().values, want[3:7], rtol=0, atol=1e-9)
-    assert np.abs(pairs.values - occurring[:, ["a x b"]].values).max() > 0.1
+    assert grouped.interaction_names == ("ca x bd", "ca x e", "bd x e") and grouped.strength is None
+    between = {"a x b", "a x d", "b x c", "c x d"} & set(explanation.interaction_names)
+    total = explanation[:, sorted(between)].values.sum(axis=1)
+    np.testing.assert_allclose(grouped.values[:, 0], total, rtol=0, atol=1e-9)
+    assert np.abs(grouped.values - explanation[:, ["a x b"]].values).max() > 0.1
 
 
 def test_banzhaf_values_stay_on_the_diagonal() -> None:
-    matrices = explain_interactions(REGRESSOR, X, index="BII", precision="double")
-    occurring = explain_interactions(REGRESSOR, X, index="BII", interactions="occurring", precision="double")
-    want = blocks(matrices.values, list(MEMBERS.values()))
+    explanation = explain_interactions(REGRESSOR, X, index="BII", precision="double")
+    want = blocks(explanation.matrices(), list(MEMBERS.values()))
     banzhaf = explain(REGRESSOR, X, index="BV", precision="double").sum_by(GROUPS).values
     want[:, range(3), range(3)] = banzhaf
-    np.testing.assert_allclose(matrices.sum_by(GROUPS).values, want, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(occurring.sum_by(GROUPS).dense().values, want, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(explanation.sum_by(GROUPS).matrices(), want, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("form", ["all", "occurring"])
-def test_input_names_the_columns_of_x(form: str) -> None:
-    whole = explain_interactions(PIPELINE, FRAME, interactions=form, precision="double")
+def test_input_names_the_columns_of_x() -> None:
+    whole = explain_interactions(PIPELINE, FRAME, precision="double")
     grouped = whole[5:50].sum_by("input")
     assert grouped.feature_names == ("place", "color", "size")
     assert set(grouped.interaction_names) == {"place x color", "place x size", "color x size"}
     assert list(grouped.data["color"]) == list(FRAME["color"][5:50])
     assert list(grouped.row_labels) == list(FRAME.index[5:50])
-    want = blocks(whole.dense().values[5:50], [[0, 1, 2], [3, 4, 5], [6]])
-    np.testing.assert_allclose(grouped.dense().values, want, rtol=0, atol=1e-9)
+    matrices = TreeExplainer(PIPELINE, precision="double").shap_interaction_values(FRAME)
+    want = blocks(matrices[5:50], [[0, 1, 2], [3, 4, 5], [6]])
+    np.testing.assert_allclose(grouped.matrices(), want, rtol=0, atol=1e-9)
     sums = explain(PIPELINE, FRAME, precision="double").sum_by("input")[5:50]
-    np.testing.assert_allclose(grouped.dense().values.sum(axis=2), sums.values, atol=1e-9)
+    np.testing.assert_allclose(grouped.matrices().sum(axis=2), sums.values, atol=1e-9)
     np.testing.assert_allclose(grouped.base_values + sums.values.sum(axis=1), PIPELINE.predict(FRAME)[5:50])
     assert grouped.to_frame().columns[-1] in grouped.interaction_names
 
 
 def test_without_steps_input_changes_nothing() -> None:
-    matrices = explain_interactions(REGRESSOR, X)
-    assert matrices.sum_by("input") is matrices
+    explanation = explain_interactions(REGRESSOR, X)
+    assert explanation.sum_by("input") is explanation
 
 
 def test_listed_pairs_are_summed_if_they_are_all_pairs_of_two_groups() -> None:
@@ -118,15 +119,16 @@ def test_listed_pairs_are_summed_if_they_are_all_pairs_of_two_groups() -> None:
     with pytest.raises(ValueError, match="of which the explanation has 1"):
         explain_interactions(REGRESSOR, X, interactions=1).sum_by(GROUPS)
     with pytest.raises(ValueError, match="not all pairs are available"):
-        found.dense()
+        found.main_effects()
+    assert np.isnan(found.matrices().diagonal(0, 1, 2)).all()
 
 
 def test_refusals() -> None:
     triples = explain_interactions(REGRESSOR, X, interactions="occurring", order=3)
     with pytest.raises(ValueError, match="interactions of triples cannot be grouped"):
         triples.sum_by(GROUPS)
-    matrices: InteractionExplanation = explain_interactions(REGRESSOR, X)
+    explanation: InteractionExplanation = explain_interactions(REGRESSOR, X)
     with pytest.raises(ValueError, match="sum_by: 'g' names the unknown feature 'z'"):
-        matrices.sum_by({"g": ["z"]})
+        explanation.sum_by({"g": ["z"]})
     with pytest.raises(ValueError, match="mapping must be 'input'"):
-        matrices.sum_by("columns")
+        explanation.sum_by("columns")

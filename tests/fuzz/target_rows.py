@@ -138,7 +138,7 @@ def test_one(data: bytes) -> None:
     with harness.limits(100_000 + 100 * len(data)):
         action = choices.number(4)
         if action == 0:
-            explainer.explain_interactions(X)
+            choices.one_of([explainer.explain_interactions, explainer.shap_interaction_values])(X)
         elif action == 1:
             model = harness.PreadaptedModel(explainer._adapted)
             TreeExplainer(model, X, device="cpu", n_jobs=1, data_weight=choices.one_of([None, [1.0] * 4, X]))

@@ -1,4 +1,4 @@
-"""Data for explain_interactions, and strengths and pairs from dense results."""
+"""Data for explain_interactions, and strengths and pairs from matrices."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ CASES = [
 ]
 
 
-def whole_pairs(dense: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all pairs of a dense result, occurring or not, and their whole indices."""
-    first, second = np.triu_indices(dense.shape[1], 1)
-    return np.column_stack([first, second]), 2 * dense[:, first, second]
+def whole_pairs(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return all pairs of matrices, occurring or not, and their whole indices."""
+    first, second = np.triu_indices(matrices.shape[1], 1)
+    return np.column_stack([first, second]), 2 * matrices[:, first, second]
 
 
 def brute_strength(values: np.ndarray) -> np.ndarray:

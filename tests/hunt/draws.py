@@ -156,7 +156,7 @@ def draw(seed: int, **fixed: Any) -> Draw:
         background_weights=choose("background_weights", [False, True]),
         mode=mode,
         index=choose("index", ["SII", "STII", "BII"]),
-        form=choose("form", ["all", "occurring", "number", "list"]),
+        form=choose("form", ["matrices", "occurring", "number", "list"]),
         options=_options(choose, mode, task),
         tables=choose("tables", ["where they pay", "wherever possible"]),
         device=choose("device", ["cpu", "cuda", "cuda", "auto"]),

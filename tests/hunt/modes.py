@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -204,19 +204,21 @@ def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: str) -> N
 def interactions(case: Case, report: Report, with_background: bool = False, order: int = 2) -> None:
     """Check interactions of pairs in all forms, or of triples."""
     draw = case.draw
-    form = "occurring" if order == 3 and draw.form == "all" else draw.form
+    form = "occurring" if order == 3 and draw.form == "matrices" else draw.form
     index = "SII" if order == 3 and draw.index == "STII" else draw.index
     kept = case.kept
     sets = [tuple(c) for c in games.combinations(range(len(kept)), order)]
     if form in ("number", "list") and not sets:
         form = "occurring"
-    asked: Any = {"number": 2, "list": _listed(case, sets[::-2])}.get(form, form)
+    asked: Any = {"number": 2, "list": _listed(case, sets[::-2])}.get(form, "occurring")
     explainer = explainer_of(case, background=with_background)
-    found = explainer.explain_interactions(case.passed_X, interactions=asked, index=index, order=order)
-    got = found.values
-    listed = cast(np.ndarray, found.interactions)  # None for a dense result, for which it is not used
+    if form == "matrices" and index == "SII":
+        got, listed = explainer.shap_interaction_values(case.passed_X), np.empty((0, 2), int)
+    else:
+        found = explainer.explain_interactions(case.passed_X, interactions=asked, index=index, order=order)
+        got, listed = found.matrices() if form == "matrices" else found.values, found.interactions
     n, k = containers.n_rows(case.X), case.n_outputs * (2 if draw.options.get("outputs") == "all" else 1)
-    ways = (len(kept),) * 2 if form == "all" else (len(listed),)
+    ways = (len(kept),) * 2 if form == "matrices" else (len(listed),)
     report.equal("shape of interactions", got.shape, (n, *ways) if k == 1 else (n, *ways, k))
     if with_background:
         pairs = case.pair_coalition_values
@@ -226,7 +228,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     else:
         coalition_values = case.path_coalition_values
     exact = not with_background  # mixtures of these are predicted by the library
-    if form == "all":
+    if form == "matrices":
         got = outputs_last(got, 4)
         report.true("symmetry", np.array_equal(got, got.swapaxes(1, 2)))
         if index != "BII":
@@ -269,7 +271,7 @@ def _columns(members: list[tuple[int, ...]], kept: list[int]) -> list[tuple[int,
 
 def many_rows(case: Case, report: Report) -> None:
     """Check the values of a few rows that are repeated often enough for tables or a GPU."""
-    with_background = case.draw.form in ("all", "list")
+    with_background = case.draw.form in ("matrices", "list")
     index = "BV" if case.draw.index == "BII" else "SV"
     n = containers.n_rows(case.X)
     X, repeats = many.repeated(case.X, case.rng)

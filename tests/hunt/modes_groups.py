@@ -177,7 +177,7 @@ def interactions_of_groups(case: Case, report: Report, asked: Any, members: list
     """Check the matrix of interactions of groups."""
     index, kept = case.draw.asked["request"], _kept(case, members)
     found = _explainer(case, feature_groups=asked).explain_interactions(case.passed_X, index=index)
-    got = outputs_last(found.values, 4)
+    got = outputs_last(found.matrices(), 4)
     report.equal("size of the matrix", got.shape[1], len(kept))
     coalitions = coalition_values(case)
     if coalitions is None:

@@ -50,7 +50,7 @@ def _times(case: Case) -> np.ndarray | None:
     if case.draw.task not in ("survival", "times"):
         return None
     known = np.quantile(case.y[survival.TIME][case.y[survival.EVENT]], [0.3, 0.5, 0.8])
-    return known[:1] if case.draw.form == "all" else known[case.rng.permutation(3)]
+    return known[:1] if case.draw.form == "matrices" else known[case.rng.permutation(3)]
 
 
 def _explainer(case: Case, name: str, times: np.ndarray | None, background: bool = True) -> TreeExplainer:

@@ -60,9 +60,9 @@ def views(case: Case, report: Report) -> None:
     direct = explainer.shap_values(case.X)
     report.equal("shap_values", direct, values)
     pairs = explainer.explain_interactions(case.X, interactions="occurring", index="SII")
-    whole = outputs_last(pairs.dense().values.astype(float), 4)
-    matrices = outputs_last(explainer.explain_interactions(case.X, index="SII").values.astype(float), 4)
-    report.close("dense", whole, matrices, case.allowed(matrices, factor=2))
+    from_pairs = outputs_last(pairs.matrices().astype(float), 4)
+    matrices = outputs_last(explainer.shap_interaction_values(case.X).astype(float), 4)
+    report.close("matrices", from_pairs, matrices, case.allowed(matrices, factor=2))
     main_effects = outputs_last(np.asarray(pairs.main_effects(), float), 3)
     diagonal = np.einsum("nppk->npk", matrices)
     report.close("main effects", main_effects, diagonal, case.allowed(matrices, factor=3))
@@ -104,7 +104,7 @@ def command_line(case: Case, report: Report) -> None:
         X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
     )
     frame = frame.assign(**{"row number": np.arange(len(frame))})
-    kind = "csv" if case.draw.form in ("all", "list") and not case.data.categorical else "parquet"
+    kind = "csv" if case.draw.form in ("matrices", "list") and not case.data.categorical else "parquet"
     source, sink = folder / f"rows.{kind}", folder / "values.parquet"
     frame.to_csv(source, index=False) if kind == "csv" else frame.to_parquet(source, index=False)
     arguments = ["explain", str(model), str(source), "-o", str(sink), "--keep", "row number", "--json"]

@@ -45,7 +45,7 @@ def options_of(case: Case) -> dict[str, Any]:
 
 def saved(case: Case, report: Report) -> None:
     """Check that an explainer from a file, a pickle or a copy returns bit-identical, correct values."""
-    with_background = case.draw.form in ("all", "list")
+    with_background = case.draw.form in ("matrices", "list")
     explainer = explainer_of(case, background=with_background)
     others = {"pickle": pickle.loads(pickle.dumps(explainer)), "copy": copy.deepcopy(explainer)}
     if case.fitted.steps:
@@ -180,7 +180,7 @@ def _splitter(case: Case) -> Any:
     classes = models.is_classes(case.draw.task)
     shuffled = KFold(3, shuffle=True, random_state=0)
     return {
-        "all": KFold(3),
+        "matrices": KFold(3),
         "occurring": [tuple(map(list, pair)) for pair in shuffled.split(np.zeros(len(case.y)))],
         "number": StratifiedKFold(2) if classes else 2,
         "list": ShuffleSplit(2, test_size=0.3, random_state=1),

@@ -259,19 +259,18 @@ def _repeats(seed: int, options: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("mode", ["values", "background", "interactions"])
 def test_wrong_columns_are_found(monkeypatch, mode):
-    options = PLAIN | {"mode": mode, "columns with values": "used", "outputs": "auto", "form": "all"}
+    options = PLAIN | {"mode": mode, "columns with values": "used", "outputs": "auto", "form": "matrices"}
     options |= {"columns": ("normal", "constant", "normal", "few"), "task": "regression", "index": "SII"}
     right = run(3, options)
     assert not right.findings and "'columns': 'used'" in right.description
     monkeypatch.setattr(TreeExplainer, "feature_indices", property(lambda self: np.array([1, 2, 3])))
     _with(monkeypatch, lambda values: values[:, ::-1])
-    explain = TreeExplainer.explain_interactions
+    compute = TreeExplainer.shap_interaction_values
 
     def changed(self: TreeExplainer, *args: Any, **options: Any) -> Any:
-        explanation = explain(self, *args, **options)
-        return replace(explanation, values=explanation.values[:, ::-1, ::-1])
+        return compute(self, *args, **options)[:, ::-1, ::-1]
 
-    monkeypatch.setattr(TreeExplainer, "explain_interactions", changed)
+    monkeypatch.setattr(TreeExplainer, "shap_interaction_values", changed)
     wrong = {"values": "values SV", "background": "interventional SV", "interactions": "matrices SII"}
     assert any(text.startswith(wrong[mode]) for text in run(3, options).findings)
 

@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 from helpers.catboost_ctrs import encoded, fit, own_values, rows, shares, unseen
 
-from skshapgpu import TreeExplainer
+from skshapgpu import TreeExplainer, reference
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.schema import AdaptedModel
-from skshapgpu.reference import (
-    interventional_banzhaf,
-    interventional_interactions,
-    interventional_shap,
-    path_dependent_banzhaf,
-    path_dependent_interactions,
-    path_dependent_shap,
-)
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +31,15 @@ def test_definition(small: Any, precision: str, tolerance: float) -> None:
     X = unseen(rows(1)).head(15)
     adapted, explainer = adapt(small), TreeExplainer(small, precision=precision)
     S, E = shares(adapted), encoded(adapted, X)
-    expected, base = path_dependent_shap(adapted.ensemble, E)
+    expected, base, _ = reference.path_dependent(adapted.ensemble, E)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
     assert explainer.expected_value == pytest.approx(base[0], rel=1e-12)
-    banzhaf = path_dependent_banzhaf(adapted.ensemble, E)[:, 0] @ S
+    banzhaf = reference.path_dependent(adapted.ensemble, E, index="BV").values[:, 0] @ S
     found = explainer.explain(X, index="BV").values
     np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
     for index in ("SII", "STII"):
-        expected = S.T @ path_dependent_interactions(adapted.ensemble, E, index)[:, 0] @ S
+        expected = S.T @ reference.path_dependent(adapted.ensemble, E, index=index).values[:, 0] @ S
         assert_interactions(explainer, X, index, expected, tolerance * scale)
         np.testing.assert_allclose(
             expected.sum(axis=2), explainer.shap_values(X), rtol=0, atol=8 * tolerance * scale
@@ -64,22 +56,22 @@ def test_definition_with_background(
     adapted = adapt(small)
     explainer = TreeExplainer(small, data, precision=precision, **options)
     S, E, B = shares(adapted), encoded(adapted, X), encoded(adapted, data)
-    expected, base = interventional_shap(adapted.ensemble, E, B)
+    expected, base, _ = reference.interventional(adapted.ensemble, E, B)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
     assert explainer.expected_value == pytest.approx(base[0], rel=1e-9)
-    banzhaf = interventional_banzhaf(adapted.ensemble, E, B)[:, 0] @ S
+    banzhaf = reference.interventional(adapted.ensemble, E, B, index="BV").values[:, 0] @ S
     found = explainer.explain(X, index="BV").values
     np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
     for index in ("SII", "STII"):
-        expected = S.T @ interventional_interactions(adapted.ensemble, E, B, index=index)[:, 0] @ S
+        expected = S.T @ reference.interventional(adapted.ensemble, E, B, index=index).values[:, 0] @ S
         assert_interactions(explainer, X, index, expected, tolerance * scale)
 
 
 def banzhaf_matrices(adapted: AdaptedModel, E: np.ndarray, banzhaf: np.ndarray) -> np.ndarray:
     """Compute the shared indices of pairs of players, with Banzhaf values on the diagonal."""
     S = shares(adapted)
-    of_players = path_dependent_interactions(adapted.ensemble, E, "BII")[:, 0]
+    of_players = reference.path_dependent(adapted.ensemble, E, index="BII").values[:, 0]
     np.einsum("rpp->rp", of_players)[...] = 0
     matrices = S.T @ of_players @ S
     np.einsum("raa->ra", matrices)[...] = banzhaf
@@ -89,10 +81,14 @@ def banzhaf_matrices(adapted: AdaptedModel, E: np.ndarray, banzhaf: np.ndarray) 
 def assert_interactions(
     explainer: TreeExplainer, X: Any, index: str, expected: np.ndarray, allowed: float
 ) -> None:
-    found = explainer.explain_interactions(X, index=index).values
-    np.testing.assert_allclose(found, expected, rtol=0, atol=8 * allowed)
-    assert (found == found.swapaxes(1, 2)).all()
-    occurring = explainer.explain_interactions(X, interactions="occurring", index=index)
+    occurring = explainer.explain_interactions(X, index=index)
+    matrices = occurring.matrices()
+    np.testing.assert_allclose(matrices, expected, rtol=0, atol=8 * allowed)
+    assert (matrices == matrices.swapaxes(1, 2)).all()
+    if index == "SII":
+        direct = explainer.shap_interaction_values(X)
+        np.testing.assert_allclose(direct, expected, rtol=0, atol=8 * allowed)
+        assert (direct == direct.swapaxes(1, 2)).all()
     first, second = occurring.interactions.T
     np.testing.assert_allclose(occurring.values, 2 * expected[:, first, second], rtol=0, atol=8 * allowed)
     others = np.ones(expected.shape[1:], bool)
@@ -103,14 +99,10 @@ def assert_interactions(
     listed = [("letter", "colour"), (1, 5), ("number", "letter")]
     positions = np.array([(4, 0), (1, 5), (2, 4)])
     found = explainer.explain_interactions(X, interactions=listed, index=index).values
-    np.testing.assert_array_equal(found, 2 * dense(explainer, X, index)[:, positions[:, 0], positions[:, 1]])
+    np.testing.assert_array_equal(found, 2 * matrices[:, positions[:, 0], positions[:, 1]])
     strongest = explainer.explain_interactions(X, interactions=3, index=index)
     mean = np.abs(occurring.values).mean(axis=0)
     np.testing.assert_allclose(np.sort(strongest.strength)[::-1], np.sort(mean)[::-1][:3], rtol=1e-6)
-
-
-def dense(explainer: TreeExplainer, X: Any, index: str) -> np.ndarray:
-    return explainer.explain_interactions(X, index=index).values
 
 
 def test_interactions_of_several_outputs() -> None:

@@ -6,6 +6,7 @@ The core is that of the CPU; test_pair_tables.py has the tables of GPUs. Explain
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu.adapters.ensemble import Ensemble
-from skshapgpu.reference import (
-    Index,
-    interventional_banzhaf,
-    interventional_interactions,
-    interventional_shap,
-)
+from skshapgpu.reference import Index
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -87,11 +83,11 @@ def assert_is_the_definition(
     indices: tuple[Index, ...] = INDICES,
 ) -> None:
     scale = leaf_scale(ensemble)
-    shapley, _ = interventional_shap(ensemble, rows, background, weights)
-    banzhaf = interventional_banzhaf(ensemble, rows, background, weights)
+    shapley = reference.interventional(ensemble, rows, background, weight=weights).values
+    banzhaf = reference.interventional(ensemble, rows, background, weight=weights, index="BV").values
     rounding = 1e-15 * np.abs(ensemble.intercept)
     for index in indices:
-        expected = interventional_interactions(ensemble, rows, background, weights, index)
+        expected = reference.interventional(ensemble, rows, background, weight=weights, index=index).values
         singles = banzhaf if index == "BII" else shapley
         for precision, tolerance in TOLERANCE.items():
             allowed = tolerance * scale[:, np.newaxis]
@@ -317,15 +313,15 @@ def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
     weights = [3, 0, 1, 2, 0.5, 0.5, 1, 1, 0, 4] if index == "SII" else None
     ensemble, encoded = as_trees_see_them(model, rows)
     behind = as_trees_see_them(model, background)[1]
-    expected = interventional_interactions(ensemble, encoded, behind, weights, index)
+    expected = reference.interventional(ensemble, encoded, behind, weight=weights, index=index).values
     for precision, tolerance in TOLERANCE.items():
         allowed = tolerance * leaf_scale(ensemble)[:, np.newaxis]
         explainer = TreeExplainer(model, background, data_weight=weights, precision=precision)
-        found = outputs_second(explainer.explain_interactions(rows, index=index).values, 3)
+        found = outputs_second(explainer.explain_interactions(rows, index=index).matrices(), 3)
         assert (np.abs(found - expected) <= allowed[..., np.newaxis]).all()
         singles = outputs_second(explainer.explain(rows, index="BV" if index == "BII" else "SV").values, 2)
         if index == "BII":
-            banzhaf = interventional_banzhaf(ensemble, encoded, behind, weights)
+            banzhaf = reference.interventional(ensemble, encoded, behind, weight=weights, index="BV").values
             assert (np.abs(singles - banzhaf) <= allowed).all()
         else:
             assert (np.abs(found.sum(axis=3) - singles) <= 10 * allowed).all()
@@ -334,7 +330,7 @@ def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("library", ["forest", "xgboost"])
 def test_shapiq(library: str, index: str) -> None:
-    """shapiq returns the whole index of a pair, ours is half of it."""
+    """shapiq returns the whole index of a pair, as explain_interactions does."""
     shapiq_trees = pytest.importorskip("shapiq.tree.interventional")
     rows = X.astype(np.float32)
     if library == "forest":
@@ -344,15 +340,14 @@ def test_shapiq(library: str, index: str) -> None:
         model = xgboost.XGBRegressor(n_estimators=8, max_depth=5, base_score=0, n_jobs=1).fit(rows, Y)
     theirs = shapiq_trees.InterventionalTreeSHAPIQ(model, rows[:60], max_order=2, index=index.upper())
     explainer = TreeExplainer(model, rows[:60], precision="double")
-    ours = explainer.explain_interactions(rows[60:80].astype(float), index=index).values
-    found, expected = [], []
-    for matrix, row in zip(ours, rows[60:80]):
+    pairs = list(combinations(range(10), 2))
+    ours = explainer.explain_interactions(rows[60:80].astype(float), interactions=pairs, index=index)
+    expected = []
+    for row in rows[60:80]:
         values = theirs.explain(row)
-        for i in range(10):
-            found += [2 * matrix[i, j] for j in range(i)]
-            expected += [values[j, i] for j in range(i)]
+        expected.append([values[pair] for pair in pairs])
     assert np.abs(expected).max() > 1e-3 * np.abs(Y).max()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(Y).max())
+    np.testing.assert_allclose(ours.values, expected, rtol=0, atol=1e-10 * np.abs(Y).max())
 
 
 @each_set

@@ -60,34 +60,36 @@ def explained(request: pytest.FixtureRequest) -> tuple[TreeExplainer, np.ndarray
 @pytest.mark.parametrize("index", INDICES)
 def test_forms(explained: tuple[TreeExplainer, np.ndarray], index: str) -> None:
     explainer, rows = explained
-    dense = explainer.explain_interactions(rows, index=index)
-    assert dense.values.dtype == rows.dtype and (dense.values == dense.values.swapaxes(1, 2)).all()
-    if index == "SII":
-        np.testing.assert_array_equal(explainer.shap_interaction_values(rows), dense.values)
-    occurring = explainer.explain_interactions(rows, index=index, interactions="occurring")
+    occurring = explainer.explain_interactions(rows, index=index)
+    matrices = occurring.matrices()
+    assert matrices.dtype == rows.dtype and (matrices == matrices.swapaxes(1, 2)).all()
     np.testing.assert_array_equal(occurring.interactions, explainer.occurring_interactions())
     first, second = occurring.interactions.T
-    np.testing.assert_array_equal(occurring.values, 2 * dense.values[:, first, second])
+    np.testing.assert_array_equal(occurring.values, 2 * matrices[:, first, second])
     singles = explainer.explain(rows, index="BV" if index == "BII" else "SV")
     atol = 2e-6 * np.abs(singles.values).max()
     np.testing.assert_allclose(occurring.feature_values, singles.values, rtol=0, atol=atol)
-    np.testing.assert_allclose(occurring.dense().values, dense.values, rtol=0, atol=atol)
+    if index == "SII":
+        direct = explainer.shap_interaction_values(rows)
+        assert direct.dtype == rows.dtype and (direct == direct.swapaxes(1, 2)).all()
+        np.testing.assert_array_equal(occurring.values, 2 * direct[:, first, second])
+        np.testing.assert_allclose(matrices, direct, rtol=0, atol=atol)
     order = np.argsort(-occurring.strength, kind="stable")[:5]
     strongest = explainer.explain_interactions(rows, index=index, interactions=5)
     np.testing.assert_array_equal(strongest.interactions, occurring.interactions[order])
     np.testing.assert_array_equal(strongest.values, occurring.values[:, order])
     listed = explainer.explain_interactions(rows, index=index, interactions=[(second[3], f"x{first[3]}")])
     np.testing.assert_array_equal(listed.values[:, 0], occurring.values[:, 3])
-    for explanation in (dense, occurring, strongest, listed):
+    for explanation in (occurring, strongest, listed):
         assert explanation.feature_perturbation == "interventional"
         assert explanation.device.startswith(os.environ["SKSHAPGPU_DEVICE"])
         np.testing.assert_array_equal(explanation.base_values, explainer.expected_value)
         assert (explanation.additivity_error is None) == (index == "BII")
     assert (singles.additivity_error is None) == (index == "BII")
-    assert "feature perturbation: interventional" in repr(dense[1:])
+    assert "feature perturbation: interventional" in repr(occurring[1:])
     if index != "BII":
-        assert 0 < dense.additivity_error < 1e-3
-        np.testing.assert_allclose(dense.values.sum(axis=2), singles.values, rtol=0, atol=10 * atol)
+        assert 0 < occurring.additivity_error < 1e-3
+        np.testing.assert_allclose(matrices.sum(axis=2), singles.values, rtol=0, atol=10 * atol)
 
 
 def test_one_call(forest: Any) -> None:
@@ -102,14 +104,14 @@ def test_one_call(forest: Any) -> None:
     assert banzhaf.index == "BV" and banzhaf.feature_perturbation == "interventional"
     path_dependent = TreeExplainer(forest).explain_interactions(X[:9])
     assert path_dependent.feature_perturbation == "tree_path_dependent"
-    assert not np.allclose(path_dependent.values, expected.shap_interaction_values(X[:9]), atol=1e-3)
+    assert not np.allclose(path_dependent.values, expected.explain_interactions(X[:9]).values, atol=1e-3)
 
 
 def test_weights_count_rows(forest: Any) -> None:
     weighted = TreeExplainer(forest, X[:4], data_weight=[2, 0, 1, 1], precision="double")
     repeated = TreeExplainer(forest, X[[0, 0, 2, 3]], precision="double")
     for index in INDICES:
-        one, other = (e.explain_interactions(X[50:], index=index).values for e in (weighted, repeated))
+        one, other = (e.explain_interactions(X[50:], index=index).matrices() for e in (weighted, repeated))
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
 
 
@@ -117,7 +119,9 @@ def test_additivity_is_checked(forest: Any) -> None:
     explainer = TreeExplainer(forest, X[:10])
     explainer.shap_values(X)  # compared with the model's own prediction
     explainer._compiled.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
-    for pairs in ("all", "occurring", 3, [(0, 1)]):
+    with pytest.raises(RuntimeError, match="additivity check failed at row"):
+        explainer.shap_interaction_values(X)
+    for pairs in ("occurring", 3, [(0, 1)]):
         with pytest.raises(RuntimeError, match="additivity check failed at row"):
             explainer.explain_interactions(X, interactions=pairs)
     explainer.explain_interactions(X, index="BII")
@@ -150,18 +154,23 @@ def test_copies_and_files(forest: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("on_cpu")
-@pytest.mark.parametrize("pairs", ["all", "occurring", 4, [(3, 7)]])
+@pytest.mark.parametrize("pairs", ["matrices", "occurring", 4, [(3, 7)]])
 def test_memory_limit_changes_no_bit(forest: Any, pairs: Any) -> None:
+    def values(explainer: TreeExplainer) -> np.ndarray:
+        if pairs == "matrices":
+            return explainer.shap_interaction_values(X)
+        return explainer.explain_interactions(X, interactions=pairs).values
+
     explainer = TreeExplainer(forest, X[:10])
-    expected = explainer.explain_interactions(X, interactions=pairs)
-    result = expected.values.nbytes + (X.nbytes if pairs == "occurring" else 0)
+    expected = values(explainer)
+    result = expected.nbytes + (X.nbytes if pairs == "occurring" else 0)
     scratch = explainer._compiled.plan(Kind(2)).info()["scratch_bytes_per_thread"]
     tables = explainer._compiled.table_bytes  # and counts
     assert tables > explainer.model_info()["table_bytes"] > 0
     limited = TreeExplainer(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
-    np.testing.assert_array_equal(limited.explain_interactions(X, interactions=pairs).values, expected.values)
+    np.testing.assert_array_equal(values(limited), expected)
     with pytest.raises(MemoryError, match="SHAP interaction values"):
-        TreeExplainer(forest, X[:10], memory_limit=result).explain_interactions(X, interactions=pairs)
+        values(TreeExplainer(forest, X[:10], memory_limit=result))
 
 
 def test_triples_are_path_dependent_only(forest: Any) -> None:

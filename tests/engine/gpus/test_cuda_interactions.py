@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from skshapgpu import ShapInteractionTransformer, TreeExplainer, _core
+from skshapgpu import ShapInteractionTransformer, TreeExplainer, _core, reference
 from skshapgpu.adapters.ensemble import Ensemble
-from skshapgpu.reference import path_dependent_interactions
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")
@@ -114,7 +113,7 @@ def test_indices(index: str, vector: bool) -> None:
         )
         rows = random_rows(seed, ensemble, 130)
         assert_same(ensemble, rows, index)
-        expected = path_dependent_interactions(ensemble, rows, index)
+        expected = reference.path_dependent(ensemble, rows, index=index).values
         _, matrices, _, _ = on_gpu(plan_of(ensemble, "double", index), rows, ensemble)
         unit = leaf_scale(ensemble)[:, np.newaxis, np.newaxis]
         assert (np.abs(matrices - expected) <= TOLERANCE["double"] * unit).all()
@@ -229,7 +228,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray, dict[str, Any
 
 
 REQUESTS: list[dict[str, Any]] = [
-    *({"interactions": pairs} for pairs in ("all", "occurring", 4, [(3, 0), (1, 2)])),
+    *({"interactions": pairs} for pairs in ("occurring", 4, [(3, 0), (1, 2)])),
     *({"interactions": triples, "order": 3} for triples in ("occurring", 4, [(3, 0, 1), (1, 2, 3)])),
 ]
 
@@ -252,6 +251,15 @@ def test_explanations_are_those_of_the_cpu(case: Any, asked: Any, index: str) ->
     unit = np.abs(expected.values).max()
     np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-10 * unit)
     assert (found.additivity_error is None) == (index == "BII")
+
+
+def test_shap_interaction_values_are_those_of_the_cpu(case: Any) -> None:
+    model, X, options = case
+    expected, matrices = (
+        TreeExplainer(model, device=device, precision="double", **options).shap_interaction_values(X)
+        for device in ("cpu", "cuda")
+    )
+    np.testing.assert_allclose(matrices, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
 def test_banzhaf_values(case: Any) -> None:
@@ -278,11 +286,11 @@ def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, asked: 
     values = found.values.cpu().numpy() if library == "torch" else namespace.asnumpy(found.values)
     assert values.dtype == dtype
     np.testing.assert_array_equal(values, expected.values)
-    if asked["interactions"] == "all":
+    if asked == {"interactions": "occurring"}:
         matrices = explainer.shap_interaction_values(on_gpu)
         assert type(matrices) is type(on_gpu)
         on_host = matrices.cpu().numpy() if library == "torch" else namespace.asnumpy(matrices)
-        np.testing.assert_array_equal(on_host, values)
+        np.testing.assert_array_equal(on_host, explainer.shap_interaction_values(X))
 
 
 def test_memory_limit(case: Any) -> None:

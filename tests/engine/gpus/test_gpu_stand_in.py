@@ -106,7 +106,7 @@ def test_shap_values(case: Any, calls: list[dict[str, Any]]) -> None:
     assert np.isnan(calls[0]["missing"])
 
 
-@pytest.mark.parametrize("pairs", ["all", "occurring", 4, [(3, 0), (1, 2)]])
+@pytest.mark.parametrize("pairs", ["occurring", 4, [(3, 0), (1, 2)]])
 @pytest.mark.usefixtures("chunks")
 def test_interactions(case: Any, pairs: Any, calls: list[dict[str, Any]]) -> None:
     model, rows, options = case
@@ -115,18 +115,28 @@ def test_interactions(case: Any, pairs: Any, calls: list[dict[str, Any]]) -> Non
     assert type(found.values) is Array and found.device == "cuda:0"
     np.testing.assert_array_equal(found.values.get(), expected.values)
     assert found.additivity_error == expected.additivity_error
-    if expected.interactions is not None:
-        np.testing.assert_array_equal(found.interactions, expected.interactions)
+    np.testing.assert_array_equal(found.interactions, expected.interactions)
     if expected.strength is not None:
         # Sums of the rows' magnitudes in float64, chunk by chunk: each of at most n additions rounds once.
         np.testing.assert_allclose(found.strength, expected.strength, rtol=len(rows) * 2.0**-53)
     if expected.feature_values is not None:
         assert type(found.feature_values) is Array
         np.testing.assert_array_equal(found.feature_values.get(), expected.feature_values)
-    assert {call["parts"] for call in calls} == {("matrices",) if pairs == "all" else ("pairs",)}
-    if pairs == "all":
-        matrices = TreeExplainer(model, **options).shap_interaction_values(Array(rows))
-        np.testing.assert_array_equal(matrices.get(), expected.values)
+    assert {call["parts"] for call in calls} == {("pairs",)}
+
+
+@pytest.mark.usefixtures("chunks")
+def test_shap_interaction_values(case: Any, calls: list[dict[str, Any]]) -> None:
+    model, rows, options = case
+    matrices = TreeExplainer(model, **options).shap_interaction_values(Array(rows))
+    expected = TreeExplainer(model, device="cpu", **options).shap_interaction_values(rows)
+    assert type(matrices) is Array
+    np.testing.assert_array_equal(matrices.get(), expected)
+    assert {call["parts"] for call in calls} == {("matrices",)}
+    explanation = TreeExplainer(model, **options).explain_interactions(Array(rows))
+    assert type(explanation.matrices()) is np.ndarray
+    off_diagonal = ~np.eye(rows.shape[1], dtype=bool)
+    np.testing.assert_array_equal(explanation.matrices()[:, off_diagonal], expected[:, off_diagonal])
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -273,7 +283,7 @@ def test_transformer(multiclass: Any) -> None:
 
 
 @pytest.mark.parametrize("index", ["SII", "STII", "BII"])
-@pytest.mark.parametrize("pairs", ["all", "occurring", 4, [(3, 0), (1, 2)]])
+@pytest.mark.parametrize("pairs", ["occurring", 4, [(3, 0), (1, 2)]])
 @pytest.mark.usefixtures("chunks")
 def test_interventional_interactions(case: Any, pairs: Any, index: str, calls: list[dict[str, Any]]) -> None:
     """The stand-in looks pairs up in the tables of GPUs, the CPU in those that it makes for the rows."""
@@ -289,6 +299,12 @@ def test_interventional_interactions(case: Any, pairs: Any, index: str, calls: l
         np.testing.assert_allclose(values, expected.values, rtol=0, atol=atol)
         assert (found.additivity_error is None) == (index == "BII")
         np.testing.assert_array_equal(found.base_values, expected.base_values)
+    if index == "SII" and pairs == "occurring":
+        matrices = on_cpu.shap_interaction_values(rows)
+        for given in (Array(rows), rows):
+            found = explainer.shap_interaction_values(given)
+            values = found if given is rows else found.get()
+            np.testing.assert_allclose(values, matrices, rtol=0, atol=atol)
     assert {call["device"] for call in calls} == {0, 1}
 
 

@@ -7,6 +7,7 @@ import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -28,44 +29,103 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, explain, explain_interactions
+from skshapgpu import TreeExplainer, explain, explain_interactions, reference
 from skshapgpu._common import memory
 from skshapgpu.adapters import _REGISTERED
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.adapters.schema import AdaptedModel, InputSchema
-from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_triples
 
 # Forms
 
 
+def test_shap_interaction_values(case: Any) -> None:
+    explainer, X = case
+    matrices, n_features = explainer.shap_interaction_values(X), X.shape[1]
+    assert type(matrices) is np.ndarray and matrices.dtype == X.dtype
+    assert matrices.shape == (len(X), n_features, n_features, *explainer.shap_values(X).shape[2:])
+    assert (matrices == matrices.swapaxes(1, 2)).all()
+    values = explainer.shap_values(X)
+    np.testing.assert_allclose(matrices.sum(axis=2), values, rtol=0, atol=1e-6 * np.abs(values).max())
+
+
 @pytest.mark.parametrize("index", INDICES)
-def test_dense(case: Any, index: str) -> None:
+def test_matrices(case: Any, index: str) -> None:
     explainer, X = case
     explanation = explainer.explain_interactions(X, index=index)
-    values, n_features = explanation.values, X.shape[1]
-    assert values.shape == (len(X), n_features, n_features, *explainer.shap_values(X).shape[2:])
-    assert values.dtype == X.dtype
-    assert (values == values.swapaxes(1, 2)).all()
-    assert explanation.interactions is None and explanation.strength is None and explanation.order == 2
-    if index == "SII":
-        np.testing.assert_array_equal(explainer.shap_interaction_values(X), values)
+    matrices, n_features = explanation.matrices(), X.shape[1]
+    assert matrices.shape == (len(X), n_features, n_features, *explainer.shap_values(X).shape[2:])
+    assert matrices.dtype == X.dtype and explanation.order == 2
+    assert (matrices == matrices.swapaxes(1, 2)).all()
     singles = explainer.explain(X, index="BV" if index == "BII" else "SV").values
-    scale = np.abs(singles).max()
+    atol = 1e-6 * np.abs(singles).max()
+    features = np.arange(n_features)
+    if index == "SII":
+        direct = explainer.shap_interaction_values(X)
+        off_diagonal = ~np.eye(n_features, dtype=bool)
+        np.testing.assert_array_equal(matrices[:, off_diagonal], direct[:, off_diagonal])
+        np.testing.assert_allclose(matrices, direct, rtol=0, atol=atol)
     if index == "BII":
-        each = np.arange(n_features)
-        np.testing.assert_allclose(values[:, each, each], singles, rtol=0, atol=1e-6 * scale)
+        np.testing.assert_allclose(matrices[:, features, features], singles, rtol=0, atol=atol)
         assert explanation.additivity_error is None
     else:
-        np.testing.assert_allclose(values.sum(axis=2), singles, rtol=0, atol=1e-6 * scale)
+        np.testing.assert_allclose(matrices.sum(axis=2), singles, rtol=0, atol=atol)
         assert 0 < explanation.additivity_error < 1e-3
+
+
+@pytest.mark.parametrize("index", ["SII", "STII"])
+@pytest.mark.parametrize("form", ["default", "occurring", "number", "list", "array"])
+def test_a_value_is_the_whole_index_in_every_form(case: Any, index: str, form: str) -> None:
+    """Whatever was asked for: listed pairs and main effects add up, without a factor of 2 anywhere."""
+    explainer, X = case
+    pairs = explainer.occurring_interactions()
+    asked: dict[str, Any] = {
+        "occurring": {"interactions": "occurring"},
+        "number": {"interactions": len(pairs)},
+        "list": {"interactions": list(map(tuple, pairs[::-1].tolist()))},
+        "array": {"interactions": pairs},
+    }.get(form, {})
+    explanation = explainer.explain_interactions(X, index=index, **asked)
+    main = explainer.explain_interactions(X, index=index).main_effects().astype(float)
+    values = explainer.shap_values(X).astype(float)
+    atol = 1e-5 * np.abs(values).max()
+    shares = np.zeros_like(values)
+    for position, pair in enumerate(explanation.interactions):
+        for feature in pair:
+            shares[:, feature] += explanation.values[:, position] / 2
+    np.testing.assert_allclose(main + shares, values, rtol=0, atol=atol)
+    total = explanation.values.sum(axis=1, dtype=float) + main.sum(axis=1)
+    np.testing.assert_allclose(total, values.sum(axis=1), rtol=0, atol=atol)
+    # The other methods speak of the same numbers.
+    magnitudes = np.abs(explanation.values).mean(axis=0, dtype=float)
+    np.testing.assert_allclose(explanation.importance(), magnitudes, rtol=1e-5)
+    means = magnitudes.reshape(len(pairs), -1).sum(axis=1)
+    np.testing.assert_allclose(
+        [mean for _, mean in explanation.strongest(len(pairs))], np.sort(means)[::-1], rtol=1e-5
+    )
+    first, second = explanation.interactions.T
+    np.testing.assert_array_equal(2 * explanation.matrices()[:, second, first], explanation.values)
+
+
+@pytest.mark.parametrize("form", [3, [(0, 1), (2, 3)]])
+def test_matrices_of_chosen_pairs(case: Any, form: Any) -> None:
+    """Pairs that are not listed are zero, and main effects, which need all pairs, are unknown."""
+    explainer, X = case
+    explanation = explainer.explain_interactions(X, interactions=form)
+    matrices, direct = explanation.matrices(), explainer.shap_interaction_values(X)
+    listed = np.zeros(direct.shape[1:3], bool)
+    for first, second in explanation.interactions:
+        listed[first, second] = listed[second, first] = True
+    np.testing.assert_array_equal(matrices[:, listed], direct[:, listed])
+    diagonal = np.eye(X.shape[1], dtype=bool)
+    assert (matrices[:, ~(listed | diagonal)] == 0).all() and np.isnan(matrices[:, diagonal]).all()
 
 
 @pytest.mark.parametrize("index", INDICES)
 def test_occurring(case: Any, index: str) -> None:
     explainer, X = case
-    dense = explainer.explain_interactions(X, index=index)
-    explanation = explainer.explain_interactions(X, interactions="occurring", index=index)
-    pairs, whole = whole_pairs(dense.values)
+    explanation = explainer.explain_interactions(X, index=index)
+    matrices = explanation.matrices() if index != "SII" else explainer.shap_interaction_values(X)
+    pairs, whole = whole_pairs(matrices)
     occurs = [tuple(pair) in set(map(tuple, explanation.interactions)) for pair in pairs]
     np.testing.assert_array_equal(explanation.interactions, pairs[occurs])
     np.testing.assert_array_equal(explanation.interactions, explainer.occurring_interactions())
@@ -76,7 +136,8 @@ def test_occurring(case: Any, index: str) -> None:
     singles = explainer.explain(X, index="BV" if index == "BII" else "SV").values
     atol = 1e-6 * np.abs(singles).max()
     np.testing.assert_allclose(explanation.feature_values, singles, rtol=0, atol=atol)
-    np.testing.assert_allclose(explanation.dense().values, dense.values, rtol=0, atol=atol)
+    default = explainer.explain_interactions(X, index=index, interactions="occurring")
+    np.testing.assert_array_equal(default.values, explanation.values)
 
 
 def test_pairs_and_main_effects_add_up(case: Any) -> None:
@@ -91,7 +152,7 @@ def test_pairs_and_main_effects_add_up(case: Any) -> None:
 @pytest.mark.parametrize("count", [1, 4, 1000])
 def test_strongest(case: Any, index: str, count: int) -> None:
     explainer, X = case
-    pairs, whole = whole_pairs(explainer.explain_interactions(X, index=index).values)
+    pairs, whole = whole_pairs(explainer.explain_interactions(X, index=index).matrices())
     strength = brute_strength(whole)
     n_pairs = len(explainer.occurring_interactions())
     order = np.argsort(-strength, kind="stable")[: min(count, n_pairs)]
@@ -136,12 +197,12 @@ def test_equally_strong_pairs_keep_their_order(monkeypatch: pytest.MonkeyPatch) 
 
 def test_listed(case: Any) -> None:
     explainer, X = case
-    dense = explainer.shap_interaction_values(X)
+    matrices = explainer.shap_interaction_values(X)
     listed = [(2, 0), ("x1", 3), (np.int64(1), "x0")]
     explanation = explainer.explain_interactions(X, interactions=listed)
     np.testing.assert_array_equal(explanation.interactions, [[2, 0], [1, 3], [1, 0]])
     assert explanation.interaction_names == ("x2 x x0", "x1 x x3", "x1 x x0")
-    np.testing.assert_array_equal(explanation.values, 2 * dense[:, [2, 1, 1], [0, 3, 0]])
+    np.testing.assert_array_equal(explanation.values, 2 * matrices[:, [2, 1, 1], [0, 3, 0]])
     assert explanation.strength is None and explanation.feature_values is None
     again = explainer.explain_interactions(X, interactions=explanation.interactions)
     np.testing.assert_array_equal(again.values, explanation.values)
@@ -171,9 +232,11 @@ def test_models_without_interactions() -> None:
     np.testing.assert_array_equal(occurring.main_effects(), explainer.shap_values(DIABETES))
 
 
-@pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
+@pytest.mark.parametrize("pairs", ["occurring", 3, [(0, 1)]])
 def test_no_rows(multiclass: Any, pairs: Any) -> None:
     explanation = on_cpu(multiclass).explain_interactions(IRIS[:0], interactions=pairs)
+    assert explanation.matrices().shape == (0, 4, 4, 3)
+    assert on_cpu(multiclass).shap_interaction_values(IRIS[:0]).shape == (0, 4, 4, 3)
     full = on_cpu(multiclass).explain_interactions(IRIS, interactions=pairs)
     assert explanation.shape == (0, *full.shape[1:])
     assert explanation.strength is None or np.isnan(explanation.strength).all()
@@ -185,10 +248,10 @@ def test_no_rows(multiclass: Any, pairs: Any) -> None:
 @pytest.mark.parametrize("index", ["SII", "BII"])
 def test_triples(case: Any, index: str) -> None:
     explainer, X = case
-    if X.shape[1] > MAX_USED_FEATURES:
+    if X.shape[1] > reference.MAX_USED_FEATURES:
         explainer = on_cpu(DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, BENIGN), outputs="all")
     X = X[:40]
-    expected, triples = path_dependent_triples(explainer._adapted.ensemble, X, index)
+    expected, _, triples = reference.path_dependent(explainer._adapted.ensemble, X, index=index, order=3)
     expected = np.moveaxis(expected, 1, -1) if expected.shape[1] > 1 else expected[:, 0]
     if explainer.output_names is not None and expected.ndim == 2:
         expected = np.stack([-expected, expected], axis=-1)
@@ -246,7 +309,7 @@ def test_banzhaf_values(regressor: Any) -> None:
 def test_explain_of_one_call(regressor: Any) -> None:
     explanation = explain_interactions(regressor, DIABETES, interactions=3, index="STII", n_jobs=1)
     assert explanation.shape == (442, 3) and explanation.index == "STII"
-    assert explain_interactions(regressor, DIABETES[:9]).shape == (9, 10, 10)
+    assert explain_interactions(regressor, DIABETES[:9]).shape == (9, 35)
     with pytest.raises(TypeError, match="unexpected keyword argument 'interactions'"):
         explain(regressor, DIABETES, interactions=3)
     with pytest.raises(ValueError, match="index must be one of 'SV', 'BV', 'OV', not 'SII'"):
@@ -282,7 +345,10 @@ def test_labels_of_a_frame() -> None:
 @pytest.mark.parametrize("make", [sp.csr_array, sp.csc_matrix, np.asfortranarray, list])
 def test_kinds_of_x(regressor: Any, make: Any) -> None:
     explainer = on_cpu(regressor)
-    for pairs in ("all", "occurring", 4):
+    np.testing.assert_array_equal(
+        explainer.shap_interaction_values(make(DIABETES)), explainer.shap_interaction_values(DIABETES)
+    )
+    for pairs in ("occurring", 4):
         found = explainer.explain_interactions(make(DIABETES), interactions=pairs)
         expected = explainer.explain_interactions(DIABETES, interactions=pairs)
         np.testing.assert_array_equal(found.values, expected.values)
@@ -305,13 +371,20 @@ def test_pipeline(regressor: Any) -> None:
         (
             {"interactions": "some"},
             ValueError,
-            "interactions must be 'all', 'occurring', a number or a list of pairs",
+            "interactions must be 'occurring', a number or a list of pairs, not 'some'$",
         ),
+        (
+            {"interactions": "all"},
+            ValueError,
+            r"not 'all': matrices are arrays, which shap_interaction_values\(X\) returns, or "
+            r"explain_interactions\(X\)\.matrices\(\)$",
+        ),
+        ({"interactions": "matrices"}, ValueError, "not 'matrices': matrices are arrays"),
         ({"interactions": 0}, ValueError, "interactions must be at least 1, not 0"),
         ({"interactions": -3}, ValueError, "interactions must be at least 1"),
-        ({"interactions": 1.5}, TypeError, "interactions must be 'all'"),
-        ({"interactions": None}, TypeError, "interactions must be 'all'"),
-        ({"interactions": True}, TypeError, "interactions must be 'all'"),
+        ({"interactions": 1.5}, TypeError, "interactions must be 'occurring'"),
+        ({"interactions": None}, TypeError, "interactions must be 'occurring'"),
+        ({"interactions": True}, TypeError, "interactions must be 'occurring'"),
         ({"interactions": ("x0", "x1")}, ValueError, "list of pairs of features, but 'x0' is no pair"),
         ({"interactions": [(0, 1), 2]}, ValueError, "but 2 is no pair"),
         ({"interactions": [(0, 1, 2)]}, ValueError, r"but \(0, 1, 2\) is no pair"),
@@ -335,7 +408,11 @@ def test_pipeline(regressor: Any) -> None:
         ({"order": 1}, ValueError, "order must be 2 or 3, not 1"),
         ({"order": 4}, ValueError, "order must be 2 or 3"),
         ({"order": 2.0}, ValueError, "order must be 2 or 3"),
-        ({"order": 3}, ValueError, "order=3 has no dense result"),
+        (
+            {"order": 3, "interactions": "all"},
+            ValueError,
+            "'occurring', a number or a list of triples, not 'all'$",
+        ),
         (
             {"order": 3, "index": "STII", "interactions": 2},
             ValueError,
@@ -361,22 +438,29 @@ def test_wrong_index_of_values(regressor: Any) -> None:
 
 
 def test_wrong_rows(regressor: Any) -> None:
-    for pairs in ("all", "occurring", 3):
+    bad = DIABETES.astype(object)
+    bad[400, 4] = "text"
+    explainer = on_cpu(regressor)
+    calls: list[Any] = [
+        explainer.shap_interaction_values,
+        *(partial(explainer.explain_interactions, interactions=pairs) for pairs in ("occurring", 3)),
+    ]
+    for call in calls:
         with pytest.raises(ValueError, match="9 features"):
-            on_cpu(regressor).explain_interactions(DIABETES[:, :9], interactions=pairs)
-        bad = DIABETES.astype(object)
-        bad[400, 4] = "text"
+            call(DIABETES[:, :9])
         with pytest.raises(ValueError, match="row 400 of column 4 is 'text'"):
-            on_cpu(regressor).explain_interactions(bad, interactions=pairs)
+            call(bad)
 
 
-@pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
+@pytest.mark.parametrize("pairs", ["occurring", 3, [(0, 1)]])
 def test_additivity_is_checked(regressor: Any, pairs: Any) -> None:
     explainer = on_cpu(regressor)
     explainer.shap_values(DIABETES)  # compared with the model's own prediction
     explainer._compiled.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.explain_interactions(DIABETES, interactions=pairs)
+    with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
+        explainer.shap_interaction_values(DIABETES)
     explainer.explain_interactions(DIABETES, interactions=pairs, index="BII")
     unchecked = on_cpu(regressor, check_additivity=False)
     assert unchecked.explain_interactions(DIABETES, interactions=pairs).additivity_error is None
@@ -420,28 +504,32 @@ def test_chosen_pairs_take_chunks_and_their_own_size(
     np.testing.assert_array_equal(found.interactions, expected.interactions)
 
 
-@pytest.mark.parametrize("pairs", ["all", "occurring", 20, [(3, 7)]])
+@pytest.mark.parametrize("pairs", ["matrices", "occurring", 20, [(3, 7)]])
 @pytest.mark.parametrize("kind", ["array", "ints"])
 def test_memory_limit_bounds_everything_that_is_allocated(wide: Any, pairs: Any, kind: str) -> None:
     explainer, X = wide
     rows = X[:400] if kind == "array" else (10 * X[:400]).astype(int)
-    expected = explainer.explain_interactions(rows, interactions=pairs)
+
+    def values(explainer: TreeExplainer, rows: np.ndarray) -> np.ndarray:
+        if pairs == "matrices":
+            return explainer.shap_interaction_values(rows)
+        return explainer.explain_interactions(rows, interactions=pairs).values
+
+    expected = values(explainer, rows)
     plan = explainer._compiled.plan(next(k for k, _ in explainer._compiled._plans if k.order == 2))
-    result = expected.values.nbytes + (rows.nbytes if pairs == "occurring" else 0)
+    result = expected.nbytes + (rows.nbytes if pairs == "occurring" else 0)
     scratch = plan.info()["scratch_bytes_per_thread"]
     limit = result + scratch + 200_000
     tight = copy.copy(explainer._compiled.options)
     limited = pickle.loads(pickle.dumps(explainer))
     limited._compiled.options = replace(tight, memory_limit=limit)
-    limited.explain_interactions(rows[:1], interactions=pairs)  # compiles
-    assert peak_of(lambda: limited.explain_interactions(rows, interactions=pairs)) < limit
-    np.testing.assert_array_equal(
-        limited.explain_interactions(rows, interactions=pairs).values, expected.values
-    )
+    values(limited, rows[:1])  # compiles
+    assert peak_of(lambda: values(limited, rows)) < limit
+    np.testing.assert_array_equal(values(limited, rows), expected)
     too_little = pickle.loads(pickle.dumps(explainer))
     too_little._compiled.options = replace(tight, memory_limit=result + scratch)
     with pytest.raises(MemoryError, match=r"raise memory_limit, explain fewer rows, or ask for fewer pairs"):
-        too_little.explain_interactions(rows, interactions=pairs)
+        values(too_little, rows)
 
 
 def test_wide_data_never_takes_a_matrix() -> None:
@@ -456,8 +544,8 @@ def test_wide_data_never_takes_a_matrix() -> None:
         peak = peak_of(lambda: explainer.explain_interactions(X[:20], interactions=pairs))  # noqa: B023
         assert peak < 30 * 4 * (4 * n_features + 6 * n_pairs) < 4 * n_features**2
         assert explanation.additivity_error is not None
-    with pytest.raises(MemoryError, match="interactions='occurring', a number or a list of them"):
-        on_cpu(model, memory_limit="1GB").explain_interactions(X)
+    with pytest.raises(MemoryError, match=r"explain_interactions\(X\), with a number or a list of pairs"):
+        on_cpu(model, memory_limit="1GB").shap_interaction_values(X)
 
 
 def test_a_result_beyond_the_machine_is_refused_by_name(
@@ -470,8 +558,11 @@ def test_a_result_beyond_the_machine_is_refused_by_name(
 
     monkeypatch.setattr(runs.HostRun, "empty", full)
     with pytest.raises(
-        MemoryError, match=r"442 rows need 353,600 bytes for their SHAP interaction.*interactions='occurring'"
+        MemoryError,
+        match=r"442 rows need 353,600 bytes for their SHAP interaction.*explain_interactions\(X\)",
     ):
+        on_cpu(regressor).shap_interaction_values(DIABETES)
+    with pytest.raises(MemoryError, match=r"442 rows need 123,760 bytes for their SHAP interaction"):
         on_cpu(regressor).explain_interactions(DIABETES)
 
 

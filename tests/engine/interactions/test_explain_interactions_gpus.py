@@ -118,7 +118,7 @@ def send(explainer: TreeExplainer, chosen: Devices) -> TreeExplainer:
 
 
 REQUESTS: list[dict[str, Any]] = [
-    *({"interactions": pairs} for pairs in ("all", "occurring", 4, [(3, 0), (1, 2)])),
+    *({"interactions": pairs} for pairs in ("occurring", 4, [(3, 0), (1, 2)])),
     *({"interactions": triples, "order": 3} for triples in ("occurring", 4, [(3, 0, 1), (1, 2, 3)])),
 ]
 
@@ -130,6 +130,9 @@ def test_rows_are_split_among_gpus(case: Any, gpus: list[StandIn], asked: Any) -
     both = send(pickle.loads(pickle.dumps(explainer)), Devices(indices=(0, 1)))
     found = both.explain_interactions(X, **asked)
     np.testing.assert_array_equal(found.values, expected.values)
+    if asked["interactions"] == "occurring" and "order" not in asked:
+        matrices = both.shap_interaction_values(X)
+        np.testing.assert_array_equal(matrices, explainer.shap_interaction_values(X))
     assert found.device == "cuda:0, cuda:1" and found.additivity_error == expected.additivity_error
     assert [plan.index for plan in gpus] == [0, 1]
     assert {rows for plan in gpus for rows in plan.rows} <= {len(X) // 2, len(X) - len(X) // 2}
@@ -147,10 +150,12 @@ def test_arrays_on_a_gpu_stay_there(
         found = auto.explain_interactions(X.view(Rows), **asked)
         assert isinstance(found.values, Rows) and found.device == "cuda:0"
         np.testing.assert_array_equal(np.asarray(found.values), expected.values)
-        if expected.interactions is not None:
-            np.testing.assert_array_equal(found.interactions, expected.interactions)
+        np.testing.assert_array_equal(found.interactions, expected.interactions)
         if expected.feature_values is not None:
             np.testing.assert_array_equal(np.asarray(found.feature_values), expected.feature_values)
+        matrices = auto.shap_interaction_values(X.view(Rows))
+        assert isinstance(matrices, Rows)
+        np.testing.assert_array_equal(np.asarray(matrices), explainer.shap_interaction_values(X))
     values = auto.shap_values(X.view(Rows))
     np.testing.assert_array_equal(np.asarray(values), explainer.shap_values(X))
 

@@ -12,13 +12,7 @@ import pytest
 from helpers.ensembles import leaf_scale
 from helpers.models import MODELS, as_trees_see_them, outputs_second
 
-from skshapgpu import TreeExplainer
-from skshapgpu.reference import (
-    path_dependent_banzhaf,
-    path_dependent_interactions,
-    path_dependent_shap,
-    path_dependent_triples,
-)
+from skshapgpu import TreeExplainer, reference
 
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
@@ -35,29 +29,31 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
 def test_pairs(case: tuple[Any, np.ndarray], index: Any, precision: str) -> None:
     model, rows = case
     ensemble, encoded = as_trees_see_them(model, rows)
-    expected = path_dependent_interactions(ensemble, encoded, index)
+    expected = reference.path_dependent(ensemble, encoded, index=index).values
     explainer = TreeExplainer(model, precision=precision)
     allowed = TOLERANCE[precision] * leaf_scale(ensemble)
-    dense = explainer.explain_interactions(rows, index=index)
-    found = outputs_second(dense.values, 3)
-    assert (np.abs(found - expected) <= allowed[:, np.newaxis, np.newaxis]).all()
-    assert (found == found.swapaxes(2, 3)).all()
-    sparse = explainer.explain_interactions(rows, index=index, interactions="occurring")
-    first, second = sparse.interactions.T
-    whole = outputs_second(sparse.values, 2)
+    explanation = explainer.explain_interactions(rows, index=index)
+    matrices = outputs_second(explanation.matrices(), 3)
+    assert (np.abs(matrices - expected) <= allowed[:, np.newaxis, np.newaxis]).all()
+    assert (matrices == matrices.swapaxes(2, 3)).all()
+    first, second = explanation.interactions.T
+    whole = outputs_second(explanation.values, 2)
     assert (np.abs(whole - 2 * expected[..., first, second]) <= 2 * allowed[:, np.newaxis]).all()
-    again = outputs_second(sparse.dense().values, 3)
-    assert (np.abs(again - found) <= 1e-12 * leaf_scale(ensemble).max()).all()
+    if index == "SII":
+        direct = outputs_second(explainer.shap_interaction_values(rows), 3)
+        assert (np.abs(direct - expected) <= allowed[:, np.newaxis, np.newaxis]).all()
+        assert (direct == direct.swapaxes(2, 3)).all()
+        assert (np.abs(matrices - direct) <= 1e-12 * leaf_scale(ensemble).max()).all()
 
 
 def test_sums(case: tuple[Any, np.ndarray]) -> None:
     model, rows = case
     ensemble, encoded = as_trees_see_them(model, rows)
     explainer = TreeExplainer(model, precision="double")
-    shapley, _ = path_dependent_shap(ensemble, encoded)
+    shapley = reference.path_dependent(ensemble, encoded).values
     allowed = TOLERANCE["double"] * leaf_scale(ensemble)
     for index in ("SII", "STII"):
-        matrices = outputs_second(explainer.explain_interactions(rows, index=index).values, 3)
+        matrices = outputs_second(explainer.explain_interactions(rows, index=index).matrices(), 3)
         assert (np.abs(matrices.sum(axis=3) - shapley) <= allowed[:, np.newaxis]).all()
         margin = matrices.sum(axis=(2, 3)) + explainer.expected_value
         assert (np.abs(margin - ensemble.margin(encoded)) <= 10 * allowed).all()
@@ -66,7 +62,7 @@ def test_sums(case: tuple[Any, np.ndarray]) -> None:
 def test_banzhaf_values(case: tuple[Any, np.ndarray]) -> None:
     model, rows = case
     ensemble, encoded = as_trees_see_them(model, rows)
-    expected = path_dependent_banzhaf(ensemble, encoded)
+    expected = reference.path_dependent(ensemble, encoded, index="BV").values
     for precision, tolerance in TOLERANCE.items():
         found = outputs_second(TreeExplainer(model, precision=precision).explain(rows, index="BV").values, 2)
         assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
@@ -75,7 +71,7 @@ def test_banzhaf_values(case: tuple[Any, np.ndarray]) -> None:
 def test_triples(case: tuple[Any, np.ndarray]) -> None:
     model, rows = case
     ensemble, encoded = as_trees_see_them(model, rows)
-    values, triples = path_dependent_triples(ensemble, encoded[:4])
+    values, _, triples = reference.path_dependent(ensemble, encoded[:4], index="SII", order=3)
     expected = dict(zip(map(tuple, triples.tolist()), np.moveaxis(values, -1, 0)))
     explainer = TreeExplainer(model, device="cpu", precision="double")
     explanation = explainer.explain_interactions(rows[:4], order=3, interactions="occurring")
