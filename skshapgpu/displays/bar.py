@@ -236,8 +236,8 @@ class ShapBarDisplay:
         ----------
         explanation : Explanation or Cohorts
             Values to draw, or up to 8 cohorts from :meth:`Explanation.groupby`. If no split of a
-            cross-validation tested a row, the row has no values and is left out. A row that has values of
-            some classes only counts for these classes.
+            cross-validation tested a row, the row has no values and is left out. A row with values of only
+            some classes counts for these classes.
         max_features : int or None, default=20
             See :meth:`plot`.
         output : str, int or None, default=None
@@ -262,13 +262,13 @@ class ShapBarDisplay:
             display = cls._from_cohorts(explanation, output)
             return display.plot(ax=ax, max_features=max_features, color=color)
         require_explanation(explanation)
-        stacked = output is None and explanation.values.ndim == 3
+        is_stacked = output is None and explanation.values.ndim == 3
         importances, _ = _means_of(explanation, output)
-        names: Any = explanation.output_names if stacked else None
+        names: Any = explanation.output_names if is_stacked else None
         if names is not None and len(names) > len(PALETTE):
             importances, names = importances.sum(axis=1), None
         label = with_unit(f"mean |{value_name(explanation)}|", explanation)
-        if stacked:
+        if is_stacked:
             label += ", summed over the outputs" if names is None else " of each output"
         display = cls(importances, explanation.feature_names, output_names=names, label=label)
         return display.plot(ax=ax, max_features=max_features, color=color)
@@ -392,8 +392,8 @@ class ShapBarDisplay:
 def _means_of(explanation: Explanation, output: Any) -> tuple[np.ndarray, int]:
     """Return the mean magnitudes of an output's values, and the number of rows that have values.
 
-    If ``output`` is None, return the mean magnitudes of all outputs. A row of a cross-validation may have
-    values of some outputs only; it counts for these outputs.
+    If ``output`` is None, return the mean magnitudes of all outputs. A row with values of only some outputs
+    counts for these outputs; there are such rows after a cross-validation.
 
     Raises
     ------

@@ -76,7 +76,7 @@ def with_unit(label: str, explanation: Any) -> str:
 
 
 def require_count(option: str, value: Any) -> None:
-    """Raise ``TypeError`` or ``ValueError``, naming the option, unless its value is an int >= 1."""
+    """Raise ``TypeError`` or ``ValueError`` unless the value of an option is an int >= 1."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{option} must be an int, not {value!r}")
     if value < 1:
@@ -84,6 +84,7 @@ def require_count(option: str, value: Any) -> None:
 
 
 def require_max_features(max_features: Any) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``max_features`` is None or an int >= 1."""
     if max_features is not None:
         require_count("max_features", max_features)
 
@@ -114,14 +115,14 @@ def output_position(explanation: LabelledValues, output: Any) -> int | None:
         return None
     names = explanation.output_names or tuple(range(explanation.values.shape[-1]))
     if output is None:
-        listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+        choices = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
         raise ValueError(
-            f"the explanation is of {len(names)} outputs: choose one with output=, out of {listed}"
+            f"the explanation is of {len(names)} outputs: choose one with output=, out of {choices}"
         )
-    chosen = positions(output, len(names), names)
-    if chosen is None or len(chosen) != 1:
+    matches = positions(output, len(names), names)
+    if matches is None or len(matches) != 1:
         raise ValueError(f"output must name one output, not {output!r}")
-    return int(chosen[0])
+    return int(matches[0])
 
 
 def values_of(explanation: Explanation, output: Any) -> np.ndarray:

@@ -49,9 +49,9 @@ class ShapBeeswarmDisplay:
     """Beeswarm plot: a point for each row and feature, SHAP values on the x-axis, feature values as colour.
 
     Create one with :meth:`from_explanation` or :meth:`from_estimator`. Features are sorted by mean
-    magnitude. Colours run from the 5th to the 95th percentile of a feature, or wider if both percentiles are
-    equal. Categories are coloured in the order of the column's type or of their names; missing values are
-    grey. The same values give the same picture each time.
+    magnitude. Colours run from the 5th to the 95th percentile of a feature or, if both are equal, between
+    more extreme percentiles. Categories are coloured in the order of the column's type or of their names;
+    missing values are grey. The same values give the same picture each time.
 
     Parameters
     ----------
@@ -145,12 +145,12 @@ class ShapBeeswarmDisplay:
         require_count("max_rows", max_rows)
         rows, values = explained_rows(self.values)
         shown, others = ranked(np.abs(values).mean(axis=0, dtype=np.float64), max_features)
-        chosen = some_rows(values[:, shown], max_rows)
-        self.rows_ = rows[chosen]
-        swarms = [values[chosen, feature] for feature in shown]
+        sample = some_rows(values[:, shown], max_rows)
+        self.rows_ = rows[sample]
+        swarms = [values[sample, feature] for feature in shown]
         names = [short(self.feature_names[i]) for i in shown]
         if len(others):
-            swarms.append(values[chosen][:, others].sum(axis=1))
+            swarms.append(values[sample][:, others].sum(axis=1))
             names.append(others_name(len(others)))
         is_new = ax is None
         ax, font_size = row_axes(ax, names)
@@ -162,7 +162,7 @@ class ShapBeeswarmDisplay:
         style: dict[str, Any] = {
             "s": min(size, size * (font_size / 10) ** 2) if is_new else size,
             "linewidths": 0,
-            "rasterized": len(swarms) * len(chosen) >= MANY,
+            "rasterized": len(swarms) * len(sample) >= MANY,
         }
         self.points_, any_missing = [], False
         for i, swarm in enumerate(swarms):

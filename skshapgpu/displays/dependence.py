@@ -153,8 +153,8 @@ class ShapDependenceDisplay:
         size : float, default=14
             Area of a point, in square points.
         histogram : bool, default=True
-            Whether bars below the points show how many rows have which value. Where few rows are, the plot
-            says least.
+            Whether bars below the points show how many rows have which value. The plot says least about
+            values that few rows have.
 
         Returns
         -------
@@ -296,8 +296,8 @@ class ShapDependenceDisplay:
         rows, feature_matrix = explained_rows(values_of(explanation, output))
         values = feature_matrix[:, position]
 
-        def read(feature: int, chosen: np.ndarray) -> Column:
-            return read_column(explanation.data, feature, rows[chosen])
+        def read(feature: int, sample: np.ndarray) -> Column:
+            return read_column(explanation.data, feature, rows[sample])
 
         if color_by == "auto":
             sample = np.sort(some_rows(values[:, None], _JUDGED_ROWS))
@@ -376,15 +376,13 @@ class ShapDependenceDisplay:
         pyplot()  # without matplotlib, this fails before any work is done
         explainer = as_explainer(estimator, options)
         explanation = explainer.explain(X, y)
-        position, chosen_output = (
-            _feature_of_input(explanation, feature),
-            output_position(explanation, output),
-        )
+        position = _feature_of_input(explanation, feature)
+        output_index = output_position(explanation, output)
         if isinstance(color_by, Integral):
             color_by = _feature_of_input(explanation, color_by)
         if color_by == "auto":
             try:
-                color_by = strongest_by_interactions(explainer, X, position, chosen_output)
+                color_by = strongest_by_interactions(explainer, X, position, output_index)
             except ValueError:  # X could be explained: the options rule out interactions, not the rows
                 pass
         return cls.from_explanation(
@@ -433,7 +431,7 @@ def _feature_of_input(explanation: Explanation, feature: Any) -> int:
 
 def _feature(explanation: Explanation, feature: Any) -> int:
     names = explanation.feature_names
-    chosen = positions(feature, len(names), names)
-    if chosen is None or len(chosen) != 1:
+    matches = positions(feature, len(names), names)
+    if matches is None or len(matches) != 1:
         raise ValueError(f"one feature is needed, not {feature!r}: choose it by its name or position")
-    return int(chosen[0])
+    return int(matches[0])

@@ -321,16 +321,16 @@ def probability_ticks(low: float, high: float) -> list[float]:
 
     Probabilities with the fewest digits are chosen first.
     """
-    chosen: list[float] = []
+    ticks: list[float] = []
     for digits in range(1, 7):
         step = 10.0**-digits
         ends = expit(low), expit(high)
         multiples = np.arange(np.ceil(ends[0] / step), np.floor(ends[1] / step) + 1)
         if len(multiples) > 200:  # only probabilities near 0 and 1 are far apart in log-odds
             multiples = np.unique(np.r_[multiples[:100], multiples[-100:]])
-        ticks = np.round(multiples * step, digits)
-        for tick in ticks[np.argsort(np.abs(ticks - 0.5), kind="stable")].tolist():
-            distances = [abs(logit(tick) - logit(other)) for other in chosen]
+        candidates = np.round(multiples * step, digits)
+        for tick in candidates[np.argsort(np.abs(candidates - 0.5), kind="stable")].tolist():
+            distances = [abs(logit(tick) - logit(other)) for other in ticks]
             if 0 < tick < 1 and min(distances, default=np.inf) >= _TICK_DISTANCE * (high - low):
-                chosen.append(tick)
-    return sorted(chosen)
+                ticks.append(tick)
+    return sorted(ticks)
