@@ -34,7 +34,7 @@ CALLS: dict[str, tuple[str, Callable[[TreeExplainer, np.ndarray, np.ndarray], An
     ),
     "Banzhaf matrices": (
         "raw",
-        lambda explainer, X, y: explainer.explain_interactions(X, index="BII").values,
+        lambda explainer, X, y: explainer.explain_interactions(X, index="BII").matrices(),
     ),
     "SHAP values": ("raw", lambda explainer, X, y: explainer.shap_values(X)),
     "Banzhaf values": ("raw", lambda explainer, X, y: explainer.explain(X, index="BV").values),

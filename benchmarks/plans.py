@@ -24,7 +24,7 @@ from skshapgpu._engine.algorithms import named
 KINDS: dict[str, dict[str, Any]] = {
     "SHAP values": {},
     "Banzhaf values": {"index": "BV"},
-    "all pairs": {"interactions": "all"},
+    "all pairs": {"interactions": "matrices"},
     "occurring pairs": {"interactions": "occurring"},
     "strongest pairs": {"interactions": 10},
     "Taylor pairs": {"interactions": "occurring", "index": "STII"},
@@ -160,6 +160,8 @@ def is_computed(options: dict[str, Any], kind_of_model: str, device: str) -> boo
 
 
 def call_of(explainer: TreeExplainer, X: np.ndarray, request: dict[str, Any]) -> Callable[[], Any]:
+    if request.get("interactions") == "matrices":
+        return lambda: explainer.shap_interaction_values(X)
     if "interactions" in request:
         return lambda: explainer.explain_interactions(X, **request)
     return lambda: explainer.explain(X, **request)

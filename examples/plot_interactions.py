@@ -19,12 +19,13 @@ X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 model = RandomForestRegressor(100, max_depth=5, random_state=0).fit(X, y)
 
 explainer = TreeExplainer(model)
-explanation = explainer.explain_interactions(X, interactions="occurring")
+explanation = explainer.explain_interactions(X)
 for name, strength in explanation.strongest(5):
     print(f"{name:<12}{strength:6.2f}")
 
 # %%
-# The base value, main effects and whole pairs of a row add up to its prediction.
+# The value of a pair is its whole interaction index: the base value, the main effects and the pairs of a row
+# add up to its prediction.
 total = explanation.base_values + explanation.main_effects().sum(axis=1) + explanation.values.sum(axis=1)
 print("largest difference:", np.abs(total - model.predict(X)).max())
 

@@ -115,11 +115,10 @@ def test_matrices_of_an_array(client: Any, make: Any) -> None:
     """docs/distributed.md: matrices are those of an explainer, which the workers receive."""
     explainer, rows = TreeExplainer(make(A)), array()
     expected = explainer.shap_interaction_values(A)
-    sizes = tuple((size,) for size in expected.shape[1:])
     matrices = rows.map_blocks(
         explainer.shap_interaction_values,
         dtype=float,
-        chunks=(rows.chunks[0], *sizes),
+        chunks=(rows.chunks[0], *expected.shape[1:]),
         new_axis=list(range(2, expected.ndim)),
     )
     assert matrices.shape == expected.shape
