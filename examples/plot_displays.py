@@ -32,8 +32,8 @@ explainer = TreeExplainer(model)
 explanation = explainer.explain(X)
 
 # %%
-# Which features matter? Each bar is the mean magnitude of a feature's SHAP values; the last one sums the
-# features not shown.
+# Which features matter? Each bar is the mean magnitude of a feature's SHAP values; the last bar is the sum of
+# all features that are not shown.
 ShapBarDisplay.from_explanation(explanation, max_features=10)
 plt.show()
 
@@ -45,9 +45,9 @@ plt.show()
 # sphinx_gallery_thumbnail_number = 2
 
 # %%
-# How does one feature act? The x-axis is its value, the y-axis its SHAP value, and the colour the feature
-# that interacts most with it, by exact SHAP interaction values. Rows in which it is missing are beside the
-# axis.
+# How does one feature act? The x-axis shows its value, the y-axis its SHAP value, and the colour the feature
+# that interacts most with it, by exact SHAP interaction values. Rows in which the feature is missing are
+# beside the axis.
 display = ShapDependenceDisplay.from_estimator(model, X, "worst texture")
 plt.show()
 print("coloured by", display.color_name)

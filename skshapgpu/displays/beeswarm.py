@@ -217,7 +217,7 @@ class ShapBeeswarmDisplay:
         max_features, max_rows
             See :meth:`plot`.
         output : str, int or None, default=None
-            The output to draw, by name or position; required if there are several.
+            The output to draw, by name or position; required if there are several outputs.
         ax, cmap, size, colorbar
             See :meth:`plot`.
 

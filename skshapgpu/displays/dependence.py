@@ -80,7 +80,7 @@ class ShapDependenceDisplay:
     color_values : ndarray of shape (n_rows,), or None, default=None
         Values of the feature to colour by, like ``feature_values``. None draws all points in one colour.
     color_categories : sequence of str or None, default=None
-        Names of the categories of the feature to colour by. None: that feature is numeric.
+        Names of the categories of the feature to colour by. None: it is numeric.
     color_name : str or None, default=None
         Name of the feature to colour by.
     label : str, default="SHAP value"
@@ -272,7 +272,7 @@ class ShapDependenceDisplay:
             If there are more rows, a fixed random sample of this size is drawn, which includes the smallest
             and the largest SHAP value.
         output : str, int or None, default=None
-            The output to draw, by name or position; required if there are several.
+            The output to draw, by name or position; required if there are several outputs.
         ax, cmap, size, histogram
             See :meth:`plot`.
 

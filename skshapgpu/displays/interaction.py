@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from .._common.types import ExplainerOptions, InteractionIndex, Model, Table, Values, lists_options
 from .._explanations.interactions import InteractionExplanation
 from ..explainer import as_explainer
 from .base import (
     LARGEST,
     LETTER,
+    colormap,
+    figure_of,
     new_axes,
     output_position,
     pyplot,
+    ranked,
     require_max_features,
     short,
     with_article,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 #: Width and height of a cell, in inches.
 _CELL = 0.32
@@ -26,18 +37,18 @@ _CELL = 0.32
 class ShapInteractionDisplay:
     """Heat map of mean interactions: how strongly pairs of features act together.
 
-    Create one with :meth:`from_explanation` or :meth:`from_estimator`. Off the diagonal, a cell shows the
-    mean magnitude of a pair's whole index; on the diagonal, that of a main effect (of a Banzhaf value for
-    the Banzhaf index). Colours follow the square root, because main effects are often much larger than
-    interactions. Cells without values are blank: the diagonal unless the explanation has all pairs, and
-    pairs that were not requested.
+    Create one with :meth:`from_explanation` or :meth:`from_estimator`. A cell off the diagonal shows the
+    mean magnitude of a pair's interaction index. A cell on the diagonal shows the mean magnitude of a
+    feature's main effect or, with the Banzhaf index, of its Banzhaf value. Colours follow the square root,
+    because main effects are often much larger than interactions. Pairs that were not requested are blank,
+    and so is the diagonal unless the explanation has all pairs that occur.
 
     Parameters
     ----------
     strength : ndarray of float64, shape (n_features, n_features)
-        Mean magnitudes to draw; NaN cells are blank.
+        Mean magnitudes of all pairs of features. Cells with NaN are blank.
     feature_names : sequence of str of length n_features
-        Names of the features, as they are drawn.
+        Names of the features.
 
     Attributes
     ----------
@@ -58,34 +69,46 @@ class ShapInteractionDisplay:
     >>> plt.show()  # doctest: +SKIP
     """
 
-    ax_: Any
-    figure_: Any
-    image_: Any
+    ax_: Axes
+    figure_: Figure
+    image_: AxesImage
 
-    def __init__(self, strength: np.ndarray, feature_names: Any) -> None:
+    def __init__(self, strength: Values, feature_names: Sequence[str]) -> None:
         self.strength = strength
         self.feature_names = feature_names
 
-    def plot(self, *, ax: Any = None, cmap: str = "viridis", colorbar: bool = True) -> ShapInteractionDisplay:
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        max_features: int | None = 20,
+        cmap: str | Colormap | None = None,
+        colorbar: bool = True,
+    ) -> ShapInteractionDisplay:
         """Draw the chart.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
             Axes to draw on; None creates a new figure.
-        cmap : str or matplotlib Colormap, default="viridis"
-            Colours, from the smallest to the largest magnitude.
+        max_features : int or None, default=20
+            Number of features to draw: the features with the largest sums of main effects and interactions,
+            the largest sum first. None draws all features.
+        cmap : str, matplotlib Colormap or None, default=None
+            Colours from the smallest to the largest magnitude. None draws them from blue to orange.
         colorbar : bool, default=True
-            Draw the scale of the colours.
+            Whether to draw the scale of the colours.
 
         Returns
         -------
         ShapInteractionDisplay
             The display itself.
         """
-        plt, names = pyplot(), [short(name) for name in self.feature_names]
+        plt = pyplot()
         from matplotlib.colors import PowerNorm
 
+        shown, _ = ranked(np.nan_to_num(self.strength).sum(axis=0), max_features)
+        names = [short(self.feature_names[i]) for i in shown]
         if ax is None:
             side = min(max(3.2, _CELL * len(names)) + LETTER * max(map(len, names)), LARGEST)
             ax = new_axes(side + 1.2, side)
@@ -94,14 +117,15 @@ class ShapInteractionDisplay:
             box = ax.get_window_extent()
             cells = min(box.width, box.height) / ax.figure.dpi
         size = min(float(plt.rcParams["font.size"]), 0.75 * 72 * cells / len(names))
-        strength = np.ma.masked_invalid(self.strength)
-        scale = PowerNorm(0.5, vmin=0, vmax=strength.max() or 1.0 if strength.count() else 1.0)
-        self.image_ = ax.imshow(strength, cmap=cmap, norm=scale)
+        strength = np.ma.masked_invalid(self.strength[np.ix_(shown, shown)])
+        largest = float(strength.max()) if strength.count() else 0.0
+        scale = PowerNorm(0.5, vmin=0, vmax=largest or 1.0)
+        self.image_ = ax.imshow(strength, cmap=colormap(cmap), norm=scale)
         ax.set_xticks(range(len(names)), names, rotation=90, fontsize=size, parse_math=False)
         ax.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_, self.figure_ = ax, figure_of(ax)
         if colorbar:
             bar = self.figure_.colorbar(self.image_, ax=ax, label="mean |interaction|")
             bar.outline.set_visible(False)
@@ -113,9 +137,9 @@ class ShapInteractionDisplay:
         explanation: InteractionExplanation,
         *,
         max_features: int | None = 20,
-        output: Any = None,
-        ax: Any = None,
-        cmap: str = "viridis",
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap | None = None,
         colorbar: bool = True,
     ) -> ShapInteractionDisplay:
         """Draw the pairs of an explanation.
@@ -123,12 +147,11 @@ class ShapInteractionDisplay:
         Parameters
         ----------
         explanation : InteractionExplanation
-            Interactions of pairs, dense or not.
+            Interactions of pairs.
         max_features : int or None, default=20
-            Number of features to draw: those with the largest sum of main effects and interactions, the
-            largest first. None draws all features.
+            See :meth:`plot`.
         output : str, int or None, default=None
-            The output to draw, by name or position; None adds up the magnitudes of all outputs.
+            The output to draw, by name or position. None adds up the magnitudes of all outputs.
         ax, cmap, colorbar
             See :meth:`plot`.
 
@@ -142,7 +165,7 @@ class ShapInteractionDisplay:
             The explanation is of triples; ``output`` does not name one of several outputs; or
             ``max_features`` is less than 1.
         TypeError
-            It is not an explanation of interactions.
+            ``explanation`` is not an explanation of interactions.
         KeyError, IndexError
             The output does not exist.
         """
@@ -157,25 +180,23 @@ class ShapInteractionDisplay:
         require_max_features(max_features)
         if output is not None:
             explanation = explanation[..., output_position(explanation, output)]
-        strength = _strength(explanation)
-        total = np.nan_to_num(strength).sum(axis=0)
-        chosen = np.argsort(-total, kind="stable")[:max_features]
-        names = [explanation.feature_names[i] for i in chosen]
-        return cls(strength[np.ix_(chosen, chosen)], names).plot(ax=ax, cmap=cmap, colorbar=colorbar)
+        display = cls(_strength(explanation), explanation.feature_names)
+        return display.plot(ax=ax, max_features=max_features, cmap=cmap, colorbar=colorbar)
 
     @classmethod
+    @lists_options
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Model,
+        X: Table,
         *,
-        index: str = "SII",
+        index: InteractionIndex = "SII",
         max_features: int | None = 20,
-        output: Any = None,
-        ax: Any = None,
-        cmap: str = "viridis",
+        output: str | int | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap | None = None,
         colorbar: bool = True,
-        **options: Any,
+        **options: Unpack[ExplainerOptions],
     ) -> ShapInteractionDisplay:
         """Explain rows and draw the result.
 
@@ -196,7 +217,7 @@ class ShapInteractionDisplay:
         -------
         ShapInteractionDisplay
         """
-        pyplot()  # fail before any work is done
+        pyplot()  # without matplotlib, this fails before any work is done
         explanation = as_explainer(estimator, options).explain_interactions(
             X, interactions="occurring", index=index
         )
@@ -206,20 +227,17 @@ class ShapInteractionDisplay:
 
 
 def _strength(explanation: InteractionExplanation) -> np.ndarray:
-    """Return the mean magnitudes of whole indices and main effects, summed over the outputs.
+    """Return the mean magnitudes of interactions and main effects, summed over the outputs.
 
-    Their shape is (n_features, n_features).
+    Main effects are on the diagonal of the matrix (n_features, n_features).
     """
     n_features = len(explanation.feature_names)
     means = explanation.importance()
-    if explanation.interactions is None:
-        means = means.reshape(n_features, n_features, -1).sum(axis=2)
-        return means * (2 - np.eye(n_features))
-    complete = explanation.feature_values is not None
-    strength = np.full((n_features, n_features), 0.0 if complete else np.nan)
+    has_all_pairs = explanation.feature_values is not None
+    strength = np.full((n_features, n_features), 0.0 if has_all_pairs else np.nan)
     first, second = explanation.interactions.T
     strength[first, second] = strength[second, first] = means.reshape(len(first), -1).sum(axis=1)
-    if complete:
-        main = np.abs(explanation.main_effects())
-        np.fill_diagonal(strength, main.mean(axis=0).reshape(n_features, -1).sum(axis=1))
+    if has_all_pairs:
+        main_effects = np.abs(explanation.main_effects())
+        np.fill_diagonal(strength, main_effects.mean(axis=0).reshape(n_features, -1).sum(axis=1))
     return strength

@@ -202,7 +202,7 @@ class ShapWaterfallDisplay:
         max_features : int or None, default=10
             See :meth:`plot`.
         output : str, int or None, default=None
-            The output to draw, by name or position; required if there are several.
+            The output to draw, by name or position; required if there are several outputs.
         ax, color
             See :meth:`plot`.
 

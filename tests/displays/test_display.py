@@ -1,4 +1,4 @@
-"""ShapInteractionDisplay: figures of dense and other explanations."""
+"""ShapInteractionDisplay: figures of all pairs and of chosen ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import ShapInteractionDisplay, TreeExplainer
+from skshapgpu.displays.base import NEGATIVE, POSITIVE
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -35,20 +36,19 @@ def drawn(display: ShapInteractionDisplay) -> np.ndarray:
     return np.ma.filled(display.image_.get_array(), np.nan)
 
 
-def test_dense_and_occurring_pairs_give_one_picture(explainer: Any) -> None:
-    dense = explainer.explain_interactions(DIABETES)
-    pictures = [
-        ShapInteractionDisplay.from_explanation(explanation)
-        for explanation in (dense, explainer.explain_interactions(DIABETES, interactions="occurring"))
-    ]
-    for display in pictures:
-        names = [label.get_text() for label in display.ax_.get_xticklabels()]
-        assert names == [label.get_text() for label in display.ax_.get_yticklabels()] == display.feature_names
-        order = [int(name[1:]) for name in names]
-        expected = np.abs(dense.values).mean(axis=0) * (2 - np.eye(10))
-        np.testing.assert_allclose(drawn(display), expected[np.ix_(order, order)], atol=1e-5)
-        assert (np.diff(expected.sum(axis=0)[order]) <= 1e-5).all()
-        assert display.figure_ is display.ax_.figure and len(display.figure_.axes) == 2
+def drawn_names(display: ShapInteractionDisplay) -> list[str]:
+    return [label.get_text() for label in display.ax_.get_xticklabels()]
+
+
+def test_pairs_are_whole_indices_and_the_diagonal_main_effects(explainer: Any) -> None:
+    display = ShapInteractionDisplay.from_explanation(explainer.explain_interactions(DIABETES))
+    names = drawn_names(display)
+    assert names == [label.get_text() for label in display.ax_.get_yticklabels()]
+    order = [int(name[1:]) for name in names]
+    expected = np.abs(explainer.shap_interaction_values(DIABETES)).mean(axis=0) * (2 - np.eye(10))
+    np.testing.assert_allclose(drawn(display), expected[np.ix_(order, order)], atol=1e-5)
+    assert (np.diff(expected.sum(axis=0)[order]) <= 1e-5).all()
+    assert display.figure_ is display.ax_.figure and len(display.figure_.axes) == 2
 
 
 def test_pairs_not_asked_for_are_blank(explainer: Any) -> None:
@@ -65,15 +65,18 @@ def test_max_features(explainer: Any) -> None:
     explanation = explainer.explain_interactions(DIABETES)
     display = ShapInteractionDisplay.from_explanation(explanation, max_features=3)
     assert drawn(display).shape == (3, 3)
-    everything = ShapInteractionDisplay.from_explanation(explanation).feature_names
-    assert display.feature_names == everything[:3]
+    everything = drawn_names(ShapInteractionDisplay.from_explanation(explanation))
+    assert drawn_names(display) == everything[:3]
+    assert drawn_names(display.plot(max_features=5)) == everything[:5]
+    assert drawn_names(display.plot(max_features=None)) == everything
+    with pytest.raises(ValueError, match="max_features must be at least 1, not 0"):
+        display.plot(max_features=0)
     with pytest.raises(ValueError, match="max_features must be at least 1, not 0"):
         ShapInteractionDisplay.from_explanation(explanation, max_features=0)
 
 
-@pytest.mark.parametrize("pairs", ["all", "occurring"])
-def test_outputs(multiclass: Any, pairs: str) -> None:
-    explanation = multiclass.explain_interactions(IRIS, interactions=pairs)
+def test_outputs(multiclass: Any) -> None:
+    explanation = multiclass.explain_interactions(IRIS)
     one = drawn(ShapInteractionDisplay.from_explanation(explanation[..., 1], max_features=None))
     np.testing.assert_array_equal(
         drawn(ShapInteractionDisplay.from_explanation(explanation, output=1, max_features=None)), one
@@ -86,7 +89,7 @@ def test_outputs(multiclass: Any, pairs: str) -> None:
     np.testing.assert_allclose(drawn(total).sum(), means.sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("pairs", ["all", "occurring", 3])
+@pytest.mark.parametrize("pairs", ["occurring", 3])
 @pytest.mark.parametrize("output", [0, 1, "x2"])
 def test_an_output_of_one_output_is_not_a_pair(explainer: Any, pairs: Any, output: Any) -> None:
     explanation = explainer.explain_interactions(DIABETES, interactions=pairs)
@@ -108,6 +111,14 @@ def test_from_estimator(explainer: Any) -> None:
     np.testing.assert_allclose(drawn(display), drawn(expected), atol=1e-5)
     banzhaf = ShapInteractionDisplay.from_estimator(model, DIABETES, index="BII", max_features=4)
     assert not np.allclose(drawn(banzhaf), drawn(expected))
+
+
+def test_colours() -> None:
+    display = ShapInteractionDisplay(np.array([[4.0, np.nan], [np.nan, 0.0]]), ["a", "b"]).plot()
+    colors = display.image_.to_rgba(display.image_.get_array())
+    np.testing.assert_allclose(colors[0, 0], matplotlib.colors.to_rgba(POSITIVE), atol=1e-6)
+    np.testing.assert_allclose(colors[1, 1], matplotlib.colors.to_rgba(NEGATIVE), atol=1e-6)
+    assert colors[0, 1, 3] == 0, "a cell without a value is blank"
 
 
 def test_drawn_again() -> None:

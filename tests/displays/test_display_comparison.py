@@ -20,16 +20,16 @@ def points(display: Any) -> np.ndarray:
 
 def test_points_are_the_importances(diabetes: Explanation) -> None:
     reference, current = diabetes[:300], diabetes[200:]
-    found = compare_explanations(reference, current)
+    comparison = compare_explanations(reference, current)
     display = ShapComparisonDisplay.from_explanations(reference, current, max_features=None)
-    both = np.column_stack([found.reference_importance, found.current_importance])
-    order = np.argsort(-both.max(axis=1))
-    assert row_names(display) == [found.feature_names[i] for i in order]
-    np.testing.assert_array_equal(points(display), both[order])
+    importances = np.column_stack([comparison.reference_importance, comparison.current_importance])
+    order = np.argsort(-importances.max(axis=1))
+    assert row_names(display) == [comparison.feature_names[i] for i in order]
+    np.testing.assert_array_equal(points(display), importances[order])
     for text, place in zip(display.texts_, order):
-        assert float(text.get_text().removeprefix("PSI ")) == pytest.approx(found.psi[place], rel=0.01)
+        assert float(text.get_text().removeprefix("PSI ")) == pytest.approx(comparison.psi[place], rel=0.01)
     ends = np.array([path.vertices[:, 0] for path in display.lines_.get_paths()])
-    np.testing.assert_allclose(np.sort(ends), np.sort(both[order]))
+    np.testing.assert_allclose(np.sort(ends), np.sort(importances[order]))
     label = display.ax_.get_xlabel()
     assert label.startswith("mean |SHAP value|\n(nDCG of the rankings: ")
     legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
@@ -39,25 +39,27 @@ def test_points_are_the_importances(diabetes: Explanation) -> None:
 
 
 def test_other_features_are_added_up(diabetes: Explanation) -> None:
-    found = compare_explanations(diabetes[:300], diabetes[200:])
-    display = ShapComparisonDisplay.from_comparison(found, max_features=3)
-    both = np.column_stack([found.reference_importance, found.current_importance])
-    others = np.argsort(-both.max(axis=1))[3:]
+    comparison = compare_explanations(diabetes[:300], diabetes[200:])
+    display = ShapComparisonDisplay.from_comparison(comparison, max_features=3)
+    importances = np.column_stack([comparison.reference_importance, comparison.current_importance])
+    others = np.argsort(-importances.max(axis=1))[3:]
     assert row_names(display)[3:] == ["7 other features"]
-    np.testing.assert_allclose(points(display)[3], both[others].sum(axis=0))
+    np.testing.assert_allclose(points(display)[3], importances[others].sum(axis=0))
     largest = float(display.texts_[3].get_text().removeprefix("PSI up to "))
-    assert largest == pytest.approx(found.psi[others].max(), rel=0.01)
+    assert largest == pytest.approx(comparison.psi[others].max(), rel=0.01)
     assert_readable(display.figure_)
 
 
 def test_outputs_are_summed(wine: Explanation) -> None:
-    found = compare_explanations(wine[::2], wine[1::2])
-    display = ShapComparisonDisplay.from_comparison(found, max_features=2, color=("red", "black"))
-    summed = np.column_stack([found.reference_importance.sum(axis=1), found.current_importance.sum(axis=1)])
+    comparison = compare_explanations(wine[::2], wine[1::2])
+    display = ShapComparisonDisplay.from_comparison(comparison, max_features=2, color=("red", "black"))
+    summed = np.column_stack(
+        [comparison.reference_importance.sum(axis=1), comparison.current_importance.sum(axis=1)]
+    )
     order = np.argsort(-summed.max(axis=1))[:2]
     np.testing.assert_allclose(points(display)[:2], summed[order])
     first = float(display.texts_[0].get_text().removeprefix("PSI "))
-    assert first == pytest.approx(found.psi[order[0]].max(), rel=0.01)
+    assert first == pytest.approx(comparison.psi[order[0]].max(), rel=0.01)
     assert "summed over the outputs" in display.ax_.get_xlabel()
     assert [line.get_color() for line in display.points_] == ["red", "black"]
     for color in ("red", ["red"], ["red", "black", "blue"]):

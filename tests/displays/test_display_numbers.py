@@ -49,8 +49,8 @@ def test_differences_of_a_hundredth_are_seen(offset: float, spread: float) -> No
     """Differences remain visible down to the limit of float64; at most 15 digits are shown."""
     base, other = offset, offset + 0.37 * spread
     texts = [number(x, digits_for(x, spread), padded=True) for x in (base, other)]
-    found, expected = float(texts[1]) - float(texts[0]), other - base
-    assert abs(found - expected) <= max(0.01 * spread, 2e-14 * abs(offset))
+    difference, expected = float(texts[1]) - float(texts[0]), other - base
+    assert abs(difference - expected) <= max(0.01 * spread, 2e-14 * abs(offset))
 
 
 @pytest.mark.parametrize("base_value", [1e-7, 209642.0, 1e9, -1e12])

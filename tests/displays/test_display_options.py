@@ -119,6 +119,6 @@ def test_numbers_of_features_of_interactions() -> None:
     from skshapgpu import InteractionExplanation
 
     pairs = np.array([[0, 1], [0, 2], [1, 2]])
-    of_pairs = InteractionExplanation(np.ones((2, 3)), 0.0, None, ("a", "b", "c"), interactions=pairs)
+    explanation = InteractionExplanation(np.ones((2, 3)), 0.0, None, ("a", "b", "c"), interactions=pairs)
     with pytest.raises(TypeError, match="max_features must be an int, not '2'"):
-        ShapInteractionDisplay.from_explanation(of_pairs, max_features="2")  # type: ignore[arg-type]
+        ShapInteractionDisplay.from_explanation(explanation, max_features="2")  # type: ignore[arg-type]

@@ -198,14 +198,14 @@ def test_other_cv_results_are_refused(results: Any, message: str) -> None:
 
 
 def test_rows_that_no_split_tested_are_left_out() -> None:
-    whole = random_explanation(50)
-    values = np.array(whole.values)
+    complete = random_explanation(50)
+    values = np.array(complete.values)
     values[::3] = np.nan
     base = np.where(np.isnan(values[:, 0]), np.nan, 3.0)
     partial = random_explanation(50, values=values, base_values=base)
     tested = np.arange(50) % 3 > 0
     bars = [bar.get_width() for bar in ShapBarDisplay.from_explanation(partial).bars_[0]]
-    np.testing.assert_allclose(bars, np.sort(np.abs(whole.values[tested]).mean(axis=0))[::-1])
+    np.testing.assert_allclose(bars, np.sort(np.abs(complete.values[tested]).mean(axis=0))[::-1])
     assert set(ShapBeeswarmDisplay.from_explanation(partial).rows_) == set(np.flatnonzero(tested))
     assert len(ShapDependenceDisplay.from_explanation(partial, 1).values) == tested.sum()
     with pytest.raises(ValueError, match="row 3 has no values: no split tested it"):
@@ -375,7 +375,7 @@ def test_only_explanations_are_drawn(cls: type) -> None:
 
 @pytest.mark.parametrize("cls", DISPLAYS)
 def test_conventions(cls: type) -> None:
-    """__init__ stores; plot draws on the given axes and returns the display."""
+    """__init__ stores; plot draws on the axes that the caller passes and returns the display."""
     figure, ax = pyplot.subplots(layout="constrained")
     display = draw(cls, random_explanation(), ax=ax)
     assert display.ax_ is ax and display.figure_ is figure

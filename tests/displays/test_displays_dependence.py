@@ -40,9 +40,9 @@ from matplotlib import colors, pyplot  # noqa: E402
 def test_dependence_places_values(diabetes: Explanation) -> None:
     display = ShapDependenceDisplay.from_explanation(diabetes, "x2", color_by=8)
     points = display.points_
-    given = np.column_stack([DIABETES[:, 2], diabetes.values[:, 2], DIABETES[:, 8]])
+    expected = np.column_stack([DIABETES[:, 2], diabetes.values[:, 2], DIABETES[:, 8]])
     drawn = np.column_stack([points.get_offsets(), points.get_array()])
-    np.testing.assert_allclose(drawn[np.lexsort(drawn.T)], given[np.lexsort(given.T)])
+    np.testing.assert_allclose(drawn[np.lexsort(drawn.T)], expected[np.lexsort(expected.T)])
     assert display.ax_.get_xlabel() == "x2" and "of x2" in display.ax_.get_ylabel()
     assert display.color_name == "x8" == display.figure_.axes[1].get_ylabel()
     np.testing.assert_allclose(points.get_clim(), np.percentile(DIABETES[:, 8], [5, 95]))
@@ -263,9 +263,9 @@ def test_waterfall_leads_from_base_value_to_prediction(diabetes: Explanation) ->
         assert bar.get_facecolor() == colors.to_rgba(POSITIVE if value >= 0 else NEGATIVE)
     names = row_names(display)
     assert names[-1] == "4 other features"
-    first, given = names[0].split(" = ")
+    first, value = names[0].split(" = ")
     assert first == diabetes.feature_names[order[0]]
-    assert float(given.replace("\N{MINUS SIGN}", "-")) == pytest.approx(DIABETES[7, order[0]], rel=1e-4)
+    assert float(value.replace("\N{MINUS SIGN}", "-")) == pytest.approx(DIABETES[7, order[0]], rel=1e-4)
     pixels = assert_readable(display.figure_)
     for bar in bars:
         assert_filled(pixels, bar)

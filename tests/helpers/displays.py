@@ -49,16 +49,16 @@ def rgba(color: Any) -> np.ndarray:
 
 def texts(figure: Any) -> list[Any]:
     """Return all visible texts of a figure."""
-    found = []
+    labels = []
     for axes in figure.axes:
         (left, right), (low, high) = sorted(axes.get_xlim()), sorted(axes.get_ylim())
-        found += [axes.xaxis.label, axes.yaxis.label, axes.title, *axes.texts]
-        found += [t.label1 for t in axes.xaxis.get_major_ticks() if left <= t.get_loc() <= right]
-        found += [t.label1 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
-        found += [t.label2 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
+        labels += [axes.xaxis.label, axes.yaxis.label, axes.title, *axes.texts]
+        labels += [t.label1 for t in axes.xaxis.get_major_ticks() if left <= t.get_loc() <= right]
+        labels += [t.label1 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
+        labels += [t.label2 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
         if axes.get_legend() is not None:
-            found += [axes.get_legend().get_title(), *axes.get_legend().get_texts()]
-    return [text for text in found if text.get_visible() and text.get_text().strip()]
+            labels += [axes.get_legend().get_title(), *axes.get_legend().get_texts()]
+    return [text for text in labels if text.get_visible() and text.get_text().strip()]
 
 
 def assert_readable(figure: Any) -> np.ndarray:
@@ -97,13 +97,13 @@ def assert_filled(pixels: np.ndarray, bar: Any) -> None:
     assert close.mean() > 0.9
 
 
-def scikit_learns_display(found: Any) -> PartialDependenceDisplay:
+def scikit_learns_display(result: Any) -> PartialDependenceDisplay:
     """Draw a result of ``partial_dependence`` with scikit-learn's display."""
     return PartialDependenceDisplay(
-        [found],
-        features=[found.features],
-        feature_names=found.feature_names,
+        [result],
+        features=[result.features],
+        feature_names=result.feature_names,
         target_idx=0,
-        deciles=found.deciles,
-        is_categorical=[found.is_categorical],
+        deciles=result.deciles,
+        is_categorical=[result.is_categorical],
     ).plot()
