@@ -2,8 +2,8 @@
 
 Prints a table, plots the most important features of each model to demo.png, and writes demo.html, a page that
 needs no other file, with the table, plots and the code of each model. The additivity error is the largest
-difference between a model's own raw prediction and the base value plus SHAP values, relative to the
-prediction where that exceeds 1 in magnitude.
+difference between a model's own raw prediction and the base value plus SHAP values. If a prediction exceeds 1
+in magnitude, the difference is divided by the prediction.
 """
 
 from __future__ import annotations

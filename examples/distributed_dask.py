@@ -4,7 +4,7 @@ Explain many rows with Dask
 
 :func:`skshapgpu.distributed.explain_dask` explains the partitions of a Dask data frame, or the chunks of an
 array, on the workers that hold them. Nothing runs before ``compute`` or ``to_parquet``. Run this file as a
-script: its workers are processes that import it.
+script, because its workers are processes that import it.
 
 .. image:: /images/benchmarks/distributed.svg
     :alt: speed of the engines with one and two workers, relative to one thread

@@ -3,7 +3,7 @@ Explain many rows with Spark
 ============================
 
 :func:`skshapgpu.distributed.explain_spark` returns the SHAP values of the rows of a Spark data frame, or only
-the strongest ones of each row. The schema of the result is known at once; Spark computes the result when it
+the strongest values of each row. The schema of the result is known at once; Spark computes the result when it
 is needed.
 
 .. image:: /images/benchmarks/distributed.svg

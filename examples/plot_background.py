@@ -3,11 +3,11 @@ Choose the background data
 ==========================
 
 A SHAP value says how far a feature moved a prediction away from a base value. With background data, the base
-value is the mean margin of rows of your choice, and the values answer: why does this row differ from those?
+value is the mean margin of rows of your choice, and the values say why a row differs from these rows.
 """
 
 # %%
-# Loan applicants, and a model of who repays the loan.
+# The data are loan applicants, and the model predicts who repays the loan.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -30,8 +30,9 @@ y = rng.random(n) < 1 / (1 + np.exp(-margin))
 model = HistGradientBoostingClassifier(max_iter=100, learning_rate=0.05, random_state=0).fit(X, y)
 
 # %%
-# A declined applicant, compared with all applicants and with the accepted ones. In both cases the base value
-# is the mean margin of the background data, and base value plus SHAP values is the margin of the row.
+# Compare a declined applicant with all applicants, and with the accepted applicants. In both cases the base
+# value is the mean margin of the background data, and the base value plus the SHAP values is the margin of
+# the row.
 probability = model.predict_proba(X)[:, 1]
 accepted, declined = X[probability > 0.8], X[probability < 0.4]
 row = declined.iloc[[0]]
@@ -49,7 +50,8 @@ print(f"margin of the row: {model.decision_function(row)[0]:+.2f}")
 
 # %%
 # Compared with the accepted applicants, the values have to explain a larger difference. Without background
-# data, unknown features follow both branches of a split, weighted by their shares of the training rows.
+# data, unknown features follow both branches of a split, weighted by the fractions of the training rows that
+# follow them.
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 places = np.arange(X.shape[1])
 for i, (name, explanation) in enumerate(explanations.items()):
@@ -61,8 +63,8 @@ ax.legend(title="compared with")
 plt.show()
 
 # %%
-# Path-dependent values can be those of another population, too: the shares of the branches are then counted
-# from its rows, and the base value is the mean margin of these rows.
+# Path-dependent values can describe another population, too: the fractions are then counted from the rows of
+# this population, and the base value is the mean margin of these rows.
 older = X[X["age"] > 50]
 counted = TreeExplainer(model, data=older, feature_perturbation="tree_path_dependent")
 print(f"mean margin of the older applicants: {model.decision_function(older).mean():+.2f}")
@@ -70,8 +72,8 @@ print(f"base value: {counted.expected_value:+.2f}")
 print(pd.Series(counted.shap_values(row)[0], X.columns).round(2))
 
 # %%
-# All background rows are used. Here they are summarised in tables when the explainer is created, so a call
-# takes the same time with a hundred background rows as with all of them.
+# All background rows are used. In this example, tables summarise them when the explainer is created, so a
+# call takes the same time with a hundred background rows as with all of them.
 explainer = TreeExplainer(model, data=X)
 print(explainer)
 print(explainer.plan(10_000))

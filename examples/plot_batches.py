@@ -3,12 +3,12 @@ Explain large files, and resume after an interruption
 =====================================================
 
 :func:`skshapgpu.explain_batches` explains files that do not fit into memory, in batches, and writes the
-values to files. Here the run is interrupted half-way and then resumed.
+values to files. In this example, the run is interrupted half-way and then resumed.
 """
 
 # %%
-# Two files of purchases, written in pieces as a data warehouse would export them. They are small, so that
-# this page builds in seconds; for millions of rows nothing else would change.
+# The source is two files of purchases, written in pieces as a data warehouse would export them. They are
+# small, so that this page builds in seconds; for millions of rows the code would be the same.
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,7 +80,8 @@ assert (table["purchase"] == np.arange(result.n_rows)).all()
 table.head()
 
 # %%
-# The reasons of the most suspicious purchases, by rank: ``feature_1`` has the name of the strongest one.
+# The table shows the reasons of the most suspicious purchases, by rank: ``feature_1`` has the name of the
+# strongest feature.
 worst = table[table["shap_1"] > 0].nlargest(2_000, "shap_1")
 counts = pd.concat({rank: worst[f"feature_{rank}"].value_counts() for rank in (1, 2, 3)}, axis=1).fillna(0)
 counts.sort_values(1).plot.barh(stacked=True, figsize=(7, 3))

@@ -8,8 +8,8 @@ relevant columns are known.
 """
 
 # %%
-# The target depends on five columns. ``copy`` is the first of them with a little noise, and so tells about
-# the target, too. Twelve columns are noise.
+# The target depends on five columns. ``copy`` is the first of these columns with a little noise, so it tells
+# about the target, too. Twelve columns are noise.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -26,15 +26,16 @@ X.insert(5, "copy", X["relevant 0"] + 0.1 * rng.normal(size=len(X)))
 model = RandomForestRegressor(20, max_depth=6, max_features=0.5, random_state=0)
 
 # %%
-# In each round, Boruta adds a shadow of each column, its values in random order, and compares importances on
-# rows that the models were not trained on. A column is confirmed or rejected when it exceeded the most
-# important shadow significantly more or less often than chance would.
+# In each round, Boruta adds a shadow of each column, which has its values in random order, and compares
+# importances on rows that the models were not trained on. A column is confirmed if it exceeds the most
+# important shadow significantly more often than by chance, and rejected if it does so significantly less
+# often.
 boruta = ShapBoruta(model, cv=3, max_iter=15, random_state=0).fit(X, y)
 print("confirmed:", ", ".join(X.columns[boruta.confirmed_]))
 print("tentative:", ", ".join(X.columns[boruta.tentative_]) or "none", f"after {boruta.n_iter_} rounds")
 
 # %%
-# Rounds can be added later: the result is that of all rounds in one call.
+# You can add rounds later. The result is the same as if all rounds had run in one call.
 boruta.set_params(max_iter=30, warm_start=True).fit(X, y)
 print("tentative:", ", ".join(X.columns[boruta.tentative_]) or "none", f"after {boruta.n_iter_} rounds")
 
@@ -53,7 +54,7 @@ plt.show()
 
 # %%
 # Recursive elimination drops the least important column in each step. ``rule="one_std_err"`` takes the fewest
-# columns whose score is within one standard error of the best one.
+# columns whose score is within one standard error of the best score.
 rfecv = ShapRFECV(model, cv=3, rule="one_std_err").fit(X, y)
 print("kept:", ", ".join(rfecv.get_feature_names_out()))
 

@@ -7,8 +7,8 @@ own library does, so you need not encode or impute anything before explaining a 
 """
 
 # %%
-# Flats and their rents, with a categorical feature, a number that is missing at random, and a number that is
-# missing where the landlord had a reason not to state it.
+# The data are flats and their rents. There are a categorical feature, a number that is missing at random, and
+# a number that is missing where the landlord had a reason not to state it.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -36,8 +36,8 @@ total = explanation.base_values + explanation.values.sum(axis=1)
 print("largest difference from predict:", np.abs(total - model.predict(X)).max())
 
 # %%
-# The effect of the town on the rent, and the effect of a missing year: flats without a year are old, and the
-# model has learnt that.
+# The plots show the effect of the town on the rent, and the effect of a missing year: flats without a year
+# are old, and the model has learnt that.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 of_town = explanation.to_frame()["town"].groupby(X["town"], observed=True)
 left.boxplot([values for _, values in of_town], tick_labels=[name for name, _ in of_town], showfliers=False)
@@ -54,14 +54,14 @@ plt.show()
 
 # %%
 # A value that is missing at random carries no information: the SHAP values of missing areas are small
-# compared with those of known ones.
+# compared with the SHAP values of known areas.
 of_area = np.abs(explanation[:, "area"].values[:, 0])
 missing = X["area"].isna().to_numpy()
 print(f"area, mean |SHAP value|: known {of_area[~missing].mean():.0f}, missing {of_area[missing].mean():.0f}")
 
 # %%
-# A town that the model has never seen is handled as in the model's library, here as a missing value. The
-# values still add up to the prediction.
+# A town that the model has never seen is handled as in the model's library: scikit-learn treats it as a
+# missing value. The values still add up to the prediction.
 new = pd.DataFrame({"town": pd.Categorical(["Davos", "Zug"]), "area": [80.0, 80.0], "year": [1990.0, 1990.0]})
 of_new = explainer.explain(new)
 print(of_new.to_frame().round(1))

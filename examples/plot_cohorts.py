@@ -2,12 +2,12 @@
 Compare groups of rows, and list reasons
 ========================================
 
-The importance of a feature is a mean over rows, and may hide that the model uses it for some of them only.
-Cohorts show where it does; reasons show what speaks for and against a single row.
+The importance of a feature is a mean over rows, and may hide that the model uses the feature for some rows
+only. Cohorts show for which rows; reasons show what speaks for and against a high output of a single row.
 """
 
 # %%
-# Flats, whose prices depend on the floor only where there is no lift.
+# The data are flats, whose prices depend on the floor only where there is no lift.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -31,8 +31,8 @@ model = HistGradientBoostingRegressor(max_iter=80, categorical_features="from_dt
 explanation = explain(model, X)
 
 # %%
-# Over all rows, the floor seems to matter a little. The cohorts show for which flats. Labels are a column, an
-# array, a series with the index of X, or a function of the row labels.
+# Over all rows, the floor seems to matter a little. The cohorts show for which flats it matters. Labels are a
+# column, an array, a series with the index of X, or a function of the row labels.
 cohorts = explanation.groupby("lift")
 print(cohorts.to_frame().round(1))
 ShapBarDisplay.from_explanation(cohorts)
@@ -45,6 +45,6 @@ high_up = np.where(without_lift.data["floor"] > 3, "high up", "low")
 print(without_lift.groupby(high_up).strongest(2))
 
 # %%
-# The reasons for a high price and against it, as records: the feature, its value in the row, and its SHAP
-# value.
+# ``reasons`` returns the reasons for a high price and the reasons against it as records: the feature, its
+# value in the row, and its SHAP value.
 print(pd.DataFrame(explanation[:3].reasons(2, by_sign=True)).round(1))

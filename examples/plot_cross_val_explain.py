@@ -9,7 +9,7 @@ model that was not trained on it.
 """
 
 # %%
-# A pipeline with preprocessing and a model, and the options of ``cross_validate``.
+# Explain a pipeline with preprocessing and a model, with the options of ``cross_validate``.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -30,8 +30,8 @@ print({name: values.round(2) for name, values in results.items() if name.startsw
 
 # %%
 # The explanation has the rows of X in their original order. Each model has its own base value, and each row
-# has that of the model that it was tested with. Base value and SHAP values of a row add up to its out-of-fold
-# prediction.
+# has the base value of the model with which it was tested. Base value and SHAP values of a row add up to its
+# out-of-fold prediction.
 explanation = results["explanation"]
 predicted = explanation.base_values + explanation.values.sum(axis=1)
 print("base values:", results["base_values"].round(1))
@@ -47,15 +47,15 @@ print(f"                              {r2_score(y, predicted):.2f} on out-of-fol
 
 # %%
 # ``importances`` has a row for each split, which shows how stable the differences between features are.
-# Repeated cross-validation has more splits and shows it better; the values of a row are then the mean over
+# Repeated cross-validation has more splits and shows this better; the values of a row are then the mean over
 # its models.
 repeated = cross_val_explain(model, X, y, cv=RepeatedKFold(n_splits=5, n_repeats=3, random_state=0))
 importances, names = repeated["importances"], np.array(repeated["explanation"].feature_names)
 order = np.argsort(importances.mean(axis=0))
 
 # %%
-# On the right, the values of one feature for training rows and for out-of-fold rows: the model has fitted the
-# noise of its training rows, so their values lie farther from zero.
+# The right plot shows the values of one feature for training rows and for out-of-fold rows. The model has
+# fitted the noise of its training rows, so their values are farther from zero.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 left.barh(names[order], importances.mean(axis=0)[order], xerr=importances.std(axis=0)[order], capsize=3)
 left.set_xlabel("mean |SHAP value|, with its standard deviation over the splits")

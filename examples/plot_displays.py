@@ -2,13 +2,14 @@
 Plot SHAP values
 ================
 
-Five displays in the style of scikit-learn. Each is created from a model (``from_estimator``) or from an
-existing explanation (``from_explanation``), computes once, and can be plotted any number of times.
+This example shows five displays in the style of scikit-learn. Each display is created from a model
+(``from_estimator``) or from an existing explanation (``from_explanation``), computes once, and can be plotted
+any number of times.
 """
 
 # %%
-# A model that classifies breast tumours as benign or malignant by measurements of their cells, with some
-# values missing.
+# The model classifies breast tumours as benign or malignant by measurements of their cells. Some values are
+# missing.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -39,7 +40,7 @@ plt.show()
 
 # %%
 # In which direction? There is a point for each row and feature, coloured by the feature's value. Large cells
-# are evidence against a benign tumour, the positive class here.
+# are evidence against a benign tumour, which is the positive class.
 ShapBeeswarmDisplay.from_explanation(explanation, max_features=10)
 plt.show()
 # sphinx_gallery_thumbnail_number = 2
@@ -58,8 +59,8 @@ ShapInteractionDisplay.from_estimator(model, X, max_features=10)
 plt.show()
 
 # %%
-# Why this prediction? The features lead from the base value to the margin of the row, here the row about
-# which the model is least certain.
+# Why this prediction? The features lead from the base value to the margin of the row, in this plot the row
+# about which the model is least certain.
 row = int(np.abs(model.decision_function(X)).argmin())
 ShapWaterfallDisplay.from_explanation(explanation, row=row, max_features=8)
 plt.show()

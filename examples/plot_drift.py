@@ -3,11 +3,11 @@ Detect drift in production
 ==========================
 
 The SHAP values of new rows show which changes of the data matter to a model. This example compares them with
-those of the rows on which it was tested.
+the SHAP values of the rows on which the model was tested.
 """
 
 # %%
-# A model of the demand for bicycles. Its test rows are the reference.
+# The model predicts the demand for bicycles. Its test rows are the reference.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -37,8 +37,8 @@ model = HistGradientBoostingRegressor(max_iter=80, random_state=0).fit(X_train, 
 reference = explain(model, X_test)
 
 # %%
-# Rows of a second sample from the same population: the population stability index (PSI) of every feature is
-# small, and the order of the features is the same.
+# The current rows are a second sample from the same population. The population stability index (PSI) of every
+# feature is small, and the order of the features is the same.
 X_same, _ = draw(2)
 same = compare_explanations(reference, explain(model, X_same))
 print(same.to_frame().round(3).T)
@@ -54,9 +54,9 @@ ShapComparisonDisplay.from_comparison(drifted)
 plt.show()
 
 # %%
-# The PSI says that the values of a feature are distributed differently; the Wasserstein distance, in the unit
-# of the target, how far they have moved. The pressure has changed, but it does not matter to the model, as
-# its distance relative to the largest importance shows.
+# The PSI says that the values of a feature are distributed differently; the Wasserstein distance says how far
+# they have moved, in the unit of the target. The pressure has changed, but it does not matter to the model,
+# as its distance relative to the largest importance shows.
 print(drifted.to_frame()[["psi", "wasserstein", "relative_wasserstein"]].round(2))
 
 # %%

@@ -7,7 +7,7 @@ This example compares :class:`skshapgpu.TreeExplainer` with the explainer of the
 """
 
 # %%
-# The most common calls are the same in both.
+# The most common calls are the same in both packages.
 from time import perf_counter
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,7 @@ print(f"base values: {float(np.squeeze(theirs.expected_value)):.4f} and {ours.ex
 print(f"shap took {(middle - start) / (end - middle):.0f} times as long")
 
 # %%
-# So are calls with background data and for interactions.
+# Calls with background data and calls for interactions are the same, too.
 background = X[:100]
 of_shap = shap.TreeExplainer(model, background).shap_values(X[:20])
 print("background:", np.abs(TreeExplainer(model, background).shap_values(X[:20]) - of_shap).max())
@@ -50,7 +50,7 @@ plt.show()
 
 # %%
 # **A binary classifier has one output**, the positive class, whatever its library. shap returns two outputs
-# for scikit-learn forests; use ``outputs="all"`` to get both here.
+# for scikit-learn forests; use ``outputs="all"`` to get both outputs from skshapgpu.
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 model = RandomForestClassifier(50, max_depth=5, random_state=0).fit(X, y)
 print("shap:", shap.TreeExplainer(model).shap_values(X).shape)

@@ -31,8 +31,8 @@ for kind in (RandomForestClassifier, GradientBoostingClassifier, HistGradientBoo
 
 # %%
 # Select a class by its name, or by its position in ``model.classes_``. The values of a forest are in
-# probabilities: for each row and feature, those of the three classes add up to zero, since what one class
-# gains the others lose. Those of boosted trees are in margin space, before the softmax.
+# probabilities: for each row and feature, the values of the three classes add up to zero, since the other
+# classes lose what one class gains. The values of boosted trees are in margin space, before the softmax.
 model = RandomForestClassifier(random_state=0).fit(X_train, y_train)
 explanation = TreeExplainer(model).explain(X_test)
 barolo = explanation[..., "Barolo"]
@@ -60,8 +60,8 @@ transformer = ShapTransformer(RandomForestClassifier(random_state=0)).set_output
 print(transformer.fit(X_train, y_train).transform(X_test).iloc[:3, :6].round(3))
 
 # %%
-# With two classes, the values are those of the positive class, ``model.classes_[1]``. ``outputs="all"``
-# returns both classes, one being the negative of the other.
+# With two classes, the values belong to the positive class, ``model.classes_[1]``. ``outputs="all"`` returns
+# the values of both classes, which are the negatives of each other.
 X, y = load_breast_cancer(return_X_y=True)
 model = RandomForestClassifier(random_state=0).fit(X, y)
 positive = TreeExplainer(model).explain(X)

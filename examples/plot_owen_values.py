@@ -3,11 +3,12 @@ Explain groups of columns, and the columns within them
 ======================================================
 
 Some columns belong together, such as the coordinates of a place. The value of a group says what its columns
-contribute together, and Owen values divide it among them.
+contribute together, and Owen values divide this value among the columns.
 """
 
 # %%
-# Flats, whose prices depend on the place, the building and the season. Neither coordinate says much alone.
+# The data are flats, whose prices depend on the place, the building and the season. Neither coordinate says
+# much alone.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -31,16 +32,16 @@ y = 8 * X["area"] + 20 * X["rooms"] + 5 * X["area"] * in_centre + 10 * np.cos(X[
 model = HistGradientBoostingRegressor(max_iter=80).fit(X, y)
 
 # %%
-# With groups, there is one value for each group: here the place, the building and, as it is in no group, the
-# month.
+# With groups, there is one value for each group, the place and the building, and one for the month, which is
+# in no group.
 groups = {"place": ["east", "north"], "building": ["area", "rooms"]}
 explainer = TreeExplainer(model, feature_groups=groups)
 of_groups = explainer.explain(X)
 print(of_groups[:3].to_frame().round(1))
 
 # %%
-# Owen values are those of the columns, in a game in which the other groups are known or unknown as a whole.
-# They add up to the values of the groups.
+# There is an Owen value for each column, in a game in which the other groups are known or unknown as a whole.
+# The Owen values of a group's columns add up to the value of the group.
 of_columns = explainer.explain(X, index="OV")
 print(of_columns[:3].to_frame().round(1))
 difference = of_columns.sum_by(groups).values - of_groups.values
@@ -54,6 +55,7 @@ right.set_title("columns")
 plt.show()
 
 # %%
-# SHAP values of the columns do not: they also count sets in which only one of the coordinates is known.
+# The SHAP values of the columns do not add up to the values of the groups: they also count sets in which only
+# one coordinate is known.
 apart = explain(model, X).sum_by(groups)
 print((apart[:3].to_frame() - of_groups[:3].to_frame()).round(1))

@@ -62,8 +62,8 @@ figure.colorbar(plt.cm.ScalarMappable(cmap="viridis"), ax=ax, label="x1")
 plt.show()
 
 # %%
-# Friedman's H squared is the share of the joint effect of two features that is interaction. By predictions,
-# it would take the square of the number of rows.
+# Friedman's H squared is the fraction of the joint effect of two features that is interaction. With
+# predictions, the time would grow with the square of the number of rows.
 strength = friedman_h(model, X)
 for i in np.argsort(-strength.interaction[0])[:3]:
     first, second = strength.names[i]

@@ -8,7 +8,7 @@ a transformer or the last step of a pipeline can.
 """
 
 # %%
-# A pipeline that preprocesses columns in different ways and ends with a model.
+# This pipeline preprocesses columns in different ways and ends with a model.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

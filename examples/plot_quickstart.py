@@ -34,7 +34,7 @@ print("largest difference:", np.abs(predicted - model.predict(X_test)).max())
 print(explanation.to_frame().head().round(2))
 
 # %%
-# Two plots: how much each feature matters on average, and how one feature acts across the rows.
+# The plots show how much each feature matters on average, and how one feature acts across the rows.
 importance = explanation.importance()
 order = np.argsort(importance)
 bmi = X_test.columns.get_loc("bmi")

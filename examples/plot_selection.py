@@ -3,8 +3,8 @@ Select features, and compare three kinds of importance
 ======================================================
 
 :class:`skshapgpu.ShapSelector` keeps the columns that move the predictions of a tree model most. This example
-compares its ranking with those of impurity and permutation importance, on real data with added noise columns,
-so that the worthless columns are known.
+compares its ranking with the rankings by impurity and by permutation importance, on real data with added
+noise columns, so that the worthless columns are known.
 """
 
 # %%
@@ -39,8 +39,8 @@ print("kept:", ", ".join(selector.fit(X, y).get_feature_names_out()))
 
 
 # %%
-# Compute four rankings. Permutation importance needs rows that the model was not trained on, so part of the
-# training rows are held out for it.
+# Compute four rankings. Permutation importance needs rows that the model was not trained on, so some of the
+# training rows are held out.
 def importances(X_train: pd.DataFrame, y_train: pd.Series) -> dict[str, np.ndarray]:
     on_training_rows = ShapSelector(model).fit(X_train, y_train)
     X_fit, X_held_out, y_fit, y_held_out = train_test_split(X_train, y_train, random_state=0)
@@ -56,7 +56,8 @@ def importances(X_train: pd.DataFrame, y_train: pd.Series) -> dict[str, np.ndarr
 
 # %%
 # In each of five splits, the columns are ranked on the training rows, and a model with the top-ranked columns
-# is scored on the test rows. ``noise`` is the share of the noise columns in the sum of all importances.
+# is scored on the test rows. ``noise`` is the fraction of the sum of all importances that belongs to noise
+# columns.
 sizes = (2, 4, 8, 16)
 scores: dict[str, list[list[float]]] = {}
 shares: dict[str, list[float]] = {}
@@ -78,12 +79,12 @@ for method, of_splits in scores.items():
 # Conclusions:
 #
 # - All methods find the same strong columns. The scores of their selections differ by much less than the
-#   scores of the splits, whose standard deviation is printed below: no method is better here, and selection
-#   itself hardly changes the score of a forest.
-# - Impurity attributes most to the noise, SHAP values less, and permutation least. Permutation measures how
-#   much worse the predictions get; SHAP values measure how much of a prediction comes from a column, right or
-#   wrong. A model that uses noise has SHAP values for it, on new rows too, so using held-out rows changes
-#   little.
+#   scores of the splits, whose standard deviation is printed below: no method is better on these data, and
+#   selection itself hardly changes the score of a forest.
+# - Impurity attributes most importance to the noise, SHAP values less, and permutation least. Permutation
+#   measures how much worse the predictions get; SHAP values measure how much of a prediction comes from a
+#   column, right or wrong. A model that uses noise has SHAP values for the noise, also on new rows, so using
+#   held-out rows changes little.
 # - Permutation ranks weak columns by small differences of a score on few held-out rows; SHAP values need
 #   neither y nor held-out rows.
 spread = np.std(scores["impurity"], axis=0)

@@ -38,8 +38,8 @@ tables = explainer.model_info()["table_bytes"]
 print(f"{(path / 'explainer.npz').stat().st_size / 1e6:.1f} MB, of which tables {tables / 1e6:.1f} MB")
 
 # %%
-# The server has only the file. It reads batches of rows as they arrive and returns their values; here it
-# reads them from a folder, one after the other.
+# The server has only the file. It reads batches of rows as they arrive and returns their values. In this
+# example, it reads the batches from a folder, one after the other.
 SERVER = """
 import sys
 from pathlib import Path

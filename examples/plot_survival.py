@@ -7,8 +7,9 @@ early and what matters late.
 """
 
 # %%
-# Machines in a factory. Load wears a machine out; a flaw of its production makes it fail early. Observation
-# ends after three years, so that many failures are never seen: the upper bound of their times is infinite.
+# The data are machines in a factory. Load wears a machine out; a flaw of its production makes it fail early.
+# Observation ends after three years, so that many failures are never seen: the upper bound of their times is
+# infinite.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -40,7 +41,8 @@ model = xgboost.train(options, rows, 60)
 
 # %%
 # The probability that a machine still runs after a time is explained against background rows: the base values
-# are their mean probabilities, and the values of a row lead from them to its own.
+# are the mean probabilities of the background rows, and the values of a row lead from them to the row's own
+# probability.
 times = [90, 365, 730]
 background = X.sample(200, random_state=0)
 explainer = TreeExplainer(model, background, model_output="survival", times=times)
@@ -51,21 +53,21 @@ print("base values:  ", row.base_values.round(3))
 print("probabilities:", (row.base_values + row.values[0].sum(axis=0)).round(3))
 
 # %%
-# A flaw matters most in the first months, load later on.
+# A flaw matters most in the first months, and load matters most later on.
 importance = pd.DataFrame(explanation.importance(), index=X.columns, columns=times)
 print(importance.round(3))
 ShapBarDisplay.from_explanation(explanation)
 plt.show()
 
 # %%
-# The predicted time itself, in days: one output, whose values add up to the model's prediction.
+# ``model_output="response"`` explains the predicted time itself, in days: there is one output, whose values
+# add up to the model's prediction.
 of_time = TreeExplainer(model, background, model_output="response").explain(X[:500])
 print("explained:", (of_time.base_values + of_time.values[0].sum()).round(1))
 print("predicted:", model.predict(rows)[0].round(1))
 
 # %%
-# The survival forests of scikit-survival are explained in the same way, without background rows if none are
-# given:
+# The survival forests of scikit-survival are explained in the same way. They do not need background rows:
 #
 # .. code-block:: python
 #
