@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from skshapgpu import (
     Explanation,
     ShapBarDisplay,
     ShapBeeswarmDisplay,
+    ShapComparisonDisplay,
     ShapDependenceDisplay,
     ShapInteractionDisplay,
     ShapWaterfallDisplay,
@@ -113,6 +115,42 @@ def test_numbers_of_features_and_rows(cls: Any, option: str, value: Any, error: 
     first = ["a"] if cls is ShapDependenceDisplay else []
     with pytest.raises(error, match=f"{option} must be"):
         cls.from_explanation(explanation(), *first, **{option: value})
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        ShapBarDisplay,
+        ShapBeeswarmDisplay,
+        ShapComparisonDisplay,
+        ShapDependenceDisplay,
+        ShapInteractionDisplay,
+        ShapWaterfallDisplay,
+    ],
+)
+def test_arguments_of_plot_are_arguments_of_all_from_methods(cls: Any) -> None:
+    """They have the same defaults, and the same names in all displays."""
+    parameters = dict(inspect.signature(cls.plot).parameters)
+    del parameters["self"]
+    methods = [name for name in dir(cls) if name.startswith("from_")]
+    for name in methods:
+        options = inspect.signature(getattr(cls, name)).parameters
+        for argument, parameter in parameters.items():
+            assert options[argument].default == parameter.default, (name, argument)
+    assert set(parameters) <= {
+        "ax",
+        "cmap",
+        "color",
+        "colorbar",
+        "histogram",
+        "max_features",
+        "max_rows",
+        "size",
+    }
+    assert ("max_features" in parameters) == (cls is not ShapDependenceDisplay)
+    assert parameters["ax"].annotation == "Axes | None"
+    for argument in {"ax", "cmap", "color"} & set(parameters):
+        assert parameters[argument].default is None
 
 
 def test_numbers_of_features_of_interactions() -> None:
