@@ -13,8 +13,7 @@ import models
 import numpy as np
 import peers
 
-from skshapgpu import TreeExplainer, _core
-from skshapgpu.reference import MAX_USED_FEATURES, interventional_shap
+from skshapgpu import TreeExplainer, _core, reference
 
 DEFAULT_MODELS = ("cal_housing-d6", "cal_housing-med")
 QUICK_MODELS = ("cal_housing-small",)
@@ -100,8 +99,8 @@ def measure_background(
             else:
                 systems[name] |= some_rows(runner, n_rows, arguments.seconds, systems[name])
         seconds = peers.time_in_turn(runners, systems, n_rows, arguments.repeats)
-        for reference, ratio in RATIOS.items():
-            peers.add_ratios(systems, seconds, reference, ratio)
+        for system, ratio in RATIOS.items():
+            peers.add_ratios(systems, seconds, system, ratio)
         result["rows"].append({"rows": n_rows, "systems": systems})
     return result
 
@@ -140,12 +139,12 @@ def check_ours(
 def definition_error(tree: Any, X: np.ndarray, background: np.ndarray) -> float | None:
     """Compute our error in double precision on a tree; None if it is too large for the definition."""
     used = len(np.unique(tree.feature[tree.left >= 0]))
-    if used > MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
+    if used > reference.MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
     weights = np.full(len(background), 1 / len(background))
     attributes = {f.name: getattr(tree, f.name) for f in fields(tree)}
     plan = _core.background_plan(attributes, "double", background, weights, TABLE_BYTES)
-    expected, _ = interventional_shap(tree, X, background)
+    expected = reference.interventional(tree, X, background).values
     found = np.empty_like(expected)
     plan.explain(X.astype(np.float64), found, None, 1)
     return peers.relative_error(found, expected)

@@ -14,8 +14,7 @@ import models
 import numpy as np
 import peers
 
-from skshapgpu import TreeExplainer, _core
-from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_interactions
+from skshapgpu import TreeExplainer, _core, reference
 
 DEFAULT_MODELS = ("cal_housing-med", "adult-med", "covtype-med", "rf-adult-8")
 
@@ -110,10 +109,10 @@ def default_rows(ensemble: Any, device: str) -> int:
 def definition_error(tree: Any, X: np.ndarray) -> float | None:
     """Compute our error in double precision on a tree; None if it is too large for the definition."""
     used = len(np.unique(tree.feature[tree.left >= 0]))
-    if used > MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
+    if used > reference.MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
     plan = _core.Plan({f.name: getattr(tree, f.name) for f in fields(tree)}, "double", 2)
-    expected = path_dependent_interactions(tree, X)
+    expected = reference.path_dependent(tree, X, index="SII").values
     found = np.empty_like(expected)
     plan.explain(X.astype(np.float64), np.empty(expected.shape[:3]), None, 1, found)
     return peers.relative_error(found, expected)

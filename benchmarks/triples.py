@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import peers
 
-from skshapgpu import TreeExplainer, cuda_info
-from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_triples
+from skshapgpu import TreeExplainer, cuda_info, reference
 
 #: Rows on which all results are compared, and on which ours in double precision with the definition.
 COMPARED_ROWS, DEFINED_ROWS = 1_000, 4
@@ -85,9 +84,9 @@ def triples(explainer: TreeExplainer, X: np.ndarray) -> np.ndarray:
 def definition_error(model: Any, occurring: np.ndarray, X: np.ndarray, found: np.ndarray) -> float | None:
     """Compute the error of the first rows against the definition; None if it would take too long."""
     ensemble = peers.ensemble_of(model)
-    if len(np.unique(ensemble.feature[ensemble.left >= 0])) > MAX_USED_FEATURES:
+    if len(np.unique(ensemble.feature[ensemble.left >= 0])) > reference.MAX_USED_FEATURES:
         return None
-    expected, members = path_dependent_triples(ensemble, X[:DEFINED_ROWS])
+    expected, _, members = reference.path_dependent(ensemble, X[:DEFINED_ROWS], index="SII", order=3)
     column = {tuple(triple): i for i, triple in enumerate(members.tolist())}
     columns = [column[tuple(triple)] for triple in occurring.tolist()]
     return peers.relative_error(found[:DEFINED_ROWS], expected[:, 0, columns])

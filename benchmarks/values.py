@@ -12,8 +12,7 @@ import models
 import numpy as np
 import peers
 
-from skshapgpu import TreeExplainer, _core
-from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_shap
+from skshapgpu import TreeExplainer, _core, reference
 
 DEFAULT_MODELS = (
     "cal_housing-med",
@@ -136,7 +135,8 @@ def definition_error(ensemble: Any, X: np.ndarray) -> float | None:
     def feasible(tree: int) -> bool:
         nodes = slice(ensemble.tree_offsets[tree], ensemble.tree_offsets[tree + 1])
         used = len(np.unique(ensemble.feature[nodes][ensemble.left[nodes] >= 0]))
-        return used <= MAX_USED_FEATURES and (nodes.stop - nodes.start) * 2.0**used <= MAX_DEFINITION_WORK
+        work = (nodes.stop - nodes.start) * 2.0**used
+        return used <= reference.MAX_USED_FEATURES and work <= MAX_DEFINITION_WORK
 
     trees = [tree for tree in range(ensemble.n_trees) if feasible(tree)]
     if not trees:
@@ -144,7 +144,7 @@ def definition_error(ensemble: Any, X: np.ndarray) -> float | None:
     worst = 0.0
     for tree in {trees[0], trees[len(trees) // 2], trees[-1]}:
         part = one_tree(ensemble, tree)
-        expected, _ = path_dependent_shap(part, X)
+        expected = reference.path_dependent(part, X).values
         found = np.empty_like(expected)
         plan = _core.Plan({f.name: getattr(part, f.name) for f in fields(part)}, "double")
         plan.explain(X.astype(np.float64), found, None, 1)

@@ -68,9 +68,10 @@ numpydoc_validation_checks = {
     "PR04",  # types: parameters that are "as for" those of another function have theirs there
 }
 numpydoc_validation_exclude = {
-    # These classes are protocols, or dataclasses that document their parameters as attributes.
+    # These classes are protocols, or dataclasses and tuples that document their parameters as attributes.
     r"^skshapgpu\.(BatchesResult|CallPlan|Explanation|ExplanationComparison|InteractionExplanation|TreeGroup)$",
     r"^skshapgpu\.adapters\.(AdaptedModel|Column|ColumnEncoder|DerivedColumns|Ensemble|InputSchema|Tree)$",
+    r"^skshapgpu\.reference\.ReferenceValues$",
     r"^skshapgpu\.Cohorts(\.(get|items|keys|values))?$",  # a Mapping, with the methods of that class
     r"\.set_callbacks$",  # scikit-learn's own
 }

@@ -84,8 +84,8 @@ def _compare(device: str) -> None:
     model = AdaptedModel(ensemble, InputSchema(ensemble.n_features), "self-test")
     X = np.random.default_rng(0).normal(size=(200, ensemble.n_features))
     X[::7, 0] = np.nan
-    expected, base_value = reference.path_dependent_shap(ensemble, X)
-    pairs = reference.path_dependent_interactions(ensemble, X)
+    expected, base_value, _ = reference.path_dependent(ensemble, X)
+    pairs = reference.path_dependent(ensemble, X, index="SII").values
     largest = np.abs(ensemble.value).sum()
     for precision, tolerance in _TOLERANCES.items():
         explainer = TreeExplainer(model, device=device, precision=precision)

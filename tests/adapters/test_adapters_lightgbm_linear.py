@@ -212,8 +212,8 @@ def test_reference_is_the_definition_too() -> None:
     for seed in range(10):
         booster, X, margin, _ = drawn(seed)
         ensemble, background = adapt(booster).ensemble, X[:4]
-        shapley, base = reference.interventional_shap(ensemble, X[50:52], background)
-        banzhaf = reference.interventional_banzhaf(ensemble, X[50:52], background)
+        shapley, base, _ = reference.interventional(ensemble, X[50:52], background)
+        banzhaf = reference.interventional(ensemble, X[50:52], background, index="BV").values
         np.testing.assert_allclose(base, margin(background).mean(axis=0), rtol=1e-10)
         weights, groups = np.full(4, 0.25), [[i] for i in range(N_FEATURES)]
         for i, x in enumerate(X[50:52]):

@@ -15,10 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, UnsupportedModelError, explain
+from skshapgpu import TreeExplainer, UnsupportedModelError, explain, reference
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.schema import AdaptedModel
-from skshapgpu.reference import interventional_shap, path_dependent_shap
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(200, 4))
@@ -38,13 +37,13 @@ def check(model: Any, margin: Callable[[np.ndarray], np.ndarray]) -> AdaptedMode
 
     rows, background = rows[:30], rows[30:40]
     found = TreeExplainer(model, precision="double").shap_values(rows)
-    values, base_value = path_dependent_shap(adapted.ensemble, rows)
+    values, base_value, _ = reference.path_dependent(adapted.ensemble, rows)
     values = values[:, 0] if values.shape[1] == 1 else values.swapaxes(1, 2)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found, values, rtol=0, atol=1e-10 * scale)
     np.testing.assert_allclose(np.ravel(TreeExplainer(model).expected_value), base_value, atol=1e-5 * scale)
     found = TreeExplainer(model, background, precision="double").shap_values(rows)
-    values, _ = interventional_shap(adapted.ensemble, rows, background)
+    values = reference.interventional(adapted.ensemble, rows, background).values
     values = values[:, 0] if values.shape[1] == 1 else values.swapaxes(1, 2)
     np.testing.assert_allclose(found, values, rtol=0, atol=1e-10 * scale)
     return adapted

@@ -24,10 +24,9 @@ from helpers.onnx_models import (
     scores,
 )
 
-from skshapgpu import TreeExplainer, UnsupportedModelError, explain
+from skshapgpu import TreeExplainer, UnsupportedModelError, explain, reference
 from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
-from skshapgpu.reference import path_dependent_shap
 
 NUMBERS = ("LEQ", "LT", "GTE", "GT")
 
@@ -134,7 +133,7 @@ def test_covers_from_data():
     )
     adapted = adapt(content)
     encoded = [read(rows, adapted.schema, "float32").chunk(0, len(rows)) for rows in (data, X)]
-    expected, base_value = path_dependent_shap(
+    expected, base_value, _ = reference.path_dependent(
         counted(adapted.ensemble, encoded[0], has_cover=False)[0], encoded[1]
     )
     assert np.ptp(expected) > 0.1

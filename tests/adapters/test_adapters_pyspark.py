@@ -23,11 +23,10 @@ from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import SparkSession
 from sklearn.exceptions import NotFittedError
 
-from skshapgpu import TreeExplainer, UnsupportedModelError, explain
+from skshapgpu import TreeExplainer, UnsupportedModelError, explain, reference
 from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
 from skshapgpu.distributed import explain_spark
-from skshapgpu.reference import path_dependent_shap
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
@@ -174,7 +173,7 @@ def test_values(rows: Any, name: str, options: dict[str, Any], n_classes: int) -
     expected = values_by_definition(lambda X: own_predictions(model, X.to_numpy()), hard, background)
     found = TreeExplainer(model, background, precision="double").shap_values(hard)
     np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=0, atol=1e-10)
-    expected, _ = path_dependent_shap(adapted.ensemble, encoded(adapted, hard))
+    expected = reference.path_dependent(adapted.ensemble, encoded(adapted, hard)).values
     found = TreeExplainer(model, precision="double").shap_values(hard).reshape(len(hard), 4, -1)
     np.testing.assert_allclose(found, expected.transpose(0, 2, 1), rtol=0, atol=1e-10)
 

@@ -17,11 +17,10 @@ from helpers.families import values_by_definition
 from helpers.spark_models import N_CATEGORIES, hard_numbers, leaf, node, random_tree, write
 from scipy.special import expit
 
-from skshapgpu import TreeExplainer, UnsupportedModelError, explain
+from skshapgpu import TreeExplainer, UnsupportedModelError, explain, reference
 from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import AdaptedModel, adapt
 from skshapgpu.command_line import main
-from skshapgpu.reference import path_dependent_shap
 
 rng = np.random.default_rng(0)
 
@@ -103,7 +102,7 @@ def test_values_by_definition(name, n_trees, n_classes, tmp_path):
     np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=0, atol=1e-10)
 
     adapted = adapt(tmp_path)
-    expected, _ = path_dependent_shap(adapted.ensemble, encoded(adapted, X))
+    expected = reference.path_dependent(adapted.ensemble, encoded(adapted, X)).values
     found = TreeExplainer(tmp_path, precision="double").shap_values(X).reshape(len(X), X.shape[1], -1)
     np.testing.assert_allclose(found, expected.transpose(0, 2, 1), rtol=0, atol=1e-10)
 

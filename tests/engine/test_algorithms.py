@@ -114,31 +114,22 @@ def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
 def expected(kind: Kind, interventional: bool, model_output: str) -> np.ndarray:
     """Compute the result by the definition, which shares no formula with the core."""
     ensemble = adapt(model()).ensemble
-    given = (ensemble, X, BACKGROUND) if interventional else (ensemble, X)
     if model_output != "raw":
         assert kind == SHAP_VALUES and interventional
         link, derivative = LINKS[model_output]
-        return reference.rescaled_shap(*given, link, derivative, labels=LABELS)[0][:, 0]
+        return reference.rescaled(ensemble, X, BACKGROUND, link, derivative, labels=LABELS).values[:, 0]
     if kind.order == 3:
         assert not interventional
-        values, triples = reference.path_dependent_triples(ensemble, X, kind.index)
+        values, _, triples = reference.path_dependent(ensemble, X, index=kind.index, order=3)
         found = {tuple(triple): values[:, 0, i] for i, triple in enumerate(triples.tolist())}
         occurring = TreeExplainer(model(), device="cpu").occurring_interactions(order=3)
         assert len(occurring) > 3
         return np.stack([found[tuple(triple)] for triple in occurring.tolist()], axis=1)
-    if kind.order == 2 and interventional:
-        return reference.interventional_interactions(*given, index=kind.index)[:, 0]
-    if kind.order == 2:
-        return reference.path_dependent_interactions(*given, kind.index)[:, 0]
-    if kind == OWEN_VALUES and interventional:
-        return reference.interventional_owen(*given, [0, 1, 0, 2, 1, 0])[:, 0]
-    if kind == OWEN_VALUES:
-        return reference.path_dependent_owen(*given, [0, 1, 0, 2, 1, 0])[:, 0]
-    if kind == BANZHAF_VALUES:
-        of = reference.interventional_banzhaf if interventional else reference.path_dependent_banzhaf
-        return of(*given)[:, 0]
-    of_shap = reference.interventional_shap if interventional else reference.path_dependent_shap
-    return of_shap(*given)[0][:, 0]
+    index = VALUES[kind.index] if kind.order == 1 else kind.index
+    groups = [0, 1, 0, 2, 1, 0] if kind == OWEN_VALUES else None
+    if interventional:
+        return reference.interventional(ensemble, X, BACKGROUND, index=index, groups=groups).values[:, 0]
+    return reference.path_dependent(ensemble, X, index=index, groups=groups).values[:, 0]
 
 
 def sigmoid(margin: Any, y: float) -> Any:

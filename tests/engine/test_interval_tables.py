@@ -26,11 +26,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._engine import costs
 from skshapgpu._engine.costs import TreeGroup
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import path_dependent_banzhaf, path_dependent_shap
 
 #: Limits on the entries of a table: fewer than most leaves need, few, and enough for all trees here.
 LIMITS = (8, 32, 200, 4096)
@@ -72,8 +71,7 @@ def definition(ensemble: Ensemble, rows: np.ndarray, index: str = "SII") -> np.n
     values = np.zeros((len(rows), ensemble.n_outputs, ensemble.n_features))
     for tree in range(ensemble.n_trees):
         one = tree_of(ensemble, tree)
-        of_tree = path_dependent_banzhaf(one, rows) if index == "BII" else path_dependent_shap(one, rows)[0]
-        values += of_tree
+        values += reference.path_dependent(one, rows, index="BV" if index == "BII" else "SV").values
     return values
 
 

@@ -12,10 +12,9 @@ from helpers.kernels import TOLERANCE, both_precisions, explain, once, same_bits
 from helpers.plans import NEVER_TABLES, merged_plan
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._engine import costs
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import path_dependent_banzhaf, path_dependent_shap
 
 
 def plain(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
@@ -54,8 +53,8 @@ def test_values_are_those_of_the_definition(seed: int) -> None:
     )
     X = random_rows(seed, ensemble, 5)
     for index, expected in (
-        ("SII", path_dependent_shap(ensemble, X)[0]),
-        ("BII", path_dependent_banzhaf(ensemble, X)),
+        ("SII", reference.path_dependent(ensemble, X).values),
+        ("BII", reference.path_dependent(ensemble, X, index="BV").values),
     ):
         values, _ = explain(merged_plan(plain(ensemble, index=index)), ensemble, X)
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-11 * leaf_scale(ensemble).max())

@@ -62,15 +62,15 @@ def test_random_trees(precision: str) -> None:
         options: dict[str, Any] = {"feature_groups": named(groups), "precision": precision}
         explainer = TreeExplainer(EnsembleModel(ensemble), **options)
         found = by_output(explainer.explain(rows, index="OV").values)
-        expected = reference.path_dependent_owen(ensemble, rows, groups)
+        expected = reference.path_dependent(ensemble, rows, index="OV", groups=groups).values
         assert (np.abs(found - expected) <= tolerance).all()
         of_groups = by_output(explainer.explain(rows).values)
         assert (np.abs(sums(found, groups) - of_groups) <= 4 * tolerance).all()
-        shapley, _ = reference.path_dependent_shap(ensemble, rows)
+        shapley = reference.path_dependent(ensemble, rows).values
         n_apart += bool((np.abs(shapley - expected) > 1e-3 * leaf_scale(ensemble)[:, np.newaxis]).any())
         against = TreeExplainer(EnsembleModel(ensemble), rows[4:], **options)
         found = by_output(against.explain(rows[:4], index="OV").values)
-        expected = reference.interventional_owen(ensemble, rows[:4], rows[4:], groups)
+        expected = reference.interventional(ensemble, rows[:4], rows[4:], index="OV", groups=groups).values
         assert (np.abs(found - expected) <= tolerance).all()
     assert n_apart > 80
 
@@ -129,7 +129,9 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
     explainer = TreeExplainer(model, feature_groups=named(groups), precision=precision)
     found = by_output(explainer.explain(X[:20], index="OV").values)
     ensemble = adapt(model).ensemble
-    expected = reference.path_dependent_owen(ensemble, X[:20].astype(ensemble.x_dtype), groups)
+    expected = reference.path_dependent(
+        ensemble, X[:20].astype(ensemble.x_dtype), index="OV", groups=groups
+    ).values
     assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
     assert max(n_nodes) > 8
@@ -153,7 +155,9 @@ def test_groups_of_an_odd_number_of_features(
     explainer = TreeExplainer(model, feature_groups=named(groups), precision=precision)
     found = by_output(explainer.explain(X[:10], index="OV").values)
     ensemble = adapt(model).ensemble
-    expected = reference.path_dependent_owen(ensemble, X[:10].astype(ensemble.x_dtype), groups)
+    expected = reference.path_dependent(
+        ensemble, X[:10].astype(ensemble.x_dtype), index="OV", groups=groups
+    ).values
     assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
     of_groups = (len(sizes) + 1) // 2
@@ -173,7 +177,7 @@ def test_leaves_without_tables_go_through_patterns() -> None:
         n_patterns += plan.info()["n_patterns"]
         found = np.empty((4, ensemble.n_outputs, ensemble.n_features), rows.dtype)
         plan.explain(rows[:4], found, None, 1)
-        expected = reference.interventional_owen(ensemble, rows[:4], background, groups)
+        expected = reference.interventional(ensemble, rows[:4], background, index="OV", groups=groups).values
         tolerance = 1e-10 if rows.dtype == np.float64 else 2e-7  # values are float32, as rows are
         assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     assert n_patterns > 1000
@@ -208,10 +212,10 @@ def test_paths_that_need_too_many_nodes_are_refused() -> None:
 def test_other_groups() -> None:
     """The reference computes Owen values of trees whose players are groups already."""
     ensemble, rows, groups = drawn(3)
-    values = reference.path_dependent_owen(ensemble, rows, groups)
+    values = reference.path_dependent(ensemble, rows, index="OV", groups=groups).values
     order = np.unique(groups, return_index=True)[1]
     game = replace(ensemble, player=np.argsort(np.argsort(order))[groups])
-    expected, _ = reference.path_dependent_shap(game, rows)
+    expected = reference.path_dependent(game, rows).values
     assert_allclose(sums(values, groups), expected, rtol=0, atol=1e-10 * np.abs(values).max())
 
 

@@ -14,18 +14,8 @@ from helpers.plans import KINDS, plan_with_tables, with_intervals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from skshapgpu import _core
+from skshapgpu import _core, reference
 from skshapgpu.adapters.ensemble import Ensemble
-from skshapgpu.reference import (
-    interventional_banzhaf,
-    interventional_interactions,
-    interventional_shap,
-    path_dependent_banzhaf,
-    path_dependent_interactions,
-    path_dependent_shap,
-    path_dependent_triples,
-    rescaled_shap,
-)
 
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
@@ -81,14 +71,16 @@ def assert_computes(
 def test_path_dependent_values(case: tuple[int, Ensemble]) -> None:
     seed, ensemble = case
     rows = random_rows(seed, ensemble, 7)
-    expected, base_value = path_dependent_shap(ensemble, rows)
+    expected, base_value, _ = reference.path_dependent(ensemble, rows)
     for precision, tolerance in TOLERANCE.items():
         for kind in (*METHODS, *KINDS):
             plan = plan_of(ensemble, precision, kind)
             assert_computes(plan, ensemble, rows, tolerance, expected)
         np.testing.assert_allclose(plan.base_value, base_value, rtol=1e-12, atol=1e-12)
         plan = _core.Plan(attributes(ensemble), precision, 1, "BII")
-        assert_computes(plan, ensemble, rows, tolerance, path_dependent_banzhaf(ensemble, rows))
+        assert_computes(
+            plan, ensemble, rows, tolerance, reference.path_dependent(ensemble, rows, index="BV").values
+        )
 
 
 @given(case=ensembles(max_used=5))
@@ -96,16 +88,19 @@ def test_path_dependent_values(case: tuple[int, Ensemble]) -> None:
 def test_path_dependent_interactions(case: tuple[int, Ensemble]) -> None:
     seed, ensemble = case
     rows = random_rows(seed, ensemble, 7)
-    shapley, banzhaf = path_dependent_shap(ensemble, rows)[0], path_dependent_banzhaf(ensemble, rows)
+    shapley, banzhaf = (
+        reference.path_dependent(ensemble, rows).values,
+        reference.path_dependent(ensemble, rows, index="BV").values,
+    )
     for precision, tolerance in TOLERANCE.items():
         for index in ("SII", "STII", "BII"):
             plan = _core.Plan(attributes(ensemble), precision, 2, index)
-            matrices = path_dependent_interactions(ensemble, rows, index)
+            matrices = reference.path_dependent(ensemble, rows, index=index).values
             values = banzhaf if index == "BII" else shapley
             pairs = matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]
             assert_computes(plan, ensemble, rows, tolerance, values, matrices=matrices, pairs=pairs)
         plan = _core.Plan(attributes(ensemble), precision, 3, "SII")
-        triples, members = path_dependent_triples(ensemble, rows)
+        triples, _, members = reference.path_dependent(ensemble, rows, index="SII", order=3)
         place = {tuple(triple): i for i, triple in enumerate(members.tolist())}
         occurring = [place[tuple(triple)] for triple in plan.triples.tolist()]
         assert_computes(plan, ensemble, rows, tolerance, shapley, triples=triples[..., occurring])
@@ -118,9 +113,8 @@ def test_background(case: tuple[int, Ensemble], n_background: int) -> None:
     rows = random_rows(seed, ensemble, n_background + 3)
     rows, background = rows[:3], rows[3:]
     weights = random_weights(seed, n_background)
-    expected, base_value = interventional_shap(ensemble, rows, background, weights)
-    banzhaf = interventional_banzhaf(ensemble, rows, background, weights)
-    given_to = rows, background, weights
+    expected, base_value, _ = reference.interventional(ensemble, rows, background, weight=weights)
+    banzhaf = reference.interventional(ensemble, rows, background, weight=weights, index="BV").values
     for precision, tolerance in TOLERANCE.items():
         for n_bytes in TABLES:
             plan = _core.background_plan(attributes(ensemble), precision, background, weights, n_bytes)
@@ -132,7 +126,9 @@ def test_background(case: tuple[int, Ensemble], n_background: int) -> None:
                 plan = _core.BackgroundPairsPlan(
                     attributes(ensemble), precision, background, weights, 2, index, n_bytes
                 )
-                matrices = interventional_interactions(ensemble, *given_to, index)
+                matrices = reference.interventional(
+                    ensemble, rows, background, weight=weights, index=index
+                ).values
                 values = banzhaf if index == "BII" else expected
                 pairs = matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]
                 for with_pairs in (plan, plan.with_tables(2**26)):
@@ -148,14 +144,14 @@ def test_functions_of_the_margin() -> None:
         rows = random_rows(seed, ensemble, 9)
         rows, background = rows[:4], rows[4:]
         weights = random_weights(seed, 5)
-        expected, _ = rescaled_shap(
+        expected = reference.rescaled(
             ensemble,
             rows,
             background,
             lambda m, y: 1 / (1 + np.exp(-m)),
             lambda m, y: 1 / (2 + np.exp(m) + np.exp(-m)),
-            weights,
-        )
+            weight=weights,
+        ).values
         values = np.full((4, 1, ensemble.n_players), np.nan)
         plan = _core.RescaledPlan(attributes(ensemble), "double", background, weights, "logistic", 1.0)
         plan.explain(rows, values, None, 1)
@@ -223,7 +219,7 @@ def test_by_hand() -> None:
     """Columns 0 and 2 are one player: alone it moves the leaf from 1 in 8 to 1 in 2, and from 1 in 4 to 1."""
     ensemble, rows = chain(np.array([1, 0, 1])), np.ones((1, 3))
     expected = [[[(2.0 - 1.0 + 8.0 - 4.0) / 2, (4.0 - 1.0 + 8.0 - 2.0) / 2]]]
-    np.testing.assert_allclose(path_dependent_shap(ensemble, rows)[0], expected, rtol=1e-15)
+    np.testing.assert_allclose(reference.path_dependent(ensemble, rows).values, expected, rtol=1e-15)
     assert_computes(_core.Plan(attributes(ensemble), "double"), ensemble, rows, 1e-12, np.array(expected))
 
 
@@ -250,7 +246,7 @@ def test_far_more_features_than_nodes() -> None:
     X = np.zeros((20, n_features))
     X[:, used] = rows
     expected = np.zeros((20, 1, wide.n_players))
-    expected[..., player[used]] = path_dependent_shap(narrow, rows)[0][..., [1, 0, 1, 2]]
+    expected[..., player[used]] = reference.path_dependent(narrow, rows).values[..., [1, 0, 1, 2]]
     assert_computes(_core.Plan(attributes(wide), "double"), wide, X, 1e-10, expected)
 
 

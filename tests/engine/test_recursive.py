@@ -31,11 +31,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from skshapgpu import ShapTransformer, TreeExplainer, _core
+from skshapgpu import ShapTransformer, TreeExplainer, _core, reference
 from skshapgpu._engine.additivity import _RELATIVE_GAP
 from skshapgpu._engine.algorithms import ALGORITHMS
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import path_dependent_shap
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -76,7 +75,7 @@ def assert_are(expected: np.ndarray, ensemble: Ensemble, rows: np.ndarray) -> No
 def test_core_is_the_definition(options: dict[str, Any], n_rows: int) -> None:
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, n_rows)
-    assert_are(path_dependent_shap(ensemble, rows)[0], ensemble, rows)
+    assert_are(reference.path_dependent(ensemble, rows).values, ensemble, rows)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -110,7 +109,7 @@ def test_full_trees_with_repeated_features(depth: int, n_features: int) -> None:
     ensemble = Ensemble.from_trees([tree], n_features=n_features, intercept=2.0)
     rows = np.random.default_rng(n_features).random((70, n_features))
     rows[rows < 0.1] = np.nan
-    assert_are(path_dependent_shap(ensemble, rows[:3])[0], ensemble, rows[:3])
+    assert_are(reference.path_dependent(ensemble, rows[:3]).values, ensemble, rows[:3])
     assert_are(compute(ensemble, rows, "walk")[0], ensemble, rows)
 
 

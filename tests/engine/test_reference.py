@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from helpers.ensembles import (
@@ -14,16 +17,8 @@ from helpers.ensembles import (
 )
 from hypothesis import given, settings
 
+from skshapgpu import reference
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import (
-    interventional_banzhaf,
-    interventional_interactions,
-    interventional_shap,
-    path_dependent_banzhaf,
-    path_dependent_interactions,
-    path_dependent_shap,
-    path_dependent_triples,
-)
 
 
 def and_tree(cover: tuple[float, float, float, float, float] = (4, 1, 3, 1, 2)) -> Ensemble:
@@ -42,7 +37,7 @@ def and_tree(cover: tuple[float, float, float, float, float] = (4, 1, 3, 1, 2)) 
 
 def test_two_features_by_hand():
     """v() = 1/4 + 3/4 (2/3 + 20/3) = 23/4; with x0: 22/3, with x1: 31/4, with both: 10."""
-    values, base = path_dependent_shap(and_tree(), [[1.0, 1.0, 0.0]])
+    values, base, _ = reference.path_dependent(and_tree(), [[1.0, 1.0, 0.0]])
     assert base == pytest.approx([105.75], rel=1e-15)
     x0 = ((22 / 3 - 23 / 4) + (10 - 31 / 4)) / 2
     x1 = ((31 / 4 - 23 / 4) + (10 - 22 / 3)) / 2
@@ -54,16 +49,18 @@ def test_indices_of_two_features_by_hand():
     """With two players, there is a single second-order difference, which every index weights with 1."""
     x, together = [[1.0, 1.0, 0.0]], 10 - 22 / 3 - 31 / 4 + 23 / 4
     np.testing.assert_allclose(
-        path_dependent_banzhaf(and_tree(), x), path_dependent_shap(and_tree(), x)[0], rtol=1e-14
+        reference.path_dependent(and_tree(), x, index="BV").values,
+        reference.path_dependent(and_tree(), x).values,
+        rtol=1e-14,
     )
     alone = np.array([22 / 3 - 23 / 4, 31 / 4 - 23 / 4])
     for index, diagonal in (("SII", alone), ("STII", alone), ("BII", alone + together / 2)):
-        matrix = path_dependent_interactions(and_tree(), x, index)[0, 0]
+        matrix = reference.path_dependent(and_tree(), x, index=index).values[0, 0]
         np.testing.assert_allclose(np.diag(matrix), [*diagonal, 0], rtol=1e-13)
         assert matrix[0, 1] == matrix[1, 0] == pytest.approx(together / 2, rel=1e-13)
         assert (matrix[2] == 0).all() and (matrix[:, 2] == 0).all()
     with pytest.raises(ValueError, match="index must be one of"):
-        path_dependent_interactions(and_tree(), x, "fsii")
+        reference.path_dependent(and_tree(), x, index="fsii")
 
 
 def test_indices_of_three_features_by_hand():
@@ -80,21 +77,21 @@ def test_indices_of_three_features_by_hand():
     ensemble = Ensemble.from_trees([tree], n_features=3, intercept=[0.0])
     # v = 1, 2, 4 or 8 by the number of known features; each difference doubles likewise.
     x, other = [[1.0, 1.0, 1.0]], ~np.eye(3, dtype=bool)
-    np.testing.assert_allclose(path_dependent_banzhaf(ensemble, x), [[[9 / 4] * 3]], rtol=1e-14)
+    np.testing.assert_allclose(
+        reference.path_dependent(ensemble, x, index="BV").values, [[[9 / 4] * 3]], rtol=1e-14
+    )
     for index, pair, alone in (
         ("SII", (1 + 2) / 2, 7 / 3 - 3 / 2),
         ("STII", 2 / 3 * (1 + 2 / 2), 1),
         ("BII", (1 + 2) / 2, 9 / 4),
     ):
-        matrix = path_dependent_interactions(ensemble, x, index)[0, 0]
+        matrix = reference.path_dependent(ensemble, x, index=index).values[0, 0]
         np.testing.assert_allclose(matrix[other], pair / 2, rtol=1e-14)
         np.testing.assert_allclose(np.diag(matrix), alone, rtol=1e-14)
     for index in ("SII", "BII"):  # there is one difference, of the empty set
-        values, triples = path_dependent_triples(ensemble, x, index)
+        values, _, triples = reference.path_dependent(ensemble, x, index=index, order=3)
         np.testing.assert_allclose(values, [[[1.0]]], rtol=1e-13)
         assert triples.tolist() == [[0, 1, 2]]
-    with pytest.raises(ValueError, match="index must be 'SII' or 'BII', not 'STII'"):
-        path_dependent_triples(ensemble, x, "STII")
 
 
 def test_triples_of_four_features():
@@ -112,16 +109,16 @@ def test_triples_of_four_features():
     )
     ensemble = Ensemble.from_trees([tree], n_features=4, intercept=[0.0])
     for index in ("SII", "BII"):  # two subsets have equal weights in both
-        values, triples = path_dependent_triples(ensemble, np.ones((1, 4)), index)
+        values, _, triples = reference.path_dependent(ensemble, np.ones((1, 4)), index=index, order=3)
         np.testing.assert_allclose(values, [[[1.5] * 4]], rtol=1e-14)
         assert triples.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
-    values, triples = path_dependent_triples(and_tree(), [[1.0, 1.0, 0.0]])
+    values, _, triples = reference.path_dependent(and_tree(), [[1.0, 1.0, 0.0]], index="SII", order=3)
     assert values.shape == (1, 1, 0) and triples.shape == (0, 3)
 
 
 def test_children_without_cover_weigh_half_each():
     """v() = 1/2 + (2 + 10) / 4 = 7/2; with x0: 1, with x1: 1/2 + 10/2 = 11/2, with both: 1."""
-    values, base = path_dependent_shap(and_tree((7, 0, 0, 0, 0)), [[np.nan, np.nan, 0.0]])
+    values, base, _ = reference.path_dependent(and_tree((7, 0, 0, 0, 0)), [[np.nan, np.nan, 0.0]])
     assert base == pytest.approx([103.5], rel=1e-15)
     np.testing.assert_allclose(
         values, [[[((1 - 3.5) + (1 - 5.5)) / 2, ((5.5 - 3.5) + 0) / 2, 0.0]]], rtol=1e-14
@@ -129,20 +126,23 @@ def test_children_without_cover_weigh_half_each():
 
 
 def test_a_child_without_cover_weighs_nothing():
-    values, base = path_dependent_shap(and_tree((3, 3, 0, 1, 2)), [[0.0, 1.0, 0.0]])
+    values, base, _ = reference.path_dependent(and_tree((3, 3, 0, 1, 2)), [[0.0, 1.0, 0.0]])
     assert base == pytest.approx([101.0])
     np.testing.assert_array_equal(values, [[[0.0, 0.0, 0.0]]])
 
 
 def test_parents_cover_is_ignored():
     X = random_rows(0, and_tree(), 20)
-    expected = path_dependent_shap(and_tree((4, 1, 3, 1, 2)), X)
-    for got, want in zip(path_dependent_shap(and_tree((1e12, 1, 3, 1, 2)), X), expected):
-        np.testing.assert_array_equal(got, want)
+    expected = reference.path_dependent(and_tree((4, 1, 3, 1, 2)), X)
+    result = reference.path_dependent(and_tree((1e12, 1, 3, 1, 2)), X)
+    np.testing.assert_array_equal(result.values, expected.values)
+    np.testing.assert_array_equal(result.base_value, expected.base_value)
 
 
 def test_shares_of_covers_whose_sum_overflows():
-    values, base = path_dependent_shap(and_tree((4, 1.5e308, 0.5e308, 1.2e308, 1.2e308)), [[0.0, 0.0, 0.0]])
+    values, base, _ = reference.path_dependent(
+        and_tree((4, 1.5e308, 0.5e308, 1.2e308, 1.2e308)), [[0.0, 0.0, 0.0]]
+    )
     assert base == pytest.approx([100 + 3 / 4 + 6 / 4], rel=1e-14)
     assert values.sum() == pytest.approx(1 - 9 / 4, rel=1e-13)
 
@@ -165,7 +165,7 @@ def test_outputs_of_scalar_trees_and_of_vector_leaves():
         [Tree(**split, value=[[0, 0], [-4, 4], [0, 8]])], n_features=1, intercept=[0, 1]
     )
     for ensemble in (scalar, vector):
-        values, base = path_dependent_shap(ensemble, [[0.0], [1.0]])
+        values, base, _ = reference.path_dependent(ensemble, [[0.0], [1.0]])
         np.testing.assert_array_equal(base, [-1.0, 8.0])
         np.testing.assert_array_equal(values, [[[-3.0], [-3.0]], [[1.0], [1.0]]])
 
@@ -176,7 +176,7 @@ def test_axioms(options):
     """Additivity against ``margin``; zeros for unused features; values of all trees are sums over trees."""
     ensemble = random_ensemble(**options)
     X = random_rows(options["seed"], ensemble, 8)
-    values, base = path_dependent_shap(ensemble, X)
+    values, base, _ = reference.path_dependent(ensemble, X)
     scale = leaf_scale(ensemble) + np.abs(ensemble.intercept)
     assert values.shape == (8, ensemble.n_outputs, ensemble.n_features)
     assert (np.abs(values.sum(axis=2) + base - ensemble.margin(X)) <= 1e-13 * scale).all()
@@ -189,7 +189,7 @@ def test_axioms(options):
 def test_equals_exact_path_arithmetic(options):
     ensemble = random_ensemble(**options)
     X = random_rows(options["seed"], ensemble, 2)
-    values, _ = path_dependent_shap(ensemble, X)
+    values = reference.path_dependent(ensemble, X).values
     scale = leaf_scale(ensemble)[:, np.newaxis]
     for x, row in zip(X, values):
         assert (np.abs(row - exact_shap(ensemble, x)) <= 1e-14 * scale).all()
@@ -198,19 +198,19 @@ def test_equals_exact_path_arithmetic(options):
 def test_twelve_features_and_no_more():
     twelve = random_chain(1, depth=30, n_features=12)
     x = np.random.default_rng(1).random((1, 12))
-    values, _ = path_dependent_shap(twelve, x)
+    values = reference.path_dependent(twelve, x).values
     assert np.count_nonzero(values) == 12
     assert np.abs(values[0] - exact_shap(twelve, x[0])).max() <= 1e-14 * leaf_scale(twelve)[0]
     with pytest.raises(ValueError, match="uses 13 features"):
-        path_dependent_shap(random_chain(1, depth=13, n_features=13), np.zeros((1, 13)))
+        reference.path_dependent(random_chain(1, depth=13, n_features=13), np.zeros((1, 13)))
 
 
 def test_no_rows_and_no_trees():
     ensemble = random_ensemble(0, n_outputs=2)
-    values, base = path_dependent_shap(ensemble, np.empty((0, 5)))
+    values, base, _ = reference.path_dependent(ensemble, np.empty((0, 5)))
     assert values.shape == (0, 2, 5)
-    np.testing.assert_array_equal(base, path_dependent_shap(ensemble, np.zeros((1, 5)))[1])
-    values, base = path_dependent_shap(random_ensemble(0, n_trees=0), np.zeros((2, 5)))
+    np.testing.assert_array_equal(base, reference.path_dependent(ensemble, np.zeros((1, 5))).base_value)
+    values, base, _ = reference.path_dependent(random_ensemble(0, n_trees=0), np.zeros((2, 5)))
     np.testing.assert_array_equal(values, np.zeros((2, 1, 5)))
     np.testing.assert_array_equal(base, random_ensemble(0, n_trees=0).intercept)
 
@@ -218,7 +218,7 @@ def test_no_rows_and_no_trees():
 @pytest.mark.parametrize("shape", [(5,), (2, 4), (2, 6), (2, 5, 1)])
 def test_wrong_shape_of_X(shape):
     with pytest.raises(ValueError, match=r"X must have shape \(n_rows, 5\)"):
-        path_dependent_shap(random_ensemble(0), np.zeros(shape))
+        reference.path_dependent(random_ensemble(0), np.zeros(shape))
 
 
 def test_float64_rows_are_rounded_to_float32_first():
@@ -235,9 +235,122 @@ def test_float64_rows_are_rounded_to_float32_first():
     )
     X = [[0.1], [above]]
     float64 = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float64")
-    np.testing.assert_array_equal(path_dependent_shap(float64, X)[0].ravel(), [-1, 1])
+    np.testing.assert_array_equal(reference.path_dependent(float64, X).values.ravel(), [-1, 1])
     float32 = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float32")
-    np.testing.assert_array_equal(path_dependent_shap(float32, X)[0].ravel(), [1, 1])
+    np.testing.assert_array_equal(reference.path_dependent(float32, X).values.ravel(), [1, 1])
+
+
+# Options and results
+
+
+def path_dependent(**options: Any) -> reference.ReferenceValues:
+    return reference.path_dependent(and_tree(), [[1.0, 1.0, 0.0]], **options)
+
+
+def interventional(**options: Any) -> reference.ReferenceValues:
+    return reference.interventional(and_tree(), [[1.0, 1.0, 0.0]], [[0.0, 0.0, 5.0]], **options)
+
+
+BOTH = pytest.mark.parametrize("compute", [path_dependent, interventional])
+
+
+@BOTH
+def test_each_index_has_the_same_base_value_and_a_shape_of_its_order(compute: Callable[..., Any]) -> None:
+    base_value = compute().base_value
+    for index, shape in (
+        ("SV", (1, 1, 3)),
+        ("BV", (1, 1, 3)),
+        ("OV", (1, 1, 3)),
+        ("SII", (1, 1, 3, 3)),
+        ("STII", (1, 1, 3, 3)),
+        ("BII", (1, 1, 3, 3)),
+    ):
+        result = compute(index=index, groups=[0, 0, 1] if index == "OV" else None)
+        assert result.values.shape == shape and result.features is None
+        np.testing.assert_array_equal(result.base_value, base_value)
+
+
+def test_the_default_order_may_be_named() -> None:
+    for index, order in (("SV", 1), ("BV", 1), ("SII", 2), ("STII", 2), ("BII", 2)):
+        values = path_dependent(index=index, order=order).values
+        np.testing.assert_array_equal(values, path_dependent(index=index).values)
+    values = path_dependent(index="OV", order=1, groups=[0, 1, 1]).values
+    np.testing.assert_array_equal(values, path_dependent(index="OV", groups=[0, 1, 1]).values)
+
+
+@BOTH
+@pytest.mark.parametrize("index", ["sv", "FSII", "", None, 2])
+def test_unknown_index(compute: Callable[..., Any], index: Any) -> None:
+    message = f"index must be one of 'SV', 'BV', 'OV', 'SII', 'STII', 'BII', not {index!r}"
+    with pytest.raises(ValueError, match=message):
+        compute(index=index)
+
+
+@pytest.mark.parametrize(
+    ("index", "order", "orders"),
+    [
+        ("SV", 2, "1"),
+        ("BV", 3, "1"),
+        ("OV", 2, "1"),
+        ("SII", 1, "2 or 3"),
+        ("SII", 4, "2 or 3"),
+        ("STII", 3, "2"),
+        ("BII", 1, "2 or 3"),
+        ("BII", "3", "2 or 3"),
+    ],
+)
+def test_order_that_does_not_exist(index: Any, order: Any, orders: str) -> None:
+    with pytest.raises(ValueError, match=f"order must be {orders} for index='{index}', not {order!r}"):
+        path_dependent(index=index, order=order, groups=[0, 0, 1] if index == "OV" else None)
+
+
+@BOTH
+def test_groups_belong_to_owen_values(compute: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="index='OV' needs groups: pass the group of each player"):
+        compute(index="OV")
+    for index in ("SV", "BV", "SII", "STII", "BII"):
+        with pytest.raises(ValueError, match=f"index='{index}' has no groups: leave groups out, or pass"):
+            compute(index=index, groups=[0, 0, 1])
+    for groups in ([0, 1], [0, 1, 1, 2], [[0, 1, 1]], 0):
+        with pytest.raises(ValueError, match=r"groups must have shape \(3,\), a group for each player, not"):
+            compute(index="OV", groups=groups)
+
+
+@BOTH
+def test_owen_values_of_one_group_and_of_single_players(compute: Callable[..., Any]) -> None:
+    """Both are Shapley values."""
+    shapley = compute().values
+    for groups in ([0, 0, 0], [2, 0, 1]):
+        np.testing.assert_allclose(compute(index="OV", groups=groups).values, shapley, rtol=1e-14)
+
+
+def test_rescaled_by_hand() -> None:
+    """The square of the margin: x has 110, the background rows have 101 and 102, with equal weights."""
+
+    def square(margin: np.ndarray, label: float) -> np.ndarray:
+        return margin**2 + label
+
+    def derivative(margin: np.ndarray, label: float) -> np.ndarray:
+        return 2 * margin
+
+    x, background = [[1.0, 1.0, 0.0]], [[0.0, 0.0, 5.0], [1.0, 0.0, 6.0]]
+    result = reference.rescaled(and_tree(), x, background, square, derivative, labels=[3.0])
+    first = np.array([((2 - 1) + (10 - 1)) / 2, ((1 - 1) + (10 - 2)) / 2, 0])
+    values = ((110 + 101) * first + (110 + 102) * np.array([0, 8, 0])) / 2
+    np.testing.assert_allclose(result.values, [[values]], rtol=1e-14)
+    np.testing.assert_allclose(result.base_value, [[(101**2 + 102**2) / 2 + 3]], rtol=1e-15)
+    assert result.features is None
+    weighted = reference.rescaled(and_tree(), x, background, square, derivative, weight=[0, 2])
+    np.testing.assert_allclose(weighted.values, [[[0, 212 * 8, 0]]], rtol=1e-14)
+    np.testing.assert_allclose(weighted.base_value, [[102**2]], rtol=1e-15)
+    for options, message in (
+        ({"labels": [1, 0]}, r"labels must have shape \(1,\), a label for each row, not \(2,\)"),
+        ({"weight": [1]}, r"weight must have shape \(2,\), .*, not \(1,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            reference.rescaled(and_tree(), x, background, square, derivative, **options)
+    with pytest.raises(ValueError, match="background must have at least one row"):
+        reference.rescaled(and_tree(), x, np.empty((0, 3)), square, derivative)
 
 
 # Interventional values
@@ -256,11 +369,11 @@ def test_interventional_one_feature_by_hand():
     )
     ensemble = Ensemble.from_trees([tree], n_features=2, intercept=[100.0])
     background = [[0.0, 7.0], [0.5, 8.0], [1.0, 9.0], [np.nan, 0.0]]
-    values, base = interventional_shap(ensemble, [[1.0, 0.0], [0.0, 0.0]], background)
+    values, base, _ = reference.interventional(ensemble, [[1.0, 0.0], [0.0, 0.0]], background)
     np.testing.assert_allclose(base, [103.25], rtol=1e-15)
     np.testing.assert_allclose(values, [[[10 - 13 / 4, 0]], [[1 - 13 / 4, 0]]], rtol=1e-15)
     # With the weights 1, 0, 3, 0 it is v() = 31/4.
-    values, base = interventional_shap(ensemble, [[1.0, 0.0]], background, [2, 0, 6, 0])
+    values, base, _ = reference.interventional(ensemble, [[1.0, 0.0]], background, weight=[2, 0, 6, 0])
     np.testing.assert_allclose(base, [107.75], rtol=1e-15)
     np.testing.assert_allclose(values, [[[10 - 31 / 4, 0]]], rtol=1e-15)
 
@@ -280,13 +393,13 @@ def test_interventional_two_features_by_hand():
         (background[1:], of_second, 102),
         (background, (of_first + of_second) / 2, 101.5),
     ):
-        values, base = interventional_shap(and_tree(), x, rows)
+        values, base, _ = reference.interventional(and_tree(), x, rows)
         np.testing.assert_allclose(values, [[expected]], rtol=1e-14)
         np.testing.assert_allclose(base, [base_value], rtol=1e-15)
-    values, base = interventional_shap(and_tree(), x, background, [1, 3])
+    values, base, _ = reference.interventional(and_tree(), x, background, weight=[1, 3])
     np.testing.assert_allclose(values, [[(of_first + 3 * of_second) / 4]], rtol=1e-14)
     np.testing.assert_allclose(base, [101.75], rtol=1e-15)
-    assert not np.allclose(values, path_dependent_shap(and_tree(), x)[0])
+    assert not np.allclose(values, reference.path_dependent(and_tree(), x).values)
 
 
 def test_interventional_indices_of_two_features_by_hand():
@@ -299,14 +412,18 @@ def test_interventional_indices_of_two_features_by_hand():
     together = shares @ [8, 0]
     alone = np.array([shares @ [2 - 1, 2 - 2], shares @ [1 - 1, 10 - 2]])
     for index, diagonal in (("SII", alone), ("STII", alone), ("BII", alone + together / 2)):
-        matrix = interventional_interactions(and_tree(), x, background, [1, 3], index)[0, 0]
+        matrix = reference.interventional(and_tree(), x, background, weight=[1, 3], index=index).values[0, 0]
         np.testing.assert_allclose(np.diag(matrix), [*diagonal, 0], rtol=1e-13)
         assert matrix[0, 1] == matrix[1, 0] == pytest.approx(together / 2, rel=1e-13)
         assert (matrix[2] == 0).all() and (matrix[:, 2] == 0).all()
-    values, _ = interventional_shap(and_tree(), x, background, [1, 3])
-    np.testing.assert_allclose(interventional_banzhaf(and_tree(), x, background, [1, 3]), values, rtol=1e-14)
+    values = reference.interventional(and_tree(), x, background, weight=[1, 3]).values
+    np.testing.assert_allclose(
+        reference.interventional(and_tree(), x, background, weight=[1, 3], index="BV").values,
+        values,
+        rtol=1e-14,
+    )
     with pytest.raises(ValueError, match="index must be one of"):
-        interventional_interactions(and_tree(), x, background, index="fsii")
+        reference.interventional(and_tree(), x, background, index="fsii")
 
 
 @given(ensemble_options(max_used=5))
@@ -316,7 +433,7 @@ def test_interventional_axioms(options):
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 5)
     X, background = rows[:2], rows[2:]
-    values, base = interventional_shap(ensemble, X, background)
+    values, base, _ = reference.interventional(ensemble, X, background)
     scale = leaf_scale(ensemble)
     rounding = 1e-13 * (scale + np.abs(ensemble.intercept))
     assert values.shape == (2, ensemble.n_outputs, ensemble.n_features)
@@ -324,14 +441,14 @@ def test_interventional_axioms(options):
     assert (np.abs(values.sum(axis=2) + base - ensemble.margin(X)) <= rounding).all()
     used = np.unique(ensemble.feature[ensemble.left >= 0])
     assert (np.delete(values, used, axis=2) == 0).all()
-    assert (interventional_shap(ensemble, X[:1], X[:1])[0] == 0).all()
+    assert (reference.interventional(ensemble, X[:1], X[:1]).values == 0).all()
     for index in ("SII", "STII"):
-        matrices = interventional_interactions(ensemble, X, background, index=index)
+        matrices = reference.interventional(ensemble, X, background, index=index).values
         assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * scale[:, np.newaxis]).all()
         assert (matrices == matrices.swapaxes(2, 3)).all()
     weights = np.array([0.5, 0.0, 1.5])
-    weighted, _ = interventional_shap(ensemble, X, background, weights)
-    parts = [interventional_shap(ensemble, X, background[i : i + 1])[0] for i in range(3)]
+    weighted = reference.interventional(ensemble, X, background, weight=weights).values
+    parts = [reference.interventional(ensemble, X, background[i : i + 1]).values for i in range(3)]
     expected = np.tensordot(weights / 2, parts, 1)
     assert (np.abs(weighted - expected) <= 1e-13 * scale[:, np.newaxis]).all()
 
@@ -340,17 +457,19 @@ def test_interventional_many_subsets_at_once():
     """2^12 subsets of 40 background rows are evaluated in parts; additivity holds only if all are right."""
     ensemble = random_chain(2, depth=14, n_features=12)
     rows = np.random.default_rng(2).random((41, 12))
-    values, base = interventional_shap(ensemble, rows[:1], rows[1:])
+    values, base, _ = reference.interventional(ensemble, rows[:1], rows[1:])
     np.testing.assert_allclose(values.sum(axis=2) + base, ensemble.margin(rows[:1]), atol=1e-13)
 
 
 def test_interventional_errors():
     ensemble = random_ensemble(0)
     with pytest.raises(ValueError, match=r"background must have shape \(n_rows, 5\)"):
-        interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((1, 4)))
-    with pytest.raises(ValueError, match="there must be at least one background row"):
-        interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((0, 5)))
-    with pytest.raises(ValueError, match=r"not 2 rows and weights of shape \(3,\)"):
-        interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((2, 5)), np.ones(3))
+        reference.interventional(ensemble, np.zeros((1, 5)), np.zeros((1, 4)))
+    with pytest.raises(ValueError, match="background must have at least one row"):
+        reference.interventional(ensemble, np.zeros((1, 5)), np.zeros((0, 5)))
+    with pytest.raises(ValueError, match=r"weight must have shape \(2,\), .* not \(3,\)"):
+        reference.interventional(ensemble, np.zeros((1, 5)), np.zeros((2, 5)), weight=np.ones(3))
     with pytest.raises(ValueError, match="uses 13 features"):
-        interventional_shap(random_chain(1, depth=13, n_features=13), np.zeros((1, 13)), np.zeros((1, 13)))
+        reference.interventional(
+            random_chain(1, depth=13, n_features=13), np.zeros((1, 13)), np.zeros((1, 13))
+        )

@@ -98,9 +98,8 @@ def test_values_are_those_of_the_definition(precision: str, n_threads: int) -> N
     scale = np.abs(adapted.ensemble.value).max() * 5
     tolerance = scale * (1e-10 if precision == "double" else 2e-6)  # as in test_values.py
     np.testing.assert_allclose(explainer.shap_values(rows), expected[:, 0, used], rtol=0, atol=tolerance)
-    pairs = reference.path_dependent(adapted.ensemble, rows.toarray(), index="SII").values[:, 0][:, used][
-        :, :, used
-    ]
+    matrices = reference.path_dependent(adapted.ensemble, rows.toarray(), index="SII").values[:, 0]
+    pairs = matrices[:, used][:, :, used]
     found = explainer.shap_interaction_values(rows)
     assert found.shape == (500, len(used), len(used)) and np.abs(pairs).max() > 100 * tolerance
     np.testing.assert_allclose(found, pairs, rtol=0, atol=len(used) * tolerance)  # value minus pairs

@@ -24,9 +24,9 @@ from skshapgpu import (
     TreeExplainer,
     UnsupportedModelError,
     explain,
+    reference,
 )
 from skshapgpu.adapters import adapt
-from skshapgpu.reference import path_dependent_shap
 
 X, Y = load_diabetes(return_X_y=True)
 X = X[:, :6]
@@ -69,7 +69,7 @@ def test_lightgbm_hessians(n_classes: int, options: dict[str, Any]) -> None:
     # LightGBM prints the Hessians of inner nodes with six digits.
     np.testing.assert_allclose(ensemble.cover, dumped(model), rtol=1e-5)
     assert (abs(ensemble.cover - adapt(model).ensemble.cover) > 1e-3 * ensemble.cover).mean() > 0.9
-    expected, base_value = path_dependent_shap(replace(ensemble, cover=dumped(model)), X[:20])
+    expected, base_value, _ = reference.path_dependent(replace(ensemble, cover=dumped(model)), X[:20])
     explainer = TreeExplainer(model, cover="weight", device="cpu", precision="double")
     scale = np.abs(expected).max()
     found = explainer.shap_values(X[:20]).reshape(20, 6, -1).transpose(0, 2, 1)
@@ -113,7 +113,7 @@ def test_scikit_learn_counts(model: Any, y: Any) -> None:
     np.testing.assert_array_equal(
         weighted.cover, np.concatenate([member.tree_.weighted_n_node_samples for member in members])
     )
-    expected, base_value = path_dependent_shap(counted, X[:10])
+    expected, base_value, _ = reference.path_dependent(counted, X[:10])
     explanation = explain(model, X[:10], cover="count", device="cpu", precision="double")
     found = explanation.values.reshape(10, 6, -1).transpose(0, 2, 1)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())

@@ -53,12 +53,12 @@ def test_values_are_those_of_the_definition(name: str, dtype: str) -> None:
     n_outputs = len(explainer.output_names or (None,))
     for expected, values_of, out in (
         (
-            reference.path_dependent_shap(ensemble, encoded)[0],
+            reference.path_dependent(ensemble, encoded).values,
             explainer.shap_values,
             empty((40, 5), n_outputs, dtype),
         ),
         (
-            reference.path_dependent_interactions(ensemble, encoded),
+            reference.path_dependent(ensemble, encoded, index="SII").values,
             explainer.shap_interaction_values,
             empty((40, 5, 5), n_outputs, dtype),
         ),

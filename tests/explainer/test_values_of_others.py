@@ -23,9 +23,8 @@ from helpers.own_values import (
     xgboost_values,
 )
 
-from skshapgpu import TreeExplainer
+from skshapgpu import TreeExplainer, reference
 from skshapgpu.adapters import adapt
-from skshapgpu.reference import path_dependent_shap
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:::lightgbm"),
@@ -127,7 +126,7 @@ def test_xgboost_refreshed_trees(weight: str) -> None:
     margin = booster.predict(xgb.DMatrix(X), output_margin=True)
     ensemble = adapt(booster).ensemble
     assert (ensemble.cover == 0).any() == (weight == "zeros")
-    expected, base_value = path_dependent_shap(ensemble, X)
+    expected, base_value, _ = reference.path_dependent(ensemble, X)
     explainer = TreeExplainer(booster, precision="double")
     values = explainer.shap_values(X)
     np.testing.assert_allclose(values, expected[:, 0], atol=1e-10)
@@ -200,7 +199,7 @@ def test_lightgbm_code_zero_and_codes_beyond_31() -> None:
     X[:, :2] = np.tile(np.arange(N_CODES + 1), 3)[:, np.newaxis]  # the last one is unseen
     explainer = TreeExplainer(case.model, precision="double")
     values = explainer.shap_values(X)
-    expected, _ = path_dependent_shap(case.adapted.ensemble, X)
+    expected = reference.path_dependent(case.adapted.ensemble, X).values
     np.testing.assert_allclose(values, expected[:, 0], atol=1e-10)
     np.testing.assert_allclose(values, lightgbm_values(case.model, X)[..., 0], atol=1e-12)
     of_code = values[:, 1].reshape(3, -1)

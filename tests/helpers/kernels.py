@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from helpers.ensembles import leaf_scale
+from skshapgpu import reference
 from skshapgpu.adapters.ensemble import Ensemble
-from skshapgpu.reference import path_dependent_shap
 
 #: In units of the sum of the output's absolute leaf values.
 TOLERANCE = {"single": 2e-6, "double": 1e-10}
@@ -135,7 +135,7 @@ def assert_exact(
     plan = core.Plan(state(ensemble), precision)
     values, margin = explain(plan, ensemble, X, dtype=dtype)
     assert_consistent(ensemble, X, plan, precision, values, margin)
-    expected, base = path_dependent_shap(ensemble, X)
+    expected, base, _ = reference.path_dependent(ensemble, X)
     scale = leaf_scale(ensemble)
     base_value = plan.base_value
     assert base_value.dtype == np.float64 and base_value.shape == (ensemble.n_outputs,)

@@ -14,11 +14,10 @@ from sklearn.ensemble import IsolationForest
 
 from helpers.cases import CASES, UNEVEN
 from helpers.checks import hard_rows
-from skshapgpu import TreeExplainer
+from skshapgpu import TreeExplainer, reference
 from skshapgpu._rows import inputs
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.schema import AdaptedModel
-from skshapgpu.reference import path_dependent_shap
 
 # The libraries' own results
 
@@ -152,7 +151,7 @@ def fitted(name: str) -> Fitted:
 @functools.cache
 def definition(name: str) -> tuple[np.ndarray, np.ndarray]:
     case = fitted(name)
-    values, base_value = path_dependent_shap(case.adapted.ensemble, case.encoded())
+    values, base_value, _ = reference.path_dependent(case.adapted.ensemble, case.encoded())
     return values.transpose(0, 2, 1), base_value
 
 

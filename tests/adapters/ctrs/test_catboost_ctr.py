@@ -29,10 +29,9 @@ from helpers.catboost_ctrs import (
 )
 from sklearn.frozen import FrozenEstimator
 
-from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain, explain
+from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain, explain, reference
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.catboost.ctr import Combination
-from skshapgpu.reference import path_dependent_shap
 
 catboost = pytest.importorskip("catboost")
 pd = pytest.importorskip("pandas")
@@ -202,7 +201,7 @@ def test_other_trees(grow_policy: str) -> None:
     adapted = assert_margin(model, unseen(rows(1)))
     assert adapted.ensemble.n_features > adapted.ensemble.n_players
     X = unseen(rows(1)).head(20)
-    expected = path_dependent_shap(adapted.ensemble, encoded(adapted, X))[0][:, 0] @ shares(adapted)
+    expected = reference.path_dependent(adapted.ensemble, encoded(adapted, X)).values[:, 0] @ shares(adapted)
     np.testing.assert_allclose(explain(model, X, precision="double").values, expected, rtol=0, atol=1e-12)
 
 

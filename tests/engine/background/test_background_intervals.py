@@ -26,10 +26,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._engine import costs
 from skshapgpu.adapters.ensemble import Ensemble
-from skshapgpu.reference import interventional_shap
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -51,14 +50,14 @@ def plan_of(
 
 
 def assert_values(
-    plan: Any, ensemble: Ensemble, rows: np.ndarray, expected: tuple[np.ndarray, np.ndarray]
+    plan: Any, ensemble: Ensemble, rows: np.ndarray, expected: reference.ReferenceValues
 ) -> None:
     tolerance, scale = TOLERANCE[plan.info()["precision"]], leaf_scale(ensemble)
     values, margin = explain(plan, ensemble, rows)
-    assert (np.abs(values - expected[0]) <= tolerance * scale[:, np.newaxis]).all()
+    assert (np.abs(values - expected.values) <= tolerance * scale[:, np.newaxis]).all()
     intercept = 1e-14 * (np.abs(ensemble.intercept) + scale)
     assert (np.abs(margin - ensemble.margin(rows)) <= 1e-12 * scale + intercept).all()
-    assert (np.abs(plan.base_value - expected[1]) <= tolerance * scale + intercept).all()
+    assert (np.abs(plan.base_value - expected.base_value) <= tolerance * scale + intercept).all()
 
 
 @given(
@@ -73,7 +72,7 @@ def test_any_limit_on_the_entries(options: dict[str, Any], n_background: int, mo
     rows = random_rows(options["seed"], ensemble, n_background + 20)
     background, rows = rows[:n_background], rows[n_background:]
     weights = random_weights(options["seed"], n_background)
-    expected = interventional_shap(ensemble, rows, background, weights)
+    expected = reference.interventional(ensemble, rows, background, weight=weights)
     for precision, table_bytes in product(TOLERANCE, TABLES):
         plan = plan_of(ensemble, background, weights, precision, table_bytes)
         found = with_intervals(plan, most_entries)
@@ -99,8 +98,10 @@ def test_each_shape_of_trees(shape: str, vector: bool) -> None:
     )
     rows = random_rows(4, ensemble, 75)
     background, rows = rows[:5], rows[5:]
-    values = [interventional_shap(tree, rows, background) for tree in one_by_one(ensemble)]
-    expected = np.sum([v for v, _ in values], axis=0), np.sum([b for _, b in values], axis=0)
+    trees = [reference.interventional(tree, rows, background) for tree in one_by_one(ensemble)]
+    expected = reference.ReferenceValues(
+        np.sum([tree.values for tree in trees], axis=0), np.sum([tree.base_value for tree in trees], axis=0)
+    )
     for precision in TOLERANCE:
         plan = plan_of(ensemble, background, precision=precision)
         for most_entries in (16, 200, 4096):
@@ -134,7 +135,7 @@ def test_a_leaf_whose_table_is_too_large() -> None:
         [chain_tree(chain), full_tree(np.random.default_rng(1), 3, 12)], n_features=12, intercept=1.0
     )
     rows = np.random.default_rng(0).random((40, 12))
-    expected = interventional_shap(ensemble, rows, rows[:3])
+    expected = reference.interventional(ensemble, rows, rows[:3])
     plan = plan_of(ensemble, rows[:3])
     for most_entries, n_left in ((256, 1), (4096, 0)):
         found = with_intervals(plan, most_entries)
@@ -156,7 +157,7 @@ def test_the_other_plan_may_be_dropped() -> None:
     """A plan borrows the background tables of trees that keep them; it must keep these alive, too."""
     ensemble = random_ensemble(3, n_trees=30, n_features=6, max_leaves=30, shapes=("random",))
     rows = random_rows(3, ensemble, 90)
-    expected = interventional_shap(ensemble, rows, rows[:4])
+    expected = reference.interventional(ensemble, rows, rows[:4])
     filled = plan_of(ensemble, rows[:4], table_bytes=2**20)
     contents = {name: np.array(array) for name, array in filled.contents().items()}
     prices = ALWAYS_TABLES | {"lookup": 1.5, "leaf": 0.0}  # some trees keep their tables

@@ -30,9 +30,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import interventional_shap
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -74,7 +73,7 @@ def compute(
 def assert_is_the_definition(
     ensemble: Ensemble, rows: np.ndarray, background: np.ndarray, weights: np.ndarray | None = None
 ) -> None:
-    expected, base_value = interventional_shap(ensemble, rows, background, weights)
+    expected, base_value, _ = reference.interventional(ensemble, rows, background, weight=weights)
     expected_margin, scale = ensemble.margin(rows), leaf_scale(ensemble)
     intercept = np.abs(ensemble.intercept)
     for (precision, tolerance), table_bytes in product(TOLERANCE.items(), (TABLES, 3000, 0)):
@@ -234,8 +233,8 @@ def test_families(case: tuple[Any, np.ndarray], weighted: bool) -> None:
     rows, background = rows[:4], rows[20:30]
     weights = [3, 0, 1, 2, 0.5, 0.5, 1, 1, 0, 4] if weighted else None
     ensemble, encoded = as_trees_see_them(model, rows)
-    expected, base_value = interventional_shap(
-        ensemble, encoded, as_trees_see_them(model, background)[1], weights
+    expected, base_value, _ = reference.interventional(
+        ensemble, encoded, as_trees_see_them(model, background)[1], weight=weights
     )
     scale = leaf_scale(ensemble)
     rounding = 1e-15 * np.abs(ensemble.intercept)

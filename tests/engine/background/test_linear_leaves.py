@@ -13,14 +13,8 @@ import pytest
 from helpers.ensembles import random_ensemble, random_rows, random_weights
 from helpers.plans import attributes_of
 
-from skshapgpu import _core
+from skshapgpu import _core, reference
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import (
-    interventional_banzhaf,
-    interventional_shap,
-    path_dependent_banzhaf,
-    path_dependent_shap,
-)
 
 #: The definition sums up to 2^7 predictions, each of which rounds; the core computes in double precision.
 TOLERANCE = 1e-11
@@ -101,14 +95,14 @@ def test_definition(options: dict[str, Any], players: bool) -> None:
         n_missing += bool(np.isnan(rows[:, ensemble.linear_feature]).any())
         plan = plan_of(ensemble, background, weights)
         values, margin, reach = compute(plan, ensemble, rows)
-        expected, base = interventional_shap(ensemble, rows, background, weights)
+        expected, base, _ = reference.interventional(ensemble, rows, background, weight=weights)
         allowed = TOLERANCE * (np.abs(plan.constant) + reach)
         assert (np.abs(values - expected) <= allowed[..., np.newaxis]).all()
         assert (np.abs(margin - ensemble.margin(rows)) <= allowed).all()
         assert (np.abs(plan.base_value - base) <= allowed).all()
         assert (np.abs(margin - plan.constant) <= reach * (1 + 1e-12)).all()
         banzhaf, *_ = compute(plan_of(ensemble, background, weights, index="BII"), ensemble, rows)
-        right = interventional_banzhaf(ensemble, rows, background, weights)
+        right = reference.interventional(ensemble, rows, background, weight=weights, index="BV").values
         assert (np.abs(banzhaf - right) <= allowed[..., np.newaxis]).all()
     assert n_linear >= 6 and n_missing >= 2
 
@@ -307,9 +301,8 @@ def test_other_plans_refuse_linear_leaves() -> None:
             make()
     with pytest.raises(ValueError, match="index must be 'SII' or 'BII'"):
         plan_of(ensemble, rows, index="STII")
-    for reference in (path_dependent_shap, path_dependent_banzhaf):
-        with pytest.raises(ValueError, match="not defined for linear leaves"):
-            reference(ensemble, rows)
+    with pytest.raises(ValueError, match="not defined for linear leaves"):
+        reference.path_dependent(ensemble, rows)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,9 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import rescaled_shap
 
 X, Y = load_diabetes(return_X_y=True)
 HIGH = Y > 140
@@ -116,7 +115,9 @@ def assert_is_the_definition(
 ) -> None:
     labels = np.arange(len(rows)) % 2.0
     for link, (of, derivative) in LINKS.items():
-        expected, _ = rescaled_shap(ensemble, rows, background, of, derivative, weights, labels)
+        expected = reference.rescaled(
+            ensemble, rows, background, of, derivative, weight=weights, labels=labels
+        ).values
         allowed = (largest_slope(link, ensemble, labels) * leaf_scale(ensemble))[:, :, np.newaxis]
         for precision, tolerance in TOLERANCE.items():
             plan = compile_plan(ensemble, background, link, weights, precision)
@@ -394,8 +395,8 @@ def test_probabilities_of_classifiers(classifier: tuple[Any, np.ndarray, bool], 
     ensemble, encoded = as_trees_see_them(model, rows)
     scale = scale_of(model)
     encoded_background = as_trees_see_them(model, background)[1]
-    expected, base_values = rescaled_shap(
-        ensemble, encoded, encoded_background, *scaled(LINKS["logistic"], scale), weights
+    expected, base_values, _ = reference.rescaled(
+        ensemble, encoded, encoded_background, *scaled(LINKS["logistic"], scale), weight=weights
     )
     for precision, tolerance in TOLERANCE.items():
         explainer = explainer_of(model, background, data_weight=weights, precision=precision)
@@ -424,7 +425,7 @@ def test_log_loss_of_classifiers(classifier: tuple[Any, np.ndarray, bool]) -> No
     ensemble, encoded = as_trees_see_them(model, rows)
     scale = scale_of(model)
     encoded_background = as_trees_see_them(model, background)[1]
-    expected, base_values = rescaled_shap(
+    expected, base_values, _ = reference.rescaled(
         ensemble, encoded, encoded_background, *scaled(LINKS["log_loss"], scale), labels=labels
     )
     loss = -np.log(probability(model, rows, False)[:, 0] * labels + probability_of_no(model, rows) * ~labels)
@@ -469,7 +470,7 @@ def test_squared_error_of_regressors(family: str) -> None:
     model = _regressors()[family]().fit(X, Y)
     rows, background, labels = X[:4], X[20:25], Y[:4]
     ensemble, encoded = as_trees_see_them(model, rows)
-    expected, base_values = rescaled_shap(
+    expected, base_values, _ = reference.rescaled(
         ensemble,
         encoded,
         as_trees_see_them(model, background)[1],

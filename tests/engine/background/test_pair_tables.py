@@ -28,14 +28,9 @@ from helpers.plans import attributes_of, least_table_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skshapgpu import _core
+from skshapgpu import _core, reference
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import (
-    Index,
-    interventional_banzhaf,
-    interventional_interactions,
-    interventional_shap,
-)
+from skshapgpu.reference import Index
 
 INDICES: tuple[Index, ...] = ("SII", "STII", "BII")
 
@@ -85,9 +80,9 @@ def assert_is_the_definition(
     ensemble: Ensemble, rows: np.ndarray, background: np.ndarray, weights: np.ndarray | None, index: Index
 ) -> None:
     scale = leaf_scale(ensemble)
-    expected = interventional_interactions(ensemble, rows, background, weights, index)
-    shapley, base = interventional_shap(ensemble, rows, background, weights)
-    banzhaf = interventional_banzhaf(ensemble, rows, background, weights)
+    expected = reference.interventional(ensemble, rows, background, weight=weights, index=index).values
+    shapley, base, _ = reference.interventional(ensemble, rows, background, weight=weights)
+    banzhaf = reference.interventional(ensemble, rows, background, weight=weights, index="BV").values
     singles = banzhaf if index == "BII" else shapley
     rounding = 1e-15 * np.abs(ensemble.intercept)
     for (precision, tolerance), order in product(TOLERANCE.items(), (1, 2)):

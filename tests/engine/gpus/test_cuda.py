@@ -26,12 +26,11 @@ from sklearn.ensemble import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, explain
+from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, explain, reference
 from skshapgpu._common import devices
 from skshapgpu._common.devices import Devices
 from skshapgpu._engine import costs
 from skshapgpu._rows import gpu_arrays
-from skshapgpu.reference import path_dependent_shap
 
 pytest.importorskip("skshapgpu._cuda")
 
@@ -337,7 +336,7 @@ def test_gputreeshap_is_exact(kind: str, precision: str) -> None:
         plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision)
         values, margin = np.full((150, 2, 6), np.nan), np.full((150, 2), np.nan)
         _cuda.CudaPlan(plan, 0, "gputreeshap").explain(rows, values, margin, None, 0)
-        expected, _ = path_dependent_shap(ensemble, rows)
+        expected = reference.path_dependent(ensemble, rows).values
         unit = leaf_scale(ensemble)[:, np.newaxis]
         assert (np.abs(values - expected) <= (2e-6 if precision == "single" else 1e-10) * unit).all()
         np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-12)

@@ -26,9 +26,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu.adapters.ensemble import Ensemble, Tree
-from skshapgpu.reference import Index, interventional_interactions, interventional_shap
+from skshapgpu.reference import Index
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")
@@ -170,7 +170,7 @@ def test_values_are_the_definition(options: dict[str, Any], table_bytes: int) ->
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 9)
     weights = random_weights(6, 6)
-    expected, base = interventional_shap(ensemble, rows[:3], rows[3:], weights)
+    expected, base, _ = reference.interventional(ensemble, rows[:3], rows[3:], weight=weights)
     scale = leaf_scale(ensemble)
     for precision, tolerance in TOLERANCE.items():
         plans = Values(ensemble, rows[3:], precision, table_bytes)
@@ -271,7 +271,9 @@ def test_batches_and_neighbours_change_no_bit(precision: str) -> None:
 def test_pairs_are_the_definition(options: dict[str, Any], index: Index) -> None:
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 9)
-    expected = interventional_interactions(ensemble, rows[:3], rows[3:], random_weights(6, 6), index)
+    expected = reference.interventional(
+        ensemble, rows[:3], rows[3:], weight=random_weights(6, 6), index=index
+    ).values
     allowed = leaf_scale(ensemble)[:, np.newaxis, np.newaxis]
     for precision, tolerance in TOLERANCE.items():
         counted = pairs_plan(ensemble, rows[3:], precision, index, 2)

@@ -18,12 +18,11 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, explain
+from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, explain, reference
 from skshapgpu._rows.gpu_arrays import to_host
 from skshapgpu._rows.gpu_columns import distinct
 from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
-from skshapgpu.reference import path_dependent_shap
 
 pytest.importorskip("skshapgpu._cuda")
 
@@ -49,7 +48,7 @@ def by_definition(model: Any, rows: np.ndarray) -> np.ndarray:
     """Compute SHAP values of rows from the definition."""
     adapted = adapt(model)
     encoded = read(rows, adapted.schema, adapted.ensemble.x_dtype).chunk(0, len(rows))
-    return path_dependent_shap(adapted.ensemble, encoded)[0][:, 0]
+    return reference.path_dependent(adapted.ensemble, encoded).values[:, 0]
 
 
 @pytest.mark.parametrize("kind", CODES)

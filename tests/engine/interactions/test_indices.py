@@ -21,9 +21,9 @@ from hypothesis import given
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu.adapters.ensemble import Ensemble
-from skshapgpu.reference import Index, path_dependent_banzhaf, path_dependent_triples
+from skshapgpu.reference import Index
 
 X, Y = load_diabetes(return_X_y=True)
 N_ROWS = 12
@@ -51,7 +51,7 @@ def test_values_of_order_one(options: dict) -> None:
     """Order one uses a different walk from the interactions: the walk with fused subtrees."""
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 70)
-    expected = path_dependent_banzhaf(ensemble, rows)
+    expected = reference.path_dependent(ensemble, rows, index="BV").values
     unit = leaf_scale(ensemble)[:, np.newaxis]
     for precision, tolerance in TOLERANCE.items():
         shapley, taylor, banzhaf = (
@@ -95,7 +95,7 @@ def triples_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray, device: s
 
 def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index, device: str) -> None:
     """Check triples against the definition; on the CPU, all other results against a plan of order two."""
-    expected, features = path_dependent_triples(ensemble, rows, index)
+    expected, _, features = reference.path_dependent(ensemble, rows, index=index, order=3)
     unit = leaf_scale(ensemble)[:, np.newaxis]
     for precision, tolerance in TOLERANCE.items():
         plan = _core.Plan(attributes(ensemble), precision, 3, index)
@@ -194,7 +194,7 @@ def test_triples_add_up_over_trees_and_threads(device: str) -> None:
     plan = _core.Plan(attributes(ensemble), "double", 3)
     assert plan.info()["n_chunks"] > 3
     found = triples_of(plan, ensemble, rows, device)
-    expected, features = path_dependent_triples(ensemble, rows[::50])
+    expected, _, features = reference.path_dependent(ensemble, rows[::50], index="SII", order=3)
     assert (plan.triples == features).all()
     assert (np.abs(found[::50] - expected) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
 

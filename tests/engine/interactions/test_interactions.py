@@ -25,15 +25,10 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 from skshapgpu.adapters.ensemble import Ensemble
-from skshapgpu.reference import (
-    Index,
-    path_dependent_banzhaf,
-    path_dependent_interactions,
-    path_dependent_shap,
-)
+from skshapgpu.reference import Index
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
@@ -57,11 +52,11 @@ def compute(ensemble: Ensemble, rows: np.ndarray, precision: str, index: Index) 
 
 
 def assert_is_definition(ensemble: Ensemble, rows: np.ndarray, index: Index) -> None:
-    expected = path_dependent_interactions(ensemble, rows, index)
+    expected = reference.path_dependent(ensemble, rows, index=index).values
     if index == "BII":
-        expected_values = path_dependent_banzhaf(ensemble, rows)
+        expected_values = reference.path_dependent(ensemble, rows, index="BV").values
     else:
-        expected_values, _ = path_dependent_shap(ensemble, rows)
+        expected_values = reference.path_dependent(ensemble, rows).values
     unit = leaf_scale(ensemble)[:, np.newaxis]
     on_diagonal = np.arange(ensemble.n_features)
     for precision, tolerance in TOLERANCE.items():
