@@ -36,10 +36,10 @@ from ._engine.features import (
     saved_groups,
     two_levels,
 )
+from ._engine.interactions import MATRICES, Request, compute_interactions, interaction_matrices
 from ._engine.linear_leaves import require_explainable
 from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.options import Options
-from ._engine.pairs import MATRICES, Request, compute_interactions, interaction_matrices
 from ._engine.plans import CompiledModel
 from ._engine.sharing import Sharing
 from ._explanations.interactions import InteractionExplanation

@@ -14,9 +14,9 @@ from .comparison_costs import comparison_seconds, cuda_comparison_seconds
 from .costs import CallPlan
 from .execution import ExecutionPlan, cpu_reason, cpu_seconds_of_link, plan_execution
 from .interaction_costs import cuda_interaction_seconds, interaction_seconds
+from .interactions import Request, row_bytes
 from .linear_costs import linear_seconds
 from .link_costs import seconds_of_joint_link
-from .pairs import Request, row_bytes
 from .plans import CompiledModel
 
 

@@ -1,8 +1,8 @@
 """Calls: rows processed in batches on the CPU or on GPUs, and checked for additivity.
 
-The layout and the lifetime of results are up to a function of a :class:`Run` (:func:`shap_values` here,
-others in ``pairs.py``). A run has the same interface for rows from the host and for rows on a GPU. Arrays
-have the layout of the core, [row][output]..., until ``explainer.py`` returns them to the user.
+The layout and the lifetime of results are up to a function of a :class:`Run` (:func:`shap_values`, and
+the functions of ``interactions.py``). A run has the same interface for rows from the host and for rows on a
+GPU. Arrays have the layout of the core, [row][output]..., until ``explainer.py`` returns them to the user.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._common.progress import require_progress
-from .._engine.pairs import Request
+from .._engine.interactions import Request
 from .._explanations.interactions import InteractionExplanation, set_names
 from .._explanations.values import Explanation, column_names, side_by_side
 from .._rows.gpu_arrays import to_host

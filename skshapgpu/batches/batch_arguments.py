@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._engine.pairs import Request
+from .._engine.interactions import Request
 from .._explanations.grouping import Grouping, grouping_of
 from .._files.locations import RemotePath, head, is_path, locate
 from .._rows.pandas_types import PandasTypes
