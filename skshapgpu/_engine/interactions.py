@@ -35,7 +35,7 @@ class Request:
         Number of the strongest sets to keep.
     listed : tuple of tuples of str or int
         Features of each set, by name or position.
-    of_features : bool
+    has_feature_positions : bool
         Whether positions are those of features of the results, as in an array of sets; otherwise they are
         those of columns of X.
     """
@@ -44,7 +44,7 @@ class Request:
     form: str
     count: int = 0
     listed: tuple[tuple[Any, ...], ...] = ()
-    of_features: bool = False
+    has_feature_positions: bool = False
 
     @classmethod
     def parse(cls, interactions: Any, index: Any = "SII", order: Any = 2) -> Request:
@@ -60,8 +60,8 @@ class Request:
         if not isinstance(index, str) or index not in INDEX_NAMES:
             raise ValueError(f"index must be one of {', '.join(map(repr, INDEX_NAMES))}, not {index!r}")
         if index not in (indices := indices_of(int(order))):
-            known = " or ".join(map(repr, indices))
-            raise ValueError(f"order={order} has index {known}, not {index!r}, which is of order 2")
+            choices = " or ".join(map(repr, indices))
+            raise ValueError(f"order={order} has index {choices}, not {index!r}, which is of order 2")
         kind = Kind(int(order), index)
         noun = _NOUNS[kind.order]
         refusal = f"interactions must be 'occurring', a number or a list of {noun}s, not {interactions!r}"
@@ -86,8 +86,13 @@ class Request:
                 raise ValueError(
                     f"interactions must be a list of {noun}s of features, but {members!r} is no {noun}"
                 )
-        of_features = isinstance(interactions, np.ndarray)
-        return cls(kind, "listed", listed=tuple(map(tuple, interactions)), of_features=of_features)
+        has_feature_positions = isinstance(interactions, np.ndarray)
+        return cls(
+            kind,
+            "listed",
+            listed=tuple(map(tuple, interactions)),
+            has_feature_positions=has_feature_positions,
+        )
 
     @property
     def title(self) -> str:
@@ -126,7 +131,7 @@ class Request:
         IndexError
             A feature is given by the position of a column of X, but the features are others.
         """
-        if not (are_columns or self.of_features):
+        if not (are_columns or self.has_feature_positions):
             for feature in (feature for members in self.listed for feature in members):
                 if not isinstance(feature, str):
                     raise IndexError(
@@ -135,16 +140,16 @@ class Request:
                         "of features, as occurring_interactions returns"
                     )
         number = {name: i for i, name in enumerate(names)}
-        found: dict[tuple[int, ...], tuple[int, ...]] = {}
+        sets: dict[tuple[int, ...], tuple[int, ...]] = {}
         for members in self.listed:
             numbers = tuple(_position(feature, number) for feature in members)
             key = tuple(sorted(numbers))
             if len(set(key)) < len(key):
                 raise ValueError(f"a {self.noun} in interactions has a feature twice: {members!r}")
-            if key in found:
+            if key in sets:
                 raise ValueError(f"interactions holds a {self.noun} twice: {members!r}")
-            found[key] = numbers
-        return np.array(list(found.values()), np.int32).reshape(-1, self.kind.order)
+            sets[key] = numbers
+        return np.array(list(sets.values()), np.int32).reshape(-1, self.kind.order)
 
 
 #: The request of ``TreeExplainer.shap_interaction_values``.
@@ -241,14 +246,14 @@ def _strongest(run: Run, request: Request) -> Interactions:
     run.passes = 2 if size < run.n_rows else 1
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
-        found = read(start)
-        total += scale_and_sum(found, 1, run.memory_threads)
+        batch = read(start)
+        total += scale_and_sum(batch, 1, run.memory_threads)
     columns = np.argsort(-total, kind="stable")[:count]
     values = memory.allocate(run.n_outputs, count)
     for start in range(0, run.n_rows, size):
         if run.passes == 2:  # otherwise, the buffer still holds all rows
-            found = read(start)
-        chosen = found[:, :, columns.tolist()]
+            batch = read(start)
+        chosen = batch[:, :, columns.tolist()]
         chosen *= request.factor
         run.spread(chosen, values[start : start + size])
     total *= request.factor * (run.n_outputs // run.n_computed_outputs)
@@ -264,10 +269,10 @@ def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
     columns = [column for column in columns if column is not None]
     values = memory.allocate(run.n_outputs, len(positions))
     for start in range(0, run.n_rows, size):
-        found = read(start)
-        chosen = run.empty(len(found), run.n_computed_outputs, len(positions))
+        batch = read(start)
+        chosen = run.empty(len(batch), run.n_computed_outputs, len(positions))
         chosen[...] = 0
-        chosen[:, :, present] = found[:, :, columns]
+        chosen[:, :, present] = batch[:, :, columns]
         chosen *= request.factor
         run.spread(chosen, values[start : start + size])
     return Interactions(run.to_native(values), positions)
@@ -295,7 +300,7 @@ def _chunk_reader(
 
 
 class RowBytes(NamedTuple):
-    """Bytes of each row of the result and of the buffers, and the texts for :class:`memory.Need`."""
+    """Bytes of each row of the result and of the buffers, and the strings for :class:`memory.Need`."""
 
     result: int
     work: int

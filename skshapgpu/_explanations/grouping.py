@@ -51,7 +51,7 @@ class Grouping(NamedTuple):
                 sums[:, group] += values[:, feature]
         return sums
 
-    def of_features(self) -> np.ndarray:
+    def group_of_feature(self) -> np.ndarray:
         """Return the group of each feature."""
         groups = np.empty(sum(map(len, self.features)), np.int32)
         for group, features in enumerate(self.features):
@@ -87,17 +87,17 @@ def require_sum_by(sum_by: Any) -> None:
 
 def _targets(mapping: Mapping[str, Sequence[str]], feature_names: Sequence[str]) -> list[str]:
     """Return the name of the group of each feature."""
-    known, group_of = set(feature_names), dict[str, str]()
+    names, group_of = set(feature_names), dict[str, str]()
     for group, members in mapping.items():
         if isinstance(members, str) or not len(members):
             raise ValueError(f"sum_by: {group!r} must be a list of feature names, not {members!r}")
         for name in members:
-            if name not in known:
+            if name not in names:
                 raise ValueError(f"sum_by: {group!r} names the unknown feature {name!r}")
             if name in group_of:
                 raise ValueError(f"sum_by: feature {name!r} is in group {group_of[name]!r} and in {group!r}")
             group_of[name] = group
-    if both := sorted((known - set(group_of)) & set(mapping)):
+    if both := sorted((names - set(group_of)) & set(mapping)):
         raise ValueError(f"sum_by: {both[0]!r} has the name of a feature that is not in it")
     return [group_of.get(name, name) for name in feature_names]
 
@@ -121,17 +121,17 @@ def group_pairs(pairs: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.n
 
     Returns
     -------
-    of_groups : ndarray of int32, shape (n_group_pairs, 2)
+    pairs_of_groups : ndarray of int32, shape (n_group_pairs, 2)
         Pairs of different groups in ascending order.
     place : ndarray of int64, shape (n_pairs,)
         Position of each pair's groups among them; -1 if both features are in the same group.
     """
     ends = np.sort(groups[pairs].reshape(-1, 2), axis=1)
     between = ends[:, 0] != ends[:, 1]
-    of_groups, places = np.unique(ends[between], axis=0, return_inverse=True)
+    pairs_of_groups, places = np.unique(ends[between], axis=0, return_inverse=True)
     place = np.full(len(ends), -1)
     place[between] = places.ravel()
-    return of_groups.astype(np.int32).reshape(-1, 2), place
+    return pairs_of_groups.astype(np.int32).reshape(-1, 2), place
 
 
 def summed_pairs(values: np.ndarray, place: np.ndarray, n_group_pairs: int) -> np.ndarray:
@@ -148,7 +148,7 @@ def summed_pairs(values: np.ndarray, place: np.ndarray, n_group_pairs: int) -> n
 
 def require_whole_sums(
     pairs: np.ndarray,
-    of_groups: np.ndarray,
+    pairs_of_groups: np.ndarray,
     place: np.ndarray,
     grouping: Grouping,
     feature_names: Sequence[str],
@@ -162,12 +162,12 @@ def require_whole_sums(
             f"interaction is part of its main effect, which needs all pairs: {_ALL_PAIRS}"
         )
     present = np.unique(np.column_stack([place, np.sort(pairs, axis=1)]), axis=0)
-    counts = np.bincount(present[:, 0], minlength=len(of_groups))
+    counts = np.bincount(present[:, 0], minlength=len(pairs_of_groups))
     sizes = np.array([len(features) for features in grouping.features])
-    expected = sizes[of_groups].prod(axis=1)
+    expected = sizes[pairs_of_groups].prod(axis=1)
     if (counts < expected).any():
         lacking = int(np.flatnonzero(counts < expected)[0])
-        first, second = (grouping.names[group] for group in of_groups[lacking])
+        first, second = (grouping.names[group] for group in pairs_of_groups[lacking])
         raise ValueError(
             f"the interaction of {first!r} and {second!r} is a sum over {expected[lacking]} pairs of "
             f"features, of which the explanation has {counts[lacking]}: {_ALL_PAIRS}"

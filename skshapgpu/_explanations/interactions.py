@@ -172,7 +172,7 @@ class InteractionExplanation(LabelledValues):
         if grouping is None:
             return self
         values = to_host(self.values)
-        pairs, place = group_pairs(self.interactions, grouping.of_features())
+        pairs, place = group_pairs(self.interactions, grouping.group_of_feature())
         if self.feature_values is None:
             require_whole_sums(self.interactions, pairs, place, grouping, self.feature_names)
         feature_values = None

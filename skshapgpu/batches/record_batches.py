@@ -379,7 +379,7 @@ class BatchExplainer:
         if self._request.form == "listed":
             return self._request.positions(seen, self._features_are_columns)
         pairs = self._explainer.occurring_interactions()
-        return pairs if self._of_inputs is None else group_pairs(pairs, self._of_inputs.of_features())[0]
+        return pairs if self._of_inputs is None else group_pairs(pairs, self._of_inputs.group_of_feature())[0]
 
     @property
     def _features_are_columns(self) -> bool:
