@@ -31,6 +31,7 @@ from ._engine.features import (
     Features,
     Group,
     features_of,
+    have_positions,
     read_groups,
     require_groups,
     saved_groups,
@@ -380,6 +381,8 @@ class TreeExplainer:
         found = None
         if groups is not None:
             found = read_groups(groups, self._reader.default_names, self._reader.origins)
+            if have_positions(groups):
+                self._reader.fix_columns()
         background, read = None, partial(self._reader.read_on_host, what="data")
         if interventional:
             background = Background.read(data, data_weights, read, self._adapted.ensemble.x_dtype)
