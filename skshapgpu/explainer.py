@@ -31,6 +31,7 @@ from ._engine.features import (
     Features,
     Group,
     features_of,
+    have_positions,
     read_groups,
     require_groups,
     saved_groups,
@@ -378,6 +379,8 @@ class TreeExplainer:
         found = None
         if feature_groups is not None:
             found = read_groups(feature_groups, self._reader.default_names, self._reader.origins)
+            if have_positions(feature_groups):
+                self._reader.fix_columns()
         background, read = None, partial(self._reader.read_on_host, what="data")
         if interventional:
             background = Background.read(data, data_weight, read, self._adapted.ensemble.x_dtype)

@@ -16,6 +16,8 @@ from joblib import effective_n_jobs
 
 from .._common import memory
 from .._common.progress import Progress
+from .._engine.additivity import require_resolved
+from .._engine.cancellation import half_ranges
 from .._engine.linear_leaves import require_constant_leaves
 from .._engine.links import Link, link_of
 from .._rows import gpu_arrays
@@ -100,6 +102,7 @@ class Computation:
         require_constant_leaves(
             adapted, "partial dependence", "use sklearn.inspection.partial_dependence(method='brute')"
         )
+        require_resolved(adapted.ensemble, half_ranges(adapted.ensemble))
         link = link_of(adapted, model_output, all_outputs=False, interventional=True)
         reader = Reader(steps, adapted)
         rows = reader.read_on_host(X)

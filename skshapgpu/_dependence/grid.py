@@ -15,7 +15,7 @@ from .._engine.features import Group
 from .._rows.columns import read_column
 from .._rows.inputs import read
 from .._rows.real_numbers import is_missing
-from .._rows.tables import names_of, package_of, select, to_array
+from .._rows.tables import names_of, package_of, row_labels, select, to_array
 from ..adapters.ensemble import ZERO_MAGNITUDE, Ensemble
 from ..adapters.schema import Column, category_codes
 from .computation import Axis, Computation
@@ -90,8 +90,10 @@ class Players:
         Names of the features, then those of the columns of X that the leading steps of a pipeline drop.
     dropped : dict of int to int
         Position in X of each column that the steps drop, by its number among the features.
+    columns : list of str
+        Names of the columns of X.
     n_columns : int
-        Number of columns of X.
+        Their number.
     """
 
     def __init__(
@@ -100,11 +102,13 @@ class Players:
         self._computation, self._groups = computation, groups
         own, origins = names if groups is not None else computation.names, computation.origins
         self.names, self.dropped, self.n_columns = own, dict[int, int](), len(computation.names)
+        self.columns = list(computation.names)
         if origins is None or origins.columns is None:
             return
         self.n_columns = origins.n_inputs
         labels = None if origins.data is None else names_of(origins.data)
-        self.names = (*own, *((labels or origins.names)[i] for i in origins.dropped))
+        self.columns = list(labels or origins.names)
+        self.names = (*own, *(self.columns[i] for i in origins.dropped))
         self.dropped = {len(own) + i: column for i, column in enumerate(origins.dropped)}
 
     def number(self, feature: Any, *, with_values: bool = True) -> int:
@@ -166,6 +170,12 @@ def _categorical(given: Any, players: Players) -> frozenset[int] | None:
             raise ValueError(
                 f"categorical_features as a mask must have {players.n_columns} elements, one for each column "
                 f"of X, not the shape {listed.shape}"
+            )
+        index, columns = row_labels(given), players.columns
+        if index is not None and index.dtype.kind not in "iu" and list(map(str, index)) != columns:
+            raise ValueError(
+                "categorical_features: the index of the mask must be the columns of X, in order: select with "
+                ".loc[X.columns], or pass a NumPy array"
             )
         listed = np.flatnonzero(listed)
     return frozenset(players.number(each, with_values=False) for each in listed.tolist())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..adapters.ensemble import Ensemble
 from ..errors import UnsupportedModelError
 from .algorithms import SHAP_VALUES
 from .cancellation import typical_difference
@@ -125,21 +126,8 @@ def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
     if model.has_linear_leaves:
         unlimited = np.full(len(model.leaf_magnitude), np.inf)
         return unlimited, unlimited
-    rounding_of_sums = _rounding_of_sums(model) * model.leaf_magnitude
-    # Leaves of trees in which training found no difference differ in their last digits.
-    difference, margin = typical_difference(
-        model.ensemble, np.maximum(rounding_of_sums, _NO_DIFFERENCE * model.leaf_magnitude)
-    )
+    difference, margin = require_resolved(model.ensemble, model.leaf_magnitude)
     largest = _RELATIVE_TO_DIFFERENCES * difference
-    hidden = rounding_of_sums > largest
-    if hidden.any():
-        output = int(np.argmax(hidden))
-        raise UnsupportedModelError(
-            f"the trees cancel: the largest leaves add up to {model.leaf_magnitude[output]:.2g}, so sums in "
-            f"float64 may be off by {rounding_of_sums[output]:.2g}, but the margins of the model typically "
-            f"differ by {difference[output]:.2g} only. Leave out trees whose leaves cancel, such as models "
-            "that are added with large weights of both signs, or train the model with smaller leaf values"
-        )
     return largest, np.maximum(largest, _RESOLUTION_OF_FLOATS * margin)
 
 
@@ -148,12 +136,48 @@ def needs_double(model: CompiledModel) -> bool:
     return bool((_RELATIVE_GAP["single"] * model.leaf_magnitude > model.largest_gap).any())
 
 
-def _rounding_of_sums(model: CompiledModel) -> float:
+def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return how much the margins of a model differ, and a margin; reject a model whose sums hide that.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        Trees without linear leaves.
+    leaf_magnitude : ndarray of float64, shape (n_outputs,)
+        Sum over the trees of their largest leaf.
+
+    Returns
+    -------
+    tuple of ndarray
+        See :func:`.cancellation.typical_difference`.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Rounding errors of float64 hide the differences.
+    """
+    rounding_of_sums = _rounding_of_sums(ensemble) * leaf_magnitude
+    # Leaves of trees in which training found no difference differ in their last digits.
+    least = np.maximum(rounding_of_sums, _NO_DIFFERENCE * leaf_magnitude)
+    difference, margin = typical_difference(ensemble, least)
+    hidden = rounding_of_sums > _RELATIVE_TO_DIFFERENCES * difference
+    if hidden.any():
+        output = int(np.argmax(hidden))
+        raise UnsupportedModelError(
+            f"the trees cancel: the largest leaves add up to {leaf_magnitude[output]:.2g}, so sums in "
+            f"float64 may be off by {rounding_of_sums[output]:.2g}, but the margins of the model typically "
+            f"differ by {difference[output]:.2g} only. Leave out trees whose leaves cancel, such as models "
+            "that are added with large weights of both signs, or train the model with smaller leaf values"
+        )
+    return difference, margin
+
+
+def _rounding_of_sums(ensemble: Ensemble) -> float:
     # Margins are sums in float64, of chunks of trees that are added to the constant. No number takes part
     # in more additions than there are trees, plus one.
-    return (model.ensemble.n_trees + 4) * 2.0**-53
+    return (ensemble.n_trees + 4) * 2.0**-53
 
 
 def rounding(model: CompiledModel, leaf_magnitude: np.ndarray) -> np.ndarray:
     """Return the rounding of margins, given the sum over the trees of their largest leaf."""
-    return _rounding_of_sums(model) * (np.abs(model.constant) + leaf_magnitude)
+    return _rounding_of_sums(model.ensemble) * (np.abs(model.constant) + leaf_magnitude)

@@ -29,8 +29,9 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from .._rows.gpu_arrays import on_gpu, to_host
+from .._rows.in_place import for_steps
 from .._rows.inputs import HostRows
-from .._rows.pipelines import Prepared
+from .._rows.pipelines import Prepared, unwrap
 from .._rows.predictions import through_wrappers
 from .._rows.tables import opened, package_of, row_labels, select, table
 from ..adapters.ensemble import Ensemble
@@ -181,7 +182,7 @@ class Explained:
     def predict(self, model: Any, X: Any, labels: np.ndarray | None) -> np.ndarray:
         """Return the library's own result for what is explained: (n_rows, n_outputs)."""
         own = self.model_output in self.predictions
-        with _quiet():
+        with quiet():
             result = through_wrappers(model, self.predictions[self.model_output if own else "raw"])(X)
         result = np.asarray(result if package_of(result) else to_host(result))
         if result.dtype.kind not in "fiub":
@@ -271,7 +272,8 @@ def compare(
     if isinstance(original, np.ndarray) and not original.dtype.isnative:
         original = original.astype(original.dtype.newbyteorder("="))
     try:
-        expected = explained.predict(model, original, sums.labels)
+        own = for_steps(unwrap(model)[0], original)
+        expected = explained.predict(model, own, sums.labels)
     except MemoryError:
         raise
     except Exception as error:  # X may have a form that the explainer takes and the library does not
@@ -383,7 +385,7 @@ def _report(explained: Explained, row: np.ndarray | None = None) -> str:
 
 
 @contextmanager
-def _quiet() -> Any:
+def quiet() -> Any:
     """Ignore warnings, which the explainer or the user's own call of ``predict`` gives.
 
     Filters belong to the process, so that other threads than the main one leave them alone.

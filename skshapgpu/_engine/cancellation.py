@@ -55,6 +55,17 @@ def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> tuple[np.nda
     return np.where(n_others == 0, np.where(differs, magnitude, np.inf), middle), magnitude
 
 
+def half_ranges(ensemble: Ensemble) -> np.ndarray:
+    """Return for each output the sum over the trees of half the difference between two of their leaves."""
+    starts, inner = ensemble.tree_offsets[:-1], (ensemble.left >= 0)[:, np.newaxis]
+    largest = np.maximum.reduceat(np.where(inner, -np.inf, ensemble.value), starts)
+    smallest = np.minimum.reduceat(np.where(inner, np.inf, ensemble.value), starts)
+    ranges, n_outputs = (largest - smallest) / 2, ensemble.n_outputs
+    if ranges.shape[1] == n_outputs > 1:
+        return ranges.sum(axis=0)
+    return np.bincount(np.maximum(ensemble.tree_output, 0), ranges[:, 0], n_outputs)
+
+
 def _margins(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
     """Return margins of drawn rows, [row][output], and how much their leaves in a tree differ at most."""
     n_outputs = ensemble.n_outputs

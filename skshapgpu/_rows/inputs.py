@@ -28,7 +28,7 @@ from .gpu_arrays import GpuArray, Numbers
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, unique
 from .real_numbers import is_long, require_real
-from .tables import Table, is_container, open_table, package_of, row_labels
+from .tables import Table, is_container, names_of, open_table, package_of, row_labels
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -49,6 +49,7 @@ class Reader:
 
     def __init__(self, steps: Sequence[Any], adapted: AdaptedModel) -> None:
         self.steps = steps
+        self._fixed_columns: tuple[str, ...] = ()
         self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
         self._tested = tested_columns(adapted.ensemble)
 
@@ -59,6 +60,8 @@ class Reader:
         """
         if not self.steps:
             return self._read(X, what)
+        if self._fixed_columns:
+            self.require_fixed_columns(names_of(X.original if isinstance(X, Prepared) else X), what)
         prepared = X if isinstance(X, Prepared) else prepare(self.steps, X)
         rows = self._read(prepared.transformed, what)
         labels = row_labels(prepared.original)
@@ -84,11 +87,36 @@ class Reader:
     def read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
         """Take X on a GPU of ``devices``, which checks its numbers when it explains them."""
         load_cuda()  # raises an error before any work if GPUs cannot be used
+        if self._fixed_columns:
+            self.require_fixed_columns(names_of(X))
         transformed = prepare_on_gpu(self.steps, X)
         rows = gpu_columns.read(
             transformed, self._schema, self._x_dtype, self._numbers(), self.default_names, devices
         )
         return replace(rows, original=X) if self.steps else rows
+
+    def fix_columns(self) -> None:
+        """Require from now on that X has its columns in the order of training: positions stand for them."""
+        if self.origins is not None and self.origins.named:
+            self._fixed_columns = self.origins.names
+
+    def require_fixed_columns(self, names: Sequence[str] | None, what: str = "X") -> None:
+        """Reject names of columns that are not in the order of :meth:`fix_columns`.
+
+        Raises
+        ------
+        IndexError
+        """
+        fixed = self._fixed_columns
+        if names is None or tuple(names[: len(fixed)]) == fixed:
+            return
+        place = next(i for i, name in enumerate(fixed) if i >= len(names) or names[i] != name)
+        there = repr(names[place]) if place < len(names) else "no column"
+        raise IndexError(
+            f"feature_groups has columns by position, but column {place} was {fixed[place]!r} in training, and "
+            f"{what} has {there} there: give the names of the columns, or {what} with its columns in that "
+            "order"
+        )
 
     def _numbers(self) -> Numbers:
         schema, x_dtype = self._schema, self._x_dtype

@@ -24,6 +24,7 @@ from sklearn.utils.validation import validate_data
 from ..adapters import registered
 from ..errors import UnsupportedModelError
 from .gpu_arrays import on_gpu
+from .in_place import for_steps
 from .tables import n_rows_of, row_labels
 
 
@@ -282,7 +283,7 @@ def prepare(steps: Sequence[Any], X: Any) -> Prepared:
     ValueError
         A step returns other rows than it receives, or returns them in another order.
     """
-    transformed = X
+    transformed = for_steps(steps, X)
     for step in steps:
         before, transformed = transformed, step.transform(transformed)
         _require_rows(step, before, transformed)
@@ -327,6 +328,7 @@ def prepare_on_gpu(steps: Sequence[Any], X: Any) -> Any:
         A step fails, returns rows on the host, or returns other rows than it receives; the message names the
         step.
     """
+    X = for_steps(steps, X)
     for step in steps:
         name = type(step).__name__
         try:

@@ -329,6 +329,12 @@ def _forest(model: Any) -> AdaptedModel:
 
 
 def _bagging(model: Any) -> AdaptedModel:
+    n_fitted, n_listed = len(model.estimators_), len(model.estimators_features_)
+    if not n_fitted == n_listed == model.n_estimators:
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} has {n_fitted} estimators_ and {n_listed} estimators_features_ for "
+            f"n_estimators={model.n_estimators}: train it anew, or cut all three to the same length"
+        )
     return _mean_of_trees(model, model.estimators_, model.estimators_features_)
 
 

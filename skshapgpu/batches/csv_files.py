@@ -176,6 +176,10 @@ class CsvFile:
         """
         return self._found[name].type(exact)
 
+    def exceeds_64_bits(self, name: str) -> bool:
+        """Return whether a column has whole numbers that no 64-bit integer type holds, after :meth:`scan`."""
+        return self._found[name].exceeds_64_bits
+
     def has_gaps(self, name: str) -> bool:
         """Return whether a column has missing values, after :meth:`scan`."""
         return self._found[name].gaps
@@ -270,6 +274,13 @@ class _Found:
                 if value is not None and not _is_number(value, decimal)
             )
 
+    @property
+    def exceeds_64_bits(self) -> bool:
+        """Whether all values are whole numbers, and no 64-bit integer type holds all of them."""
+        if self.kinds & {"bool", "text", "float"}:
+            return False
+        return "huge" in self.kinds or {"uint", "negative"} <= self.kinds
+
     def type(self, exact: bool) -> Any:
         """Return the type that ``pandas.read_csv`` would find, except for missing values and huge numbers."""
         arrow, kinds = require_arrow(), self.kinds
@@ -281,7 +292,7 @@ class _Found:
             return arrow.string()
         if "float" in kinds:
             return arrow.float64()
-        if "huge" in kinds or {"uint", "negative"} <= kinds:
+        if self.exceeds_64_bits:
             return arrow.string() if exact else arrow.float64()
         return arrow.uint64() if "uint" in kinds else arrow.int64()
 

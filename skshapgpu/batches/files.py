@@ -157,7 +157,15 @@ class FilesSource(Source):
                     f"could not convert string to float: row {row} of column {name!r} of {file.path!r} is "
                     f"{text!r:.60}, where the model expects numbers{_advice(text, self._csv)}"
                 )
+            if self.kind == "csv" and feature and wanted.frames and file.exceeds_64_bits(name):
+                raise ValueError(
+                    f"column {name!r} of {file.path!r} has integers that no 64-bit type holds together, so "
+                    "pandas.read_csv reads them as strings or objects: read the file with pandas, and pass "
+                    "the data frame"
+                )
             found = wider(whole, kind)
+            if feature and wanted.frames and _is_decimal(whole) and _is_decimal(kind) and whole != kind:
+                found = None  # a step may look at the digits: 1.5 is not 1.50
             if found is None and self.kind == "csv" and not feature:
                 found = arrow.string()  # keep the text as it is written
             if found is None:
@@ -196,6 +204,10 @@ class FilesSource(Source):
                     raise unreadable(file.path, error) from error
                 raise
             _require_unchanged(file.place, info)
+
+
+def _is_decimal(kind: Any) -> bool:
+    return bool(require_arrow().types.is_decimal(kind))
 
 
 def _require_unchanged(place: Place, info: tuple[str, int, int | None]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
+from .._engine.agreement import quiet
 from .._engine.links import unit_of
 from .._explanations.grouping import group_pairs, require_sum_by
 from .._explanations.interactions import INDEX_NAMES, set_names
@@ -34,11 +35,12 @@ from .._rows.arrow import (
 from .._rows.column_rules import warn_of_names
 from .._rows.pandas_types import UNKNOWN_NULLS, PandasTypes, TypesScan, columns_of, recorded_nulls
 from .._rows.pipelines import takes_arrays
-from .._rows.tables import check_known_names, check_names
+from .._rows.tables import check_known_names, check_names, n_rows_of
 from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
 from .batch_arguments import explainer_of, groups_of_inputs, parse_names, request_of
 from .frame_rows import FrameRows, frame_schema
+from .independent_rows import require_independent_rows
 from .index_levels import level_columns
 from .strongest import Strongest
 
@@ -173,6 +175,7 @@ class BatchExplainer:
         if self._request is None:
             self._explainer._require_values(self._index)
         self._of_inputs = None if sum_by is None else groups_of_inputs(self._explainer, self._index)
+        self._rows_are_independent: list[bool] = []  # shared with copies; filled once it is known
         self._of_texts = takes_texts(self._explainer)
         self._of_arrays = not self._explainer._steps or takes_arrays(self._explainer._steps[0])
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
@@ -252,6 +255,10 @@ class BatchExplainer:
                 f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}; name those to take in features="
             )
         self._require_no_codes(schema, names)
+        chosen = frozenset(names)
+        self._explainer._reader.require_fixed_columns(
+            [name for name in schema.names if name in chosen], "the source"
+        )
         return names
 
     def _require_no_codes(self, schema: Any, names: Sequence[str]) -> None:
@@ -538,8 +545,17 @@ class BatchExplainer:
 
     def _found(self, X: Any, names: Sequence[str] | None) -> Any:
         """Return all values of some rows, or an explanation if the output has feature values, too."""
+        self._require_independent_rows(X)
         has_data = self._n_reasons is not None and self._request is None
         return self._explanation(X) if has_data else self._values(X, names)
+
+    def _require_independent_rows(self, X: Any) -> None:
+        """Reject steps for which other batches would have other values, in the first batch that shows it."""
+        if not self._explainer._steps or self._rows_are_independent or n_rows_of(X) < 2:
+            return
+        with quiet():
+            require_independent_rows(self._silent._reader, self._as_taken(X))
+        self._rows_are_independent.append(True)
 
     def _batch(self, kept: list[Any], found: Any, names: Sequence[str] | None, schema: Any) -> Any:
         """Return a record batch of kept columns and of what :meth:`_found` returned; None: without rows."""

@@ -59,6 +59,7 @@ from sklearn.tree import (
 )
 from sklearn.tree._tree import Tree as SklearnTree
 
+from skshapgpu import explain
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.schema import AdaptedModel
 from skshapgpu.errors import UnsupportedModelError
@@ -424,6 +425,23 @@ def test_bags_of_other_models_are_refused(model):
     name, member = type(model).__name__, type(model.estimator).__name__
     with pytest.raises(UnsupportedModelError, match=f"{name} of {member}"):
         adapt(model.fit(X, y))
+
+
+def test_bags_that_were_cut_are_refused() -> None:
+    X, y = make_data("number")
+    model = BaggingRegressor(n_estimators=4, random_state=0).fit(X, y)
+    model.estimators_ = model.estimators_[:2]
+    with pytest.raises(
+        UnsupportedModelError, match="2 estimators_ and 4 estimators_features_ for n_estimators=4"
+    ):
+        adapt(model)
+    model.estimators_features_ = model.estimators_features_[:2]
+    with pytest.raises(UnsupportedModelError, match="2 estimators_features_ for n_estimators=4"):
+        adapt(model)
+    model.set_params(n_estimators=2)
+    explanation = explain(model, X, precision="double")
+    total = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(total, model.predict(X), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

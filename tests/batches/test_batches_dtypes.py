@@ -193,6 +193,7 @@ def test_first_steps_see_what_they_see_in_explain(source: str, step: str, tmp_pa
         explain_batches(explainer, rows, tmp_path / f"{size}.npy", batch_size=size)
         np.testing.assert_allclose(np.load(tmp_path / f"{size}.npy"), expected, rtol=0, atol=1e-12)
         if step == "hand-written":
+            del FRAMES[:2]  # some rows of the first batch, together and alone
             assert len(FRAMES[0]) == size
             seen = pd.concat([frame.reset_index(drop=True) for frame in FRAMES], ignore_index=True)
             pd.testing.assert_frame_equal(seen, whole.reset_index(drop=True))
@@ -291,6 +292,36 @@ def test_files_of_different_extension_dtypes_are_refused(tmp_path: Path) -> None
         ValueError, match=r"pandas wrote column 'k' as Int64 to '.*1.parquet', but as a dtype of NumPy"
     ):
         explain_batches(model, paths, tmp_path / "out.npy")
+
+
+def test_files_of_decimals_with_other_digits_are_refused(tmp_path: Path) -> None:
+    """Cast to one scale, 1.5 would be 1.50 to a step that looks at the digits."""
+    paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path, digits in zip(paths, ("1.5", "1.25")):
+        pq.write_table(pa.table({"k": pa.array([Decimal(digits), Decimal(1)] * 30)}), path)
+    model = fitted("texts", pd.read_parquet(paths[0]))
+    with pytest.raises(ValueError, match=r"column 'k' is decimal128\(3, 2\) in .*1.parquet"):
+        explain_batches(model, paths, tmp_path / "out.npy")
+    explain_batches(model, paths[0], tmp_path / "out.npy")
+    expected = explain(model, pd.read_parquet(paths[0])).values
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+
+
+def test_integers_of_csv_that_exceed_64_bits_are_refused(tmp_path: Path) -> None:
+    path, message = tmp_path / "rows.csv", r"column 'k' of .* has integers that no 64-bit type holds together"
+    for values in (
+        ["9223372036854775808", "-1"],
+        ["18446744073709551616", "1"],
+        ["-9223372036854775809", "1"],
+    ):
+        path.write_text("k\n" + "\n".join(values * 30) + "\n")
+        model = fitted("texts", pd.read_csv(path))
+        with pytest.raises(ValueError, match=message):
+            explain_batches(model, path, tmp_path / "out.npy")
+    path.write_text("k\n" + "\n".join(["9223372036854775808", "1"] * 30) + "\n")
+    model = fitted("texts", pd.read_csv(path))
+    explain_batches(model, path, tmp_path / "out.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), explain(model, pd.read_csv(path)).values)
 
 
 def test_what_pandas_cannot_read_back_is_refused(tmp_path: Path) -> None:

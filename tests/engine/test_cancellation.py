@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, explain
+from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, explain, partial_dependence
 from skshapgpu._engine import cancellation
 from skshapgpu.adapters import AdaptedModel, Ensemble, InputSchema, Tree
 
@@ -225,3 +226,21 @@ def test_margins_of_drawn_rows_are_those_of_the_ensemble(seed: int) -> None:
     margin, spread = cancellation._margins(ensemble)
     np.testing.assert_allclose(margin, ensemble.margin(whole), rtol=1e-12, atol=1e-12)
     assert (spread[np.ptp(margin, axis=0) > 1e-9] > 0).all()
+
+
+def test_partial_dependence_refuses_trees_that_cancel() -> None:
+    model, same = sum_that_cancels(1e16)
+    with pytest.raises(UnsupportedModelError, match="the trees cancel"):
+        partial_dependence(model, X, 0)
+    assert np.isfinite(partial_dependence(same, X, 0)["average"]).all()
+
+
+def test_half_ranges_are_those_of_the_leaves() -> None:
+    one = Ensemble.from_trees([stump(0, -1.0, 4.0), stump(1, 2.0, 2.5)], n_features=4, intercept=9.0)
+    np.testing.assert_allclose(cancellation.half_ranges(one), [2.75])
+    several = [replace(stump(0, 0, 0), value=[[0.0] * 3, [-1.0, 0.0, 1.0], [0.0, 5.0, 10.0]])] * 2
+    ensemble = Ensemble.from_trees(several, n_features=4, intercept=np.zeros(3))
+    np.testing.assert_allclose(cancellation.half_ranges(ensemble), [1.0, 5.0, 9.0])
+    outputs = [replace(stump(0, -1.0, 4.0), output=1), replace(stump(0, 0.0, 6.0), output=0)]
+    ensemble = Ensemble.from_trees(outputs, n_features=4, intercept=np.zeros(2))
+    np.testing.assert_allclose(cancellation.half_ranges(ensemble), [3.0, 2.5])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -10,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import make_column_transformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.feature_selection import RFE, SelectKBest, f_regression
@@ -22,6 +24,8 @@ from skshapgpu import (
     ShapDependenceDisplay,
     ShapInteractionTransformer,
     TreeExplainer,
+    explain,
+    explain_batches,
     explain_interactions,
     friedman_h,
     partial_dependence,
@@ -110,7 +114,10 @@ def test_masks_and_positions_of_categorical_features() -> None:
     whole = NUMBERS.round(-1)
     model = make_pipeline(SelectKBest(f_regression, k=2), forest()).fit(whole, Y)
     mask = np.array([True, True, False, False])
-    for categorical in (mask, mask.tolist(), [0, 1]):
+    moved = pd.Series(mask, index=["d", "c", "b", "a"])
+    with pytest.raises(ValueError, match="the index of the mask must be the columns of X"):
+        partial_dependence(model, whole, [1, 3], categorical_features=moved)
+    for categorical in (mask, mask.tolist(), [0, 1], pd.Series(mask)):
         found = partial_dependence(model, whole, (1, 3), categorical_features=categorical, grid_resolution=5)
         assert found.is_categorical == (True, False)
         require_brute_force(found, model, whole, [1, 3], categorical_features=mask, grid_resolution=5)
@@ -257,3 +264,30 @@ def test_pairs_of_batches_by_position() -> None:
     for options in ({}, {"sum_by": "input"}, {"feature_groups": "input"}):
         found = BatchExplainer(scaled, interactions=[(1, 3)], **options)(rows)
         assert found.column_names == ["b x d"]
+
+
+def test_positions_of_groups_in_columns_of_another_order(tmp_path: Path) -> None:
+    """A step that selects by name accepts X in another order, in which positions stand for other columns."""
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 4)), columns=list("abcd"))
+    steps = ColumnTransformer([("p", "passthrough", ["b", "a", "d", "c"])], verbose_feature_names_out=False)
+    model = make_pipeline(steps, RandomForestRegressor(5, random_state=0)).fit(
+        frame, frame.a + 3 * frame.b * frame.c
+    )
+    moved = frame[["d", "c", "b", "a"]]
+    np.testing.assert_array_equal(model.predict(moved), model.predict(frame))
+    by_name, by_position = {"g": ["a", "b"]}, {"g": [0, 1]}
+    expected = explain(model, frame, feature_groups=by_name).values
+    np.testing.assert_array_equal(explain(model, frame, feature_groups=by_position).values, expected)
+    np.testing.assert_array_equal(explain(model, moved, feature_groups=by_name).values, expected)
+    message = r"column 0 was 'a' in training, and X has 'd' there: give the names"
+    for call in (
+        lambda: explain(model, moved, feature_groups=by_position),
+        lambda: explain(model, frame, data=moved, feature_groups=by_position),
+        lambda: pickle.loads(pickle.dumps(TreeExplainer(model, feature_groups=by_position))).explain(moved),
+    ):
+        with pytest.raises(IndexError, match=message.replace("X has", "(X|data) has")):
+            call()
+    moved.to_parquet(tmp_path / "moved.parquet")
+    for source in (moved, tmp_path / "moved.parquet"):
+        with pytest.raises(IndexError, match="the source has 'd' there"):
+            explain_batches(model, source, tmp_path / "out.npy", feature_groups=by_position)
