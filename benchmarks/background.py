@@ -99,8 +99,8 @@ def measure_background(
             else:
                 systems[name] |= some_rows(runner, n_rows, arguments.seconds, systems[name])
         seconds = peers.time_in_turn(runners, systems, n_rows, arguments.repeats)
-        for system, ratio in RATIOS.items():
-            peers.add_ratios(systems, seconds, system, ratio)
+        for compared_with, ratio in RATIOS.items():
+            peers.add_ratios(systems, seconds, compared_with, ratio)
         result["rows"].append({"rows": n_rows, "systems": systems})
     return result
 
@@ -150,7 +150,8 @@ def definition_error(tree: Any, X: np.ndarray, background: np.ndarray) -> float 
     return peers.relative_error(found, expected)
 
 
-def ours(name: str, case: models.Case, background: np.ndarray, device: str) -> peers.System:
+def ours(name: str, case: models.Case, background: np.ndarray, device: Any) -> peers.System:
+    precision: Any
     precision, with_building = OURS[name]
     dtype = np.float64 if precision == "double" else np.float32
     n_jobs = 1 if device == "cpu" else -1

@@ -26,7 +26,7 @@ CHECKED_ROWS = 64
 SHAP_ROWS = 20
 
 #: name: (what is explained, the timed call of an explainer, rows and targets).
-CALLS: dict[str, tuple[str, Callable[[TreeExplainer, np.ndarray, np.ndarray], Any]]] = {
+CALLS: dict[str, tuple[Any, Callable[[TreeExplainer, np.ndarray, np.ndarray], Any]]] = {
     "matrices": ("raw", lambda explainer, X, y: explainer.shap_interaction_values(X)),
     "occurring": (
         "raw",
@@ -83,6 +83,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         double = TreeExplainer(booster, background, device="cpu", precision="double", model_output=output)
         truth = call(double, rows[:CHECKED_ROWS].astype(np.float64), targets[:CHECKED_ROWS])
         found: dict[str, Any] = {"leaves": double.model_info()["n_leaves"]}
+        device: Any
         for device in ["cpu", "cuda"] if cuda_info()["available"] else ["cpu"]:
             explainer = TreeExplainer(booster, background, device=device, n_jobs=-1, model_output=output)
             found[device] = time_calls(partial(call, explainer, rows, targets), truth, arguments.repeats)

@@ -217,6 +217,8 @@ def ours(name: str, case: models.Case) -> peers.Runner:
         )
     import cupy
 
+    precision: Any
+    algorithm: Any
     precision, algorithm, checked = KERNELS[name]
     dtype = np.float64 if precision == "double" else np.float32
     explainer = TreeExplainer(

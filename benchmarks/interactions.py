@@ -124,6 +124,7 @@ def outputs_first(matrices: np.ndarray, _: int = 0) -> np.ndarray:
 
 
 def ours(name: str, case: models.Case) -> peers.Runner:
+    precision: Any
     precision, n_jobs = OURS[name]
     explainer = TreeExplainer(case.model, device="cpu", precision=precision, n_jobs=n_jobs)
     system = peers.System(peers.same, explainer.shap_interaction_values, outputs_first)
@@ -131,6 +132,7 @@ def ours(name: str, case: models.Case) -> peers.Runner:
 
 
 def ours_on_gpu(name: str, case: models.Case) -> peers.Runner:
+    precision: Any
     precision, checked, on_device = ON_GPU[name]
     explainer = TreeExplainer(case.model, device="cuda", precision=precision, check_additivity=checked)
     call = explainer.shap_interaction_values

@@ -151,7 +151,7 @@ def _tiny(path: Path, calls: int) -> dict[str, Any]:
     }
 
 
-def _model(n_trees: int, depth: int, algorithm: str, cache: Path) -> Path:
+def _model(n_trees: int, depth: int, algorithm: Any, cache: Path) -> Path:
     """Return the file of an explainer of XGBoost; train the model first if the file is missing."""
     path = cache / f"threads-{n_trees}-{depth}-{algorithm}.npz"
     if not path.exists():

@@ -87,6 +87,7 @@ def definition_error(model: Any, occurring: np.ndarray, X: np.ndarray, found: np
     if len(np.unique(ensemble.feature[ensemble.left >= 0])) > reference.MAX_USED_FEATURES:
         return None
     expected, _, members = reference.path_dependent(ensemble, X[:DEFINED_ROWS], index="SII", order=3)
+    assert members is not None
     column = {tuple(triple): i for i, triple in enumerate(members.tolist())}
     columns = [column[tuple(triple)] for triple in occurring.tolist()]
     return peers.relative_error(found[:DEFINED_ROWS], expected[:, 0, columns])

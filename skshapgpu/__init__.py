@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._dependence.partial import partial_dependence
     from ._drift.comparing import compare_explanations
     from ._drift.comparison import ExplanationComparison
-    from ._engine.costs import CallPlan, TreeGroup
+    from ._engine.costs import CallPlan
     from ._estimators.boruta import ShapBoruta
     from ._estimators.cross_validation import cross_val_explain
     from ._estimators.elimination import ShapRFECV
@@ -65,7 +65,6 @@ __all__ = [
     "ShapTransformer",
     "ShapWaterfallDisplay",
     "TreeExplainer",
-    "TreeGroup",
     "UnsupportedModelError",
     "__version__",
     "compare_explanations",
@@ -107,7 +106,6 @@ _MODULES = {
     "ShapTransformer": "_estimators.transformers",
     "ShapWaterfallDisplay": "displays",
     "TreeExplainer": "explainer",
-    "TreeGroup": "_engine.costs",
     "UnsupportedModelError": "errors",
     "compare_explanations": "_drift.comparing",
     "cross_val_explain": "_estimators.cross_validation",

@@ -13,12 +13,32 @@ from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 from sklearn.utils import check_scalar
 
 from ._common.progress import require_progress
+from ._common.types import (
+    AlgorithmName,
+    Columns,
+    Cover,
+    Device,
+    ExplainerOptions,
+    FeatureGroups,
+    FeaturePerturbation,
+    InteractionIndex,
+    Model,
+    ModelOutput,
+    Outputs,
+    Precision,
+    Progress,
+    Table,
+    Times,
+    ValueIndex,
+    Vector,
+    lists_options,
+)
 from ._engine import agreement
 from ._engine.agreement import Agreement, Explained, Sums
 from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, VALUE_NAMES, Kind
@@ -67,8 +87,15 @@ _VALUE_KINDS = {"SV": SHAP_VALUES, "BV": BANZHAF_VALUES, "OV": OWEN_VALUES}
 _OUTPUTS, _COLUMNS = ("auto", "all"), ("all", "used")
 
 
+@lists_options
 def explain(
-    model: Any, X: Any, y: Any = None, *, index: str = "SV", progress: Any = False, **options: Any
+    model: Model,
+    X: Table,
+    y: Vector | None = None,
+    *,
+    index: ValueIndex = "SV",
+    progress: Progress = False,
+    **options: Unpack[ExplainerOptions],
 ) -> Explanation:
     """Compute exact SHAP values of a tree model in one call.
 
@@ -107,15 +134,16 @@ def explain(
     return as_explainer(NoCopy(model), options).explain(X, y, index=index, progress=progress)
 
 
+@lists_options
 def explain_interactions(
-    model: Any,
-    X: Any,
+    model: Model,
+    X: Table,
     *,
     interactions: Any = "occurring",
-    index: str = "SII",
+    index: InteractionIndex = "SII",
     order: int = 2,
-    progress: Any = False,
-    **options: Any,
+    progress: Progress = False,
+    **options: Unpack[ExplainerOptions],
 ) -> InteractionExplanation:
     """Compute exact interactions of the features of a tree model in one call.
 
@@ -331,20 +359,20 @@ class TreeExplainer:
 
     def __init__(
         self,
-        model: Any,
-        data: Any = None,
+        model: Model,
+        data: Table | None = None,
         *,
-        feature_perturbation: str = "auto",
-        data_weight: Any = None,
-        cover: str = "auto",
-        model_output: str = "raw",
-        times: Any = None,
-        algorithm: str = "auto",
-        device: str | Sequence[str] = "auto",
-        precision: str = "single",
-        outputs: str = "auto",
-        columns: str = "all",
-        feature_groups: Mapping[str, Sequence[str | int]] | str | None = None,
+        feature_perturbation: FeaturePerturbation = "auto",
+        data_weight: Vector | None = None,
+        cover: Cover = "auto",
+        model_output: ModelOutput = "raw",
+        times: Times | None = None,
+        algorithm: AlgorithmName = "auto",
+        device: Device = "auto",
+        precision: Precision = "single",
+        outputs: Outputs = "auto",
+        columns: Columns = "all",
+        feature_groups: FeatureGroups | None = None,
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         expected_rows: int | None = None,
@@ -650,7 +678,9 @@ class TreeExplainer:
         request = Request.parse("occurring", "SII", order)
         return self._compiled.sets(request.kind, request.result)
 
-    def explain(self, X: Any, y: Any = None, *, index: str = "SV", progress: Any = False) -> Explanation:
+    def explain(
+        self, X: Table, y: Vector | None = None, *, index: ValueIndex = "SV", progress: Progress = False
+    ) -> Explanation:
         """Compute SHAP values, with names, data, row labels and base values.
 
         Parameters
@@ -735,12 +765,12 @@ class TreeExplainer:
 
     def explain_interactions(
         self,
-        X: Any,
+        X: Table,
         *,
         interactions: Any = "occurring",
-        index: str = "SII",
+        index: InteractionIndex = "SII",
         order: int = 2,
-        progress: Any = False,
+        progress: Progress = False,
     ) -> InteractionExplanation:
         """Compute interactions of features, with names, data, row labels and base values.
 
@@ -813,7 +843,7 @@ class TreeExplainer:
         )
 
     def shap_values(
-        self, X: Any, y: Any = None, *, out: Any = None, check_additivity: bool | None = None
+        self, X: Table, y: Vector | None = None, *, out: Any = None, check_additivity: bool | None = None
     ) -> np.ndarray:
         """Compute SHAP values, and return the array alone.
 
@@ -859,7 +889,7 @@ class TreeExplainer:
             self._compare_with_model(X, rows, labels, values)
         return _shaped(values) if out is None else out
 
-    def shap_interaction_values(self, X: Any, *, out: Any = None) -> np.ndarray:
+    def shap_interaction_values(self, X: Table, *, out: Any = None) -> np.ndarray:
         """Compute SHAP interaction values of all pairs of features, and return the array alone.
 
         Each row and output has a symmetric matrix. Its elements off the diagonal are half of the Shapley
@@ -1145,7 +1175,7 @@ class TreeExplainer:
         cls,
         path: str | os.PathLike[str],
         *,
-        device: str | Sequence[str] = "auto",
+        device: Device = "auto",
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         expected_rows: int | None = None,

@@ -17,6 +17,8 @@ _N_SHOWN = 12
 class ExplanationComparison:
     """Differences between the SHAP values of two samples, from :func:`compare_explanations`.
 
+    Its attributes and methods are public; its constructor is private.
+
     Attributes
     ----------
     feature_names : tuple of str

@@ -150,6 +150,8 @@ class TreeGroup:
 class CallPlan:
     """The plan of a call with a given number of rows: device, algorithms, memory and time.
 
+    Its attributes are public; its constructor is private.
+
     Attributes
     ----------
     n_rows : int

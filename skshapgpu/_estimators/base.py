@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from .._common.types import AlgorithmName, Cover, Device, FeatureGroups, Outputs, Precision, Table, Vector
 from .._engine.algorithms import is_deterministic
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
@@ -98,12 +99,12 @@ class ExplainingTransformer(
         estimator: Any,
         *,
         cv: Any = None,
-        cover: str = "auto",
-        feature_groups: Mapping[str, Sequence[str | int]] | str | None = None,
-        algorithm: str = "auto",
-        device: str | Sequence[str] = "auto",
-        precision: str = "single",
-        outputs: str = "auto",
+        cover: Cover = "auto",
+        feature_groups: FeatureGroups | None = None,
+        algorithm: AlgorithmName = "auto",
+        device: Device = "auto",
+        precision: Precision = "single",
+        outputs: Outputs = "auto",
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
@@ -160,7 +161,7 @@ class ExplainingTransformer(
         self._learn(None)
         return self
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+    def fit(self, X: Table, y: Vector | None = None, **params: Any) -> Self:
         """Fit the model and compile it.
 
         Parameters
@@ -182,7 +183,7 @@ class ExplainingTransformer(
         self._fit(X, y, self._routed("fit", params))
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> np.ndarray:
+    def fit_transform(self, X: Table, y: Vector | None = None, **params: Any) -> np.ndarray:
         """Fit and transform the same rows; with ``cv``, by models that were not fitted on them.
 
         Parameters
@@ -402,7 +403,7 @@ class ExplainingTransformer(
         return self.estimator_.offset_
 
     @available_if(_estimator_has("predict"))
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Table) -> np.ndarray:
         """Predict with the model.
 
         Parameters
@@ -487,7 +488,7 @@ class ExplainingTransformer(
         return self.estimator_.score_samples(X)
 
     @available_if(_estimator_has("score"))
-    def score(self, X: Any, y: Any = None, **params: Any) -> float:
+    def score(self, X: Table, y: Vector | None = None, **params: Any) -> float:
         """Score the model.
 
         Parameters

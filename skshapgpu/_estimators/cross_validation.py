@@ -27,7 +27,7 @@ from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
 from ..errors import UnsupportedModelError, require_n_jobs
-from ..explainer import TreeExplainer
+from ..explainer import TreeExplainer, as_explainer
 from .base import ExplainingTransformer
 from .out_of_fold import OutOfFold, Split
 from .scoring import KeepingScorer
@@ -236,7 +236,7 @@ def require_explainable(estimator: Any, asked: dict[str, Any]) -> None:
             "names, or feature_groups='input'"
         )
     with suppress(NotFittedError):
-        TreeExplainer(NoCopy(clone(estimator)), **options)
+        as_explainer(NoCopy(clone(estimator)), options)
     with suppress(NotFittedError):
         *_, model = nest(clone(estimator))
         adapt(model)
@@ -306,7 +306,7 @@ def _explain_split(
         raise _OtherOutputsError(f"all of its training rows are of class {seen[0]!r}")
     if few and len(seen) == 2:
         options["outputs"] = "all"
-    explainer = TreeExplainer(NoCopy(model), **options)
+    explainer = as_explainer(NoCopy(model), options)
     if few and len(seen) == 2 and not explainer._explains_probabilities:
         raise _OtherOutputsError(
             f"its training rows are of 2 of {len(classes or ())} classes, so that its model has one margin, "
@@ -324,7 +324,8 @@ def _explain_split(
         )
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
     tested = select(X, rows)
-    explanation = explainer.explain(tested if transformed is None else Prepared(tested, transformed), labels)
+    rows_to_explain: Any = tested if transformed is None else Prepared(tested, transformed)
+    explanation = explainer.explain(rows_to_explain, labels)
     names = explanation.output_names
     outputs = np.arange(1 if names is None else len(names))
     if few and set(names or ()) != set(seen):

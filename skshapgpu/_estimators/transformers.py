@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._common.progress import require_progress
+from .._common.types import (
+    AlgorithmName,
+    Columns,
+    Cover,
+    Device,
+    FeatureGroups,
+    FeaturePerturbation,
+    InteractionIndex,
+    ModelOutput,
+    Outputs,
+    Precision,
+    Progress,
+    Table,
+    Times,
+    Vector,
+)
 from .._engine.interactions import Request
 from .._explanations.interactions import InteractionExplanation, set_names
 from .._explanations.values import Explanation, column_names, side_by_side
@@ -106,18 +121,18 @@ class ShapTransformer(ExplainingTransformer):
         estimator: Any,
         *,
         cv: Any = None,
-        data: Any = None,
-        feature_perturbation: str = "auto",
-        data_weight: Any = None,
-        cover: str = "auto",
-        model_output: str = "raw",
-        times: Any = None,
-        columns: str = "all",
-        feature_groups: Mapping[str, Sequence[str | int]] | str | None = None,
-        algorithm: str = "auto",
-        device: str | Sequence[str] = "auto",
-        precision: str = "single",
-        outputs: str = "auto",
+        data: Table | None = None,
+        feature_perturbation: FeaturePerturbation = "auto",
+        data_weight: Vector | None = None,
+        cover: Cover = "auto",
+        model_output: ModelOutput = "raw",
+        times: Times | None = None,
+        columns: Columns = "all",
+        feature_groups: FeatureGroups | None = None,
+        algorithm: AlgorithmName = "auto",
+        device: Device = "auto",
+        precision: Precision = "single",
+        outputs: Outputs = "auto",
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
@@ -202,7 +217,7 @@ class ShapTransformer(ExplainingTransformer):
             )
         return super().__getattribute__(name)  # raises the usual AttributeError
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Table) -> np.ndarray:
         """Compute SHAP values as columns.
 
         Parameters
@@ -227,7 +242,7 @@ class ShapTransformer(ExplainingTransformer):
         values[:, places[places >= 0]] = there[:, places >= 0]
         return side_by_side(values)
 
-    def explain(self, X: Any, *, progress: Any = False) -> Explanation:
+    def explain(self, X: Table, *, progress: Progress = False) -> Explanation:
         """Compute SHAP values, with names, data, row labels and base values.
 
         Parameters
@@ -330,17 +345,17 @@ class ShapInteractionTransformer(ExplainingTransformer):
         estimator: Any,
         *,
         interactions: Any = "occurring",
-        index: str = "SII",
+        index: InteractionIndex = "SII",
         cv: Any = None,
-        data: Any = None,
-        feature_perturbation: str = "auto",
-        data_weight: Any = None,
-        cover: str = "auto",
-        feature_groups: Mapping[str, Sequence[str | int]] | str | None = None,
-        algorithm: str = "auto",
-        device: str | Sequence[str] = "auto",
-        precision: str = "single",
-        outputs: str = "auto",
+        data: Table | None = None,
+        feature_perturbation: FeaturePerturbation = "auto",
+        data_weight: Vector | None = None,
+        cover: Cover = "auto",
+        feature_groups: FeatureGroups | None = None,
+        algorithm: AlgorithmName = "auto",
+        device: Device = "auto",
+        precision: Precision = "single",
+        outputs: Outputs = "auto",
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
@@ -394,7 +409,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "interactions_")
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Table) -> np.ndarray:
         """Compute interactions as columns.
 
         Parameters
@@ -424,7 +439,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         values[:, there] = found
         return side_by_side(values)
 
-    def explain(self, X: Any, *, progress: Any = False) -> InteractionExplanation:
+    def explain(self, X: Table, *, progress: Progress = False) -> InteractionExplanation:
         """Compute interactions, with names, data, row labels and base values.
 
         Parameters

@@ -24,6 +24,8 @@ _N_FEATURES = 3
 class Cohorts(Mapping[Any, Any]):
     """Mapping of cohort labels to explanations of their rows; ``explanation.groupby()`` makes it.
 
+    Its methods are public; its constructor is private.
+
     Iteration is in the order of the labels: sorted, or in the order of their categories.
 
     Parameters

@@ -27,6 +27,8 @@ INDEX_NAMES = {
 class InteractionExplanation(LabelledValues):
     """Interactions of features in some rows, with their features, outputs and row labels.
 
+    Its attributes and methods are public; its constructor is private.
+
     Each pair (or triple) is listed once, and its value is its whole interaction index. The values of all
     pairs, the :meth:`main_effects` and the base value add up to the margin of the row. :meth:`matrices`
     returns the same pairs as symmetric matrices, in which each of the two entries of a pair is half of its

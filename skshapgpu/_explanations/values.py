@@ -208,6 +208,8 @@ class LabelledValues:
 class Explanation(LabelledValues):
     """SHAP values of some rows, with their features, outputs and row labels.
 
+    Its attributes and methods are public; its constructor is private.
+
     ``explanation[rows, features, outputs]`` selects; each part is a position, a slice, a list of positions
     or a boolean mask, or, for features and outputs, a name or a list of names. Rows and features remain
     axes of ``values`` even if a single one is selected, so that every method keeps working; there is an

@@ -113,9 +113,9 @@ class Reader:
         place = next(i for i, name in enumerate(fixed) if i >= len(names) or names[i] != name)
         there = repr(names[place]) if place < len(names) else "no column"
         raise IndexError(
-            f"feature_groups has columns by position, but column {place} was {fixed[place]!r} in training, and "
-            f"{what} has {there} there: give the names of the columns, or {what} with its columns in that "
-            "order"
+            f"feature_groups has columns by position, but column {place} was {fixed[place]!r} in training, "
+            f"and {what} has {there} there: give the names of the columns, or {what} with its columns in "
+            "that order"
         )
 
     def _numbers(self) -> Numbers:

@@ -70,6 +70,8 @@ _ROUND = 1024
 class BatchesResult:
     """Result of :func:`skshapgpu.explain_batches`.
 
+    Its attributes are public; its constructor is private.
+
     Attributes
     ----------
     path : Path or str

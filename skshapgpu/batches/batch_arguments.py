@@ -88,7 +88,7 @@ def rows_for(steps: Sequence[Any], rows: Any, types: PandasTypes) -> Any:
     return types.array(rows) if takes_arrays(steps[0]) else types.frame(rows)
 
 
-def request_of(interactions: Any, index: str | None) -> tuple[Request | None, str]:
+def request_of(interactions: Any, index: str | None) -> tuple[Request | None, Any]:
     """Return the requested interactions (None for values of single features) and the index.
 
     Raises

@@ -79,14 +79,15 @@ def self_test(device: str) -> dict[str, Any]:
     return {"device": device, "works": error is None, "error": error}
 
 
-def _compare(device: str) -> None:
+def _compare(device: Any) -> None:
     ensemble = _ensemble()
-    model = AdaptedModel(ensemble, InputSchema(ensemble.n_features), "self-test")
+    model: Any = AdaptedModel(ensemble, InputSchema(ensemble.n_features), "self-test")
     X = np.random.default_rng(0).normal(size=(200, ensemble.n_features))
     X[::7, 0] = np.nan
     expected, base_value, _ = reference.path_dependent(ensemble, X)
     pairs = reference.path_dependent(ensemble, X, index="SII").values
     largest = np.abs(ensemble.value).sum()
+    precision: Any
     for precision, tolerance in _TOLERANCES.items():
         explainer = TreeExplainer(model, device=device, precision=precision)
         for what, found, right in (

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> Answer:
         return Answer(facts, _text(facts))
     model = open_model(path, args)
     steps, last = ([], model) if isinstance(model, str) else steps_of(model)
-    adapted = adapt_file(last)
+    adapted: Any = adapt_file(last)
     facts |= {"kind": "model", "steps": [type(step).__name__ for step in steps]} | _of_model(adapted)
     try:
         facts |= _of_explainer(TreeExplainer(adapted, n_jobs=-1))

@@ -188,7 +188,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         n_rows=args.background_rows,
         seed=args.seed or 0,
     )
-    whole = model if steps else adapted
+    whole: Any = model if steps else adapted
     with warnings.catch_warnings():
         if not args.background.endswith(".npy"):  # columns of other files have been found by their names
             warnings.filterwarnings("ignore", "data does not have valid feature names")

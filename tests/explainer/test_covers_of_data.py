@@ -472,7 +472,7 @@ def test_data_that_the_model_does_not_accept(model: Any, data: Any, error: Any, 
     [
         ([1, 2], ValueError, "one entry for each of the 40 rows of data"),
         (-np.arange(40.0), ValueError, "entry 1 is -1"),
-        (np.zeros(40), ValueError, "all zero"),
+        (np.zeros(40), ValueError, "is zero for all rows"),
         (["a"] * 40, ValueError, "data_weight must be numbers"),
         (np.ma.masked_less(np.arange(40.0), 5), TypeError, "data_weight is a masked array: fill it first"),
     ],

@@ -130,6 +130,7 @@ def assert_values(model: Any, X: Any) -> AdaptedModel:
     expected = own_values(model, X)
     scale = np.abs(expected).max()
     assert (np.abs(expected).max(axis=0) > 1e-6 * scale).any()
+    precision: Any
     for precision, tolerance in (("double", 1e-12), ("single", 2e-6)):
         found = TreeExplainer(model, precision=precision).shap_values(X)
         np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)

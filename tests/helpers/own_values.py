@@ -124,7 +124,7 @@ class Fitted:
     adapted: AdaptedModel
     margin: np.ndarray
 
-    def explain(self, precision: str) -> tuple[np.ndarray, np.ndarray]:
+    def explain(self, precision: Any) -> tuple[np.ndarray, np.ndarray]:
         """Compute values (n_rows, n_features, n_outputs) and base values through the public interface."""
         explainer = TreeExplainer(self.model, precision=precision)
         values = explainer.shap_values(self.X)

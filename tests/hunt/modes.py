@@ -103,7 +103,7 @@ def unused_are_zero(case: Case, report: Report, values: np.ndarray) -> None:
         report.true("unused columns", not values[:, case.unused].any(), f"columns {case.unused}")
 
 
-def values(case: Case, report: Report, index: str = "SV") -> None:
+def values(case: Case, report: Report, index: Any = "SV") -> None:
     """Check path-dependent SHAP or Banzhaf values."""
     explainer = explainer_of(case)
     explanation = explainer.explain(case.passed_X, index=index)
@@ -145,7 +145,7 @@ def own_categorical(case: Case) -> list[int]:
     return [j for j, i in enumerate(case.fitted.origins) if i in case.data.categorical]
 
 
-def background(case: Case, report: Report, index: str = "SV") -> None:
+def background(case: Case, report: Report, index: Any = "SV") -> None:
     """Check interventional values against background rows."""
     explainer = explainer_of(case, background=True)
     explanation = explainer.explain(case.passed_X, index=index)
@@ -189,7 +189,7 @@ def counted_covers(case: Case, report: Report) -> None:
         report.close("counted covers", got[:N_DEFINED], right, case.allowed(right, exact=True))
 
 
-def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: str) -> None:
+def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: Any) -> None:
     """Check the definition by mixtures of rows of X itself, through all steps."""
     rows = containers.rows(case.seen, range(N_DEFINED))
     p = len(case.draw.columns)
@@ -205,7 +205,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     """Check interactions of pairs in all forms, or of triples."""
     draw = case.draw
     form = "occurring" if order == 3 and draw.form == "matrices" else draw.form
-    index = "SII" if order == 3 and draw.index == "STII" else draw.index
+    index: Any = "SII" if order == 3 and draw.index == "STII" else draw.index
     kept = case.kept
     sets = [tuple(c) for c in games.combinations(range(len(kept)), order)]
     if form in ("number", "list") and not sets:
@@ -272,7 +272,7 @@ def _columns(members: list[tuple[int, ...]], kept: list[int]) -> list[tuple[int,
 def many_rows(case: Case, report: Report) -> None:
     """Check the values of a few rows that are repeated often enough for tables or a GPU."""
     with_background = case.draw.form in ("matrices", "list")
-    index = "BV" if case.draw.index == "BII" else "SV"
+    index: Any = "BV" if case.draw.index == "BII" else "SV"
     n = containers.n_rows(case.X)
     X, repeats = many.repeated(case.X, case.rng)
     explainer = explainer_of(case, background=with_background)

@@ -23,10 +23,10 @@ from .report import NotDrawnError, Report
 
 def importances(case: Case, report: Report) -> None:
     """Check means over rows and parts against means of the values, computed here."""
-    options = {"device": case.device, **case.draw.options}
+    options: Any = {"device": case.device, **case.draw.options}
     options.pop("columns", None)  # importances are those of all columns
     values = outputs_last(explain(case.fitted.top, case.X, **options).values.astype(float), 3)
-    how = ["mean_abs", "rms", "max_abs"][case.draw.background % 3]
+    how: Any = ["mean_abs", "rms", "max_abs"][case.draw.background % 3]
     of_rows = {
         "mean_abs": lambda part: np.abs(part).mean(axis=0),
         "rms": lambda part: np.sqrt((part**2).mean(axis=0)),

@@ -210,6 +210,8 @@ def cross_validated(case: Case, report: Report) -> None:
         )
         steps, last = own_nest.taken_apart(fitted)
         own.append((test, steps, last))
+    # Splits use different columns, so that all of them get values.
+    without_columns: Any = {k: v for k, v in options_of(case).items() if k not in ("n_jobs", "columns")}
     found = cross_val_explain(
         nested.estimator,
         case.train,
@@ -217,8 +219,7 @@ def cross_validated(case: Case, report: Report) -> None:
         cv=cv,
         params=params or None,
         scoring=lambda model, X, y: 0.0,
-        # Splits use different columns, so that all of them get values.
-        explain_params={k: v for k, v in options_of(case).items() if k not in ("n_jobs", "columns")},
+        explain_params=without_columns,
     )
     explanation = found["explanation"]
     got = outputs_last(explanation.values.astype(float), 3)

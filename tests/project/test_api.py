@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib
 import inspect
@@ -29,6 +30,16 @@ PUBLIC = (
 #: scikit-learn generates these methods of metadata routing from the signatures of the others.
 ROUTING = re.compile(r"set_\w+_request$")
 
+
+#: Results, whose attributes and methods are public, but not their constructors.
+RESULTS = (
+    "BatchesResult",
+    "CallPlan",
+    "Cohorts",
+    "Explanation",
+    "ExplanationComparison",
+    "InteractionExplanation",
+)
 
 #: Special methods that users call, by their syntax.
 SPECIAL = {"__call__", "__getitem__"}
@@ -81,7 +92,7 @@ def members(owner: type) -> Iterator[tuple[str, Any]]:
     Those of scikit-learn's base classes differ from release to release.
     """
     names = {name for base in own_classes(owner) for name in vars(base)}
-    fields = set(getattr(owner, "__dataclass_fields__", ()))  # the constructor has them
+    fields = set(getattr(owner, "__dataclass_fields__", ()))  # of which lines_of_class tells
     for name in sorted(names - fields):
         if name in SPECIAL or not (name.startswith("_") or ROUTING.match(name)):
             yield name, inspect.getattr_static(owner, name)
@@ -90,8 +101,12 @@ def members(owner: type) -> Iterator[tuple[str, Any]]:
 def lines_of_class(path: str, owner: type) -> Iterator[str]:
     """Yield the line of the constructor, if the package defines it, and those of the members."""
     own = any("__init__" in vars(base) for base in own_classes(owner))
-    made = own and not getattr(owner, "_is_protocol", False)
+    made = own and not getattr(owner, "_is_protocol", False) and owner.__name__ not in RESULTS
     yield f"class {path}{signature(owner, of_class=True) if made else ''}"
+    if owner.__name__ in RESULTS:
+        for field in dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ():
+            if not field.name.startswith("_"):
+                yield f"{path}.{field.name}: {field.type}"
     for name, member in members(owner):
         kind = type(member).__name__
         if isinstance(member, property) or kind == "cached_property":

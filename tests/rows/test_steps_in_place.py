@@ -79,7 +79,7 @@ def test_grids_and_interactions() -> None:
     rows = X.copy()
     grid = partial_dependence(model, rows, 0, feature_groups="input", grid_resolution=5)["grid_values"][0]
     assert 3 < grid.min() < grid.max() < 8
-    matrices = explain_interactions(model, rows).values
+    matrices = explain_interactions(model, rows).matrices()
     np.testing.assert_allclose(
         matrices.sum(axis=(1, 2)) + TreeExplainer(model).expected_value, model.predict(X.copy()), atol=1e-2
     )
