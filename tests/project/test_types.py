@@ -1,0 +1,59 @@
+"""Options of explainers: their types and their list in docstrings agree with the signature."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import Any
+
+import pytest
+
+import skshapgpu
+from skshapgpu import TreeExplainer, distributed
+from skshapgpu._common.types import OPTION_LINES, CsvOptions, ExplainerOptions, lists_options
+from skshapgpu._engine.algorithms import MODEL_OUTPUTS, NAMES
+from skshapgpu.batches import BatchExplainer
+from skshapgpu.batches.csv_files import CsvFormat
+
+FUNCTIONS = [
+    skshapgpu.explain,
+    skshapgpu.explain_interactions,
+    skshapgpu.explain_batches,
+    BatchExplainer,
+    distributed.explain_dask,
+    distributed.explain_ray,
+    distributed.explain_spark,
+    skshapgpu.ShapBarDisplay.from_estimator,
+    skshapgpu.ShapBeeswarmDisplay.from_estimator,
+    skshapgpu.ShapDependenceDisplay.from_estimator,
+    skshapgpu.ShapInteractionDisplay.from_estimator,
+    skshapgpu.ShapWaterfallDisplay.from_estimator,
+]
+
+
+def test_options_are_the_parameters_of_an_explainer() -> None:
+    parameters = list(inspect.signature(TreeExplainer).parameters)[1:]
+    assert list(ExplainerOptions.__annotations__) == parameters == list(OPTION_LINES)
+    assert list(CsvOptions.__annotations__) == list(CsvFormat.__dataclass_fields__)
+
+
+def test_choices_are_those_that_are_accepted() -> None:
+    options = typing.get_type_hints(ExplainerOptions)
+    assert typing.get_args(options["model_output"]) == tuple(MODEL_OUTPUTS)
+    assert typing.get_args(options["algorithm"]) == tuple(NAMES)
+    assert typing.get_args(options["precision"]) == ("single", "double")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__qualname__)
+def test_docstrings_list_the_options(function: Any) -> None:
+    for name, line in OPTION_LINES.items():
+        assert function.__doc__.count(f"- ``{name}``: {line}\n") == 1
+    assert "ExplainerOptions" in str(inspect.signature(function).parameters["options"].annotation)
+
+
+def test_a_docstring_without_the_entry_is_refused() -> None:
+    def function(**options: Any) -> None:
+        """Do nothing."""
+
+    with pytest.raises(ValueError, match=r"function has no entry for \*\*options"):
+        lists_options(function)
