@@ -380,7 +380,12 @@ class TreeExplainer:
         self._reader = Reader(steps, self._adapted)
         found = None
         if groups is not None:
-            found = read_groups(groups, self._reader.default_names, self._reader.origins)
+            found = read_groups(
+                groups,
+                self._reader.default_names,
+                self._reader.origins,
+                blank_as_underscore=self._adapted.schema.blank_as_underscore,
+            )
             if have_positions(groups):
                 self._reader.fix_columns()
         background, read = None, partial(self._reader.read_on_host, what="data")
