@@ -406,7 +406,12 @@ class TreeExplainer:
         self._reader = Reader(steps, self._adapted)
         found = None
         if feature_groups is not None:
-            found = read_groups(feature_groups, self._reader.default_names, self._reader.origins)
+            found = read_groups(
+                feature_groups,
+                self._reader.default_names,
+                self._reader.origins,
+                blank_as_underscore=self._adapted.schema.blank_as_underscore,
+            )
             if have_positions(feature_groups):
                 self._reader.fix_columns()
         background, read = None, partial(self._reader.read_on_host, what="data")

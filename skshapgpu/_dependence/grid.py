@@ -122,8 +122,13 @@ class Players:
             There is no such feature, a position does not stand for a single one, or it is neither.
         """
         if isinstance(feature, str):
-            if self.names.count(feature) != 1:
+            if feature not in self.names:
                 raise KeyError(f"{feature!r} is not the name of a column that the model receives")
+            if self.names.count(feature) > 1:  # made for an array, and that of a column of a data frame
+                raise KeyError(
+                    f"{feature!r} is the name of a column that the model receives, and of another column of "
+                    "X, which the steps drop: give the position of one in X"
+                )
             return self.names.index(feature)
         if isinstance(feature, Integral) and not isinstance(feature, (bool, np.bool_)):
             return self._number_of_column(int(feature), with_values)
@@ -403,7 +408,7 @@ def _breakpoints(computation: Computation, feature: int, low: float, high: float
             "in categorical_features"
         )
     # The numbers that a column of X can hold and the trees can tell apart.
-    single = ensemble.x_dtype == "float32" or computation.rows.dtype == np.float32
+    single = ensemble.x_dtype == "float32" or computation.rows.dtype == np.float32 or _rounds(computation)
     dtype = np.float32 if single else np.float64
     exact = np.unique(ensemble.threshold[tested])
     with np.errstate(over="ignore"):
@@ -428,6 +433,8 @@ def _points(computation: Computation, feature: int, values: np.ndarray) -> np.nd
     schema, ensemble = computation.adapted.schema, computation.adapted.ensemble
     with np.errstate(over="ignore"):
         column = values.astype(computation.rows.dtype)
+    if _rounds(computation):
+        column = _as_in(computation.rows.data, column)
     encoder = schema.encoders.get(feature)
     if encoder is not None:
         encoded = category_codes(encoder, Column(computation.names[feature], column))
@@ -446,6 +453,25 @@ def _points(computation: Computation, feature: int, values: np.ndarray) -> np.nd
     with np.errstate(over="ignore"):
         points[:, feature] = encoded
     return points
+
+
+def _rounds(computation: Computation) -> bool:
+    """Return whether the library rounds the numbers of X because of the type of the array."""
+    data, schema = computation.rows.data, computation.adapted.schema
+    if not isinstance(data, np.ndarray):
+        return False
+    if data.dtype == object:
+        return schema.object_dtype is not None
+    return schema.array_dtype is not None and not (data.dtype.char in "fd" and data.dtype.isnative)
+
+
+def _as_in(data: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Return numbers in the type of an array, if it holds all of them, so that they are read as in it."""
+    if data.dtype == object:
+        return column.astype(object)
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = column.astype(data.dtype)
+    return held if np.array_equal(held, column, equal_nan=True) else column
 
 
 def categories_of(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:

@@ -53,7 +53,10 @@ class GroupedFeatures:
 
     def __init__(self, computation: Computation, groups: Any) -> None:
         require_groups(groups)
-        found = read_groups(groups, computation.names, computation.origins)
+        self._blank_as_underscore = computation.adapted.schema.blank_as_underscore
+        found = read_groups(
+            groups, computation.names, computation.origins, blank_as_underscore=self._blank_as_underscore
+        )
         self._by_input = isinstance(groups, str) and found is not None
         columns = (Group(None, (i,)) for i in range(len(computation.names)))
         self._groups = tuple(columns) if found is None else found
@@ -91,7 +94,8 @@ class GroupedFeatures:
         members = self._members[group]
         if isinstance(members, Set):
             return columns
-        return columns_of_group(group, members, self._computation.names, self._computation.origins)
+        names, origins = self._computation.names, self._computation.origins
+        return columns_of_group(group, members, names, origins, self._blank_as_underscore)
 
 
 class _OfInput:
@@ -136,7 +140,11 @@ class _OfInput:
         return GridFeature(Axis(self._columns, points), values, False, deciles_of(numbers))
 
     def _with_numbers(self, values: np.ndarray) -> Any:
-        """Return rows that are the first one of X, with these numbers in the column, float32 if that is."""
+        """Return rows that are the first one of X, with these numbers in the column.
+
+        The column keeps its type if that is one of floats. Steps may transform sparse columns otherwise than
+        dense ones, such as scalers, which do not center them, so a sparse column stays one.
+        """
         rows = select(self._data, np.zeros(len(values), np.int64))
         package = package_of(rows)
         if isinstance(rows, np.ndarray):
@@ -145,8 +153,7 @@ class _OfInput:
             return rows
         if package == "pandas":
             rows = rows.reset_index(drop=True)
-            single = rows.dtypes.iloc[self._place] == np.float32
-            rows.isetitem(self._place, values.astype(np.float32 if single else np.float64))
+            rows.isetitem(self._place, _like(values, rows.iloc[:, self._place].array))
             return rows
         if package == "polars":
             column = rows.get_column(rows.columns[self._place])
@@ -155,6 +162,17 @@ class _OfInput:
             f"the grid of {self._name!r} has numbers that do not occur in X, which can be put only into an "
             "array, or a data frame of pandas or polars: convert X, or give custom_values that occur in it"
         )
+
+
+def _like(values: np.ndarray, column: Any) -> Any:
+    """Return numbers in the type of a column of pandas, if they are floats or it is sparse."""
+    import pandas as pd
+
+    dtype = column.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        kept = dtype if dtype.subtype.kind == "f" else pd.SparseDtype(np.float64, float(dtype.fill_value))
+        return pd.array(values, dtype=kept)
+    return values.astype(np.float32 if dtype == np.float32 else np.float64)
 
 
 def _of_combinations(

@@ -144,7 +144,9 @@ def require_groups(groups: Any) -> None:
             raise ValueError(f"feature_groups: {name!r} must be a list of columns, not {members!r:.80}")
 
 
-def read_groups(groups: Any, names: Sequence[str], origins: Origins | None) -> tuple[Group, ...] | None:
+def read_groups(
+    groups: Any, names: Sequence[str], origins: Origins | None, *, blank_as_underscore: bool = False
+) -> tuple[Group, ...] | None:
     """Return all features, in the order of their first columns; None if each is a column of its own.
 
     Parameters
@@ -156,6 +158,8 @@ def read_groups(groups: Any, names: Sequence[str], origins: Origins | None) -> t
         Names of all columns.
     origins : Origins or None
         Columns of X from which the steps of a pipeline made them; None without steps.
+    blank_as_underscore : bool, default=False
+        Whether the model may have underscores where the names in training had blanks.
 
     Raises
     ------
@@ -173,7 +177,7 @@ def read_groups(groups: Any, names: Sequence[str], origins: Origins | None) -> t
         return tuple(Group(origins.names[of_input], tuple(made)) for of_input, made in made_of.items())
     group_of = dict[int, str]()
     for name, members in groups.items():
-        for column in columns_of_group(name, members, names, origins):
+        for column in columns_of_group(name, members, names, origins, blank_as_underscore):
             if column in group_of:
                 raise ValueError(
                     f"feature_groups: column {names[column]!r} is in {group_of[column]!r} and in {name!r}"
@@ -222,11 +226,21 @@ def saved_groups(groups: Any, n_columns: int) -> tuple[Group, ...] | None:
 
 
 def columns_of_group(
-    group: str, members: Any, names: Sequence[str], origins: Origins | None
+    group: str, members: Any, names: Sequence[str], origins: Origins | None, blank_as_underscore: bool
 ) -> tuple[int, ...]:
     """Return the columns that a group lists, in its order; see :func:`read_groups`."""
     place = {name: column for column, name in enumerate(names)}
+    if blank_as_underscore:
+        members = [_with_blanks(member, place) for member in members]
     return tuple(_column_of(group, member, place, origins) for member in members)
+
+
+def _with_blanks(member: Any, place: Mapping[str, int]) -> Any:
+    """Return the name of the only column that differs from a name in blanks and underscores at most."""
+    if not isinstance(member, str) or member in place:
+        return member
+    alike = [name for name in place if name.replace(" ", "_") == member.replace(" ", "_")]
+    return alike[0] if len(alike) == 1 else member
 
 
 def _column_of(group: str, member: Any, place: Mapping[str, int], origins: Origins | None) -> int:

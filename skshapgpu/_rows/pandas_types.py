@@ -83,13 +83,18 @@ class TypesScan:
 
     def types(self, advice: str = "") -> PandasTypes:
         """Return the types; ``advice`` says, in messages, what to do about a null that was not added."""
-        dictionaries = {}
+        dictionaries, differing = {}, {}
         for name, parts in self._dictionaries.items():
+            if not is_dictionary(self.schema.field(name).type):
+                continue
             first, *others = parts.values()
             is_same = all(other.content() == first.content() for other in others)
-            if is_same and is_dictionary(self.schema.field(name).type):
-                dictionaries[name] = first.array()
-        return PandasTypes(self.schema, self._with_nulls, dictionaries, advice)
+            merged = first.merged_with(others)
+            if not is_same:
+                differing[name] = merged.content()[0]
+            if is_same or not any(part.content()[1] for part in parts.values()):
+                dictionaries[name] = merged.array()
+        return PandasTypes(self.schema, self._with_nulls, dictionaries, advice, differing)
 
 
 class _Dictionary:
@@ -115,6 +120,13 @@ class _Dictionary:
         """Return the values, and whether their order has a meaning."""
         return list(self._values), self._kind.ordered
 
+    def merged_with(self, others: Sequence[_Dictionary]) -> _Dictionary:
+        """Return a dictionary with the values of others, too, after those of this one."""
+        merged = _Dictionary(self._kind)
+        for one in (self, *others):
+            merged._values |= one._values
+        return merged
+
     def array(self) -> Any:
         """Return all values; a missing value among them is left out."""
         values = [value for value in self._values if value is not None]
@@ -133,16 +145,27 @@ class PandasTypes:
         All categories of columns with a dictionary. Such a column becomes one of values if it is not listed.
     advice : str
         What to do about a missing value in another column of integers or booleans, for messages.
+    differing : mapping of str to list or None
+        Categories of columns whose dictionaries differ between the parts of the source, those of the first
+        part first, whether or not they are in ``dictionaries``.
+
+    Attributes
+    ----------
+    differing : mapping of str to list
     """
 
     def __init__(
-        self, schema: Any, with_nulls: set[str], dictionaries: Mapping[str, Any], advice: str = ""
+        self,
+        schema: Any,
+        with_nulls: set[str],
+        dictionaries: Mapping[str, Any],
+        advice: str = "",
+        differing: Mapping[str, list[Any]] | None = None,
     ) -> None:
         arrow = require_arrow()
+        self.differing = differing or {}
         fields = [
-            field.with_type(field.type.value_type)
-            if is_dictionary(field.type) and field.name not in dictionaries
-            else field
+            _as_values(field) if is_dictionary(field.type) and field.name not in dictionaries else field
             for field in schema
         ]
         self._schema = arrow.schema(fields, _without_levels(schema.metadata))
@@ -178,6 +201,19 @@ class PandasTypes:
             A column cannot be a column of pandas, or has a missing value that changes its dtype.
         """
         return self._rows_of(rows)
+
+    def read_otherwise(self, frame: Any) -> Any:
+        """Return a frame of :meth:`frame` in which the columns whose categories differ have another order.
+
+        It is one that another part of the source could have; those that became values have categories again.
+        """
+        frame = frame.copy(deep=False)
+        for name, values in self.differing.items():
+            series = frame[name].astype("category")  # astype does not change the order of equal categories
+            frame[name] = series.cat.set_categories(
+                [value for value in reversed(values) if value is not None]
+            )
+        return frame
 
     def array(self, rows: Any) -> np.ndarray:
         """Return rows as an array, of the dtype that an array of all rows of the source has.
@@ -249,6 +285,11 @@ def _without_levels(metadata: Any) -> dict[bytes, bytes] | None:
     """Return the metadata of pandas for a frame in which the levels of the index are ordinary columns."""
     recorded = _recorded(metadata)
     return {_PANDAS: json.dumps({**recorded, "index_columns": []}).encode()} if recorded else None
+
+
+def _as_values(field: Any) -> Any:
+    """Return the field of the values of a dictionary, of which pandas holds missing ones as NaN."""
+    return field.with_type(field.type.value_type).with_metadata({MISSING_KEY: MISSING_NAN})
 
 
 def _row(field: Any, has_nulls: bool, dictionary: Any) -> Any:

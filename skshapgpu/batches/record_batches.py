@@ -40,7 +40,7 @@ from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
 from .batch_arguments import explainer_of, groups_of_inputs, parse_names, request_of
 from .frame_rows import FrameRows, frame_schema
-from .independent_rows import require_independent_rows
+from .independent_rows import require_independent_rows, require_values_of_categories
 from .index_levels import level_columns
 from .strongest import Strongest
 
@@ -615,7 +615,13 @@ class BatchExplainer:
             return rows_of_columns(columns, np.float32 if kinds == {"float"} else np.float64)
         if explainer._steps:
             types = types or self._types_of_batch(batch, names)
-            return types.array(batch) if self._of_arrays or self._of_texts else types.frame(batch)
+            if self._of_arrays or self._of_texts:
+                return types.array(batch)
+            frame = types.frame(batch)
+            if types.differing and len(frame):
+                with quiet():
+                    require_values_of_categories(self._silent._reader, frame, types)
+            return frame
         if explainer.family == "sklearn":  # it reads values, and rejects dictionaries with nulls
             columns = [decoded(column) for column in columns]
         return arrow.Table.from_arrays(columns, names=list(names))

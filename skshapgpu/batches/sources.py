@@ -630,7 +630,7 @@ def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame"
         if hasattr(item, "to_arrow"):
             return item.to_arrow(), []
         if hasattr(item, "iloc"):
-            return _with_levels(item, item, keep, where)
+            return _with_levels(_with_dense_features(item, keep), item, keep, where)
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError, TypeError) as error:
         raise ValueError(f"{where} cannot be converted to Arrow: {error}") from error
     raise TypeError(
@@ -647,6 +647,24 @@ def _with_levels(columns: Any, frame: Any, keep: Sequence[str], where: str) -> t
     further = arrow.Table.from_pandas(levels, preserve_index=False)
     schema = arrow.schema([*whole.schema, *further.schema])
     return arrow.Table.from_arrays([*whole.columns, *further.columns], schema=schema), further.schema.names
+
+
+def _with_dense_features(frame: Any, keep: Sequence[str]) -> Any:
+    """Return a data frame of pandas in which sparse columns, but for those to keep, store all values.
+
+    Arrow has no sparse columns.
+    """
+    dtypes = {
+        i: dtype.subtype
+        for i, (name, dtype) in enumerate(frame.dtypes.items())
+        if hasattr(dtype, "fill_value") and name not in keep
+    }
+    if not dtypes:
+        return frame
+    frame = frame.copy(deep=False)
+    for place, dtype in dtypes.items():
+        frame.isetitem(place, frame.iloc[:, place].astype(dtype))
+    return frame
 
 
 def _places(n_rows: int) -> list[int]:

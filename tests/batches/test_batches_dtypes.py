@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
@@ -256,7 +256,7 @@ def test_dictionaries_that_differ(tmp_path: Path) -> None:
     for size in (7, 40):
         explain_batches(by_value, paths, tmp_path / f"{size}.npy", batch_size=size)
         np.testing.assert_array_equal(np.load(tmp_path / f"{size}.npy"), explain(by_value, plain).values)
-        with pytest.raises(AttributeError, match="cat"):  # values, whose codes would be those of one file
+        with pytest.raises(ValueError, match=r"a step .* does not transform them by their values alone"):
             explain_batches(by_code, paths, tmp_path / f"{size}-codes.npy", batch_size=size)
     for items in (iter(parts), iter([pa.Table.from_pandas(part) for part in parts])):
         with pytest.raises(
@@ -266,6 +266,45 @@ def test_dictionaries_that_differ(tmp_path: Path) -> None:
     for part, path in zip(parts, paths):  # each alone
         explain_batches(by_code, path, tmp_path / f"{path.stem}.npy", batch_size=7)
         np.testing.assert_array_equal(np.load(tmp_path / f"{path.stem}.npy"), explain(by_code, part).values)
+
+
+@pytest.mark.parametrize("values", ["abc", [True, False], [3, 1, 2]], ids=["text", "booleans", "numbers"])
+def test_steps_that_see_more_of_categories_than_values(values: Any, tmp_path: Path) -> None:
+    """A dtype is that of all files, but codes depend on the file."""
+    values = list(values)
+    parts = []
+    for order in (values, values[::-1]):
+        cells = [values[i] if i >= 0 else None for i in np.resize([0, 1, -1, len(values) - 1, 1], 20)]
+        parts.append(pd.DataFrame({"k": pd.Categorical(cells, order), "x": np.arange(20.0)}))
+        parts[-1].to_feather(tmp_path / f"{len(parts)}.feather")  # Parquet has categories of text only
+    paths = [tmp_path / "1.feather", tmp_path / "2.feather"]
+
+    def dtypes(frame: Any) -> Any:
+        category = str(frame["k"].dtype) == "category"
+        return frame.assign(k=0.0, x=frame["x"] if category else -100.0)
+
+    def codes(frame: Any) -> Any:
+        category = str(frame["k"].dtype) == "category"
+        return frame.assign(k=frame["k"].cat.codes if category else frame["k"].astype(str).str.len())
+
+    forest = ExtraTreesRegressor(5, random_state=0)
+    whole = pd.concat(parts, ignore_index=True)
+    target = (whole["k"].isna() + 2 * (whole["k"] == values[0])).astype(float)
+    by_code = make_pipeline(FunctionTransformer(codes), forest).fit(parts[0], target[:20])
+    for size in (3, 40):
+        with pytest.raises(ValueError, match="column 'k' has other categories in some files than in others"):
+            explain_batches(by_code, paths, tmp_path / "codes.npy", batch_size=size)
+    by_dtype = make_pipeline(FunctionTransformer(dtypes), clone(forest)).fit(whole, target)
+    explain_batches(by_dtype, paths, tmp_path / "dtypes.npy", batch_size=7)
+    np.testing.assert_array_equal(np.load(tmp_path / "dtypes.npy"), explain(by_dtype, whole).values)
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["k"]), remainder="passthrough"
+    )
+    for number, rows in enumerate([parts[0], whole]):
+        by_value = make_pipeline(encoder, clone(forest)).fit(rows, target[: len(rows)])
+        out = tmp_path / f"{number}.npy"
+        explain_batches(by_value, paths, out, batch_size=7)
+        np.testing.assert_array_equal(np.load(out), explain(by_value, whole).values)
 
 
 def test_items_with_other_dtypes(tmp_path: Path) -> None:
@@ -346,6 +385,9 @@ def test_frames_without_steps_are_sliced(tmp_path: Path) -> None:
     model = HistGradientBoostingRegressor(max_iter=9, min_samples_leaf=3).fit(frame.astype(float), Y)
     explain_batches(model, frame.set_index(np.arange(N) * 3), tmp_path / "out.npy", batch_size=7)
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), TreeExplainer(model).shap_values(frame))
+    items = [frame[:9], frame[9:]]  # which become tables of Arrow, that has no sparse columns
+    explain_batches(model, iter(items), tmp_path / "items.npy", batch_size=7)
+    np.testing.assert_array_equal(np.load(tmp_path / "items.npy"), TreeExplainer(model).shap_values(frame))
     single = X[["float", "int"]].astype(np.float32)
     forest = ExtraTreesRegressor(4, random_state=0).fit(single, Y)
     explain_batches(forest, single, tmp_path / "single.npy", batch_size=7)

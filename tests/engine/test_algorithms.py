@@ -103,8 +103,8 @@ def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
     if kind.order == 1:
         labels = LABELS if explainer.model_output == "log_loss" else None
         return explainer.explain(X, labels, index=VALUES[kind.index]).values
-    pairs = "all" if kind.order == 2 else "occurring"
-    return explainer.explain_interactions(X, interactions=pairs, index=kind.index, order=kind.order).values
+    interactions = explainer.explain_interactions(X, index=kind.index, order=kind.order)
+    return interactions.matrices() if kind.order == 2 else interactions.values
 
 
 # Results

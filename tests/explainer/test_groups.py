@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, explain, explain_interactions, reference
+from skshapgpu import TreeExplainer, explain, explain_interactions, partial_dependence, reference
 from skshapgpu.adapters import adapt
 from skshapgpu.batches.fingerprint import fingerprint
 
@@ -361,6 +361,28 @@ def test_files_and_pickles(tmp_path: Path) -> None:
 def test_wrong_groups(groups: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         TreeExplainer(model_of("sklearn"), feature_groups=groups)
+
+
+def test_names_with_blanks() -> None:
+    """LightGBM has underscores where the names of a data frame have blanks; either names a column."""
+    lightgbm = library("lightgbm")
+    X, y = data()
+    X = X.rename(columns={"day": "day of month", "rain": "rain_today"})
+    model = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(X, y)
+    right = explain(model, X, feature_groups={"both": ["day_of_month", "rain_today"]})
+    for names in (["day of month", "rain_today"], ["day of month", "rain today"]):
+        found = explain(model, X, feature_groups={"both": names})
+        assert found.group_columns == right.group_columns
+        np.testing.assert_array_equal(found.values, right.values)
+        curve = partial_dependence(model, X, "both", feature_groups={"both": names}, grid_resolution="exact")
+        assert curve.average.shape[1] == len(X.groupby(["day of month", "rain_today"]))
+    # Of columns that differ in nothing else, only the exact name says which one is meant.
+    two = make_pipeline(
+        "passthrough", lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(X.to_numpy(), y)
+    )
+    frame = X.rename(columns={"day of month": "a b", "rain_today": "a_b"})
+    with pytest.raises(ValueError, match="has column 'a  b', which the model does not receive"):
+        partial_dependence(two, frame, "g", feature_groups={"g": ["a  b", "wind"]})
 
 
 def test_a_group_may_have_the_name_of_its_column() -> None:

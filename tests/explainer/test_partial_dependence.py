@@ -13,6 +13,7 @@ from helpers.ensembles import leaf_scale
 from helpers.families import library
 from helpers.own_values import fitted, own_margin
 from sklearn.base import is_classifier
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -240,6 +241,40 @@ def test_exact_grid_where_zeros_are_missing() -> None:
     at = np.concatenate([grid, [0.0, 1e-36, -1e-36, 1e-34, -1e-34]])
     expected = [own_margin(model, replaced(rows, 0, value)).mean() for value in at]
     np.testing.assert_allclose(np.interp(at, grid, curve), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [">f8", "i8"])
+def test_arrays_that_lightgbm_rounds(dtype: str) -> None:
+    """LightGBM reads arrays of other types as float32, and so the values of the grid that they hold."""
+    lightgbm = library("lightgbm")
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([2**24 + np.arange(40), rng.integers(0, 3, 40)]).astype(np.float64)
+    model = lightgbm.LGBMRegressor(
+        n_estimators=20, num_leaves=20, min_child_samples=1, min_data_in_bin=1, verbose=-1
+    ).fit(rows, rows[:, 0] % 7)
+    given = rows.astype(dtype)
+    for resolution in (100, "exact"):
+        found = partial_dependence(model, given, 0, grid_resolution=resolution, percentiles=(0, 1))
+        (values,) = found.grid_values
+        right = [model.predict(replaced(given, 0, value)).mean() for value in values.astype(dtype)]
+        np.testing.assert_allclose(found.average[0], right, rtol=0, atol=1e-12)
+        if resolution == "exact":
+            np.testing.assert_array_equal(values[1:-1], values[1:-1].astype(np.float32))
+
+
+def test_a_name_of_two_columns() -> None:
+    """A column that steps make of an array may have the name of a column of a frame that they drop."""
+    pd = pytest.importorskip("pandas")
+    selection = make_column_transformer(("passthrough", [1, 2]), verbose_feature_names_out=False)
+    model = make_pipeline(selection, RandomForestRegressor(3, random_state=0)).fit(X[:, :3], Y)
+    frame = pd.DataFrame(X[:, :3], columns=["x1", "x2", "x0"])
+    with pytest.raises(
+        KeyError, match="'x1' is the name of a column that the model receives, and of another"
+    ):
+        partial_dependence(model, frame, "x1")
+    np.testing.assert_array_equal(
+        partial_dependence(model, frame, 1).average, partial_dependence(model, X[:, :3], 1).average
+    )
 
 
 def test_centered() -> None:

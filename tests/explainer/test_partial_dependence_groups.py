@@ -19,7 +19,13 @@ from sklearn.ensemble import (
 from sklearn.impute import SimpleImputer
 from sklearn.inspection import partial_dependence as brute_force
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import partial_dependence
@@ -195,6 +201,23 @@ def test_probability() -> None:
     found = partial_dependence(model, X, "city", feature_groups="input", model_output="probability")
     expected = [model.predict_proba(X.assign(city=city))[:, 1].mean() for city in found.grid_values[0]]
     np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
+
+
+def test_sparse_columns_of_a_frame() -> None:
+    """Scalers do not center rows of sparse columns only, so that those of a curve stay sparse."""
+    rng = np.random.default_rng(7)
+    rows = rng.normal(5, 1, (200, 3)).round(1)
+    prepare = make_column_transformer((RobustScaler(), [2, 0]), remainder="passthrough")
+    model = make_pipeline(prepare, RandomForestRegressor(5, random_state=0)).fit(rows, rows.sum(axis=1))
+    sparse = pd.DataFrame(rows).astype(pd.SparseDtype(np.float64, 0.0))
+    values = [4.05, 4.75, 5.55]  # none occurs in X
+    found = partial_dependence(model, sparse, 0, feature_groups="input", custom_values={0: values})
+    right = []
+    for value in values:
+        changed = sparse.copy()
+        changed.isetitem(0, pd.array(np.full(len(rows), value), dtype=sparse.dtypes.iloc[0]))
+        right.append(model.predict(changed).mean())
+    np.testing.assert_allclose(found.average[0], right, rtol=1e-12)
 
 
 def test_combinations_that_occur() -> None:

@@ -110,6 +110,9 @@ class Case:
         return {name: value[rows] if len(value) == len(self.y) else value for name, value in found}
 
     def _fit(self) -> wrappers.Fitted:
+        params = self.draw.params
+        if self.draw.task == "rare binary" and params.get("linear_tree") and params["boosting_type"] == "rf":
+            raise NotDrawnError("fit: LightGBM crashes on linear trees of a forest if there is one class")
         if self.draw.outer == "transformer":  # ours: an error that it raises is no refusal of the library
             self.library("fit", wrappers.build, self.nest("none"), self.train, self.y, self.fit_params)
             return wrappers.build(self.nest("transformer"), self.train, self.y, self.fit_params)

@@ -14,7 +14,9 @@ from skshapgpu import partial_dependence
 
 from . import containers, margins, truth, wrappers
 from .case import Case
+from .margins import library_of
 from .modes_links import is_softmax, link_scale
+from .readers import as_lightgbm_reads
 from .report import NotDrawnError, Report
 from .trees import is_encodable
 
@@ -137,6 +139,10 @@ class _Subject:
             predict = partial(margins.margin_of, case.fitted.last)
         if not is_encodable(rows):
             rows = case.converted.plain
+        if isinstance(rows, np.ndarray) and library_of(case.fitted.last) == "lightgbm" and not self.of_x:
+            dtype, rows = rows.dtype, as_lightgbm_reads(case.fitted.last, rows)
+            if rows.dtype == np.float32 and dtype != np.float32:
+                grid = [_rounded(values, dtype) for values in grid]
         points: list[tuple[Any, ...]] = [()]
         for values in grid:
             points = [(*point, value) for point in points for value in values]
@@ -152,6 +158,17 @@ class _Subject:
         return np.stack(found)
 
 
+def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Round numbers, or combinations of them, to float32 if an array of ``dtype`` holds them all."""
+    if values.dtype == object:  # they occur in X
+        found = np.empty(len(values), object)
+        found[:] = [tuple(np.array(each, np.float32).tolist()) for each in values]
+        return found
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = values.astype(dtype).astype(np.float64)
+    return values.astype(np.float32) if np.array_equal(held, values, equal_nan=True) else values
+
+
 def _with_value(X: Any, j: int, value: Any) -> Any:
     """Return X with a value in all rows of a column, and the other columns as they are."""
     if isinstance(X, pd.DataFrame):
@@ -164,6 +181,10 @@ def _with_value(X: Any, j: int, value: Any) -> Any:
             new = np.full(len(X), value)
             if column.dtype == object:
                 new = new.astype(object)
+            elif isinstance(column.dtype, pd.SparseDtype):  # scalers do not center sparse columns
+                new = pd.array(new.astype(np.float64), dtype=column.dtype)
+            elif column.dtype == np.float32 and new.dtype.kind == "f":
+                new = new.astype(np.float32)
         return pd.concat(
             [X.iloc[:, :j], pd.Series(new, index=X.index, name=column.name), X.iloc[:, j + 1 :]], axis=1
         )
@@ -249,6 +270,16 @@ def _may_refuse(case: Case, subject: _Subject, options: dict[str, Any], error: E
         return "values of a category that no row has"
     if "too close to each other" in text:
         return "percentiles that are too close"
+    overflows = "infinite" in draw.columns or draw.container == "float16"
+    if "percentiles of column" in text and "not finite" in text and overflows:
+        return "percentiles that are not finite"
+    if "which the steps drop" in text and draw.names == "positions":
+        return "a name that a column of an array also has"
+    if "is missing in all rows" in text and {"missing", "all missing but few"} & set(draw.columns):
+        return "a column without values"
+    if "model_output='probability' needs" in text:
+        if draw.params.get("objective") in ("binary:hinge", "binary:logitraw"):
+            return "a classifier of XGBoost whose prediction is no probability"
     if "CTR" in text and draw.family == "catboost":
         return "a column that CatBoost combines"
     if "linear" in text and "linear_tree" in draw.params:

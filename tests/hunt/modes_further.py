@@ -142,6 +142,8 @@ def _warm_start(model: Any, rows: Any, y: np.ndarray, case: Case) -> None:
     if name is None:
         if library_of(model) == "sksurv" or case.rng.random() < 0.5:
             half = np.arange(0, len(y), 2)
+            if hasattr(model, "classes_") and len(np.unique(y[half])) < len(np.unique(y)):
+                raise NotDrawnError("trained further: half of the rows lack a class")
             model.fit(containers.rows(rows, half), y[half])
         elif hasattr(model, "classes_"):
             model.tree_.value[:] = np.roll(model.tree_.value, 1, axis=2)
@@ -158,7 +160,9 @@ def _boosted(model: Any, rows: Any, y: np.ndarray, case: Case) -> None:
     booster = model if type(model).__name__ == "Booster" else model.get_booster()
     if y.dtype.names is not None or case.draw.task in ("ranking", "outputs"):
         raise NotDrawnError("trained further: labels with bounds, groups or several columns")
-    names = {} if hasattr(rows, "columns") else {"feature_names": booster.feature_names}
+    names = {}
+    if not hasattr(rows, "columns"):  # an array says neither names nor which columns are codes
+        names = {"feature_names": booster.feature_names, "feature_types": booster.feature_types}
     missing = getattr(model, "missing", np.nan)
     number = np.unique(y, return_inverse=True)[1] if case.draw.task in ("binary", "classes") else y
     if case.draw.task in ("rare binary", "rare class"):

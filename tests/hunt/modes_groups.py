@@ -112,7 +112,8 @@ def _names(case: Case, asked: Any, members: list[list[int]]) -> list[str] | None
         frozenset(j if isinstance(j, int) else case.column_names.index(j) for j in listed): name
         for name, listed in asked.items()
     }
-    return [named.get(frozenset(group), case.column_names[group[0]]) for group in members]
+    names = case.names_for(case.X)
+    return [named.get(frozenset(group), names[group[0]]) for group in members]
 
 
 def values_of_groups(case: Case, report: Report, asked: Any, members: list[list[int]]) -> None:

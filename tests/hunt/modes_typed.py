@@ -87,6 +87,7 @@ class TypedCase:
             raise NotDrawnError(f"fit: {type(error).__name__}: {str(error)[:150]}") from error
         source = self._read(X, "rows")
         # Columns of a source may be in any order, those of a frame for predict may not.
+        self.as_written = source.whole
         self.source = source._replace(whole=source.whole[names], parts=[part[names] for part in source.parts])
         self.readings = self._readings()
 
@@ -105,8 +106,11 @@ class TypedCase:
         if isinstance(size, int):  # pandas writes integer categories as 1 or, beside a missing one, as 1.0
             whole = self.source.whole
             ways["in slices"] = [whole.iloc[start : start + size] for start in range(0, len(whole), size)]
+        if len(self.source.parts) > 1:
+            ways["files in a row"] = [pd.concat(self.source.parts, ignore_index=True)]
         if self.asked["typed sink"] == "batch explainer":
             ways["batch by batch"] = [batch.to_pandas() for batch in self.record_batches]
+            ways["all batches"] = [self.of_record_batches]
         accepted, why = {}, ""
         for name, frames in ways.items():
             try:
@@ -132,6 +136,13 @@ class TypedCase:
         except Exception as error:
             raise NotDrawnError(f"record batches: {type(error).__name__}: {str(error)[:150]}") from error
         return batches
+
+    @property
+    def of_record_batches(self) -> pd.DataFrame:
+        """The rows of all record batches, as pyarrow converts them at once."""
+        import pyarrow
+
+        return pyarrow.Table.from_batches(self.record_batches).to_pandas()
 
     def transform(self, X: pd.DataFrame) -> Any:
         """Transform rows to those that the model proper sees."""
@@ -169,9 +180,16 @@ def typed(draw: Draw, report: Report) -> None:
             raise
         report.refusals.append(reason)
         return
-    reading = _matching(case, report, values, base_values)
-    if reading is not None:
-        _by_definition(case, report, values, reading)
+    # Two readings may have the same predictions, of which one has other values.
+    trials = []
+    for frames in _matching(case, report, values, base_values):
+        trial = Report()
+        _by_definition(case, trial, values, frames)
+        if trial.checks:
+            trials.append(trial)
+    for trial in sorted(trials, key=lambda trial: len(trial.findings))[:1]:
+        report.checks.update(trial.checks)
+        report.findings += trial.findings
 
 
 def _explained(case: TypedCase, report: Report) -> tuple[np.ndarray, np.ndarray]:
@@ -209,21 +227,22 @@ def _shaped(values: Any, n_outputs: int) -> np.ndarray:
 
 def _matching(
     case: TypedCase, report: Report, values: np.ndarray, base: np.ndarray
-) -> list[pd.DataFrame] | None:
-    """Check that rows add up to a prediction of the user's; return the frames that gave it."""
+) -> list[list[pd.DataFrame]]:
+    """Check that rows add up to a prediction of the user's; return the frames of each such reading."""
     total = base + values.sum(axis=1)
     check = "additivity of typed rows"
+    report.checks[check] += 1
+    matching = []
     for name, frames in case.readings.items():
         right = np.concatenate([case.margin(frame) for frame in frames])
         trial = Report()
         trial.close(check, total, right, _allowed(case, right))
         if not trial.findings:
-            report.checks[check] += 1
             report.checks[f"read {name}"] += 1
-            return frames
-    report.checks[check] += 1
-    report.findings += trial.findings
-    return None
+            matching.append(frames)
+    if not matching:
+        report.findings += trial.findings
+    return matching
 
 
 def _allowed(case: TypedCase, right: np.ndarray) -> np.ndarray:
@@ -273,7 +292,68 @@ def _may_refuse(case: TypedCase, text: str) -> str | None:
         return "origins of columns are not known"
     if "could not convert string to float" in text:  # scikit-learn reads text of numbers
         return "text of numbers" if "text of numbers" in case.kinds or "mixed objects" in case.kinds else None
+    if "computes a row from other rows" in text:
+        return "dependent rows" if _has_dependent_rows(case) else None
+    if "feature names should match" in text.lower():
+        return "columns in another order" if _keeps_order(case) else None
+    if "ufunc 'isnan'" in text and case.asked["typed sink"] == "batch explainer":  # of floats and objects
+        refused = not all(
+            _accepts(case, frame)
+            for frame in (case.of_record_batches, *(batch.to_pandas() for batch in case.record_batches))
+        )
+        return "objects that Arrow holds as numbers" if refused else None
+    if "with the same type to all files" in text:
+        return "files of different types" if _files_differ(case) else None
+    if "the same categories to all files" in text:
+        return "categories of files" if _reads_categories(case) else None
     return next((part for part in UNSETTLED if part in text), None)
+
+
+def _accepts(case: TypedCase, frame: pd.DataFrame) -> bool:
+    try:
+        case.margin(frame)
+    except Exception:
+        return False
+    return True
+
+
+def _keeps_order(case: TypedCase) -> bool:
+    """Whether the steps alone give the model columns in the order of the file, which is not that of training.
+
+    Most libraries refuse them then; LightGBM would take them by position.
+    """
+    written, trained = (case.transform(X) for X in (case.as_written, case.source.whole))
+    if not isinstance(written, pd.DataFrame):
+        return False
+    return list(written.columns) != list(trained.columns) and set(written.columns) == set(trained.columns)
+
+
+def _numbers(transformed: Any) -> np.ndarray:
+    """Return transformed rows as text, so that equal numbers and missing values are equal."""
+    return pd.DataFrame(transformed).astype(object).to_numpy().astype(str)
+
+
+def _has_dependent_rows(case: TypedCase) -> bool:
+    """Whether the steps alone make something else of a row without the others."""
+    for frames in case.readings.values():
+        for frame in frames:
+            together = _numbers(case.transform(frame))
+            for some in (slice(1, None, 2), *(slice(i, i + 1) for i in range(len(frame)))):
+                if (together[some] != _numbers(case.transform(frame.iloc[some]))).any():
+                    return True
+    return False
+
+
+def _files_differ(case: TypedCase) -> bool:
+    """Whether pandas reads a column of one file as numbers, and of another as text."""
+    first, *others = [[pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes] for X in case.source.parts]
+    return any(other != first for other in others)
+
+
+def _reads_categories(case: TypedCase) -> bool:
+    """Whether the steps make something else of files that are read at once, or one by one."""
+    parts = [_numbers(case.transform(part)) for part in case.source.parts]
+    return bool((_numbers(case.transform(case.source.whole)) != np.concatenate(parts)).any())
 
 
 TYPED = {"typed": typed}

@@ -210,6 +210,8 @@ def cross_validated(case: Case, report: Report) -> None:
         )
         steps, last = own_nest.taken_apart(fitted)
         own.append((test, steps, last))
+    if all(_lacks_a_class(last, case) for _, _, last in own):
+        raise NotDrawnError("cross-validation: each split lacks a class")
     # Splits use different columns, so that all of them get values.
     without_columns: Any = {k: v for k, v in options_of(case).items() if k not in ("n_jobs", "columns")}
     found = cross_val_explain(
@@ -234,8 +236,7 @@ def cross_validated(case: Case, report: Report) -> None:
             transformed = step.transform(transformed)
         margins = margin_of(last, transformed)
         wide = draw.options.get("outputs") == "all" and margins.shape[1] == 1
-        classes = getattr(last, "classes_", None)
-        if classes is not None and draw.task != "outputs" and len(classes) < len(np.unique(case.y)):
+        if _lacks_a_class(last, case):
             usable = False
             continue
         if wide:
@@ -256,6 +257,12 @@ def cross_validated(case: Case, report: Report) -> None:
     report.true("untested rows are NaN", bool(np.isnan(got[~known]).all()))
     total = (base + got.sum(axis=1))[known]
     report.close("additivity of splits", total, (right / np.maximum(tests, 1)[:, None])[known], allowed)
+
+
+def _lacks_a_class(model: Any, case: Case) -> bool:
+    """Return whether a classifier was trained on rows without one of the classes."""
+    classes = getattr(model, "classes_", None)
+    return classes is not None and case.draw.task != "outputs" and len(classes) < len(np.unique(case.y))
 
 
 def allowed_sum(

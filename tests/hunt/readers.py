@@ -55,12 +55,8 @@ def rows_of(model: Any, transformed: Any, categories: dict[int, list[Any]]) -> n
     if library == "sklearn":
         return readers_sklearn.rows(model, transformed)
     if library == "lightgbm":
-        # A booster rounds numbers that are no native floats; a wrapper converts objects to float64 first.
-        exact = "f4 f8".split() if type(model).__name__ == "Booster" else "f4 f8 O".split()
-        if isinstance(transformed, np.ndarray) and transformed.dtype not in [
-            np.dtype(name) for name in exact
-        ]:
-            transformed = transformed.astype(np.float32)
+        if isinstance(transformed, np.ndarray):
+            transformed = as_lightgbm_reads(model, transformed)
         return encoded(transformed, categories)
     with np.errstate(over="ignore"):
         if library == "catboost":
@@ -68,3 +64,12 @@ def rows_of(model: Any, transformed: Any, categories: dict[int, list[Any]]) -> n
         rows = encoded(transformed, categories, absent=np.nan).astype(np.float32)
     missing = np.float32(getattr(model, "missing", np.nan))
     return np.where(rows == missing, np.nan, rows)
+
+
+def as_lightgbm_reads(model: Any, X: np.ndarray) -> np.ndarray:
+    """Return an array as LightGBM reads it.
+
+    A booster rounds numbers that are no native floats; a wrapper converts objects to float64 first.
+    """
+    exact = "f4 f8".split() if type(model).__name__ == "Booster" else "f4 f8 O".split()
+    return X if X.dtype in [np.dtype(name) for name in exact] else X.astype(np.float32)

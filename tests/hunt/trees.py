@@ -54,9 +54,11 @@ def _expected(tree: Tree, node: int, X: np.ndarray, known: list[np.ndarray]) -> 
 def counted(trees: list[Tree], X: np.ndarray, weights: np.ndarray | None) -> list[Tree]:
     """Return the trees with covers counted from rows; nodes below one that no row reaches keep their own."""
     weights = np.ones(len(X)) if weights is None else weights
+    # A model in which a sum of hessians is negative has no covers, and then the children weigh the same.
+    has_covers = all((tree.cover >= 0).all() for tree in trees)
     found = []
     for tree in trees:
-        weight, cover = np.zeros(len(tree.left)), tree.cover.astype(np.float64)
+        weight, cover = np.zeros(len(tree.left)), tree.cover.astype(np.float64) * has_covers
         pending = [(0, np.arange(len(X)))]
         while pending:
             node, rows = pending.pop()
@@ -89,6 +91,8 @@ def encoded(transformed: Any, categories: dict[int, list[Any]], absent: float = 
         dense[coo.row, coo.col] = coo.data
         return dense
     if not isinstance(transformed, pd.DataFrame):
+        if transformed.dtype == object:  # a union may stack columns with missing values of pandas
+            transformed = np.where(pd.isna(transformed), np.nan, transformed)
         return np.asarray(transformed, np.float64)
     columns = []
     for j in range(transformed.shape[1]):

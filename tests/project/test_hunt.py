@@ -332,6 +332,35 @@ def test_a_column_that_is_read_otherwise_is_found(monkeypatch):
     assert any(text.startswith("additivity of typed rows") for text in run(3, TYPED_ROWS).findings)
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "a step computes a row from other rows",
+        "The feature names should match those that were passed during fit",
+        "ufunc 'isnan' not supported for the input types",
+        "write it with the same type to all files",
+        "write the column with the same categories to all files",
+    ],
+)
+@pytest.mark.parametrize("sink", ["explain", "batch explainer"])
+def test_a_refusal_without_its_reason_is_found(monkeypatch, refused, sink):
+    """The hunt looks at what the steps and pandas do, not at what the message says of them."""
+
+    def refuses(*args: Any, **options: Any) -> Any:
+        raise ValueError(refused)
+
+    monkeypatch.setattr(modes_typed, "_explained", refuses)
+    (found,) = run(3, TYPED_ROWS | {"typed sink": sink, "batch size": "auto"}).findings
+    assert refused in found
+
+
+def test_categories_whose_text_depends_on_other_rows():
+    options = TYPED_ROWS | {"first step": "text of one column", "typed sink": "values.npy", "batch size": 20}
+    for kind, refusals in (("category of integers", ["dependent rows"]), ("category", [])):
+        result = run(3, options | {"first type": kind})
+        assert (result.findings, result.refusals) == ([], refusals)
+
+
 def test_a_model_explained_as_it_was_is_found(monkeypatch):
     options = PLAIN | {
         "mode": "trained further",

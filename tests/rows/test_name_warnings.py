@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from helpers.importances import cross_validated_importance
 from sklearn.base import clone
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -252,7 +253,7 @@ def test_no_call_warns_of_rows_that_it_passes_on_itself(form: str) -> None:
             partial(TreeExplainer(fitted, X).explain, X),
             partial(TreeExplainer, fitted, X),
             partial(cross_val_explain, estimator, X, Y, cv=2),
-            partial(shap_importance, estimator, X, Y, cv=2),
+            partial(cross_validated_importance, estimator, X, Y, cv=2),
             partial(ShapTransformer(estimator, cv=2).fit_transform, X, Y),
             partial(ShapDependenceDisplay.from_estimator, fitted, X, name),
         ]
