@@ -146,7 +146,7 @@ class CsvOptions(TypedDict, total=False):
     decimal: Literal[".", ","]
 
 
-#: What each option of an explainer is for, in one line.
+#: The purpose of each option of an explainer, in one line.
 OPTION_LINES = {
     "data": "background rows: compute interventional values, or count covers",
     "feature_perturbation": 'treatment of unknown features: "auto", "tree_path_dependent", "interventional"',

@@ -376,7 +376,7 @@ def test_names_with_blanks() -> None:
         np.testing.assert_array_equal(found.values, right.values)
         curve = partial_dependence(model, X, "both", feature_groups={"both": names}, grid_resolution="exact")
         assert curve.average.shape[1] == len(X.groupby(["day of month", "rain_today"]))
-    # Of columns that differ in nothing else, only the exact name says which one is meant.
+    # If columns differ in nothing else, only the exact name says which one is meant.
     two = make_pipeline(
         "passthrough", lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(X.to_numpy(), y)
     )

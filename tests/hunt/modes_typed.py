@@ -318,7 +318,7 @@ def _accepts(case: TypedCase, frame: pd.DataFrame) -> bool:
 
 
 def _keeps_order(case: TypedCase) -> bool:
-    """Whether the steps alone give the model columns in the order of the file, which is not that of training.
+    """Return whether the steps alone give the model columns in the order of the file, which is not that of training.
 
     Most libraries refuse them then; LightGBM would take them by position.
     """
@@ -334,7 +334,7 @@ def _numbers(transformed: Any) -> np.ndarray:
 
 
 def _has_dependent_rows(case: TypedCase) -> bool:
-    """Whether the steps alone make something else of a row without the others."""
+    """Return whether the steps alone make something else of a row without the others."""
     for frames in case.readings.values():
         for frame in frames:
             together = _numbers(case.transform(frame))
@@ -345,13 +345,13 @@ def _has_dependent_rows(case: TypedCase) -> bool:
 
 
 def _files_differ(case: TypedCase) -> bool:
-    """Whether pandas reads a column of one file as numbers, and of another as text."""
+    """Return whether pandas reads a column of one file as numbers, and of another as text."""
     first, *others = [[pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes] for X in case.source.parts]
     return any(other != first for other in others)
 
 
 def _reads_categories(case: TypedCase) -> bool:
-    """Whether the steps make something else of files that are read at once, or one by one."""
+    """Return whether the steps make something else of files that are read at once, or one by one."""
     parts = [_numbers(case.transform(part)) for part in case.source.parts]
     return bool((_numbers(case.transform(case.source.whole)) != np.concatenate(parts)).any())
 

@@ -15,7 +15,7 @@ X = np.zeros((10, 3))
 y = np.zeros(10)
 model = RandomForestRegressor().fit(X, y)
 
-# What is right.
+# Calls without a mistake.
 explanation = explain(model, X, precision="double", device="cuda", n_jobs=-1)
 explain("model.ubj", X.tolist(), data=X, feature_groups={"both": [0, 1]})
 TreeExplainer(model, X, model_output="probability", memory_limit="2GiB").explain(X, index="BV")
