@@ -100,7 +100,7 @@ def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], 
 
 
 def _steps_keep_bits(case: Case, order: np.ndarray) -> bool:
-    """Return whether the steps alone keep the bits of rows in another order; sums of a Normalizer do not always."""
+    """Return whether the steps keep the bits of rows in another order; sums of a Normalizer do not always."""
     if case.draw.steps != "normalizer":
         return True
     whole = np.asarray(case.fitted.transform(case.X))
