@@ -318,7 +318,7 @@ def _accepts(case: TypedCase, frame: pd.DataFrame) -> bool:
 
 
 def _keeps_order(case: TypedCase) -> bool:
-    """Return whether the steps give the model columns in the order of the file, which is not that of training.
+    """Return whether the steps give the model columns in the order of the file, not in that of training.
 
     Most libraries refuse them then; LightGBM would take them by position.
     """
