@@ -69,7 +69,7 @@ numpydoc_validation_checks = {
 }
 numpydoc_validation_exclude = {
     # These classes are protocols, or dataclasses and tuples that document their parameters as attributes.
-    r"^skshapgpu\.(BatchesResult|CallPlan|Explanation|ExplanationComparison|InteractionExplanation|TreeGroup)$",
+    r"^skshapgpu\.(BatchesResult|CallPlan|Explanation|ExplanationComparison|InteractionExplanation)$",
     r"^skshapgpu\.adapters\.(AdaptedModel|Column|ColumnEncoder|DerivedColumns|Ensemble|InputSchema|Tree)$",
     r"^skshapgpu\.reference\.ReferenceValues$",
     r"^skshapgpu\.Cohorts(\.(get|items|keys|values))?$",  # a Mapping, with the methods of that class
