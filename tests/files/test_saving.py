@@ -365,3 +365,14 @@ def test_an_interrupt_within_a_member(
     gc.collect()
     assert os.listdir(tmp_path) == (["file"] if existing else [])
     assert not existing or path.read_bytes() == before
+
+
+def test_files_of_before_the_first_release_are_refused(file: Path, tmp_path: Path) -> None:
+    """They have groups of features under another name, without which the values would be others."""
+    header, arrays = storage.read(file)
+    options = header["options"]["mapping"]
+    named = [["groups" if name == "feature_groups" else name, value] for name, value in options]
+    assert named != options
+    storage.write(tmp_path / "old", header | {"options": {"mapping": named}}, arrays)
+    with pytest.raises(ValueError, match=r"was written before release 0\.1\.0: save the explainer again"):
+        TreeExplainer.load(tmp_path / "old", device="cpu")
