@@ -404,9 +404,9 @@ class TreeExplainer:
         link = link_of(self._adapted, model_output, outputs == "all", interventional)  # before data is read
         require_explainable(self._adapted, interventional, link)
         self._reader = Reader(steps, self._adapted)
-        found = None
+        groups = None
         if feature_groups is not None:
-            found = read_groups(
+            groups = read_groups(
                 feature_groups,
                 self._reader.default_names,
                 self._reader.origins,
@@ -423,7 +423,7 @@ class TreeExplainer:
         own_model = model.model if isinstance(model, NoCopy) else model
         self._agreement = Agreement.of(own_model, self._adapted, model_output, check_additivity)
         self._adapted = replace(self._adapted, predictions={})  # they may hold the model
-        self._set_up(compute, background, outputs, columns, model_output, found, by_input)
+        self._set_up(compute, background, outputs, columns, model_output, groups, by_input)
 
     def _set_up(
         self,

@@ -470,8 +470,8 @@ def _as_in(data: np.ndarray, column: np.ndarray) -> np.ndarray:
     if data.dtype == object:
         return column.astype(object)
     with np.errstate(over="ignore", invalid="ignore"):
-        held = column.astype(data.dtype)
-    return held if np.array_equal(held, column, equal_nan=True) else column
+        converted = column.astype(data.dtype)
+    return converted if np.array_equal(converted, column, equal_nan=True) else column
 
 
 def categories_of(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:

@@ -29,7 +29,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from .._rows.gpu_arrays import on_gpu, to_host
-from .._rows.in_place import for_steps
+from .._rows.in_place import any_may_write, copied
 from .._rows.inputs import HostRows
 from .._rows.pipelines import Prepared, unwrap
 from .._rows.predictions import through_wrappers
@@ -272,8 +272,8 @@ def compare(
     if isinstance(original, np.ndarray) and not original.dtype.isnative:
         original = original.astype(original.dtype.newbyteorder("="))
     try:
-        own = for_steps(unwrap(model)[0], original)
-        expected = explained.predict(model, own, sums.labels)
+        rows = copied(original) if any_may_write(unwrap(model)[0]) else original
+        expected = explained.predict(model, rows, sums.labels)
     except MemoryError:
         raise
     except Exception as error:  # X may have a form that the explainer takes and the library does not

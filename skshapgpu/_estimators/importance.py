@@ -103,7 +103,7 @@ def shap_importance(
     >>> shap_importance(model, X).importances.shape
     (10, 5)
     """
-    found = find_importances(
+    importances = find_importances(
         estimator,
         X,
         y,
@@ -113,14 +113,19 @@ def shap_importance(
         n_jobs=n_jobs,
         explain_params=explain_params,
     )
-    if not per_output or found.output_names is None:
-        found = found.summed()
+    return as_bunch(importances, per_output)
+
+
+def as_bunch(importances: Importances, per_output: bool) -> Bunch:
+    """Return importances in the form of :func:`shap_importance`."""
+    if not per_output or importances.output_names is None:
+        importances = importances.summed()
     return Bunch(
-        importances_mean=found.mean,
-        importances_std=found.std,
-        importances=found.importances,
-        feature_names=found.feature_names,
-        output_names=found.output_names,
+        importances_mean=importances.mean,
+        importances_std=importances.std,
+        importances=importances.importances,
+        feature_names=importances.feature_names,
+        output_names=importances.output_names,
     )
 
 

@@ -17,9 +17,9 @@ from sklearn.preprocessing import FunctionTransformer
 _CAREFUL = ("sklearn", "skshapgpu", "imblearn")
 
 
-def for_steps(steps: Sequence[Any], X: Any) -> Any:
-    """Return X, or a copy of it if one of the steps may write into it."""
-    return copied(X) if any(map(may_write, steps)) else X
+def any_may_write(steps: Sequence[Any]) -> bool:
+    """Return whether one of the steps may write into X."""
+    return any(map(may_write, steps))
 
 
 def may_write(step: Any) -> bool:

@@ -25,6 +25,7 @@ from . import gpu_columns
 from .column_rules import ColumnRules, warn_of_names
 from .frames import OPENERS, ColumnSource, Frame
 from .gpu_arrays import GpuArray, Numbers
+from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, unique
 from .real_numbers import is_long, require_real
@@ -62,7 +63,7 @@ class Reader:
             return self._read(X, what)
         if self._fixed_columns:
             self.require_fixed_columns(names_of(X.original if isinstance(X, Prepared) else X), what)
-        prepared = X if isinstance(X, Prepared) else prepare(self.steps, X)
+        prepared = X if isinstance(X, Prepared) else prepare(self.steps, X, self._steps_may_write)
         rows = self._read(prepared.transformed, what)
         labels = row_labels(prepared.original)
         if labels is not None and len(labels) == rows.n_rows:
@@ -89,11 +90,15 @@ class Reader:
         load_cuda()  # raises an error before any work if GPUs cannot be used
         if self._fixed_columns:
             self.require_fixed_columns(names_of(X))
-        transformed = prepare_on_gpu(self.steps, X)
+        transformed = prepare_on_gpu(self.steps, X, self._steps_may_write)
         rows = gpu_columns.read(
             transformed, self._schema, self._x_dtype, self._numbers(), self.default_names, devices
         )
         return replace(rows, original=X) if self.steps else rows
+
+    @cached_property
+    def _steps_may_write(self) -> bool:
+        return any_may_write(self.steps)
 
     def fix_columns(self) -> None:
         """Require from now on that X has its columns in the order of training: positions stand for them."""
@@ -111,10 +116,10 @@ class Reader:
         if names is None or tuple(names[: len(fixed)]) == fixed:
             return
         place = next(i for i, name in enumerate(fixed) if i >= len(names) or names[i] != name)
-        there = repr(names[place]) if place < len(names) else "no column"
+        label = repr(names[place]) if place < len(names) else "no column"
         raise IndexError(
             f"feature_groups has columns by position, but column {place} was {fixed[place]!r} in training, "
-            f"and {what} has {there} there: give the names of the columns, or {what} with its columns in "
+            f"and {what} has {label} there: give the names of the columns, or {what} with its columns in "
             "that order"
         )
 

@@ -24,7 +24,7 @@ from sklearn.utils.validation import validate_data
 from ..adapters import registered
 from ..errors import UnsupportedModelError
 from .gpu_arrays import on_gpu
-from .in_place import for_steps
+from .in_place import any_may_write, copied
 from .tables import n_rows_of, row_labels
 
 
@@ -275,15 +275,16 @@ class Prepared:
     transformed: Any
 
 
-def prepare(steps: Sequence[Any], X: Any) -> Prepared:
-    """Transform X by the steps.
+def prepare(steps: Sequence[Any], X: Any, may_write: bool | None = None) -> Prepared:
+    """Transform X by the steps, or a copy of X if they may write into it; None: find out whether they may.
 
     Raises
     ------
     ValueError
         A step returns other rows than it receives, or returns them in another order.
     """
-    transformed = for_steps(steps, X)
+    may_write = any_may_write(steps) if may_write is None else may_write
+    transformed = copied(X) if may_write else X
     for step in steps:
         before, transformed = transformed, step.transform(transformed)
         _require_rows(step, before, transformed)
@@ -319,8 +320,8 @@ def _require_rows(step: Any, before: Any, after: Any) -> None:
         )
 
 
-def prepare_on_gpu(steps: Sequence[Any], X: Any) -> Any:
-    """Return X on a GPU, transformed by the steps, which must leave it on a GPU.
+def prepare_on_gpu(steps: Sequence[Any], X: Any, may_write: bool) -> Any:
+    """Return X on a GPU, transformed by the steps, which must leave it there.
 
     Raises
     ------
@@ -328,7 +329,7 @@ def prepare_on_gpu(steps: Sequence[Any], X: Any) -> Any:
         A step fails, returns rows on the host, or returns other rows than it receives; the message names the
         step.
     """
-    X = for_steps(steps, X)
+    X = copied(X) if may_write else X
     for step in steps:
         name = type(step).__name__
         try:

@@ -18,7 +18,7 @@ _ROWS = 32
 _ROUNDING = 1e-4
 
 
-def require_independent_rows(reader: Reader, X: Any) -> None:
+def require_independent_rows(reader: Reader, X: Any) -> bool:
     """Reject steps that make other numbers of a row if other rows are beside it.
 
     Ranks, means and sorting within the rows of a call are such steps: values would depend on the batch size.
@@ -30,6 +30,11 @@ def require_independent_rows(reader: Reader, X: Any) -> None:
     X : array, sparse matrix or data frame
         Rows of a batch, at least two.
 
+    Returns
+    -------
+    bool
+        Whether the rows could be compared: a step may refuse some of them.
+
     Raises
     ------
     ValueError
@@ -40,10 +45,10 @@ def require_independent_rows(reader: Reader, X: Any) -> None:
         together = _transformed(reader, select(X, np.arange(n_rows)))[some]
         alone = _transformed(reader, select(X, some))
     except (ValueError, TypeError):  # of a value that is not accepted: the call itself names the row
-        return
+        return False
     place = _first_difference(together, alone)
     if place is None:
-        return
+        return True
     row, column = place
     raise ValueError(
         f"column {reader.default_names[column]!r} of row {some[row]} is {together[row, column]:.6g} if the "

@@ -554,8 +554,9 @@ class BatchExplainer:
         if not self._explainer._steps or self._rows_are_independent or n_rows_of(X) < 2:
             return
         with quiet():
-            require_independent_rows(self._silent._reader, self._as_taken(X))
-        self._rows_are_independent.append(True)
+            compared = require_independent_rows(self._silent._reader, self._as_taken(X))
+        if compared:
+            self._rows_are_independent.append(True)
 
     def _batch(self, kept: list[Any], found: Any, names: Sequence[str] | None, schema: Any) -> Any:
         """Return a record batch of kept columns and of what :meth:`_found` returned; None: without rows."""

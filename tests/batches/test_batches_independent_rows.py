@@ -55,6 +55,20 @@ def test_dependent_rows_in_a_later_batch(tmp_path: Path) -> None:
         explain_batches(model, frames, tmp_path / "out.npy", batch_size=1000)
 
 
+def test_dependent_rows_after_a_batch_that_cannot_be_compared(tmp_path: Path) -> None:
+    """A step that refuses a few rows alone hides what it does with them; the next batch shows it."""
+
+    def ranks(rows: Any) -> Any:
+        if len(rows) == 2 and rows.index[0] < 4:
+            raise ValueError("too few rows")
+        return rows.rank()
+
+    model = fitted(FunctionTransformer(ranks))
+    message = r"in rows 4 to 7 of the source.* a step computes a row from other rows"
+    with pytest.raises(ValueError, match=message):
+        explain_batches(model, X, tmp_path / "out.npy", batch_size=4)
+
+
 @pytest.mark.parametrize(
     "steps",
     [

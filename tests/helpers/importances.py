@@ -6,20 +6,11 @@ from typing import Any
 
 from sklearn.utils import Bunch
 
-from skshapgpu._estimators.importance import find_importances
+from skshapgpu._estimators.importance import as_bunch, find_importances
 
 
 def cross_validated_importance(
     estimator: Any, X: Any, y: Any = None, *, per_output: bool = False, **options: Any
 ) -> Bunch:
     """Return the importances of clones of a model in splits, in the form of ``shap_importance``."""
-    computed = find_importances(estimator, X, y, **options)
-    if not per_output:
-        computed = computed.summed()
-    return Bunch(
-        importances_mean=computed.mean,
-        importances_std=computed.std,
-        importances=computed.importances,
-        feature_names=computed.feature_names,
-        output_names=computed.output_names,
-    )
+    return as_bunch(find_importances(estimator, X, y, **options), per_output)

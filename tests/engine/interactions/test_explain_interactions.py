@@ -75,7 +75,7 @@ def test_matrices(case: Any, index: str) -> None:
 @pytest.mark.parametrize("index", ["SII", "STII"])
 @pytest.mark.parametrize("form", ["default", "occurring", "number", "list", "array"])
 def test_a_value_is_the_whole_index_in_every_form(case: Any, index: str, form: str) -> None:
-    """Whatever was asked for: listed pairs and main effects add up, without a factor of 2 anywhere."""
+    """Listed pairs and main effects add up for every ``interactions=``, without a factor of 2."""
     explainer, X = case
     pairs = explainer.occurring_interactions()
     asked: dict[str, Any] = {
