@@ -1249,7 +1249,7 @@ class TreeExplainer:
         explainer._reader, explainer._adapted = Reader([], saved.adapted), saved.adapted
         try:
             if "groups" in saved.options:  # now "feature_groups"
-                raise ValueError("it was written before release 0.1.0: save the explainer again")
+                raise ValueError("it was written before the first release: save the explainer again")
             explainer._times, n_outputs = read_times(times), saved.adapted.ensemble.n_outputs
             if explainer._times is not None and len(explainer._times) != n_outputs:
                 raise ValueError(f"it has {len(explainer._times)} times for {n_outputs} outputs")
