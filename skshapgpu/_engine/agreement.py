@@ -26,6 +26,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from .._rows.gpu_arrays import on_gpu, to_host
@@ -342,11 +343,12 @@ def _other_reason(
 
 def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.ndarray:
     """Return the sum over the trees of the magnitudes of partial sums: (n_rows, n_outputs)."""
-    if ensemble.has_linear_leaves:  # their library adds in float64, so that little is allowed in any case
-        return np.full((len(block), n_outputs), np.abs(ensemble.margin(block)).max() * ensemble.n_trees)
+    X = block.astype(ensemble.x_dtype).astype(np.float64)
+    if ensemble.has_linear_leaves:
+        sums = _partial_sums_of_terms(ensemble, X)
+        return np.broadcast_to(sums[:, np.newaxis], (len(block), n_outputs))
     total = np.zeros((len(block), ensemble.n_outputs))
     before, start = np.zeros_like(total), np.abs(ensemble.intercept)
-    X = block.astype(ensemble.x_dtype).astype(np.float64)
     for trees, leaf in leaves(ensemble, X, ensemble.feature):
         for output in range(ensemble.n_outputs):
             if ensemble.value.shape[1] > 1:
@@ -358,6 +360,23 @@ def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.n
             total[:, output] += (np.abs(sums) + np.abs(values) + start[output]).sum(axis=1)
             before[:, output] += values.sum(axis=1)
     return np.broadcast_to(total, (len(block), n_outputs))
+
+
+def _partial_sums_of_terms(ensemble: Ensemble, X: np.ndarray) -> np.ndarray:
+    """Return a bound of the magnitudes of partial sums within linear leaves, whose terms may cancel: (n_rows,).
+
+    Both we and the library add the terms of a leaf to its constant, and then the leaf to those of other trees.
+    """
+    terms = (np.abs(ensemble.linear_coefficient), ensemble.linear_feature, ensemble.linear_offsets)
+    coefficients = sp.csr_matrix(terms, shape=(ensemble.n_nodes, ensemble.n_features))
+    constants = np.abs(ensemble.linear_intercept) + np.abs(ensemble.value[:, 0])
+    numbers, n_terms = np.abs(np.nan_to_num(X)), np.diff(ensemble.linear_offsets)
+    total = np.full(len(X), 2 * ensemble.n_trees * np.abs(ensemble.intercept).max())
+    for _, leaf in leaves(ensemble, X, ensemble.feature):
+        for row, reached in enumerate(leaf):
+            magnitudes = coefficients[reached] @ numbers[row] + constants[reached]
+            total[row] += 2 * ((n_terms[reached] + 1 + ensemble.n_trees) * magnitudes).sum()
+    return total
 
 
 def _unit(predicted: np.ndarray) -> float:

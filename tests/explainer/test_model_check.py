@@ -325,3 +325,17 @@ def test_rounding_of_float32_is_no_mistake():
     error = np.abs(adapt(fitted).ensemble.margin(X)[:, 0] - fitted.predict(X)).max()
     assert error > 0.05  # the library's own
     assert explain(fitted, X, precision="double").checked_against == "model"
+
+
+def test_rounding_within_linear_leaves_is_no_mistake():
+    lgb = library("lightgbm")
+    rng = np.random.default_rng(0)
+    deviations = rng.normal(size=(500, 3))
+    rows = 0.7 + 1e-7 * deviations  # terms of some 10 million, which cancel
+    options = {"linear_tree": True, "linear_lambda": 0.0, "n_jobs": 1, "verbose": -1}
+    fitted = lgb.LGBMRegressor(n_estimators=15, num_leaves=3, learning_rate=1.0, **options)
+    fitted.fit(rows, deviations @ [1.0, 2.0, 3.0])
+    explanation = explain(fitted, rows, data=rows[:5], precision="double")
+    error = np.abs(explanation.base_values + explanation.values.sum(axis=1) - fitted.predict(rows)).max()
+    assert error > 1e-9
+    assert explanation.checked_against == "model"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
 from skshapgpu import TreeExplainer
 
@@ -103,11 +104,16 @@ def _steps_keep_bits(case: Case, order: np.ndarray) -> bool:
     """Return whether the steps keep the bits of rows in another order; sums of a Normalizer do not always."""
     if case.draw.steps != "normalizer":
         return True
-    whole = np.asarray(case.fitted.transform(case.X))
+    whole = _transformed(case, case.X)
     return all(
-        np.array_equal(case.fitted.transform(containers.rows(case.X, some)), whole[some], equal_nan=True)
+        np.array_equal(_transformed(case, containers.rows(case.X, some)), whole[some], equal_nan=True)
         for some in (order, order[:3])
     )
+
+
+def _transformed(case: Case, X: Any) -> np.ndarray:
+    transformed = case.fitted.transform(X)
+    return transformed.toarray() if sp.issparse(transformed) else np.asarray(transformed)
 
 
 def unused_are_zero(case: Case, report: Report, values: np.ndarray) -> None:

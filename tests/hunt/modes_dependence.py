@@ -161,9 +161,11 @@ class _Subject:
 def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Round numbers, or combinations of them, to float32 if an array of ``dtype`` holds them all."""
     if values.dtype == object:  # they occur in X
-        found = np.empty(len(values), object)
-        found[:] = [tuple(np.array(each, np.float32).tolist()) for each in values]
-        return found
+        rounded = np.empty(len(values), object)
+        for i, value in enumerate(values):
+            of_row = np.array(value, np.float32).tolist()
+            rounded[i] = tuple(of_row) if isinstance(value, tuple) else of_row
+        return rounded
     with np.errstate(over="ignore", invalid="ignore"):
         held = values.astype(dtype).astype(np.float64)
     return values.astype(np.float32) if np.array_equal(held, values, equal_nan=True) else values
@@ -191,7 +193,7 @@ def _with_value(X: Any, j: int, value: Any) -> Any:
     if sp.issparse(X):
         raise NotDrawnError("a curve: sparse X, in which a value may be absent")
     X = np.asarray(X)
-    changed = X.astype(object if X.dtype == object else np.float64, copy=True)
+    changed = X.astype(X.dtype if X.dtype.kind in "fO" else np.float64, copy=True)
     changed[:, j] = value
     return changed
 
