@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._dependence.partial import partial_dependence
     from ._drift.comparing import compare_explanations
     from ._drift.comparison import ExplanationComparison
-    from ._engine.costs import CallPlan
+    from ._engine.call_plans import CallPlan
     from ._estimators.boruta import ShapBoruta
     from ._estimators.cross_validation import cross_val_explain
     from ._estimators.elimination import ShapRFECV
@@ -86,7 +86,7 @@ __all__ = [
 #: takes a second, which the command line need not wait for to print its help.
 _MODULES = {
     "BatchesResult": "batches",
-    "CallPlan": "_engine.costs",
+    "CallPlan": "_engine.call_plans",
     "Cohorts": "_explanations.cohorts",
     "Explanation": "_explanations.values",
     "ExplanationComparison": "_drift.comparison",

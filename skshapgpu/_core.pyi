@@ -144,12 +144,11 @@ class IntervalLayout:
         Trees that are explained faster by walking ``n_rows`` rows than by building tables and looking the
         rows up have none; neither have trees that test a categorical column with more than 256 categories, or
         any tree if a column has more than 65,534 thresholds or more than 32 features are used, 64 with
-        ``on_gpu``. The prices are
-        those of ``skshapgpu._engine.costs.table_prices``. There may be no tables if all would take more than
-        ``most_bytes``. With ``on_gpu``, they are those that a ``_cuda.CudaPlan`` can use: of at most 1024
-        entries, fewer in double precision and for many features, and none if a column has more than 31,743
-        thresholds; and only trees of at most 32 levels and 8 quadrature nodes are merged. ValueError is
-        raised for other plans.
+        ``on_gpu``. The prices are those of ``skshapgpu._engine.costs.trees.table_prices``. There may be no
+        tables if all would take more than ``most_bytes``. With ``on_gpu``, they are those that a
+        ``_cuda.CudaPlan`` can use: of at most 1024 entries, fewer in double precision and for many features,
+        and none if a column has more than 31,743 thresholds; and only trees of at most 32 levels and 8
+        quadrature nodes are merged. ValueError is raised for other plans.
         """
 
     def info(self) -> dict[str, Any]:

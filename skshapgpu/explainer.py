@@ -2,7 +2,7 @@
 
 The model passes through ``pipelines.unwrap`` (pipelines, searches, frozen estimators), ``adapters.adapt`` and
 ``_core.Plan``. X passes through ``inputs.Reader``, which applies the leading steps of a pipeline, and then in
-batches through ``calls.py``, which runs the plan on the CPU or on GPUs.
+batches through ``runs.py``, which runs the plan on the CPU or on GPUs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 from sklearn.utils import check_scalar
 
+from ._common.checks import require_one_of, require_options
 from ._common.progress import require_progress
 from ._common.types import (
     AlgorithmName,
@@ -42,9 +43,8 @@ from ._common.types import (
 from ._engine import agreement
 from ._engine.agreement import Agreement, Explained, Sums
 from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, VALUE_NAMES, Kind
-from ._engine.call_plans import call_plan
-from ._engine.calls import HostRun, Run, execute, shap_values
-from ._engine.costs import CallPlan
+from ._engine.call_plans import CallPlan, call_plan
+from ._engine.compiled_model import CompiledModel
 from ._engine.covers import with_covers_of
 from ._engine.execution import plan_execution, plan_on_cpu
 from ._engine.features import (
@@ -61,7 +61,7 @@ from ._engine.interactions import MATRICES, Request, compute_interactions, inter
 from ._engine.linear_leaves import require_explainable
 from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.options import Options
-from ._engine.plans import CompiledModel
+from ._engine.runs import HostRun, Run, execute, shap_values
 from ._engine.sharing import Sharing
 from ._explanations.interactions import InteractionExplanation
 from ._explanations.values import Explanation
@@ -77,7 +77,7 @@ from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
 from ._rows.rows import Rows
 from .adapters.schema import AdaptedModel, InputSchema
-from .errors import UnsupportedModelError, require_one_of, require_options
+from .errors import UnsupportedModelError
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@
 
 namespace skshap {
 
-// Seconds, from the cost model (skshapgpu/_engine/costs.py).
+// Seconds, from the cost model (skshapgpu/_engine/costs/trees.py).
 struct IntervalPrices {
   double leaf, leaf_node;  // of a walk, for each row and leaf, and for each quadrature node of these
   double table;            // for each row, in one of the tables that trees have against background data

@@ -1,4 +1,4 @@
-// The amount of work that the trees of a plan take, for the cost model (skshapgpu/_engine/costs.py).
+// The amount of work that the trees of a plan take, for the cost model (skshapgpu/_engine/costs/trees.py).
 #pragma once
 
 #include <vector>

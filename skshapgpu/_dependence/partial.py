@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import Bunch
 
+from .._common.checks import require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import FeatureGroups, Model, Progress, Table, Vector
-from ..errors import require_one_of
 from .computation import Computation
 from .grid import GridOptions, Players, read_dropped, read_feature
 from .grouped import GroupedFeatures

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._common.checks import require_weights_unmasked
 from .._explanations.interactions import INDEX_NAMES, InteractionExplanation
 from .._explanations.values import Explanation, column_names
 from .._files.locations import is_path, locate, shown
@@ -21,7 +22,6 @@ from ..batches.journal import is_unfinished
 from ..batches.record_batches import METADATA_KEY
 from ..batches.source import Wanted
 from ..batches.sources import open_source
-from ..errors import require_weights_unmasked
 
 #: Number of values in a batch.
 _BATCH_VALUES = 2**20

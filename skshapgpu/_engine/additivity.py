@@ -12,7 +12,7 @@ from .algorithms import SHAP_VALUES
 from .cancellation import typical_difference
 
 if TYPE_CHECKING:
-    from .plans import CompiledModel
+    from .compiled_model import CompiledModel
 
 #: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the sum
 #: over the trees of their largest centered leaf. The gap is the sum of the rounding errors at a tree's nodes,

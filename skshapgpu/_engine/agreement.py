@@ -29,20 +29,21 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
+from .._rows.containers import opened
 from .._rows.gpu_arrays import on_gpu, to_host
 from .._rows.in_place import any_may_write, copied
 from .._rows.inputs import HostRows
 from .._rows.pipelines import Prepared, unwrap
 from .._rows.predictions import through_wrappers
-from .._rows.tables import opened, package_of, row_labels, select, table
+from .._rows.tables import package_of, row_labels, select, table
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
 from ..errors import PredictionMismatchError, UnsupportedModelError
 from . import additivity
 from .algorithms import SHAP_VALUES
 from .cancellation import leaves
+from .compiled_model import CompiledModel
 from .links import Link
-from .plans import CompiledModel
 
 #: The most rows that are compared.
 _MOST_ROWS = 16
@@ -363,9 +364,10 @@ def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.n
 
 
 def _partial_sums_of_terms(ensemble: Ensemble, X: np.ndarray) -> np.ndarray:
-    """Return a bound of the magnitudes of partial sums within linear leaves, whose terms may cancel: (n_rows,).
+    """Return a bound of the magnitudes of partial sums within linear leaves, by row.
 
-    Both we and the library add the terms of a leaf to its constant, and then the leaf to those of other trees.
+    The terms of a leaf may cancel. Both we and the library add them to the constant of the leaf, and then the
+    leaf to those of other trees.
     """
     terms = (np.abs(ensemble.linear_coefficient), ensemble.linear_feature, ensemble.linear_offsets)
     coefficients = sp.csr_matrix(terms, shape=(ensemble.n_nodes, ensemble.n_features))

@@ -3,21 +3,104 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 
 from .._common import memory
+from .._common.digits import number
+from .._common.memory import shown
 from .._explanations.interactions import INDEX_NAMES
 from .._rows.inputs import HostRows
-from . import costs
 from .algorithms import SHAP_VALUES, VALUE_NAMES, Kind
-from .calls import HostRun, value_row_bytes
-from .comparison_costs import comparison_seconds, cuda_comparison_seconds
-from .costs import CallPlan
+from .compiled_model import CompiledModel
+from .costs import trees as tree_costs
+from .costs.baselines import comparison_seconds, cuda_comparison_seconds
+from .costs.interactions import cuda_interaction_seconds, interaction_seconds
+from .costs.linear_leaves import linear_seconds
+from .costs.links import seconds_of_joint_link
+from .costs.trees import TreeGroup
 from .execution import ExecutionPlan, cpu_reason, cpu_seconds_of_link, plan_execution
-from .interaction_costs import cuda_interaction_seconds, interaction_seconds
 from .interactions import Request, row_bytes
-from .linear_costs import linear_seconds
-from .link_costs import seconds_of_joint_link
-from .plans import CompiledModel
+from .runs import HostRun, value_row_bytes
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """The plan of a call with a given number of rows: device, algorithms, memory and time.
+
+    Its attributes are public; its constructor is private.
+
+    Attributes
+    ----------
+    n_rows : int
+    device : str
+        "cpu", "cuda:0" or several of the latter.
+    tree_groups : tuple of TreeGroup
+        How the trees are explained. Empty for algorithms that treat all trees alike, without tables.
+    table_bytes : int
+        Size of all tables.
+    result_bytes : int
+        Size of the values or interactions.
+    peak_bytes : int
+        Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers, but
+        not X and the compiled model, which exist before. If X is not an array of float32 or float64, it is
+        converted in batches, which take up to 256 MiB more.
+    cpu_reason : str or None
+        Why the call does not run on a GPU; None if it does.
+    refusal : str or None
+        Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
+    build_seconds : float
+        Seconds that the first call of this size takes to build tables and to merge trees; 0 with a memory
+        limit, under which neither is done. They are included in ``seconds``.
+    seconds : float or None
+        Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
+        ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
+        model was measured (of 3 or 4 for Owen values, and with background data), and of 2 or 3 more on other
+        machines. None if the time cannot be estimated; then ``no_seconds_reason`` says why.
+    result : str
+        What the call computes, such as "SHAP values".
+    no_seconds_reason : str or None
+        Why ``seconds`` is None.
+    """
+
+    n_rows: int
+    device: str
+    tree_groups: tuple[TreeGroup, ...]
+    table_bytes: int
+    result_bytes: int
+    peak_bytes: int
+    cpu_reason: str | None
+    refusal: str | None
+    build_seconds: float
+    seconds: float | None
+    result: str = "SHAP values"
+    no_seconds_reason: str | None = None
+
+    def __str__(self) -> str:
+        seconds = "" if self.seconds is None else f", about {number(self.seconds, 2)} s"
+        lines = [
+            f"{self.n_rows:,} rows on {self.device}{seconds}; {shown(self.result_bytes)} of {self.result}, "
+            f"at most {shown(self.peak_bytes)} of memory in all"
+        ]
+        if self.no_seconds_reason is not None:
+            lines.append(f"time not estimated: {self.no_seconds_reason}")
+        if self.cpu_reason is not None:
+            lines.append(f"not on a GPU: {self.cpu_reason}")
+        if self.refusal is not None:
+            lines.append(f"refused: {self.refusal}")
+        for group in self.tree_groups:
+            lines.append(
+                f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
+                f"{group.algorithm}"
+            )
+            if group.algorithm == "tables":
+                lines[-1] += f", {group.n_lookups:,} tables, {shown(group.table_bytes)} in all"
+            elif group.n_walked_leaves < group.n_leaves:
+                lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
+        if self.build_seconds:
+            only_merged = self.tree_groups and not self.table_bytes
+            what = "merging the trees" if only_merged else "building the tables"
+            lines.append(f"{what} takes about {number(self.build_seconds, 2)} s of it")
+        return "\n".join(lines)
 
 
 def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request | None) -> CallPlan:
@@ -62,11 +145,11 @@ def estimate(
     """Return the estimated seconds of a call; or None, and the reason why there is no estimate."""
     options, info, n_outputs = compiled.options, compiled.info, compiled.n_outputs
     n_threads, precision = execution.n_threads, options.precision
-    reading = costs.cpu_row_seconds(n_rows, compiled.n_features, n_outputs, n_threads)
+    reading = tree_costs.cpu_row_seconds(n_rows, compiled.n_features, n_outputs, n_threads)
     if options.algorithm.is_for_comparison:
         groups = compiled.tree_groups_of(kind)
         if execution.indices:
-            transfer = costs.cuda_row_seconds(n_rows, compiled.n_features, n_outputs)
+            transfer = tree_costs.cuda_row_seconds(n_rows, compiled.n_features, n_outputs)
             of_trees = cuda_comparison_seconds(groups, -(-n_rows // len(execution.indices)), n_outputs)
             return of_trees + transfer, None
         return reading + comparison_seconds(options.algorithm.name, groups, n_rows, n_threads), None

@@ -9,10 +9,11 @@ from typing import NamedTuple
 from joblib import effective_n_jobs
 
 from .._common import devices
-from . import costs, link_costs
 from .algorithms import OWEN_VALUES, SHAP_VALUES, Kind
-from .costs import TableLayout, TreeGroup
-from .plans import NO_INTERVALS, CompiledModel, Intervals
+from .compiled_model import NO_INTERVALS, CompiledModel, Intervals
+from .costs import links as link_costs
+from .costs import trees as tree_costs
+from .costs.trees import TableLayout, TreeGroup
 
 
 class ExecutionPlan(NamedTuple):
@@ -45,10 +46,10 @@ def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPl
     groups = model.gpu_tree_groups_of(kind)
     walking = _cuda_seconds(model, kind, groups, n_rows)
     # Rows and values are transferred, and rows go through patterns, whatever tables there are.
-    transfer = costs.cuda_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs)
-    transfer += costs.cuda_pattern_seconds(n_rows, model.n_patterns(kind))
+    transfer = tree_costs.cuda_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs)
+    transfer += tree_costs.cuda_pattern_seconds(n_rows, model.n_patterns(kind))
     # Tables pay off only in calls for which a GPU is faster without them, too.
-    indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
+    indices = asked.choose(tree_costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
     if not indices:
         return on_cpu
     n_threads, table_bytes = on_cpu.n_threads, model.counted_table_bytes(kind)
@@ -69,7 +70,7 @@ def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
     n_threads = 1 if n_rows <= model.rows_alone(kind) else effective_n_jobs(model.options.n_jobs)
     work, precision = model.work(kind), model.options.precision
     groups, intervals, building = model.tree_groups_of(kind), NO_INTERVALS, 0.0
-    seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
+    seconds = tree_costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
     table_bytes = model.counted_table_bytes(kind)
     layout = _worthwhile_tables(model, kind, n_rows)
     if layout is not None:
@@ -77,8 +78,8 @@ def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
         building = layout.build_seconds / n_threads
         seconds = building + layout.call_seconds(n_rows, n_threads, model.layout_work(kind), precision)
         table_bytes += layout.table_bytes
-    seconds += costs.cpu_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs, n_threads)
-    seconds += costs.cpu_pattern_seconds(n_rows, model.n_patterns(kind), n_threads)
+    seconds += tree_costs.cpu_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs, n_threads)
+    seconds += tree_costs.cpu_pattern_seconds(n_rows, model.n_patterns(kind), n_threads)
     return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
 
 
@@ -113,8 +114,8 @@ def _plan_link(model: CompiledModel, on_cpu: ExecutionPlan, n_rows: int) -> Exec
     counts = int(model.info["n_leaves"]), of_tables["n_patterns"]
     building = link_costs.build_seconds_of_link(*counts)
     cuda = link_costs.cuda_seconds_of_link(*counts, n_rows)
-    cuda += costs.cuda_row_seconds(n_rows, model.n_features, model.n_outputs)
-    indices = model.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, building + cuda)
+    cuda += tree_costs.cuda_row_seconds(n_rows, model.n_features, model.n_outputs)
+    indices = model.options.devices.choose(tree_costs.CPU_BESIDE_GPU * cpu, building + cuda)
     if not indices:
         return on_cpu
     return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
@@ -133,7 +134,7 @@ def _plan_pairs(model: CompiledModel, kind: Kind, on_cpu: ExecutionPlan, n_rows:
     building = tables.build_seconds(n_threads, element)
     part = n_rows / max(n_rows, model.options.expected_rows or 0)
     cuda = tables.cuda_seconds(n_rows, n_results)
-    indices = model.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, part * building + cuda)
+    indices = model.options.devices.choose(tree_costs.CPU_BESIDE_GPU * cpu, part * building + cuda)
     if not indices:
         return on_cpu
     return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
@@ -145,20 +146,20 @@ def _worthwhile_tables(model: CompiledModel, kind: Kind, n_rows: int) -> TableLa
     The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
     """
     expected_rows = max(n_rows, model.options.expected_rows or 0)
-    most_entries = costs.table_size(expected_rows)
-    if not _may_have_tables(model, kind) or not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
+    most_entries = tree_costs.table_size(expected_rows)
+    if not _may_have_tables(model, kind) or not most_entries or n_rows < tree_costs.LEAST_TABLE_ROWS:
         return None
     work, precision = model.work(kind), model.options.precision
-    seconds = costs.cpu_seconds(model.tree_groups_of(kind), n_rows, 1, work, precision)
-    if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
+    seconds = tree_costs.cpu_seconds(model.tree_groups_of(kind), n_rows, 1, work, precision)
+    if seconds * expected_rows < tree_costs.LEAST_TABLE_SECONDS * n_rows:
         return None
-    sizes, work = (Intervals(most_entries), Intervals(costs.MERGED_ONLY)), model.layout_work(kind)
+    sizes, work = (Intervals(most_entries), Intervals(tree_costs.MERGED_ONLY)), model.layout_work(kind)
     n_calls = expected_rows / n_rows
 
     def seconds_with(layout: TableLayout) -> float:
         if layout.seconds(n_rows, n_calls, work, precision) > seconds:
             return math.inf
-        return layout.seconds(n_rows, max(n_calls, costs.TABLE_CALLS), work, precision)
+        return layout.seconds(n_rows, max(n_calls, tree_costs.TABLE_CALLS), work, precision)
 
     return _best_layout(model, kind, sizes, seconds_with, seconds)
 
@@ -206,11 +207,11 @@ def _worthwhile_gpu_layout(model: CompiledModel, kind: Kind, n_rows: int) -> Tab
     groups = model.gpu_tree_groups_of(kind)
     n_leaves = sum(group.n_leaves for group in groups)
     walking = _cuda_seconds(model, kind, groups, expected_rows)
-    if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
+    if walking < max(tree_costs.LEAST_TABLE_SECONDS, tree_costs.GPU_MERGED_LEAF * n_leaves):
         return None
-    sizes: tuple[Intervals, ...] = (Intervals(costs.MERGED_ONLY, on_gpu=True),)
-    if walking >= costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(model.gpus):
-        sizes = (Intervals(costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
+    sizes: tuple[Intervals, ...] = (Intervals(tree_costs.MERGED_ONLY, on_gpu=True),)
+    if walking >= tree_costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(model.gpus):
+        sizes = (Intervals(tree_costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
 
     def seconds_with(layout: TableLayout) -> float:
         building = layout.build_seconds * n_rows / expected_rows
@@ -223,15 +224,15 @@ def _cuda_seconds(model: CompiledModel, kind: Kind, groups: tuple[TreeGroup, ...
     """Return the seconds that a call spends in trees on a GPU, without tables by intervals."""
     work, precision = model.work(kind), model.options.precision
     if model.has_owen_leaves(kind):
-        return costs.cuda_owen_seconds(groups, n_rows, precision)
-    return costs.cuda_seconds(groups, n_rows, work, precision, of_owen_values=kind == OWEN_VALUES)
+        return tree_costs.cuda_owen_seconds(groups, n_rows, precision)
+    return tree_costs.cuda_seconds(groups, n_rows, work, precision, of_owen_values=kind == OWEN_VALUES)
 
 
 def _laid_out_cuda_seconds(model: CompiledModel, kind: Kind, layout: TableLayout, n_rows: int) -> float:
     """Return the seconds that a call spends in trees on a GPU, with the tables of a layout that exist."""
     others, precision = layout.other_groups, model.options.precision
     if model.has_owen_leaves(kind):
-        seconds = costs.cuda_owen_seconds(others, n_rows, precision)
+        seconds = tree_costs.cuda_owen_seconds(others, n_rows, precision)
     else:
-        seconds = costs.cuda_seconds(others, n_rows, model.layout_work(kind), precision)
+        seconds = tree_costs.cuda_seconds(others, n_rows, model.layout_work(kind), precision)
     return seconds + n_rows * layout.lookup_seconds

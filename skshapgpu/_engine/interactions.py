@@ -3,7 +3,7 @@
 The requested sets of features (pairs or triples) are listed, and a result has a number for each row and set.
 The core computes all sets that occur on a path, one batch of rows at a time; sets that were not requested are
 dropped with their batch. SHAP interaction values are symmetric matrices, which the core writes itself. Arrays
-have the layouts of ``calls.py``.
+have the layouts of ``runs.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from .._explanations.interactions import INDEX_NAMES
 from .._rows.gpu_arrays import scale_and_sum
 from .algorithms import Kind, indices_of
-from .calls import Run, chunk_of
+from .runs import Run, chunk_of
 
 _NOUNS = {2: "pair", 3: "triple"}
 

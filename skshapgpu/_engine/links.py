@@ -15,10 +15,10 @@ import numpy as np
 from scipy.special import ndtr, softmax
 from sklearn.utils.validation import column_or_1d
 
+from .._common.checks import require_one_of, require_unmasked
 from .._common.devices import require_cpu
 from .._rows.tables import require_same_rows
 from ..adapters.schema import AdaptedModel
-from ..errors import require_one_of, require_unmasked
 from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.

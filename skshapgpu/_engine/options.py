@@ -9,8 +9,8 @@ from typing import Any
 from sklearn.utils import check_scalar
 
 from .._common import devices, memory
+from .._common.checks import require_n_jobs, require_one_of
 from .._common.devices import Devices
-from ..errors import require_n_jobs, require_one_of
 from . import algorithms
 from .algorithms import Algorithm
 

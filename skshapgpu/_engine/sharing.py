@@ -8,7 +8,7 @@ other, and the main effect of a player with several columns among all pairs of i
 of a column with itself. Rows of Banzhaf interactions do not add up to v: for them, only the indices of pairs
 of players are shared, and the diagonal holds v S.
 
-Arrays have the layouts of ``calls.py``.
+Arrays have the layouts of ``runs.py``.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.utils import check_random_state, check_scalar
 
+from .._common.checks import require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import table
-from ..errors import require_one_of
 from .selecting import OutOfFoldSelector, Rows
 from .shadow_rounds import CONFIRMED, REJECTED, UNDECIDED, ShadowRounds, p_values
 from .shadows import seeded, shadow_sources, with_shadows

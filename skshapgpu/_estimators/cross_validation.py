@@ -18,6 +18,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
+from .._common.checks import require_n_jobs
 from .._common.types import ExplainerOptions, Table, Vector
 from .._engine.features import have_positions
 from .._rows.gpu_arrays import on_gpu
@@ -26,7 +27,7 @@ from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_be
 from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
-from ..errors import UnsupportedModelError, require_n_jobs
+from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer, as_explainer
 from .base import ExplainingTransformer
 from .out_of_fold import OutOfFold, Split

@@ -10,11 +10,11 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_scalar
 from sklearn.utils.metadata_routing import MetadataRouter
 
+from .._common.checks import require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import select, table
-from ..errors import require_one_of
 from .selecting import OutOfFoldSelector, Rows, mapping_to
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from sklearn.utils import Bunch, check_scalar, indexable
 from sklearn.utils.validation import _num_features
 
+from .._common.checks import require_one_of
 from .._common.types import Aggregation, ExplainerOptions, Table, Vector
 from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import summed_by_column
 from .._rows.tables import names_of
-from ..errors import require_one_of
 from ..explainer import TreeExplainer
 from .cross_validation import explained_splits, explainer_options
 from .out_of_fold import Split, aligned, merged_names

@@ -17,9 +17,9 @@ from sklearn.utils import Tags, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._common.checks import require_n_jobs, require_weights_unmasked
 from .._rows.gpu_arrays import on_gpu
 from .._rows.tables import n_rows_of, table
-from ..errors import require_n_jobs, require_weights_unmasked
 from .changed_columns import changed_model, changed_params
 from .cross_validation import require_explainable
 from .importance import Importances, find_importances

@@ -13,7 +13,8 @@ from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import select
 from .grouping import group_pairs, grouping_of, require_whole_sums, summed_pairs
-from .values import LabelledValues, column_names, positions, ranking
+from .selection import positions
+from .values import LabelledValues, column_names, ranking
 
 #: Interaction indices, and the names of their values.
 INDEX_NAMES = {

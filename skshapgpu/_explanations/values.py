@@ -15,11 +15,11 @@ from .._common.digits import number
 from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
-from .._rows.tables import require_same_rows, row_labels, select, to_array
+from .._rows.tables import require_same_rows, select, to_array
 from .cohorts import Cohorts, cohorts_of
 from .grouping import grouping_of
-from .labels import ByLabel
 from .reasons import records
+from .selection import ByLabel, expand, positions
 
 #: Number of features in the table that a notebook shows.
 _N_SHOWN = 12
@@ -124,7 +124,7 @@ class LabelledValues:
 
     def _key_parts(self, key: Any) -> list[Any]:
         """Split an index into its parts: rows, columns and outputs."""
-        parts = _expand(key, 2 if self._several_outputs() is None else 3)
+        parts = expand(key, 2 if self._several_outputs() is None else 3)
         if str(getattr(parts[0], "dtype", "")).startswith("bool"):
             require_same_rows(parts[0], self.row_labels, "the mask")
         return parts
@@ -511,63 +511,3 @@ def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | Non
     if len(set(names)) < len(names):
         names = [f"{feature}__{output}" for feature in feature_names for output in range(len(output_names))]
     return names
-
-
-def _expand(key: Any, ndim: int) -> list[Any]:
-    """Expand an index to its parts: rows, features and outputs."""
-    parts = list(key) if isinstance(key, tuple) else [key]
-    dots = [i for i, part in enumerate(parts) if part is Ellipsis]
-    if len(parts) - len(dots) > ndim or len(dots) > 1:
-        raise IndexError(f"an explanation with {ndim} axes takes at most {ndim} indices")
-    for i in dots:
-        parts[i : i + 1] = [slice(None)] * (ndim - len(parts) + 1)
-    return parts + [slice(None)] * (3 - len(parts))
-
-
-def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
-    """Return a selection as an array of positions, or None for all features or outputs.
-
-    For rows (``names`` is None) a slice stays a slice.
-    """
-    if isinstance(key, slice):
-        if names is None:
-            return key
-        return None if key == slice(None) else np.arange(size)[key]
-    keys = [key] if isinstance(key, str) or np.ndim(key) == 0 else list(key)
-    if names is not None and any(isinstance(k, str) for k in keys):
-        labels = [str(name) for name in names]
-        for k in keys:
-            if k not in labels:
-                raise KeyError(f"{k!r} is none of {', '.join(labels[:10])}{', ...' if size > 10 else ''}")
-        return np.array([labels.index(k) for k in keys], np.int64)
-    chosen = np.asarray(keys) if len(keys) else np.empty(0, np.int64)
-    if chosen.dtype == bool and np.ndim(key) == 1:
-        if len(chosen) != size:
-            raise IndexError(f"a mask of {len(chosen)} entries does not fit {size}")
-        if names is not None:
-            _require_mask_of(key, names)
-        return np.flatnonzero(chosen)
-    if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
-        second = isinstance(key, str) and names is None
-        hint = f": rows come first, then features, as in explanation[:, {key!r}]" if second else ""
-        raise IndexError(f"cannot select by {key!r}{hint}")
-    if len(chosen) and (chosen.min() < -size or chosen.max() >= size):
-        raise IndexError(f"{key!r} is out of range for {size}")
-    chosen = chosen.astype(np.int64)  # a smaller type may not hold the size
-    return chosen % size if size else chosen
-
-
-def _require_mask_of(mask: Any, names: Sequence[Any]) -> None:
-    """Raise ``ValueError`` for a pandas series with other labels than the names, or in another order.
-
-    The index that pandas gives to a series by default has positions.
-    """
-    labels = row_labels(mask)
-    if labels is None:
-        return
-    found = labels.tolist()
-    if found != list(range(len(names))) and [str(label) for label in found] != [str(name) for name in names]:
-        raise ValueError(
-            "the mask is of other names than the explanation, or in another order, by its index: select with "
-            "mask.index[mask], or pass mask.to_numpy() if it has the order of the explanation"
-        )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from ..errors import require_one_of, require_weights_unmasked
+from .._common.checks import require_one_of, require_weights_unmasked
 from . import gpu_arrays
 from .inputs import HostRows
 from .tables import require_same_rows

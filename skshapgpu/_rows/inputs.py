@@ -23,13 +23,14 @@ from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema, category_codes
 from . import gpu_columns
 from .column_rules import ColumnRules, warn_of_names
+from .containers import is_container
 from .frames import OPENERS, ColumnSource, Frame
 from .gpu_arrays import GpuArray, Numbers
 from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, unique
 from .real_numbers import is_long, require_real
-from .tables import Table, is_container, names_of, open_table, package_of, row_labels
+from .tables import Table, names_of, open_table, package_of, row_labels
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .._common.checks import require_one_of
 from .._engine.interactions import Request
 from .._explanations.grouping import Grouping, grouping_of
 from .._files.locations import RemotePath, head, is_path, locate
 from .._rows.pandas_types import PandasTypes
 from .._rows.pipelines import takes_arrays, unwrap
-from ..errors import require_one_of
 from ..explainer import TreeExplainer, as_explainer
 
 _VALUE_INDICES = ("SV", "BV", "OV")

@@ -16,6 +16,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from sklearn.utils import get_tags
 
+from .._common.checks import require_one_of
 from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
 from .._engine.agreement import quiet
 from .._engine.links import unit_of
@@ -36,7 +37,6 @@ from .._rows.column_rules import warn_of_names
 from .._rows.pandas_types import UNKNOWN_NULLS, PandasTypes, TypesScan, columns_of, recorded_nulls
 from .._rows.pipelines import takes_arrays
 from .._rows.tables import check_known_names, check_names, n_rows_of
-from ..errors import require_one_of
 from ..explainer import _VALUE_KINDS, TreeExplainer
 from .batch_arguments import explainer_of, groups_of_inputs, parse_names, request_of
 from .frame_rows import FrameRows, frame_schema

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .._common.digits import number
-from .._explanations.labels import places_of
-from .._explanations.values import Explanation, LabelledValues, positions
+from .._explanations.selection import places_of, positions
+from .._explanations.values import Explanation, LabelledValues
 from .._rows.gpu_arrays import to_host
 from ..explainer import as_explainer
 

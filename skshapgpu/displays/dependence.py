@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
-from .._explanations.values import Explanation, positions
+from .._explanations.selection import positions
+from .._explanations.values import Explanation
 from .._rows.columns import Column, read_column
 from ..explainer import as_explainer
 from .base import (

@@ -374,7 +374,7 @@ def test_a_second_call_at_once_is_refused(tmp_path: Path, explainer: Any, values
 
 
 def test_batch_size_of_the_first_run_is_kept(tmp_path: Path, explainer: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(skshapgpu.batches, "_BATCH_BYTES", 64 * (2 * 4 * 8 + 2 * 12 * 8))
+    monkeypatch.setattr(skshapgpu.batches.run, "_BATCH_BYTES", 64 * (2 * 4 * 8 + 2 * 12 * 8))
     with monkeypatch.context() as patched:
         killing(patched, sinks_module.PartsSink, "write", 3)
         with pytest.raises(Killed):

@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common.devices import elsewhere
-from skshapgpu._engine.plans import CompiledModel
+from skshapgpu._engine.compiled_model import CompiledModel
 from skshapgpu.distributed import explain_dask, explain_ray, explain_spark
 from skshapgpu.distributed._parcel import _N_KEPT, Parcel
 

@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core, cuda_info
 from skshapgpu._common.memory import parse_bytes, shown
-from skshapgpu._engine.costs import (
+from skshapgpu._engine.costs.trees import (
     LEAST_TABLE_ROWS,
     TableLayout,
     TreeGroup,

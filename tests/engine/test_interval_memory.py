@@ -16,9 +16,9 @@ from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
-from skshapgpu._engine import costs
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
-from skshapgpu._engine.plans import CompiledModel, Intervals
+from skshapgpu._engine.compiled_model import CompiledModel, Intervals
+from skshapgpu._engine.costs import trees as costs
 
 X, Y = load_diabetes(return_X_y=True)
 

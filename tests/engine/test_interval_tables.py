@@ -27,8 +27,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu._engine import costs
-from skshapgpu._engine.costs import TreeGroup
+from skshapgpu._engine.costs import trees as costs
+from skshapgpu._engine.costs.trees import TreeGroup
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 
 #: Limits on the entries of a table: fewer than most leaves need, few, and enough for all trees here.
@@ -566,7 +566,7 @@ def test_every_instruction_set_has_prices(monkeypatch: pytest.MonkeyPatch) -> No
 @once
 @pytest.mark.parametrize("name", _core.instruction_sets())
 def test_the_instruction_set_is_that_of_the_kernels(name: str) -> None:
-    program = "from skshapgpu._engine import costs; print(costs.instruction_set())"
+    program = "from skshapgpu._engine.costs import trees as costs; print(costs.instruction_set())"
     assert run(["-c", program], SKSHAPGPU_ISA=name).stdout.strip() == name
 
 

@@ -13,7 +13,7 @@ from helpers.plans import NEVER_TABLES, merged_plan
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu._engine import costs
+from skshapgpu._engine.costs import trees as costs
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 
 

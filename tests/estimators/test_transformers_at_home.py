@@ -255,7 +255,7 @@ def test_skops(transformer: Any, data: Any) -> None:
         "explainer.TreeExplainer",
         "_rows.inputs.Reader",
         "_engine.options.Options",
-        "_engine.plans.CompiledModel",
+        "_engine.compiled_model.CompiledModel",
         "adapters.schema.AdaptedModel",
         "adapters.schema.InputSchema",
         f"_estimators.transformers.{transformer.__name__}",

@@ -36,7 +36,7 @@ from skshapgpu import (
 from skshapgpu._common.memory import parse_bytes
 from skshapgpu._engine import execution
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
-from skshapgpu._engine.plans import NO_INTERVALS
+from skshapgpu._engine.compiled_model import NO_INTERVALS
 from skshapgpu.adapters import adapt
 
 IRIS, SPECIES = load_iris(return_X_y=True)

@@ -23,7 +23,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
-from skshapgpu._engine.plans import CompiledModel
+from skshapgpu._engine.compiled_model import CompiledModel
 
 X, Y = load_diabetes(return_X_y=True)
 

@@ -19,7 +19,7 @@ INSTRUMENT = (
     "skshapgpu._rows.inputs",
     "skshapgpu._rows.background",
     "skshapgpu._engine.options",
-    "skshapgpu._engine.plans",
+    "skshapgpu._engine.compiled_model",
     "skshapgpu._common.devices",
 )
 

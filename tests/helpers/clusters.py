@@ -148,6 +148,6 @@ def compilations() -> int:
 
 def _compiled_model_class() -> Any:
     """Return the class whose method is replaced, imported where the function runs."""
-    from skshapgpu._engine.plans import CompiledModel
+    from skshapgpu._engine.compiled_model import CompiledModel
 
     return CompiledModel

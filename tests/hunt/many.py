@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 
 from skshapgpu import TreeExplainer
-from skshapgpu._engine import costs
+from skshapgpu._engine.costs import trees as costs
 
 from . import containers
 from .draws import Draw

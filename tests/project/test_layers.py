@@ -37,8 +37,8 @@ MAY_IMPORT = {
     },
     "__main__": {"command_line"},
     "_common": {"_cuda"},
-    "_dependence": {"_common", "_core", "_engine", "_rows", "adapters", "errors"},
-    "_drift": {"_common", "_explanations", "_files", "_rows", "batches", "errors"},
+    "_dependence": {"_common", "_core", "_engine", "_rows", "adapters"},
+    "_drift": {"_common", "_explanations", "_files", "_rows", "batches"},
     "_engine": {"_common", "_core", "_explanations", "_rows", "adapters", "errors"},
     "_estimators": {
         "_common",
@@ -64,7 +64,6 @@ MAY_IMPORT = {
         "_files",
         "_rows",
         "_versions",
-        "errors",
         "explainer",
     },
     "command_line": {
@@ -83,7 +82,7 @@ MAY_IMPORT = {
     "distributed": {"_common", "batches"},
     "errors": set(),
     "explainer": {"_common", "_engine", "_explanations", "_files", "_rows", "adapters", "errors"},
-    "mlflow": {"_explanations", "_files", "_rows", "_versions", "batches", "explainer"},
+    "mlflow": {"_explanations", "_files", "_versions", "batches", "explainer"},
     "reference": {"adapters"},
     "shap_backend": {"_common", "_shap"},
 }

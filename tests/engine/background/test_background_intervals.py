@@ -27,7 +27,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu._engine import costs
+from skshapgpu._engine.costs import trees as costs
 from skshapgpu.adapters.ensemble import Ensemble
 
 X, Y = load_diabetes(return_X_y=True)

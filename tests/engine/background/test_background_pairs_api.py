@@ -233,7 +233,7 @@ def test_auto_stays_on_the_cpu(forest: Any, long_paths: Any, monkeypatch: pytest
     monkeypatch.setattr(
         "skshapgpu._common.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU")
     )
-    monkeypatch.setattr("skshapgpu._engine.plans._GPU_TABLE_BYTES", 100)
+    monkeypatch.setattr("skshapgpu._engine.compiled_model._GPU_TABLE_BYTES", 100)
     explainer = TreeExplainer(long_paths, np.zeros((3, 40)))
     assert explainer.explain_interactions(np.zeros((2, 40))).device == "cpu"
     assert explainer.explain(np.zeros((2, 40)), index="BV").device == "cpu"

@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skshapgpu import ShapTransformer, TreeExplainer, explain
 from skshapgpu._common.devices import Devices
-from skshapgpu._engine.costs import CPU_BESIDE_GPU
+from skshapgpu._engine.costs.trees import CPU_BESIDE_GPU
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)

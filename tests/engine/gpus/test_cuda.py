@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, explain, reference
 from skshapgpu._common import devices
 from skshapgpu._common.devices import Devices
-from skshapgpu._engine import costs
+from skshapgpu._engine.costs import trees as costs
 from skshapgpu._rows import gpu_arrays
 
 pytest.importorskip("skshapgpu._cuda")

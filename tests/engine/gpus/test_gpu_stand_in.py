@@ -426,7 +426,7 @@ def test_probabilities_of_long_paths(wide: np.ndarray, monkeypatch: pytest.Monke
     found = TreeExplainer(model, wide[:9], device="cuda", **options).explain(wide)
     assert found.device == "cuda:0"
     np.testing.assert_array_equal(found.values, expected.values)
-    monkeypatch.setattr("skshapgpu._engine.plans._GPU_TABLE_BYTES", 1000)
+    monkeypatch.setattr("skshapgpu._engine.compiled_model._GPU_TABLE_BYTES", 1000)
     for rows, device, error in ((wide, "cuda", ValueError), (Array(wide), "auto", TypeError)):
         with pytest.raises(error, match=r"tables do not fit into memory .* computed on the CPU only"):
             TreeExplainer(model, wide[:9], device=device, **options).explain(rows)

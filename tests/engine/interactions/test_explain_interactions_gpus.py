@@ -15,7 +15,7 @@ from skshapgpu import TreeExplainer
 from skshapgpu._common import devices, memory
 from skshapgpu._common.devices import Devices
 from skshapgpu._engine.algorithms import named
-from skshapgpu._engine.plans import CompiledModel
+from skshapgpu._engine.compiled_model import CompiledModel
 from skshapgpu._rows import gpu_arrays, inputs
 from skshapgpu._rows.gpu_arrays import GpuArray, Numbers
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .._common import memory
-from .._common.digits import number
-from .._common.memory import shown
+from ..._common import memory
 
 #: Seconds, measured on one core of servers with AVX-512: for each call, for each walked leaf and block of 64
 #: rows, and for each thread that a call wakes; by precision, for each walked leaf, quadrature node and vector
@@ -146,90 +144,10 @@ class TreeGroup:
     table_bytes: int
 
 
-@dataclass(frozen=True)
-class CallPlan:
-    """The plan of a call with a given number of rows: device, algorithms, memory and time.
-
-    Its attributes are public; its constructor is private.
-
-    Attributes
-    ----------
-    n_rows : int
-    device : str
-        "cpu", "cuda:0" or several of the latter.
-    tree_groups : tuple of TreeGroup
-        How the trees are explained. Empty for algorithms that treat all trees alike, without tables.
-    table_bytes : int
-        Size of all tables.
-    result_bytes : int
-        Size of the values or interactions.
-    peak_bytes : int
-        Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers, but
-        not X and the compiled model, which exist before. If X is not an array of float32 or float64, it is
-        converted in batches, which take up to 256 MiB more.
-    cpu_reason : str or None
-        Why the call does not run on a GPU; None if it does.
-    refusal : str or None
-        Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
-    build_seconds : float
-        Seconds that the first call of this size takes to build tables and to merge trees; 0 with a memory
-        limit, under which neither is done. They are included in ``seconds``.
-    seconds : float or None
-        Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
-        ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
-        model was measured (of 3 or 4 for Owen values, and with background data), and of 2 or 3 more on other
-        machines. None if the time cannot be estimated; then ``no_seconds_reason`` says why.
-    result : str
-        What the call computes, such as "SHAP values".
-    no_seconds_reason : str or None
-        Why ``seconds`` is None.
-    """
-
-    n_rows: int
-    device: str
-    tree_groups: tuple[TreeGroup, ...]
-    table_bytes: int
-    result_bytes: int
-    peak_bytes: int
-    cpu_reason: str | None
-    refusal: str | None
-    build_seconds: float
-    seconds: float | None
-    result: str = "SHAP values"
-    no_seconds_reason: str | None = None
-
-    def __str__(self) -> str:
-        seconds = "" if self.seconds is None else f", about {number(self.seconds, 2)} s"
-        lines = [
-            f"{self.n_rows:,} rows on {self.device}{seconds}; {shown(self.result_bytes)} of {self.result}, "
-            f"at most {shown(self.peak_bytes)} of memory in all"
-        ]
-        if self.no_seconds_reason is not None:
-            lines.append(f"time not estimated: {self.no_seconds_reason}")
-        if self.cpu_reason is not None:
-            lines.append(f"not on a GPU: {self.cpu_reason}")
-        if self.refusal is not None:
-            lines.append(f"refused: {self.refusal}")
-        for group in self.tree_groups:
-            lines.append(
-                f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
-                f"{group.algorithm}"
-            )
-            if group.algorithm == "tables":
-                lines[-1] += f", {group.n_lookups:,} tables, {shown(group.table_bytes)} in all"
-            elif group.n_walked_leaves < group.n_leaves:
-                lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
-        if self.build_seconds:
-            only_merged = self.tree_groups and not self.table_bytes
-            what = "merging the trees" if only_merged else "building the tables"
-            lines.append(f"{what} takes about {number(self.build_seconds, 2)} s of it")
-        return "\n".join(lines)
-
-
 @cache
 def instruction_set() -> str:
     """Return the name of the instruction set whose kernels the core uses."""
-    from .. import _core
+    from ... import _core
 
     return _core.instruction_set()
 

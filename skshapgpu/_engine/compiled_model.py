@@ -1,7 +1,7 @@
 """The compiled plans of a model: their tables, their memory, and the calls that are rejected.
 
 A plan belongs to a *kind* of results: an order and an index. ``execution.py`` decides which plan a call uses,
-and ``calls.py`` runs it on the rows.
+and ``runs.py`` runs it on the rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .._common import devices, memory
 from .._common.devices import Devices
 from .._rows.background import Background
 from ..adapters.ensemble import Ensemble
-from . import additivity, costs
+from . import additivity
 from .algorithms import (
     AUTO,
     BANZHAF_VALUES,
@@ -30,11 +30,12 @@ from .algorithms import (
     Kind,
     Results,
 )
-from .costs import TableLayout, TreeGroup
+from .costs import trees as tree_costs
+from .costs.background_pairs import PairTables
+from .costs.trees import TableLayout, TreeGroup
 from .features import TwoLevelGame
 from .links import Link
 from .options import Options
-from .pair_costs import PairTables
 from .sharing import PairSharing, Sharing
 from .softmax import SoftmaxPlan
 
@@ -162,7 +163,7 @@ class CompiledModel:
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
-        self._groups = {SHAP_VALUES: costs.tree_groups_of(self.info["groups"])}
+        self._groups = {SHAP_VALUES: tree_costs.tree_groups_of(self.info["groups"])}
         self._alone: dict[Kind, int] = {}
         self._of_columns: Any = None  # for Owen values: the plan whose trees are laid out
         self._owen_leaves: bool | None = None
@@ -351,7 +352,7 @@ class CompiledModel:
         n_threads = effective_n_jobs(self.options.n_jobs)
         attributes, groups = self._attributes(OWEN_VALUES), self._two_levels.groups
         self._of_columns = _core.owen_plan(attributes, self.options.precision, groups.tolist(), n_threads)
-        without = Intervals(costs.MERGED_ONLY)
+        without = Intervals(tree_costs.MERGED_ONLY)
         return _core.interval_plan(
             self._of_columns, self._lay_out(SHAP_VALUES, self._of_columns, without), n_threads
         )
@@ -528,7 +529,7 @@ class CompiledModel:
             return self.options.algorithm.gpu_method
         if self.link is not None or self.is_tiled(kind) or intervals != NO_INTERVALS:
             return "chunks"
-        method = costs.cuda_method(self.gpu_tree_groups_of(kind), n_rows)
+        method = tree_costs.cuda_method(self.gpu_tree_groups_of(kind), n_rows)
         by_leaves = kind in (SHAP_VALUES, BANZHAF_VALUES)
         return "small_chunks" if method == "leaves" and not by_leaves else method
 
@@ -604,10 +605,10 @@ class CompiledModel:
     def rows_alone(self, kind: Kind) -> int:
         """Return the most rows for which a call uses one thread."""
         if kind not in self._alone:
-            groups, alone = self.tree_groups_of(kind), costs.BLOCK_ROWS
+            groups, alone = self.tree_groups_of(kind), tree_costs.BLOCK_ROWS
             only_walks = self.background is None and self.options.algorithm.tables != "all"
             if only_walks and all(group.algorithm != "tables" for group in groups):
-                alone = costs.rows_to_share(groups, self.work(kind), self.options.precision)
+                alone = tree_costs.rows_to_share(groups, self.work(kind), self.options.precision)
             self._alone[kind] = alone
         return self._alone[kind]
 
@@ -627,7 +628,7 @@ class CompiledModel:
                     plan = self._laid_out(kind)
                     layout = self._core_layouts[key] = self._lay_out(kind, plan, intervals)
                     info = layout.info()
-                    groups = costs.tree_groups_of(info.pop("groups"))
+                    groups = tree_costs.tree_groups_of(info.pop("groups"))
                     self._layouts[key] = TableLayout(intervals.most_entries, groups, **info)
         return self._layouts[key]
 
@@ -644,12 +645,12 @@ class CompiledModel:
         from .. import _core
 
         (most_entries, on_gpu), precision = intervals, self.options.precision
-        prices = costs.gpu_table_prices(precision) if on_gpu else costs.table_prices(precision)
+        prices = tree_costs.gpu_table_prices(precision) if on_gpu else tree_costs.table_prices(precision)
         walk = self.layout_work(kind) / self.work(kind)
         prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
         if on_gpu and self.has_owen_leaves(kind):
-            prices |= costs.gpu_owen_prices(precision)
-        n_rows = costs.GPU_TABLE_ROWS if on_gpu else costs.typical_rows(most_entries)
+            prices |= tree_costs.gpu_owen_prices(precision)
+        n_rows = tree_costs.GPU_TABLE_ROWS if on_gpu else tree_costs.typical_rows(most_entries)
         return _core.IntervalLayout(plan, most_entries, n_rows, prices, self.interval_room(), on_gpu)
 
     def work(self, kind: Kind) -> float:
@@ -664,9 +665,9 @@ class CompiledModel:
         """
         if kind != OWEN_VALUES or self.background is not None:
             return self.work(kind)
-        precision, rows = self.options.precision, costs.LEAST_TABLE_ROWS
+        precision, rows = self.options.precision, tree_costs.LEAST_TABLE_ROWS
         walked, of_columns = (
-            costs.cpu_seconds(groups, rows, 1, precision=precision) - costs.cpu_seconds((), rows, 1)
+            tree_costs.cpu_seconds(groups, rows, 1, precision=precision) - tree_costs.cpu_seconds((), rows, 1)
             for groups in (self.tree_groups_of(kind), self._groups_of_columns())
         )
         return self.work(kind) * max(1.0, walked / of_columns if of_columns else 1.0)
@@ -677,10 +678,10 @@ class CompiledModel:
 
     def _groups_of_columns(self) -> tuple[TreeGroup, ...]:
         """Return the groups of trees of the plan for Owen values that is laid out."""
-        return costs.tree_groups_of(self._of_columns.info()["groups"])
+        return tree_costs.tree_groups_of(self._of_columns.info()["groups"])
 
     def tree_groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         """Return the groups of trees of a plan without tables by intervals."""
         if kind not in self._groups:
-            self._groups[kind] = costs.tree_groups_of(self.plan(kind).info()["groups"])
+            self._groups[kind] = tree_costs.tree_groups_of(self.plan(kind).info()["groups"])
         return self._groups[kind]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .costs import BLOCK_ROWS
+from .trees import BLOCK_ROWS
 
 #: Seconds on one thread of a CPU with AVX-512: for each row, background row and leaf, of whole blocks of
 #: background rows; and for each leaf.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import costs
-from .costs import TreeGroup
+from . import trees as tree_costs
+from .trees import TreeGroup
 
 #: Seconds on one core of a server with AVX-512 for each row and leaf of trees that need n quadrature nodes,
 #: paths of about 2 n features: times n, and times n squared. And for each call.
@@ -24,7 +24,7 @@ def comparison_seconds(algorithm: str, groups: Sequence[TreeGroup], n_rows: int,
     """
     linear, square = _CPU_LEAF[algorithm]
     of_row = sum(g.n_leaves * (linear * g.n_nodes + square * g.n_nodes**2) for g in groups)
-    return _CPU_CALL + n_rows * of_row / max(1, min(n_threads, -(-n_rows // costs.BLOCK_ROWS)))
+    return _CPU_CALL + n_rows * of_row / max(1, min(n_threads, -(-n_rows // tree_costs.BLOCK_ROWS)))
 
 
 def cuda_comparison_seconds(groups: Sequence[TreeGroup], n_rows: int, n_outputs: int) -> float:

@@ -26,9 +26,9 @@ from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from . import additivity
 from .algorithms import Kind
-from .costs import BLOCK_ROWS
+from .compiled_model import NO_INTERVALS, CompiledModel, Intervals
+from .costs.trees import BLOCK_ROWS
 from .execution import ExecutionPlan, intervals_on_gpu, plan_execution, plan_on_cpu
-from .plans import NO_INTERVALS, CompiledModel, Intervals
 from .sharing import Sharing
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from . import costs
-from .algorithms import Kind
-from .costs import TreeGroup
+from ..algorithms import Kind
+from . import trees as tree_costs
+from .trees import TreeGroup
 
 #: By order: work at each leaf and quadrature node, relative to values, of indices that need all nodes.
 _WORK = {2: 4.5, 3: 7.0}
@@ -50,14 +50,14 @@ def interaction_seconds(
     precision : {"single", "double"}
     """
     work = output_work * (_WORK[kind.order] if kind.adds_up else 1.0)
-    seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
+    seconds = tree_costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
     extra = n_rows * n_results * _RESULT
     if not kind.adds_up:
         walked = [replace(g, algorithm="quadrature", n_walked_leaves=g.n_leaves) for g in value_groups]
         work = output_work * _BANZHAF_WORK[kind.order]
-        extra += costs.cpu_seconds(walked, n_rows, 1, work, precision)
-        extra -= costs.cpu_seconds(walked, n_rows, 1, 0.0, precision)
-    return seconds + extra / max(1, min(n_threads, -(-n_rows // costs.BLOCK_ROWS)))
+        extra += tree_costs.cpu_seconds(walked, n_rows, 1, work, precision)
+        extra -= tree_costs.cpu_seconds(walked, n_rows, 1, 0.0, precision)
+    return seconds + extra / max(1, min(n_threads, -(-n_rows // tree_costs.BLOCK_ROWS)))
 
 
 def cuda_interaction_seconds(n_results: int) -> float:

@@ -20,7 +20,7 @@ _CPU_TEST, _CUDA_TEST = 2e-9, 5e-13
 _TILE_ROWS, _SMALL_TILE_ROWS = 4096, 512
 
 #: Seconds on a GPU for each call, for each row and table, for each number that a row adds up, and for each
-#: result that is transferred. The price of a number is an estimate, the others are those of costs.py.
+#: result that is transferred. The price of a number is an estimate, the others are those of trees.py.
 _CUDA_CALL, _CUDA_LOOKUP, _CUDA_NUMBER, _CUDA_RESULT = 8e-5, 2e-11, 1e-12, 6e-10
 
 

@@ -1,0 +1,1 @@
+"""Estimated times of calls, from which algorithms and devices are chosen."""

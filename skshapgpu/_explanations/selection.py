@@ -1,0 +1,127 @@
+"""Selection of rows, features and outputs of explanations: by position, name or label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from .._rows.tables import row_labels
+
+if TYPE_CHECKING:
+    from .values import LabelledValues
+
+T = TypeVar("T", bound="LabelledValues")
+
+
+def places_of(index: Any, label: Any) -> np.ndarray:
+    """Return the positions of the rows with a label in a pandas index.
+
+    Raises
+    ------
+    KeyError
+        There are none.
+    """
+    from pandas.errors import InvalidIndexError
+
+    try:
+        return np.atleast_1d(np.arange(len(index))[index.get_loc(label)])
+    except (LookupError, TypeError, InvalidIndexError) as error:
+        raise KeyError(f"row {label!r} is not among the labels of the rows that were explained") from error
+
+
+class ByLabel(Generic[T]):
+    """Select rows of an explanation by their labels: ``explanation.loc[labels]``.
+
+    Parameters
+    ----------
+    explanation : Explanation or InteractionExplanation
+    """
+
+    def __init__(self, explanation: T) -> None:
+        self._explanation = explanation
+
+    def __getitem__(self, labels: Any) -> T:
+        """Return the explanation of the rows with a label, or with each of several labels.
+
+        Parameters
+        ----------
+        labels : label, or list, array, series or index of labels
+            Rows are in the order of the labels; all rows that share a label are selected.
+
+        Raises
+        ------
+        KeyError
+            A label is that of no row.
+        ValueError
+            The rows have no labels, as X was not a pandas data frame.
+        """
+        index = self._explanation.row_labels
+        if index is None:
+            raise ValueError("the rows have no labels, as X had no index: select by position, explanation[i]")
+        if isinstance(labels, slice):
+            raise TypeError("labels must be a label or a list of labels, not a slice")
+        asked = [labels] if isinstance(labels, tuple) or np.ndim(labels) == 0 else list(labels)
+        found = [places_of(index, label) for label in asked]
+        return self._explanation[np.concatenate(found) if found else np.empty(0, int)]
+
+
+def expand(key: Any, ndim: int) -> list[Any]:
+    """Expand an index to its parts: rows, features and outputs."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    dots = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(parts) - len(dots) > ndim or len(dots) > 1:
+        raise IndexError(f"an explanation with {ndim} axes takes at most {ndim} indices")
+    for i in dots:
+        parts[i : i + 1] = [slice(None)] * (ndim - len(parts) + 1)
+    return parts + [slice(None)] * (3 - len(parts))
+
+
+def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
+    """Return a selection as an array of positions, or None for all features or outputs.
+
+    For rows (``names`` is None) a slice stays a slice.
+    """
+    if isinstance(key, slice):
+        if names is None:
+            return key
+        return None if key == slice(None) else np.arange(size)[key]
+    keys = [key] if isinstance(key, str) or np.ndim(key) == 0 else list(key)
+    if names is not None and any(isinstance(k, str) for k in keys):
+        labels = [str(name) for name in names]
+        for k in keys:
+            if k not in labels:
+                raise KeyError(f"{k!r} is none of {', '.join(labels[:10])}{', ...' if size > 10 else ''}")
+        return np.array([labels.index(k) for k in keys], np.int64)
+    chosen = np.asarray(keys) if len(keys) else np.empty(0, np.int64)
+    if chosen.dtype == bool and np.ndim(key) == 1:
+        if len(chosen) != size:
+            raise IndexError(f"a mask of {len(chosen)} entries does not fit {size}")
+        if names is not None:
+            _require_mask_of(key, names)
+        return np.flatnonzero(chosen)
+    if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
+        second = isinstance(key, str) and names is None
+        hint = f": rows come first, then features, as in explanation[:, {key!r}]" if second else ""
+        raise IndexError(f"cannot select by {key!r}{hint}")
+    if len(chosen) and (chosen.min() < -size or chosen.max() >= size):
+        raise IndexError(f"{key!r} is out of range for {size}")
+    chosen = chosen.astype(np.int64)  # a smaller type may not hold the size
+    return chosen % size if size else chosen
+
+
+def _require_mask_of(mask: Any, names: Sequence[Any]) -> None:
+    """Raise ``ValueError`` for a pandas series with other labels than the names, or in another order.
+
+    The index that pandas gives to a series by default has positions.
+    """
+    labels = row_labels(mask)
+    if labels is None:
+        return
+    found = labels.tolist()
+    if found != list(range(len(names))) and [str(label) for label in found] != [str(name) for name in names]:
+        raise ValueError(
+            "the mask is of other names than the explanation, or in another order, by its index: select with "
+            "mask.index[mask], or pass mask.to_numpy() if it has the order of the explanation"
+        )

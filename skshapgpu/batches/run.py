@@ -1,0 +1,532 @@
+"""Explanations of more rows than fit into memory: in batches, from files to files, resumable after a crash.
+
+``sources.py`` and ``files.py`` read, ``record_batches.py`` explains and ``sinks.py`` writes, into the folders
+of ``folders.py``; ``overlap.py`` runs all of this at the same time, and ``journal.py`` records which call an
+output belongs to. A batch has the same rows in every run, and its values depend only on these rows, so a
+resumed run writes the same output as an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, Unpack
+
+import numpy as np
+
+from .._common.checks import require_one_of
+from .._common.progress import require_progress, watched
+from .._common.types import (
+    CsvOptions,
+    ExplainerOptions,
+    InteractionIndex,
+    Model,
+    Progress,
+    ValueIndex,
+    lists_options,
+)
+from .._files.locations import is_path, lies_in, locate
+from .._versions import __version__
+from .csv_files import CsvFormat
+from .files import FilesSource
+from .fingerprint import columns_written, fingerprint
+from .index_levels import require_no_levels
+from .journal import difference
+from .overlap import overlapped
+from .record_batches import BatchExplainer
+from .sinks import FORMATS, Sink, open_sink, tidy
+from .source import Source, Wanted
+from .sources import open_source
+from .types import wide_codes
+
+__all__ = ["BatchExplainer", "BatchesResult", "explain_batches"]
+
+#: Bytes of a batch if there is no memory limit: its rows, their values and the resulting output columns.
+_BATCH_BYTES = 2**26
+
+#: Batches held at once, for each GPU: one is read, two are explained, and the others wait or are encoded.
+_BATCHES_HELD = 6
+
+#: Threads, for each GPU, that encode batches. They start when batches wait for them.
+_ENCODERS = 3
+
+#: With fewer batches for each GPU, every batch is divided among all GPUs.
+_BATCHES_EACH = 4
+
+#: Maximum number of rows of a batch; larger batches would not be faster.
+_MAX_ROWS = 2**20
+
+#: Batch sizes above this number are rounded down to a multiple of it.
+_ROUND = 1024
+
+
+@dataclass(frozen=True)
+class BatchesResult:
+    """Result of :func:`skshapgpu.explain_batches`.
+
+    Its attributes are public; its constructor is private.
+
+    Attributes
+    ----------
+    path : Path or str
+        The output: a file or a folder. It is a string if it is not in the local file system: the path in
+        ``filesystem``, or the URL without credentials.
+    paths : tuple of Path or str
+        Its files, in the order of the rows.
+    n_rows : int
+        Number of rows of the output.
+    n_resumed : int
+        How many of these an earlier call had written.
+    batch_rows : int
+        Rows of a batch.
+    seconds : float
+        Duration of this call.
+    base_values : float or ndarray of shape (n_outputs,)
+        See :attr:`.TreeExplainer.expected_value`.
+    feature_names : tuple of str
+        Names of the columns that the model sees.
+    output_names : tuple or None
+        See :attr:`.TreeExplainer.output_names`.
+    """
+
+    path: Path | str
+    paths: tuple[Path | str, ...]
+    n_rows: int
+    n_resumed: int
+    batch_rows: int
+    seconds: float
+    base_values: Any
+    feature_names: tuple[str, ...]
+    output_names: tuple[Any, ...] | None
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows per second that this call explained, including reading and writing."""
+        return (self.n_rows - self.n_resumed) / self.seconds if self.seconds else 0.0
+
+
+@lists_options
+def explain_batches(
+    model: Model,
+    source: Any,
+    sink: str | os.PathLike[str],
+    *,
+    batch_size: int | str = "auto",
+    features: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    reasons: int | None = None,
+    by_sign: bool = False,
+    sum_by: Literal["input"] | None = None,
+    interactions: Any = None,
+    index: ValueIndex | InteractionIndex | None = None,
+    prefix: str = "",
+    dtype: Literal["auto", "float32", "float64"] = "auto",
+    format: Literal["parquet", "arrow", "csv"] | None = None,
+    csv_options: CsvOptions | None = None,
+    if_exists: Literal["resume", "overwrite", "error"] = "resume",
+    progress: Progress = False,
+    filesystem: Any = None,
+    **options: Unpack[ExplainerOptions],
+) -> BatchesResult:
+    """Explain any number of rows in batches, from files to files.
+
+    Reading, explaining, encoding and writing overlap, in several threads. Memory is bounded whatever the
+    number of rows: it takes six batches (for each GPU that ``device`` lists) and the memory of one call of
+    :meth:`.TreeExplainer.explain`. GPUs get entire batches each, if there are many.
+
+    If the process is killed, at whatever moment, the same call resumes after the last complete batch, and
+    the output is bit-identical to that of an uninterrupted run. The output records its call: a call with a
+    different model, source, batch size or other option that affects the output is rejected; the same call
+    for a finished output returns at once.
+
+    Parameters
+    ----------
+    model : TreeExplainer, fitted model, str or path
+        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
+        :meth:`.TreeExplainer.save`.
+    source : path, list of paths, dataset, table, array, matrix, data frame or iterator
+        - The path of a Parquet, Arrow (IPC, Feather), CSV or NumPy (``.npy``) file, recognized by its
+          content, CSV by its name; a folder of files in one of the first three formats, read in the order
+          of their paths, with "name=value" folders as columns; or a list of paths of such files. All files
+          must have the columns of the first, in any order; numeric columns get a type that holds the values
+          of all files. URLs such as "s3://bucket/rows/" are paths, too, here and in ``model`` and ``sink``.
+        - A pyarrow ``Dataset``, ``Table`` or ``RecordBatchReader``.
+        - A two-dimensional NumPy array, in memory or memory-mapped, or a sparse matrix.
+        - An iterator over record batches, tables, pandas or polars data frames, arrays or sparse matrices,
+          all with the columns of the first, whose types the output takes over. To resume, it must yield the
+          same rows again: those already explained are read and dropped. It is consumed in another thread.
+
+        The steps of a pipeline receive data frames in which each column has one dtype in all batches; see
+        docs/batches.md.
+    sink : path
+        A single file, ``NAME.parquet``, ``NAME.arrow``, ``NAME.csv`` or ``NAME.npy``, which appears when it
+        is complete; or, if the name has no extension or ends with a slash, a folder of part files, one for
+        each batch. A NumPy file holds the values alone, in the shape that ``explain`` returns; a CSV file has
+        no base values, as it has no metadata. Incomplete output is kept in a hidden folder beside the file,
+        or inside the output folder.
+    batch_size : int or "auto", default="auto"
+        Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
+        ``memory_limit``, divided by the number of GPUs, if that is less; a resumed run keeps the size of the
+        first run.
+    features, keep, reasons, by_sign, sum_by, interactions, index, prefix, dtype
+        See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep. ``keep`` may also
+        name levels of the index of pandas, in data frames and in Parquet files that pandas wrote.
+    format : {"parquet", "arrow"} or None, default=None
+        Format of the files of a folder. None: Parquet.
+    csv_options : dict or None, default=None
+        How to read CSV files, which are otherwise read as ``pandas.read_csv`` reads them, with column types
+        determined from the whole file. The keys are "delimiter" (by default a comma, or a tab if the file's
+        name ends in ".tsv"), "quote_char" (by default '"'; with "", nothing is quoted), "null_values"
+        (a list of strings that stand for missing values, besides those of pandas such as "" and "NA") and
+        "decimal" ("." by default, or ",").
+    if_exists : {"resume", "overwrite", "error"}, default="resume"
+        What to do if ``explain_batches`` has written to ``sink`` before. "resume" continues an output that
+        the same call left unfinished, and returns at once if that output is finished. "overwrite" starts
+        anew. "error" raises ``ValueError``. An output that was deleted is forgotten. Files that
+        ``explain_batches`` did not write, or that were changed since, are never replaced or deleted.
+    progress : bool or callable, default=False
+        True shows a bar with rows per second and the time left, using tqdm or rich. A function is called
+        after each batch with the number of rows written and the number of all rows, None if unknown; an
+        exception that it raises ends the run.
+    filesystem : file system of pyarrow or fsspec, or None, default=None
+        File system of ``model``, ``source`` and ``sink``, where they are paths without a scheme. None: the
+        local one. "file://" URLs are always local.
+    **options
+        Options of :class:`.TreeExplainer`, such as ``device`` and ``n_jobs``, unless ``model`` is one.
+
+    Returns
+    -------
+    BatchesResult
+        The files of the output, and how many rows they have.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument has an invalid value; columns are missing, differ from file to file or hold values that
+        the model does not accept; a step of a pipeline drops or moves rows; or there is an output of another
+        call (the message says what differs) or a file that ``explain_batches`` did not write.
+    RuntimeError
+        Another call is writing the same output, or, in another file system, has begun to write it since; or
+        see :meth:`.TreeExplainer.explain`.
+    ImportError
+        pyarrow, or a package for a URL, is not installed, or, for ``progress=True``, neither tqdm nor rich.
+    OSError
+        A file cannot be read or written. All batches written so far are kept, and the same call resumes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow.parquet
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import explain_batches
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> folder = tempfile.mkdtemp()
+    >>> source, sink = f"{folder}/rows.parquet", f"{folder}/values.parquet"
+    >>> X.assign(patient=range(len(X))).to_parquet(source)
+    >>> explain_batches(model, source, sink, keep=["patient"]).n_rows
+    442
+    >>> pyarrow.parquet.read_schema(sink).names[:3]
+    ['patient', 'age', 'sex']
+    """
+    begun = perf_counter()
+    require_progress(progress)
+    _require_batch_size(batch_size)
+    require_one_of("if_exists", if_exists, ("resume", "overwrite", "error"))
+    if format is not None:
+        require_one_of("format", format, FORMATS)
+    located: Any = model if filesystem is None or not is_path(model) else locate(model, filesystem)
+    explainer = BatchExplainer(
+        located,
+        features=features,
+        keep=keep,
+        reasons=reasons,
+        by_sign=by_sign,
+        sum_by=sum_by,
+        interactions=interactions,
+        index=index,
+        prefix=prefix,
+        dtype=dtype,
+        **options,
+    )
+    target = open_sink(sink, format, filesystem)
+    csv = CsvFormat.parse(csv_options)
+    rows = open_source(source, csv, filesystem, explainer.keep)
+    if csv.non_defaults() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
+        raise ValueError(
+            f"csv_options: {', '.join(csv.non_defaults())} is for CSV files, but the source is not one"
+        )
+    run = _Run(explainer, rows, target)
+    if is_path(source) and lies_in(target.place, place := locate(source, filesystem)) and place.is_dir():
+        raise ValueError(
+            f"the output {str(target.place)!r} is inside the source folder: choose another path for it"
+        )
+    if not target.journal.folder.exists() and target.place.exists():
+        target.require_ours()  # before the journal's folder is created there
+    for file in rows.places:
+        if lies_in(file, target.place):
+            raise ValueError(
+                f"{str(file)!r} has rows, and would be replaced by the output: name another output"
+            )
+    with target.journal.held():
+        target.require_ours()
+        n_batches = run.settle(batch_size, if_exists)
+        if n_batches is None:
+            names, n_rows = run.finished()
+            n_resumed = n_rows
+        else:
+            n_resumed = n_batches * run.batch_rows
+            names, n_rows = run.work_off(n_batches, progress)
+    return BatchesResult(
+        path=target.path,
+        paths=tuple(target.files(names)),
+        n_rows=n_rows,
+        n_resumed=n_resumed,
+        batch_rows=run.batch_rows,
+        seconds=perf_counter() - begun,
+        base_values=explainer.base_values,
+        feature_names=run.feature_names,
+        output_names=explainer.explainer.output_names,
+    )
+
+
+class _Run:
+    """A call of ``explain_batches`` with its arguments parsed."""
+
+    batch_rows: int
+
+    def __init__(self, explainer: BatchExplainer, source: Source, sink: Sink) -> None:
+        self._explainer, self._source, self._sink = explainer, source, sink
+        explainer._warn_of_names(source.schema)
+        names: tuple[str, ...] | None = None
+        self._columns: tuple[str, ...] = ()
+        if source.schema is not None:
+            names = explainer.input_names(source.schema)
+            require_no_levels(names, source.levels)
+            wanted = Wanted(
+                names,
+                explainer.keep,
+                explainer._takes_all_columns,
+                explainer._takes_numbers,
+                explainer._takes_frames,
+            )
+            source.settle(wanted)
+            self._columns = wanted.columns
+            self._schema = wide_codes(explainer.output_schema(source.schema))
+        elif explainer.keep or explainer._arguments()["features"]:
+            raise ValueError("keep and features name columns, but the source has arrays, without names")
+        else:
+            self._schema = explainer._schema_of([], None, source.single and not explainer.explainer._steps)
+        self._names = names
+        self.feature_names = explainer._names_explained(names)
+        self._row: tuple[int, ...] = ()
+        sink.require_types(self._schema)
+        if sink.holds_values:
+            if explainer.keep or explainer._arguments()["reasons"]:
+                raise ValueError(
+                    "a .npy file holds values alone: keep and reasons are for Parquet, Arrow and CSV"
+                )
+            n_outputs = len(explainer.explainer.output_names or (None,))
+            n_values = len(self._schema.names) // n_outputs
+            self._row = (n_values,) if n_outputs == 1 else (n_values, n_outputs)
+            self._dtype = np.float32 if str(self._schema.types[0]) == "float" else np.float64
+            sink.shape(*self._row, dtype=self._dtype)
+
+    def settle(self, batch_size: int | str, if_exists: str) -> int | None:
+        """Begin or resume the output.
+
+        Returns
+        -------
+        int or None
+            Number of batches that are written already; None if the output is complete.
+
+        Raises
+        ------
+        ValueError
+            There is an output of another call, or one that must not be resumed.
+        """
+        journal, sink = self._sink.journal, self._sink
+        before = None if sink.is_gone() else journal.call
+        if before is not None and batch_size == "auto":
+            self.batch_rows = before["batch_rows"]
+        else:
+            self.batch_rows = self._auto_rows() if isinstance(batch_size, str) else int(batch_size)
+        call = self._call()
+        if before is not None and if_exists != "overwrite":
+            state = "finished" if journal.finished else "unfinished"
+            differs = difference(before, call)
+            if differs is not None:
+                raise ValueError(
+                    f"{str(sink.place)!r} is the {state} output of another call: {differs}. Name another "
+                    "output, or pass if_exists='overwrite' to start anew"
+                )
+            if if_exists == "error":
+                raise ValueError(
+                    f"{str(sink.place)!r} is the {state} output of the same call: pass if_exists='resume' to "
+                    "continue it, or if_exists='overwrite' to start anew"
+                )
+            if journal.finished is not None and sink.is_there(journal.finished):
+                return None
+            journal.take()
+            n_batches = sink.n_whole(self.batch_rows)
+            if journal.finished is not None:  # some parts were deleted
+                journal.begin(call)
+            sink.open(self._schema, n_batches)
+            return n_batches
+        if before is not None and isinstance(batch_size, str):  # the output is overwritten
+            self.batch_rows = self._auto_rows()
+            call = self._call()
+        journal.take()
+        sink.clear()
+        journal.begin(call)
+        sink.open(self._schema, 0)
+        return 0
+
+    def finished(self) -> tuple[list[str], int]:
+        """Return the names of the files and the number of rows of a complete output."""
+        facts = self._sink.journal.finished
+        assert facts is not None
+        return [name for name, _ in facts["files"]], facts["n_rows"]
+
+    def work_off(self, n_batches: int, progress: Any) -> tuple[list[str], int]:
+        """Explain the rows after the first ``n_batches`` batches, and complete the output."""
+        n_done = n_batches * self.batch_rows
+        n_written = [n_done]
+
+        def explain(explainer: BatchExplainer, number: int, piece: Any) -> tuple[int, Any, Any]:
+            n_rows = piece.shape[0]
+            with self._about_rows(n_batches + number, n_rows):
+                return n_rows, explainer._kept(piece), self._found(explainer, piece)
+
+        def encode(number: int, explained: tuple[int, Any, Any]) -> tuple[int, Any]:
+            n_rows, kept, found = explained
+            with self._about_rows(n_batches + number, n_rows):
+                batch = self._batch(kept, found)
+            return n_rows, self._sink.prepare(n_batches + number, batch)
+
+        def write(prepared: tuple[int, Any]) -> None:
+            self._sink.write(prepared[1])
+            n_written[0] += prepared[0]
+
+        def report() -> None:
+            if tracker is not None:
+                tracker.done(n_written[0])
+
+        pieces = self._source.read(self._columns, n_done, self.batch_rows)
+        n_rows = self._source.n_rows
+        try:
+            steps = [partial(explain, each) for each in self._explainers(n_done)]
+            with watched(progress, n_rows, n_done) as tracker:
+                overlapped(
+                    pieces,
+                    steps if len(steps) > 1 else steps[0],
+                    encode,
+                    write,
+                    report,
+                    n_encoders=min(_ENCODERS * self._n_gpus, os.cpu_count() or 1),
+                    n_held=_BATCHES_HELD * self._n_gpus,
+                )
+            if n_rows is not None and n_written[0] != n_rows:
+                raise ValueError(
+                    f"the source gave {n_written[0]:,} rows, but had {n_rows:,}: it was changed meanwhile"
+                )
+            names = self._sink.finish(n_written[0])
+        finally:
+            self._sink.close()
+        self._sink.journal.finish({"n_rows": n_written[0], "files": self._sink.sizes(names)})
+        tidy(self._sink)
+        return names, n_written[0]
+
+    def _explainers(self, n_done: int) -> list[BatchExplainer]:
+        """Return the explainers that take turns with the rows after the first ``n_done``, each in a thread.
+
+        On GPUs, one batch is read and checked while another is explained. Each GPU gets entire batches, if
+        there are many. A single explainer works in the caller's thread, as do steps of a pipeline, which may
+        not be made for threads.
+        """
+        whole = self._explainer
+        gpus = whole._gpus(self.batch_rows)
+        if not gpus or whole.explainer._steps:
+            return [whole]
+        n_rows = self._source.n_rows
+        n_batches = math.inf if n_rows is None else (n_rows - n_done) / self.batch_rows
+        if len(gpus) == 1 or n_batches < _BATCHES_EACH * len(gpus):
+            return [whole] * 2
+        return [whole._on_gpu(index) for index in gpus] * 2
+
+    @property
+    def _n_gpus(self) -> int:
+        """Number of GPUs that the option ``device`` names; 1 for others."""
+        return len(self._explainer.explainer._compiled.options.devices.indices) or 1
+
+    def _found(self, explainer: BatchExplainer, piece: Any) -> Any:
+        """Return the values of a piece, or its explanation, as :meth:`_batch` takes them."""
+        X = piece
+        if self._names is not None:
+            X = explainer._rows(piece, self._names, self._source.pandas_types)
+        return explainer._found(X, self._names)
+
+    def _batch(self, kept: list[Any], found: Any) -> Any:
+        """Return what the sink takes for a piece, given its columns that are kept."""
+        if self._row:
+            return found.reshape(len(found), *self._row)
+        kept = [column.cast(field.type) for column, field in zip(kept, self._schema)]
+        return self._explainer._batch(kept, found, self._names, self._schema)
+
+    @contextmanager
+    def _about_rows(self, number: int, n_rows: int) -> Iterator[None]:
+        """Say in messages of errors which rows a batch has."""
+        start = number * self.batch_rows
+        try:
+            yield
+        except Exception as error:
+            if type(error) not in (ValueError, TypeError, RuntimeError, MemoryError):
+                raise
+            stop = start + n_rows
+            raise type(error)(
+                f"in rows {start:,} to {stop - 1:,} of the source, counted from row {start:,}: {error}"
+            ) from error
+
+    def _auto_rows(self) -> int:
+        limit = self._explainer.explainer.memory_limit
+        budget = (
+            _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit // (2 * _BATCHES_HELD * self._n_gpus))
+        )
+        # The rows as read and as one block, and the values as computed and as columns.
+        n_values = len(self._explainer._value_names(self._names))
+        row = 2 * self._source.row_bytes(self._columns) + 2 * n_values * 8
+        rows = min(max(budget // max(row, 1), 1), _MAX_ROWS)
+        return rows - rows % _ROUND if rows > _ROUND else rows
+
+    def _call(self) -> dict[str, Any]:
+        """Return everything that determines the bits of the output, compatible with JSON."""
+        from .. import _core
+
+        explainer = self._explainer.explainer
+        on_gpus = self._explainer._gpus(self.batch_rows)
+        return {
+            "model": fingerprint(explainer),
+            "options": self._explainer._arguments() | {"features": self._names and list(self._names)},
+            "source": self._source.fingerprint(self._columns),
+            "columns": columns_written(self._schema),
+            "sink": self._sink.kind,
+            "batch_rows": self.batch_rows,
+            "device": "cuda" if on_gpus else f"cpu, {_core.instruction_set()}",
+            "skshapgpu": __version__,
+        }
+
+
+def _require_batch_size(batch_size: Any) -> None:
+    if isinstance(batch_size, str):
+        require_one_of("batch_size", batch_size, ("auto",))
+    elif isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
+        raise TypeError(f"batch_size must be a number of rows or 'auto', not {batch_size!r}")
+    elif batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
