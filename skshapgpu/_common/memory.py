@@ -30,7 +30,7 @@ KEPT_BYTES = 512 * 2**20
 LOCKED_VARIABLE = "SKSHAPGPU_PAGE_LOCKED_MEMORY"
 _LOCKED_PART, MOST_LOCKED_BYTES = 16, 4 * 2**30
 
-_UNITS = {
+_BYTES_OF_UNIT = {
     "": 1,
     "k": 10**3,
     "m": 10**6,
@@ -51,7 +51,7 @@ def parse_bytes(limit: int | str | None, name: str = "memory_limit") -> int | No
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]i?|)b?\s*", limit, re.IGNORECASE)
         if match is None:
             raise ValueError(f"{name} must be bytes or a string such as '500MB' or '2GiB', not {limit!r}")
-        limit = int(float(match[1]) * _UNITS[match[2].lower()])
+        limit = int(float(match[1]) * _BYTES_OF_UNIT[match[2].lower()])
     elif isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
         raise TypeError(f"{name} must be an int, a str or None, not {limit!r}")
     if limit <= 0:

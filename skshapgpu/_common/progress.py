@@ -16,7 +16,7 @@ _SECONDS = (0.1, 0.4)
 Report = Callable[[int, int | None], object]
 
 
-class Progress:
+class ProgressTracker:
     """The progress of a call: the number of finished rows and the total, which is None if unknown.
 
     Rows are computed in steps, whose size follows the speed measured so far. It does not affect the values,
@@ -66,7 +66,7 @@ def require_progress(progress: Any) -> None:
 @contextmanager
 def watched(
     progress: Any, n_rows: int | None, n_before: int = 0, *, title: str = "explaining", unit: str = "rows"
-) -> Iterator[Progress | None]:
+) -> Iterator[ProgressTracker | None]:
     """Yield the progress of a call, with a bar if one is requested; yield None if progress is off.
 
     ``n_rows`` is None if unknown; ``n_before`` rows were done by an earlier call. ``title`` and ``unit`` are
@@ -75,13 +75,13 @@ def watched(
     if not progress or n_rows == 0:
         yield None
     elif progress is not True:
-        yield Progress(n_rows, progress)
+        yield ProgressTracker(n_rows, progress)
     elif _bar_library() == "tqdm":
         with _tqdm_bar(n_rows, n_before, title, unit) as report:
-            yield Progress(n_rows, report)
+            yield ProgressTracker(n_rows, report)
     else:
         with _rich_bar(n_rows, n_before, title, unit) as report:
-            yield Progress(n_rows, report)
+            yield ProgressTracker(n_rows, report)
 
 
 def _bar_library() -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from .._common import memory
-from .._common.progress import Progress
+from .._common.progress import ProgressTracker
 from .._engine.additivity import require_resolved
 from .._engine.cancellation import half_ranges
 from .._engine.linear_leaves import require_constant_leaves
@@ -148,7 +148,7 @@ class Computation:
         given = [(list(axis.columns), axis.points) for axis in axes]
         return _core.DependentTrees(self.attributes, given, self.n_threads)
 
-    def average(self, trees: Any, n_points: int, progress: Progress | None = None) -> np.ndarray:
+    def average(self, trees: Any, n_points: int, progress: ProgressTracker | None = None) -> np.ndarray:
         """Return the mean output over the rows at all points of a grid: (n_outputs, ...)."""
         n_outputs = self.adapted.ensemble.n_outputs
         if self.link is not None:
@@ -160,7 +160,7 @@ class Computation:
             trees.add_weights(X, weights, weight_at, self.n_threads)
         return trees.average(weight_at, float(self.rows.n_rows) if self.weights is None else 1.0)
 
-    def _average_of_link(self, trees: Any, n_points: int, progress: Progress | None) -> np.ndarray:
+    def _average_of_link(self, trees: Any, n_points: int, progress: ProgressTracker | None) -> np.ndarray:
         of_row = n_points * self.adapted.ensemble.n_outputs
         total = None
         # Batches that followed the progress would change the order of additions.
@@ -175,7 +175,7 @@ class Computation:
         assert total is not None
         return total
 
-    def individual(self, trees: Any, n_points: int, progress: Progress | None = None) -> np.ndarray:
+    def individual(self, trees: Any, n_points: int, progress: ProgressTracker | None = None) -> np.ndarray:
         """Return the output of each row at all points of a grid: (n_outputs, n_rows, ...)."""
         of_row, n_rows = n_points * self.adapted.ensemble.n_outputs, self.rows.n_rows
         found = None
@@ -209,7 +209,7 @@ class Computation:
         return X, None if self.weights is None else self.weights[start:stop]
 
     def _batches(
-        self, step: int, progress: Progress | None, *, follow: bool = True
+        self, step: int, progress: ProgressTracker | None, *, follow: bool = True
     ) -> Iterator[tuple[int, int]]:
         """Yield the limits of batches of at most ``step`` rows; of fewer to ``follow`` the progress."""
         start, n_rows = 0, self.rows.n_rows

@@ -14,7 +14,7 @@ import numpy as np
 Pieces = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
 
 #: Bits by which a range of keys is divided at once, and bits of a key.
-_STEP, _ALL = 16, 64
+_BITS_AT_ONCE, _KEY_BITS = 16, 64
 
 
 def sorted_blocks(
@@ -37,13 +37,13 @@ def sorted_blocks(
     values, reference_weight, current_weight : ndarray of float64
         A block. Values may occur several times, with weights that add up.
     """
-    for low, high, n in _ranges(pieces, 0, _ALL, n_values, n_held):
+    for low, high, n in _ranges(pieces, 0, _KEY_BITS, n_values, n_held):
         if low == high and n > n_held:
             yield _summed(pieces, low)
             continue
         held, of_held = [np.empty(0)], [np.empty(0)]
         for values, weights in pieces():
-            if (low, high) != (0, 2**_ALL - 1):
+            if (low, high) != (0, 2**_KEY_BITS - 1):
                 keys = _keys(values)
                 inside = (keys >= np.uint64(low)) & (keys <= np.uint64(high))
                 values, weights = values[inside], weights[inside]
@@ -65,8 +65,8 @@ def _ranges(
     if n_values <= n_held or bits == 0:
         yield low, low + 2**bits - 1, n_values
         return
-    shift = bits - _STEP
-    counts = np.zeros(2**_STEP, np.int64)
+    shift = bits - _BITS_AT_ONCE
+    counts = np.zeros(2**_BITS_AT_ONCE, np.int64)
     for values, _ in pieces():
         places = (_keys(values) - np.uint64(low)) >> np.uint64(shift)  # beyond the last place if outside
         counts += np.bincount(places[places < len(counts)].astype(np.int64), minlength=len(counts))

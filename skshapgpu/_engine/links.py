@@ -34,7 +34,7 @@ _LARGEST = 1e300
 _OVER_TIME = dict(zip(TIME_OUTPUTS, ("survival probability", "cumulative hazard")))
 
 #: Units of values, by ``model_output``.
-_UNITS = {
+_UNIT_OF_OUTPUT = {
     "probability": "probability",
     "log_loss": "loss",
     "response": "response",
@@ -248,7 +248,7 @@ def _needs_background(model_output: str) -> ValueError:
 def unit_of(adapted: AdaptedModel, model_output: str) -> str:
     """Return the unit of values of a model output, for readers; "margin" if it has no name."""
     if model_output != "raw":
-        return _UNITS[model_output]
+        return _UNIT_OF_OUTPUT[model_output]
     if adapted.link in ("logistic", "exp") and adapted.link_scale != 1:
         return "margin"
     return {

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._common import devices, memory
 from .._common.interrupts import stoppable
-from .._common.progress import Progress, watched
+from .._common.progress import ProgressTracker, watched
 from .._rows import gpu_arrays
 from .._rows.gpu_arrays import GpuArray
 from .._rows.inputs import HostRows
@@ -64,7 +64,7 @@ def _execute(
     kind: Kind,
     work: Callable[[Run], T],
     labels: np.ndarray | None,
-    tracker: Progress | None,
+    tracker: ProgressTracker | None,
 ) -> tuple[T, Run]:
     def results_of(run: Run) -> tuple[T, Run]:
         run.progress = tracker
@@ -98,7 +98,7 @@ class Run(ABC):
         Largest additivity gap so far; None if additivity is not checked.
     device : str
         Name of the device, as users write it.
-    progress : Progress or None
+    progress : ProgressTracker or None
         Receiver of the number of rows that are computed.
     passes : int
         How often each row is computed.
@@ -112,7 +112,7 @@ class Run(ABC):
 
     device: str
     plan: Any
-    progress: Progress | None = None
+    progress: ProgressTracker | None = None
     passes = 1
     memory_threads = 0
     skips_unused = False

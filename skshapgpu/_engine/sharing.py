@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 #: Number of values that are converted at once, small enough for the L2 cache.
-_TILE = 2**17
+_TILE_VALUES = 2**17
 
 
 class Sharing:
@@ -141,7 +141,7 @@ def _products(
 def _apply(terms: Sequence[tuple[sp.csr_matrix, np.ndarray]], out: np.ndarray) -> None:
     """Write to ``out`` the sum over all terms of a matrix times the last axis of an array."""
     width = sum(array.shape[1] * array.shape[2] for _, array in terms)
-    size = max(1, _TILE // max(width, 1))
+    size = max(1, _TILE_VALUES // max(width, 1))
     for start in range(0, len(out), size):
         rows = slice(start, start + size)
         part = out[rows]

@@ -23,7 +23,7 @@ from .links import Link
 MOST_FEATURES, MOST_PREDICTIONS = 16, 2**20
 
 #: Number of mixtures of rows that are predicted at once.
-_AT_ONCE = 2**14
+_MIXTURES_AT_ONCE = 2**14
 
 
 class SoftmaxPlan:
@@ -102,7 +102,7 @@ class SoftmaxPlan:
     def _coalition_values(self, x: np.ndarray, n_threads: int) -> np.ndarray:
         """Return the mean probabilities of each coalition for a row: (n_outputs, n_coalitions)."""
         n_background, found = len(self._weights), []
-        step = max(1, _AT_ONCE // n_background)
+        step = max(1, _MIXTURES_AT_ONCE // n_background)
         for start in range(0, len(self._known), step):
             known = self._known[start : start + step, np.newaxis]
             # A model that uses no feature has rows without columns, whose number reshape() cannot infer.

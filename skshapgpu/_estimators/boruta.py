@@ -15,7 +15,7 @@ from .._common.progress import require_progress, watched
 from .._common.types import ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import table
-from .selecting import OutOfFoldSelector, Rows
+from .selecting import OutOfFoldSelector, TrainingRows
 from .shadow_rounds import CONFIRMED, REJECTED, UNDECIDED, ShadowRounds, p_values
 from .shadows import seeded, shadow_sources, with_shadows
 
@@ -208,7 +208,7 @@ class ShapBoruta(OutOfFoldSelector):
         require_one_of("tentative", self.tentative, ("drop", "keep", "median"))
         require_progress(self.progress)
 
-    def _require_continuation(self, rows: Rows) -> None:
+    def _require_continuation(self, rows: TrainingRows) -> None:
         """Reject rows and parameters that cannot continue the previous rounds."""
         n_rounds, n_rows = self._rounds.n_rounds, rows.X.shape[0]
         if n_rows != self._n_rows:
@@ -221,7 +221,7 @@ class ShapBoruta(OutOfFoldSelector):
                 "warm_start=True"
             )
 
-    def _next_round(self, rows: Rows) -> ShadowRounds:
+    def _next_round(self, rows: TrainingRows) -> ShadowRounds:
         """Return the state after another round, whose random numbers depend on its number alone."""
         rng = np.random.default_rng([self._seed, self._rounds.n_rounds])
         columns = self._rounds.columns

@@ -15,7 +15,7 @@ from .._common.progress import require_progress, watched
 from .._common.types import ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import select, table
-from .selecting import OutOfFoldSelector, Rows, mapping_to
+from .selecting import OutOfFoldSelector, TrainingRows, mapping_to
 
 
 class ShapRFECV(OutOfFoldSelector):
@@ -184,7 +184,7 @@ class ShapRFECV(OutOfFoldSelector):
         sizes = list(range(n_features, fewest, -step))
         return [*sizes, fewest]
 
-    def _step(self, rows: Rows, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _step(self, rows: TrainingRows, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the importances of columns, and the score of each split, of models of these columns."""
         options = dict(self.explain_params or {})
         if options.get("data") is not None:

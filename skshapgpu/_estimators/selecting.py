@@ -69,7 +69,7 @@ def mapping_to(callee: str) -> MethodMapping:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TrainingRows:
     """Training rows of a selection, and how models are fitted and tested on them.
 
     Attributes
@@ -97,7 +97,7 @@ class OutOfFoldSelector(BaseShapSelector):
     n_jobs: int | None
     explain_params: Mapping[str, Any] | None
 
-    def _rows(self, X: Any, y: Any, params: dict[str, Any], *, reset: bool = True) -> Rows:
+    def _rows(self, X: Any, y: Any, params: dict[str, Any], *, reset: bool = True) -> TrainingRows:
         """Return the training rows after all checks that need no fit."""
         require_n_jobs(self.n_jobs)
         if on_gpu(X):
@@ -121,7 +121,7 @@ class OutOfFoldSelector(BaseShapSelector):
         params, of_fit, of_split = self._routed(params)
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = checked_splits(splitter.split(X, y, **of_split), n_rows)
-        return Rows(X, y, splits, params, _row_weights(of_fit, self.estimator, n_rows))
+        return TrainingRows(X, y, splits, params, _row_weights(of_fit, self.estimator, n_rows))
 
     def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Return the parameters for ``cross_validate``, the model's ``fit`` and the splitter."""
@@ -137,7 +137,7 @@ class OutOfFoldSelector(BaseShapSelector):
         return kept, of_fit, of_split
 
     def _importances(
-        self, model: Any, X: Any, sources: np.ndarray, rows: Rows, **options: Any
+        self, model: Any, X: Any, sources: np.ndarray, rows: TrainingRows, **options: Any
     ) -> Importances:
         """Return importances of the columns of X, which come from those of ``rows.X`` at ``sources``."""
         found = find_importances(

@@ -34,9 +34,9 @@ _LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 #: Module and class of the encoders and derived columns that can be saved, by their names in files.
 _ENCODERS = {
     "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
-    "xgboost categories": ("skshapgpu.adapters.xgboost", "CategoryEncoder"),
+    "xgboost categories": ("skshapgpu.adapters.xgboost", "XgboostCategories"),
     "lightgbm categories": ("skshapgpu.adapters.lightgbm", "PandasCategories"),
-    "catboost categories": ("skshapgpu.adapters.catboost.model", "CategoryEncoder"),
+    "catboost categories": ("skshapgpu.adapters.catboost.model", "CatBoostCategories"),
     "catboost combination": ("skshapgpu.adapters.catboost.ctr", "Combination"),
     "catboost ctrs": ("skshapgpu.adapters.catboost.ctr", "CtrColumns"),
     "treelite codes": ("skshapgpu.adapters.treelite", "Codes"),

@@ -12,7 +12,7 @@ import numpy as np
 MISSING_KEY, MISSING_NAN = b"skshapgpu missing", b"nan"
 
 #: Number of rows that are transposed at once, so that a few columns of them fit into a cache.
-_TILE = 512
+_TILE_ROWS = 512
 
 
 def require_arrow() -> Any:
@@ -69,6 +69,6 @@ def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:
 def columns_of_rows(values: np.ndarray, dtype: Any) -> np.ndarray:
     """Return the transpose of rows, [column][row], contiguous by column."""
     columns = np.empty(values.shape[::-1], dtype)
-    for start in range(0, len(values), _TILE):
-        columns[:, start : start + _TILE] = values[start : start + _TILE].T
+    for start in range(0, len(values), _TILE_ROWS):
+        columns[:, start : start + _TILE_ROWS] = values[start : start + _TILE_ROWS].T
     return columns

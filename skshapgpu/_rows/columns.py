@@ -20,7 +20,7 @@ _PERCENTILES = ((5, 95), (1, 99), (0, 100))
 
 
 @dataclass(frozen=True)
-class Column:
+class NumericColumn:
     """A feature's values in some rows.
 
     Attributes
@@ -69,7 +69,7 @@ class Column:
         low, high = limits
         return (np.clip(self.numbers, low, high) - low) / (high - low)
 
-    def most_frequent(self, n: int) -> Column:
+    def most_frequent(self, n: int) -> NumericColumn:
         """Return the column with at most n categories; the last one combines the rarest."""
         categories = self.categories
         if categories is None or len(categories) <= n:
@@ -82,7 +82,7 @@ class Column:
         numbers = np.full(len(self.numbers), np.nan)
         numbers[~self.missing] = position[present]
         names = tuple(categories[i] for i in kept)
-        return Column(numbers, (*names, f"{len(categories) - len(kept)} others"))
+        return NumericColumn(numbers, (*names, f"{len(categories) - len(kept)} others"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class GroupedRows:
         """Return whether a feature has several columns."""
         return len(self.groups[feature]) > 1
 
-    def column(self, feature: int, rows: np.ndarray) -> Column:
+    def column(self, feature: int, rows: np.ndarray) -> NumericColumn:
         """Return the values of a feature in some rows; those of a group are categories."""
         columns = [read_column(self.rows, column, rows) for column in self.groups[feature]]
         if not self.is_group(feature):
@@ -154,14 +154,14 @@ def is_group(data: Any, feature: int) -> bool:
     return isinstance(data, GroupedRows) and data.is_group(feature)
 
 
-def read_column(data: Any, feature: int, rows: np.ndarray) -> Column:
+def read_column(data: Any, feature: int, rows: np.ndarray) -> NumericColumn:
     """Return a feature's values in rows of any ``Explanation.data``."""
     if isinstance(data, GroupedRows):
         return data.column(feature, rows)
     if hasattr(data, "iloc") or hasattr(data, "get_columns") or hasattr(data, "column_names"):
         return _of_frame(select(data, rows, np.array([feature])))
     if sp.issparse(data):
-        return Column(select(data, rows, np.array([feature])).toarray().ravel().astype(np.float64))
+        return NumericColumn(select(data, rows, np.array([feature])).toarray().ravel().astype(np.float64))
     return _of_values(to_array(data)[rows, feature])
 
 
@@ -173,7 +173,7 @@ def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
     return np.column_stack(numbers), any(column.categories is not None for column in columns)
 
 
-def _of_frame(frame: Any) -> Column:
+def _of_frame(frame: Any) -> NumericColumn:
     """Read the only column of a data frame of pandas, cuDF or polars, or of a table of PyArrow."""
     frame = copied_to_host(frame)
     if hasattr(frame, "iloc"):
@@ -201,22 +201,22 @@ def _objects(values: list[Any]) -> np.ndarray:
     return array
 
 
-def _of_codes(codes: Any, names: Any) -> Column:
+def _of_codes(codes: Any, names: Any) -> NumericColumn:
     numbers = np.asarray(codes, np.float64).copy()
     numbers[numbers < 0] = np.nan
-    return Column(numbers, tuple(map(str, names)))
+    return NumericColumn(numbers, tuple(map(str, names)))
 
 
-def _of_values(values: np.ndarray) -> Column:
+def _of_values(values: np.ndarray) -> NumericColumn:
     """Read a column as numbers if all non-missing values are numbers, otherwise as sorted categories."""
     if values.dtype.kind in "fiub":
-        return Column(values.astype(np.float64), exact=values if values.dtype.kind in "iu" else None)
+        return NumericColumn(values.astype(np.float64), exact=values if values.dtype.kind in "iu" else None)
     is_present = np.array([not is_missing(value) for value in values], bool)
     numbers = np.full(len(values), np.nan)
     present = values[is_present]
     if all(isinstance(value, (Real, np.bool_, Decimal)) for value in present):
         numbers[is_present] = present.astype(np.float64)
-        return Column(numbers, exact=values if is_present.all() else None)
+        return NumericColumn(numbers, exact=values if is_present.all() else None)
     names, codes = np.unique([str(value) for value in present], return_inverse=True)
     numbers[is_present] = codes
-    return Column(numbers, tuple(map(str, names)))
+    return NumericColumn(numbers, tuple(map(str, names)))

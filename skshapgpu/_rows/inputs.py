@@ -30,7 +30,7 @@ from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, unique
 from .real_numbers import is_long, require_real
-from .tables import Table, names_of, open_table, package_of, row_labels
+from .tables import HostTable, names_of, open_table, package_of, row_labels
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -189,7 +189,7 @@ class HostRows:
 
     def __init__(
         self,
-        table: Table,
+        table: HostTable,
         schema: InputSchema,
         x_dtype: str,
         tested: np.ndarray | None = None,

@@ -28,7 +28,7 @@ from .tables import n_rows_of, names_of, select, table
 
 #: Function of a fitted step and its number of input columns. It returns, for each output column, the position
 #: of the input column from which the step makes it, or None if that is not known.
-_Places = Callable[[Any, int], np.ndarray | None]
+_SourceColumns = Callable[[Any, int], np.ndarray | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,11 +385,11 @@ def _each(step: Any, n_columns: int) -> np.ndarray:
 
 
 #: Steps outside scikit-learn that make each of their columns from a single one.
-ONE_TO_ONE: dict[type, _Places] = {AsArray: _each}
+ONE_TO_ONE: dict[type, _SourceColumns] = {AsArray: _each}
 
 
 @cache
-def _of_scikit_learn() -> dict[type, _Places]:
+def _of_scikit_learn() -> dict[type, _SourceColumns]:
     """Return the steps of scikit-learn that make each of their columns from a single one."""
     from sklearn import feature_selection, preprocessing
     from sklearn.impute import MissingIndicator, SimpleImputer

@@ -86,7 +86,7 @@ def package_of(X: Any) -> str | None:
     return None
 
 
-class Table(NamedTuple):
+class HostTable(NamedTuple):
     """X from the host as one table.
 
     Attributes
@@ -111,7 +111,7 @@ class Table(NamedTuple):
     was_array: bool
 
 
-def open_table(X: Any) -> Table:
+def open_table(X: Any) -> HostTable:
     """Return X, or the content of a container, as a table.
 
     Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
@@ -121,8 +121,8 @@ def open_table(X: Any) -> Table:
         X, names, missing_apart = container.data, container.names, container.missing_apart
     was_array, data = isinstance(X, np.ndarray), table(X)
     if isinstance(data, np.ndarray):
-        return Table(data, None, names, None, missing_apart, was_array)
-    return Table(data, package_of(data), names, row_labels(data), missing_apart, was_array)
+        return HostTable(data, None, names, None, missing_apart, was_array)
+    return HostTable(data, package_of(data), names, row_labels(data), missing_apart, was_array)
 
 
 def table(X: Any) -> Any:

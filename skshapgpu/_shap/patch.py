@@ -27,7 +27,7 @@ from ..errors import ShapFallbackWarning
 from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library, require_loadable
 
 #: Earlier releases return lists of arrays for several outputs.
-_OLDEST = "0.45"
+_OLDEST_SHAP = "0.45"
 
 
 class ShapPatch:
@@ -172,8 +172,8 @@ def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         import shap
     except ImportError as error:
         raise ImportError("patch_shap() needs shap: pip install shap") from error
-    if parse_version(shap.__version__) < parse_version(_OLDEST):
-        raise ImportError(f"patch_shap() needs shap {_OLDEST} or newer, not {shap.__version__}")
+    if parse_version(shap.__version__) < parse_version(_OLDEST_SHAP):
+        raise ImportError(f"patch_shap() needs shap {_OLDEST_SHAP} or newer, not {shap.__version__}")
     explainers = shap.explainers
     wrappers = {
         "__init__": _constructor,

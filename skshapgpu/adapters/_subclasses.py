@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import UnsupportedModelError
 
 #: Methods that return predictions.
-_PREDICTIONS = (
+_PREDICTION_METHODS = (
     "predict",
     "predict_proba",
     "predict_log_proba",
@@ -35,7 +35,7 @@ def require_own_predictions(model: Any, package: str, advice: str = "") -> None:
     UnsupportedModelError
         A method that returns predictions is a third party's.
     """
-    for method in _PREDICTIONS:
+    for method in _PREDICTION_METHODS:
         require_own_method(type(model).__name__, type(model), method, package, advice)
 
 

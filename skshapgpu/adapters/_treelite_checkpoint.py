@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 #: Fields in order; a name in brackets denotes an array, "real" the dtype of thresholds and leaves.
-_HEADER = (
+_HEADER_FIELDS = (
     ("num_feature", "<i4"),
     ("task_type", "u1"),
     ("average_tree_output", "u1"),
@@ -80,7 +80,7 @@ def loads(data: bytes) -> Checkpoint:
     ValueError
         The bytes are truncated, have trailing bytes, or are of another version of the format.
     """
-    reader = _Reader(data)
+    reader = _CheckpointReader(data)
     version = reader.array("<i4", 3).tolist()
     if version[0] != 4:
         raise ValueError(f"it has version {version[0]} of the format; only version 4 is known")
@@ -89,7 +89,7 @@ def loads(data: bytes) -> Checkpoint:
         raise ValueError("its thresholds and leaves are neither both float32 nor both float64")
     real = _REALS[threshold]
     n_trees = int(reader.array("<u8", 1)[0])
-    header = reader.fields(_HEADER, real)
+    header = reader.fields(_HEADER_FIELDS, real)
     header["postprocessor"] = header["postprocessor"].tobytes().decode()
     if len(header["target_id"]) != n_trees or len(header["class_id"]) != n_trees:
         raise ValueError(f"it has {n_trees} trees, but target_id or class_id has another length")
@@ -99,7 +99,7 @@ def loads(data: bytes) -> Checkpoint:
     return Checkpoint(np.dtype(real).name, header, trees)
 
 
-class _Reader:
+class _CheckpointReader:
     """A cursor over the bytes."""
 
     def __init__(self, data: bytes) -> None:

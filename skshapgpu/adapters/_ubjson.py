@@ -48,14 +48,14 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
     ValueError
         The bytes are truncated, have trailing bytes, or are not UBJSON.
     """
-    reader = _Reader(data)
+    reader = _UbjsonReader(data)
     value = reader.value(reader.tag(), 0)
     if reader.at != reader.end:
         raise ValueError(f"UBJSON value ends at byte {reader.at} of {reader.end}")
     return value
 
 
-class _Reader:
+class _UbjsonReader:
     """A cursor over the bytes, with the grammar as methods that advance it."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:

@@ -65,7 +65,7 @@ _LOSSES: dict[str, tuple[Literal["logistic", "exp"] | None, float]] = {
 }
 
 #: Kinds of trees, parts of their state, and fields of their nodes and of those of HistGradientBoosting.
-_TREES = frozenset({SklearnTree})
+_TREE_KINDS = frozenset({SklearnTree})
 _TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
 _NODE_FIELDS = frozenset(
     "left_child right_child feature threshold impurity n_node_samples weighted_n_node_samples "
@@ -256,7 +256,7 @@ def _nodes(estimator: Any) -> np.ndarray:
     require_known(name, "fields of its tree", state, _TREE_STATE)
     nodes: np.ndarray = state["nodes"]
     require_known(name, "fields of its tree's nodes", nodes.dtype.names or (), _NODE_FIELDS)
-    require_known(name, "kinds of trees", (type(tree),), _TREES)
+    require_known(name, "kinds of trees", (type(tree),), _TREE_KINDS)
     return nodes
 
 

@@ -557,7 +557,7 @@ def _without_pruned(
 
 
 @dataclass(frozen=True)
-class CategoryEncoder:
+class XgboostCategories:
     """Encoder of a categorical column.
 
     For a model trained on a data frame with XGBoost 3.1 or later, ``known`` maps the categories of
@@ -657,13 +657,13 @@ def _encoders(
     return {f: _encoder(seen[f] if seen else {}, missing, before_3_4) for f in sorted(categorical)}
 
 
-def _encoder(seen: dict[str, np.ndarray], missing: float, before_3_4: bool) -> CategoryEncoder:
+def _encoder(seen: dict[str, np.ndarray], missing: float, before_3_4: bool) -> XgboostCategories:
     """Return a column's encoder; ``seen`` lists its categories by code: integers, or joined UTF-8 strings."""
     if not seen:
-        return CategoryEncoder(None, missing)
+        return XgboostCategories(None, missing)
     if "offsets" not in seen:
-        return CategoryEncoder({number: i for i, number in enumerate(seen["values"].tolist())}, missing)
+        return XgboostCategories({number: i for i, number in enumerate(seen["values"].tolist())}, missing)
     text = seen["values"].astype(np.uint8).tobytes()
     names = [text[a:b].decode("utf-8", "replace") for a, b in itertools.pairwise(seen["offsets"].tolist())]
     known: dict[str | int, int] = {name: i for i, name in enumerate(names)}
-    return CategoryEncoder(known, missing, garbled=before_3_4 and not text.isascii())
+    return XgboostCategories(known, missing, garbled=before_3_4 and not text.isascii())

@@ -30,7 +30,7 @@ _BUFFER_BYTES = 2**18
 _REMOTE_BYTES, _REMOTE_BUFFER_BYTES = 2**26, 2**23
 
 #: Number of files in another file system that are looked into at the same time.
-_AT_ONCE = 16
+_FILES_AT_ONCE = 16
 
 #: Number of batches that pyarrow may read ahead.
 READAHEAD = 2
@@ -425,7 +425,7 @@ def _each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     place = items[0][0] if isinstance(items[0], tuple) else items[0]
     if not isinstance(place, RemotePath) or len(items) == 1:
         return [function(item) for item in items]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         return list(pool.map(function, items))
 
 

@@ -25,7 +25,7 @@ from .._files.locations import Place, RemotePath
 _LOCK, _OWNER = "lock", "owner"
 
 #: Number of files of a remote folder that are looked into at the same time.
-_AT_ONCE = 16
+_FILES_AT_ONCE = 16
 
 #: Size and time of the last change of a file.
 Stamp = tuple[int, int | None]
@@ -245,7 +245,7 @@ class RemoteFolder(Folder):
         (self.place / name).delete()
 
     def each(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
             return list(pool.map(function, names))
 
     @contextlib.contextmanager

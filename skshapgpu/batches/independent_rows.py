@@ -15,7 +15,7 @@ _ROWS = 32
 
 #: Difference, in units of the largest magnitude of a column, that rounding cannot explain: libraries multiply
 #: matrices of other sizes in another order.
-_ROUNDING = 1e-4
+_MOST_ROUNDING = 1e-4
 
 
 def require_independent_rows(reader: Reader, X: Any) -> bool:
@@ -97,7 +97,7 @@ def _first_difference(one: np.ndarray, other: np.ndarray) -> tuple[int, int] | N
     scale = np.nanmax(np.abs(one), axis=0, initial=0.0)
     same = (np.isnan(one) & np.isnan(other)) | (one == other)
     with np.errstate(invalid="ignore"):
-        differs = ~same & ~(np.abs(one - other) <= _ROUNDING * scale)
+        differs = ~same & ~(np.abs(one - other) <= _MOST_ROUNDING * scale)
     if not differs.any():
         return None
     row, column = np.argwhere(differs)[0].tolist()

@@ -54,7 +54,7 @@ _BATCH_BYTES = 2**26
 _BATCHES_HELD = 6
 
 #: Threads, for each GPU, that encode batches. They start when batches wait for them.
-_ENCODERS = 3
+_ENCODERS_PER_GPU = 3
 
 #: With fewer batches for each GPU, every batch is divided among all GPUs.
 _BATCHES_EACH = 4
@@ -430,7 +430,7 @@ class _Run:
                     encode,
                     write,
                     report,
-                    n_encoders=min(_ENCODERS * self._n_gpus, os.cpu_count() or 1),
+                    n_encoders=min(_ENCODERS_PER_GPU * self._n_gpus, os.cpu_count() or 1),
                     n_held=_BATCHES_HELD * self._n_gpus,
                 )
             if n_rows is not None and n_written[0] != n_rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._common.digits import number
 
-_UNITS = ("kB", "MB", "GB", "TB")
+_BYTE_UNITS = ("kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def bytes_text(n_bytes: float) -> str:
     """Format a number of bytes, such as "1.2 MB"."""
     if n_bytes < 1000:
         return f"{n_bytes:.0f} bytes"
-    power = min(int(math.log10(n_bytes)) // 3, len(_UNITS))
-    return f"{number(n_bytes / 1000**power, 3)} {_UNITS[power - 1]}"
+    power = min(int(math.log10(n_bytes)) // 3, len(_BYTE_UNITS))
+    return f"{number(n_bytes / 1000**power, 3)} {_BYTE_UNITS[power - 1]}"
 
 
 def some(items: Sequence[Any], at_most: int = 8) -> str:

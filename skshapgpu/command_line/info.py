@@ -21,7 +21,7 @@ from .answers import Answer, aligned, base_values_text, bytes_text, some
 from .models import is_explainer, open_model
 
 #: Number of rows for which memory and time are estimated.
-_N_ROWS = 1_000_000
+_N_ESTIMATED_ROWS = 1_000_000
 
 _COVERS = {
     None: "yes",
@@ -105,7 +105,7 @@ def _categorical(adapted: AdaptedModel) -> list[int]:
 
 
 def _of_explainer(explainer: TreeExplainer) -> dict[str, Any]:
-    info, plan, base = explainer.model_info(), explainer.plan(_N_ROWS), explainer.expected_value
+    info, plan, base = explainer.model_info(), explainer.plan(_N_ESTIMATED_ROWS), explainer.expected_value
     return {
         "base_value": None if callable(base) else base,
         "feature_perturbation": explainer.feature_perturbation,

@@ -11,7 +11,7 @@ import numpy as np
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.selection import positions
 from .._explanations.values import Explanation
-from .._rows.columns import Column, read_column
+from .._rows.columns import NumericColumn, read_column
 from ..explainer import as_explainer
 from .base import (
     LETTER,
@@ -177,7 +177,7 @@ class ShapDependenceDisplay:
         ax.set_ylabel(f"{self.label}\nof {short(self.feature_name)}", parse_math=False)
         return self
 
-    def _x_positions(self, column: Column) -> np.ndarray:
+    def _x_positions(self, column: NumericColumn) -> np.ndarray:
         """Return the x positions of the points, and set the ticks of the x-axis."""
         ax, missing, x = self.ax_, column.missing, column.numbers.copy()
         if column.categories is not None:
@@ -297,7 +297,7 @@ class ShapDependenceDisplay:
         rows, feature_matrix = explained_rows(values_of(explanation, output))
         values = feature_matrix[:, position]
 
-        def read(feature: int, sample: np.ndarray) -> Column:
+        def read(feature: int, sample: np.ndarray) -> NumericColumn:
             return read_column(explanation.data, feature, rows[sample])
 
         if color_by == "auto":
@@ -399,8 +399,8 @@ class ShapDependenceDisplay:
         )
 
 
-def _column(values: np.ndarray, categories: Sequence[str] | None) -> Column:
-    return Column(np.asarray(values, np.float64), None if categories is None else tuple(categories))
+def _column(values: np.ndarray, categories: Sequence[str] | None) -> NumericColumn:
+    return NumericColumn(np.asarray(values, np.float64), None if categories is None else tuple(categories))
 
 
 def _feature_of_input(explanation: Explanation, feature: Any) -> int:

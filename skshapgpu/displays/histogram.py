@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._rows.columns import Column
+from .._rows.columns import NumericColumn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,14 +27,14 @@ _NARROWEST = 0.01
 _COLOR = "0.82"
 
 
-def draw_histogram(ax: Axes, column: Column, x: np.ndarray) -> BarContainer:
+def draw_histogram(ax: Axes, column: NumericColumn, x: np.ndarray) -> BarContainer:
     """Make room below the points, and draw bars in it that show how many rows have which value.
 
     Parameters
     ----------
     ax : matplotlib Axes
         Axes on which the points are drawn.
-    column : Column
+    column : NumericColumn
         Values of the feature on the x-axis.
     x : ndarray of shape (n_rows,)
         Positions of all points, including the points of rows in which the feature is missing.
@@ -55,7 +55,7 @@ def draw_histogram(ax: Axes, column: Column, x: np.ndarray) -> BarContainer:
     return bars
 
 
-def _category_bars(column: Column) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _category_bars(column: NumericColumn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n_categories = len(column.categories or ())
     counts = np.bincount(column.numbers[~column.missing].astype(np.int64), minlength=n_categories)
     if column.missing.any():
@@ -63,7 +63,7 @@ def _category_bars(column: Column) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.arange(len(counts)), np.full(len(counts), _WIDTH), counts
 
 
-def _bins(column: Column, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _bins(column: NumericColumn, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return centres, widths and counts of bins of equal width. A bar of the missing values comes first."""
     numbers, missing = x[~column.missing], x[column.missing]
     distinct = np.unique(numbers)

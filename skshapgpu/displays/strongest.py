@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._rows.columns import Column
+from .._rows.columns import NumericColumn
 from .._rows.gpu_arrays import copied_to_host
 from .._rows.tables import select, table
 from ..explainer import TreeExplainer
@@ -49,7 +49,7 @@ def strongest_by_interactions(
 
 
 def strongest_by_variance(
-    values: np.ndarray, read: Callable[[int], Column], feature: int, n_features: int
+    values: np.ndarray, read: Callable[[int], NumericColumn], feature: int, n_features: int
 ) -> int | None:
     """Return the feature that best explains the SHAP values of another one beyond its own value.
 
@@ -98,7 +98,7 @@ def strongest_by_variance(
     return best
 
 
-def _quantile_classes(column: Column, n: int) -> np.ndarray:
+def _quantile_classes(column: NumericColumn, n: int) -> np.ndarray:
     """Return the number of each row's class: its category or one of about n quantiles.
 
     Missing values are the last class.
@@ -115,7 +115,7 @@ def _quantile_classes(column: Column, n: int) -> np.ndarray:
     return classes
 
 
-def _residuals(values: np.ndarray, column: Column, bins: np.ndarray) -> np.ndarray:
+def _residuals(values: np.ndarray, column: NumericColumn, bins: np.ndarray) -> np.ndarray:
     """Subtract a line from the values of each bin or, for categories and missing values, their mean."""
     counts = np.maximum(np.bincount(bins), 1)
     residuals = values - (np.bincount(bins, values) / counts)[bins]

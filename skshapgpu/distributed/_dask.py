@@ -17,7 +17,7 @@ from ._parcel import Parcel
 from ._work import Work
 
 #: Data frames of earlier releases do not accept a graph key as an argument.
-_OLDEST = (2025, 5)
+_OLDEST_DASK = (2025, 5)
 
 
 @lists_options
@@ -106,7 +106,7 @@ def explain_dask(
         from dask import __version__ as version
     except ImportError as error:
         raise ImportError("explain_dask needs Dask: pip install skshapgpu[dask]") from error
-    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST_DASK:
         raise ImportError(f"explain_dask needs Dask 2025.5 or later, not {version}: pip install -U dask")
     if isinstance(X, da.Array):
         if features is not None or len(keep) or prefix:

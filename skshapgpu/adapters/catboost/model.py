@@ -74,7 +74,7 @@ _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
 
 
 @dataclass(frozen=True)
-class CategoryEncoder:
+class CatBoostCategories:
     """Encoder of one categorical column: a :class:`~skshapgpu.adapters.ColumnEncoder`.
 
     Attributes
@@ -309,17 +309,17 @@ def _loss_of_sum(document: dict[str, Any]) -> str | None:
     return json.loads(text).get("type") if isinstance(text, str) else None
 
 
-class Parts(NamedTuple):
+class ModelParts(NamedTuple):
     """The result of :func:`read_document`, named like the parts of an ``AdaptedModel``."""
 
     ensemble: Ensemble
-    encoders: dict[int, CategoryEncoder]
+    encoders: dict[int, CatBoostCategories]
     derived: CtrColumns | None
     shared: tuple[tuple[int, ...], ...]
     has_cover: bool
 
 
-def read_document(document: dict[str, Any], n_features: int) -> Parts:
+def read_document(document: dict[str, Any], n_features: int) -> ModelParts:
     """Read CatBoost's JSON export.
 
     Parameters
@@ -330,7 +330,7 @@ def read_document(document: dict[str, Any], n_features: int) -> Parts:
 
     Returns
     -------
-    Parts
+    ModelParts
 
     Raises
     ------
@@ -363,7 +363,7 @@ def _require_known_parts(document: dict[str, Any]) -> None:
     require_known("the CatBoost model", "losses", [loss] if loss else [], _LOSSES)
 
 
-def _read(document: dict[str, Any], n_features: int) -> Parts:
+def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     _require_known_parts(document)
     info = document["features_info"]
     numeric = {
@@ -446,8 +446,8 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
         x_dtype="float32",
         **options,
     )
-    encoders = {column: CategoryEncoder(codes) for column, codes in categorical.values()}
-    return Parts(ensemble, encoders, derived, shared, has_cover)
+    encoders = {column: CatBoostCategories(codes) for column, codes in categorical.values()}
+    return ModelParts(ensemble, encoders, derived, shared, has_cover)
 
 
 def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from .tables import EQ, LEAF, MEMBER, Table
+from .tables import EQ, LEAF, MEMBER, NodeTable
 
 
-def merged(table: Table) -> Table:
+def merged(table: NodeTable) -> NodeTable:
     """Return the table with each chain as one node of mode MEMBER.
 
     In a chain, all nodes test the same column for equality and have the same node as true child, and each

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import UnsupportedModelError
-from .tables import LEAF, Table
+from .tables import LEAF, NodeTable
 
 #: Links of classes that are outputs, by the transformation.
 _LINKS: dict[str, Literal["logistic", "softmax"]] = {"LOGISTIC": "logistic", "SOFTMAX": "softmax"}
@@ -24,7 +24,7 @@ class Scores:
     The attributes are those of ``AdaptedModel`` and ``Ensemble``; ``names`` are its ``output_names``.
     """
 
-    table: Table
+    table: NodeTable
     intercept: np.ndarray
     names: tuple[Any, ...] | None = None
     binary: Literal["margin", "probability"] | None = None
@@ -33,7 +33,7 @@ class Scores:
     link_scale: float = 1.0
 
 
-def of_targets(table: Table, base: np.ndarray, n_targets: int) -> Scores:
+def of_targets(table: NodeTable, base: np.ndarray, n_targets: int) -> Scores:
     """Return the scores of a regressor.
 
     Raises
@@ -54,7 +54,7 @@ def of_targets(table: Table, base: np.ndarray, n_targets: int) -> Scores:
     return Scores(table, base if len(base) else np.zeros(n_targets))
 
 
-def of_classes(table: Table, base: np.ndarray, labels: tuple[Any, ...], transform: str) -> Scores:
+def of_classes(table: NodeTable, base: np.ndarray, labels: tuple[Any, ...], transform: str) -> Scores:
     """Return the scores of a classifier.
 
     Raises
@@ -77,7 +77,7 @@ def of_classes(table: Table, base: np.ndarray, labels: tuple[Any, ...], transfor
     return replace(scores, link="identity") if is_probability else scores
 
 
-def _of_two(table: Table, base: np.ndarray, labels: tuple[Any, ...], transform: str) -> Scores:
+def _of_two(table: NodeTable, base: np.ndarray, labels: tuple[Any, ...], transform: str) -> Scores:
     """Return the scores of two classes, as onnxruntime computes them.
 
     Weights of the first class only are those of the second, whose score is s: the first one's is 1 - s if no
@@ -120,14 +120,14 @@ def _of_two(table: Table, base: np.ndarray, labels: tuple[Any, ...], transform: 
     return Scores(table, np.zeros(2), labels, link=_LINKS.get(transform))
 
 
-def _always_has_weight(table: Table, output: int) -> bool:
+def _always_has_weight(table: NodeTable, output: int) -> bool:
     """Return whether all leaves of some tree have a weight of an output, so that each row gets one."""
     has_weight = table.mode != LEAF
     has_weight[table.weight_node[table.weight_output == output]] = True
     return bool(np.logical_and.reduceat(has_weight, table.offsets[:-1]).any())
 
 
-def _sums(table: Table, intercept: float) -> tuple[float, float]:
+def _sums(table: NodeTable, intercept: float) -> tuple[float, float]:
     """Return bounds of the sum of a row's scores of all outputs."""
     of_leaves = np.bincount(table.weight_node, table.weight, len(table.mode))
     leaf = table.mode == LEAF

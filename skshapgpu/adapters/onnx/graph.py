@@ -14,14 +14,14 @@ from ...errors import UnsupportedModelError
 from .messages import DOUBLE, FLOAT, INT32, INT64, Graph, Operator, type_name
 
 #: Kinds of tree ensembles; the second output of a classifier are the scores.
-_TREES = ("TreeEnsemble", "TreeEnsembleRegressor", "TreeEnsembleClassifier")
+_TREE_OPERATORS = ("TreeEnsemble", "TreeEnsembleRegressor", "TreeEnsembleClassifier")
 _ML = "ai.onnx.ml"
 
 #: Operators that leave scores unchanged.
 _UNCHANGED = frozenset({"Identity", "ZipMap", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 #: Operators that make labels, or something else than scores, from scores.
-_PREDICTIONS = frozenset({"ArgMax", "Sigmoid", "Softmax", "Exp", "Normalizer"})
+_PREDICTING_OPERATORS = frozenset({"ArgMax", "Sigmoid", "Softmax", "Exp", "Normalizer"})
 
 #: Operators with graphs of their own, which may use any name of the graph around them.
 _WITH_GRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -61,7 +61,7 @@ def find(graph: Graph) -> Trees:
         There is no tree ensemble, or several; an operator changes X or the scores; X is no table of float,
         double or integers, or of unknown width.
     """
-    found = [each for each in graph.operators if each.kind in _TREES and each.domain == _ML]
+    found = [each for each in graph.operators if each.kind in _TREE_OPERATORS and each.domain == _ML]
     if len(found) != 1:
         others = ", ".join(sorted({each.kind for each in graph.operators})[:8])
         raise UnsupportedModelError(
@@ -171,4 +171,4 @@ def _leaves_unchanged(operator: Operator) -> bool:
 
 
 def _makes_predictions(operator: Operator) -> bool:
-    return operator.kind in _PREDICTIONS and operator.domain in ("", _ML)
+    return operator.kind in _PREDICTING_OPERATORS and operator.domain in ("", _ML)

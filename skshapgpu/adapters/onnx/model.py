@@ -23,7 +23,7 @@ from ...errors import UnsupportedModelError
 from .._known import require_known
 from ..schema import AdaptedModel, InputSchema
 from . import chains, classes, graph, messages, splits, tables
-from .tables import Table
+from .tables import NodeTable
 
 #: Aggregate functions and transformations, in the order of their numbers in ``TreeEnsemble``.
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
@@ -121,7 +121,7 @@ def adapt_content(content: bytes) -> AdaptedModel:
     )
 
 
-def _check_weights(table: Table, n_outputs: int) -> None:
+def _check_weights(table: NodeTable, n_outputs: int) -> None:
     """Raise ``ValueError`` unless weights are finite and of existing outputs, one for each in a leaf."""
     if not np.isfinite(table.weight).all():
         raise ValueError("a leaf has a weight that is not finite")
@@ -132,7 +132,7 @@ def _check_weights(table: Table, n_outputs: int) -> None:
         raise ValueError("a leaf has two weights for the same output")
 
 
-def _x_dtype(trees: graph.Trees, table: Table) -> str:
+def _x_dtype(trees: graph.Trees, table: NodeTable) -> str:
     """Return the dtype to which X is rounded on its way to a comparison."""
     own = "float64" if trees.received == messages.DOUBLE else "float32"  # also of integers, in onnxruntime
     others = {dtype.name for dtype in table.dtypes} - {own}

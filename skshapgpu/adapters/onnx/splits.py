@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import UnsupportedModelError
 from ..ensemble import Ensemble
 from ..schema import Column
-from .tables import EQ, GT, GTE, LEAF, LT, MEMBER, NEQ, Table
+from .tables import EQ, GT, GTE, LEAF, LT, MEMBER, NEQ, NodeTable
 
 #: Values of leaves for each node and weight of the file, beyond which a model is rejected.
 _MOST_VALUES = 128
@@ -67,7 +67,7 @@ class Ranks:
 
 
 def ensemble(
-    table: Table, intercept: np.ndarray, n_features: int, x_dtype: str
+    table: NodeTable, intercept: np.ndarray, n_features: int, x_dtype: str
 ) -> tuple[Ensemble, dict[int, Ranks]]:
     """Return the trees of a table, and the encoder of each column that is compared by equality.
 
@@ -127,7 +127,7 @@ def _thresholds(threshold: np.ndarray, numeric: np.ndarray, is_below: np.ndarray
     return threshold, False
 
 
-def _values(table: Table, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+def _values(table: NodeTable, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of all nodes, and the output of each tree, -1 if leaves have values of all."""
     n_nodes, n_trees = len(table.mode), table.n_trees
     tree = np.searchsorted(table.offsets, table.weight_node, side="right") - 1
@@ -148,7 +148,7 @@ def _values(table: Table, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
     return value, np.full(n_trees, -1, np.int32)
 
 
-def _encoders(table: Table, x_dtype: str) -> tuple[dict[int, Ranks], np.ndarray]:
+def _encoders(table: NodeTable, x_dtype: str) -> tuple[dict[int, Ranks], np.ndarray]:
     """Return encoders by column, and the code of each node's threshold; 0 where the column has none."""
     codes = np.zeros(len(table.mode))
     by_equality = np.isin(table.mode, (EQ, NEQ, MEMBER))
@@ -177,7 +177,7 @@ def _groups(keys: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _category_sets(
-    table: Table, by_equality: np.ndarray, codes: np.ndarray, encoders: dict[int, Ranks]
+    table: NodeTable, by_equality: np.ndarray, codes: np.ndarray, encoders: dict[int, Ranks]
 ) -> dict[str, Any]:
     """Return the category attributes of :class:`Ensemble`; the numbers equal to those listed go left."""
     nodes = np.flatnonzero(by_equality)

@@ -30,7 +30,7 @@ Attributes = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class NodeTable:
     """Nodes of all trees, tree by tree, the root first.
 
     Attributes
@@ -75,7 +75,7 @@ class Table:
         return len(self.offsets) - 1
 
 
-def read_listed(attributes: Attributes, kind: str) -> Table:
+def read_listed(attributes: Attributes, kind: str) -> NodeTable:
     """Read the attributes of a regressor, whose ``kind`` is "target", or a classifier, "class"."""
     tree_id, node_id = (integers(attributes, f"nodes_{name}") for name in ("treeids", "nodeids"))
     n_nodes = len(tree_id)
@@ -112,7 +112,7 @@ def read_listed(attributes: Attributes, kind: str) -> Table:
         raise UnsupportedModelError(
             "the ONNX model has a leaf with a threshold but no weight: some runtimes add the threshold"
         )
-    return Table(
+    return NodeTable(
         offsets=offsets,
         mode=mode,
         feature=integers(attributes, "nodes_featureids", n_nodes),
@@ -164,7 +164,7 @@ class _Places:
         return self._order[at]
 
 
-def read_indexed(attributes: Attributes) -> Table:
+def read_indexed(attributes: Attributes) -> NodeTable:
     """Read the attributes of a ``TreeEnsemble``."""
     roots = integers(attributes, "tree_roots")
     feature = integers(attributes, "nodes_featureids")
@@ -207,7 +207,7 @@ def read_indexed(attributes: Attributes) -> Table:
         return found
 
     members = _members(attributes, np.flatnonzero(mode == MEMBER))
-    return Table(
+    return NodeTable(
         offsets=np.concatenate([[0], np.cumsum(np.bincount(tree_of, minlength=len(roots)))]),
         mode=placed(mode, LEAF),
         feature=placed(feature, 0),

@@ -162,7 +162,7 @@ def test_sparse_rows_float32_and_few_at_once(monkeypatch: pytest.MonkeyPatch) ->
     single = explainer.explain(wide[50:58].astype(np.float32))
     assert single.values.dtype == np.float32
     np.testing.assert_allclose(single.values, expected, rtol=0, atol=1e-6)
-    monkeypatch.setattr(softmax, "_AT_ONCE", 30)
+    monkeypatch.setattr(softmax, "_MIXTURES_AT_ONCE", 30)
     np.testing.assert_allclose(explainer.shap_values(wide[50:58]), expected, rtol=0, atol=1e-15)
     done: list[int] = []
     explainer.explain(wide[:9], progress=lambda n, total: done.append(n))
