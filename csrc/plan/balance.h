@@ -1,12 +1,13 @@
-// Walks for Owen values that take fewer nodes than they need.
+// Walks for Owen values that take fewer nodes than exact quadrature needs.
 //
 // The values of n features of a group on a path need n / 2 nodes for the integral of the group. For an odd n,
-// rounding down makes an error, but the same one for all n features: Gauss-Legendre quadrature with K nodes
-// errs by a constant times the coefficient of degree 2 K = n - 1, and this is the product of the differences
-// of one and zero fraction of all n features. So if only paths with all features of the group err, the walk
-// in which the groups are players tells the error, because it has the sum of the values. These walks are
-// balanced: a feature gets its own sum, an equal share of that of its group, and minus an equal share of
-// those of all features of the group.
+// rounding n / 2 down makes an error, but the same error for all n features: Gauss-Legendre quadrature with K
+// nodes errs by a constant times the coefficient of degree 2 K = n - 1, and this coefficient is the product,
+// over all n features, of the difference of the one fraction and the zero fraction. Suppose that only paths
+// with all features of the group err. Then the walk in which the groups are players tells the error, because
+// that walk has the exact sum of the features' values. Such walks are balanced: the value of a feature is its
+// own sum, plus an equal share of the sum of its group, minus an equal share of the sums of all features of
+// the group.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +29,14 @@ class Balance {
 
   int32_t n_groups() const { return static_cast<int32_t>(features_.size()); }
 
-  // Return the number of features of a group, if its walks may be balanced, or else 0.
+  // Return the number of features of a group if its walks may be balanced, else 0.
   int32_t size_of(int32_t group) const {
     const size_t n = features_[group].size();
     return n % 2 == 1 && n > 1 && n <= kMostFeatures ? static_cast<int32_t>(n) : 0;
   }
 
-  // Call add(feature, weight) for each feature that gets a share of the sum of a player of a balanced chunk:
-  // of a group, or of a feature if those of its group are apart.
+  // Call add(feature, weight) for each feature that gets a share of the sum of a player of a balanced chunk.
+  // The player is a group or, if the features of its group are apart, a feature.
   template <class Add>
   void share(const Chunk& chunk, int32_t player, const Add& add) const {
     const int32_t n_features = static_cast<int32_t>(groups_.size());
@@ -47,7 +48,8 @@ class Balance {
   }
 
  private:
-  // Larger groups gain little, and the shares of a chunk grow with the square.
+  // Groups larger than this gain little, and the number of shares of a chunk grows with the square of their
+  // size.
   static constexpr size_t kMostFeatures = 9;
 
   const std::vector<int32_t>& groups_;

@@ -5,12 +5,13 @@
 namespace skshap {
 namespace {
 
-// Sums in single precision are added to those in double precision after this many trees.
+// After this many trees, the sums in single precision are added to sums in double precision.
 constexpr size_t kMaxChunkTrees = 64;
-// Maximum size of the programs of a chunk, about: half of a typical L2 cache.
+// The largest size of the programs of a chunk, approximately: half of a typical L2 cache.
 constexpr size_t kMaxChunkBytes = 512 << 10;
-// Threads divide chunks of few rows among them, so a large model has at least about so many. To add up a
-// chunk's sums is dear only if it has few leaves, or few for each of its sums.
+// With few rows, threads divide the chunks among themselves, so a large model has at least about this many
+// chunks. Adding up the sums of a chunk takes a noticeable time only if the chunk has few leaves, or few
+// leaves for each of its sums.
 constexpr int64_t kManyChunks = 32;
 constexpr int64_t kFewLeaves = 512;
 constexpr int64_t kFewLeavesPerSum = 32;
@@ -80,12 +81,13 @@ class Divider {
     }
   }
 
-  // Return the sums of a row in the last chunk; not all features interact.
+  // Return the number of sums of a row in the last chunk. The number of pairs is an upper bound, as not all
+  // features interact.
   int64_t n_sums() const {
     return n_features_ + (plan_.interactions() ? n_features_ * (n_features_ - 1) / 2 : 0);
   }
 
-  // Return about how many bytes a row streams for each leaf.
+  // Return approximately how many bytes a row streams for each leaf.
   size_t leaf_bytes(const TreeShape& shape) const {
     const size_t n_outputs = static_cast<size_t>(e_.value_width);
     const size_t n_constants = 3 * static_cast<size_t>(shape.n_nodes) + 2 * n_outputs;
@@ -100,7 +102,7 @@ class Divider {
   std::vector<std::vector<int32_t>> chunks_;
   int64_t n_leaves_ = 0, n_features_ = 0;  // of the last chunk
   size_t n_bytes_ = 0;
-  std::vector<int32_t> chunk_of_player_;  // the last one that uses it, counted from 1
+  std::vector<int32_t> chunk_of_player_;  // the last chunk that uses the player, counted from 1
 };
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace skshap {
 
-// Return the trees of each chunk, in the order of the plan. Trees of a single leaf are in none. Trees before
-// n_first come before the others, in chunks of their own.
+// Return the trees of each chunk, in the order of the plan. A tree that is a single leaf is in no chunk.
+// Trees before n_first come before the others, in chunks of their own.
 std::vector<std::vector<int32_t>> divide_into_chunks(const EnsembleView& ensemble,
                                                      const std::vector<TreeShape>& shapes, const Plan& plan,
                                                      int32_t n_first);

@@ -45,7 +45,7 @@ ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan, int64_t n_thr
   size_t most = 0;
   for (const Column& column : plan_.columns)
     most = std::max({most, column.thresholds_float.size(), column.thresholds_double.size()});
-  // The largest code means missing, and a rank plus its bias must not wrap.
+  // The largest code means missing, and the sum of a rank and its bias must not wrap.
   plan_.wide_codes = most > 0xfffe;
   sort_unique(plan_.features);
 }
@@ -83,7 +83,8 @@ void ColumnCoder::add_test(int64_t node) {
     const int32_t set = e_.category_set[node];
     column.categories.insert(column.categories.end(), e_.category_values + e_.category_offsets[set],
                              e_.category_values + e_.category_offsets[set + 1]);
-    // A thousand nodes may list the same thousand categories: keep the list close to its final size.
+    // A thousand nodes may list the same thousand categories, so the list is compacted when it grows much
+    // larger than its final size.
     if (column.categories.size() > 2 * n_listed_ + 4096) {
       sort_unique(column.categories);
       n_listed_ = column.categories.size();
@@ -115,7 +116,8 @@ DecideNode ColumnCoder::code(int64_t node, std::vector<uint32_t>& category_bits)
   return d;
 }
 
-// Write bits for the codes that go left: those of the listed categories, of any other, and of missing values.
+// Write bits for the codes that go left: the codes of the listed categories, of any other category, and of
+// missing values.
 uint32_t ColumnCoder::write_categories(const Column& column, int32_t set, bool missing_left,
                                        std::vector<uint32_t>& category_bits) const {
   const size_t n_codes = column.categories.size() + 2, first = category_bits.size();

@@ -24,12 +24,12 @@ class ColumnCoder {
  public:
   // Fill the plan's columns and features.
   ColumnCoder(const EnsembleView& ensemble, Plan& plan, int64_t n_threads);
-  // Copy the columns of another plan, with the tests of the ensemble's nodes. Features are numbered by their
-  // position in that plan.
+  // Copy the columns of another plan, and take the tests of the ensemble's nodes from `coded`. Features are
+  // numbered by their position in that plan.
   ColumnCoder(const EnsembleView& ensemble, Plan& plan, const CodedTests& coded);
 
-  // Return the test of a node without its place on a path; add its categories to category_bits, those of the
-  // plan or of a part of it.
+  // Return the test of a node without its place on a path. Add the categories of the test to category_bits,
+  // which are the bits of the plan or of a part of it.
   DecideNode code(int64_t node, std::vector<uint32_t>& category_bits) const;
 
  private:

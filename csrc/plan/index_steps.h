@@ -5,13 +5,13 @@
 
 namespace skshap {
 
-// Rows whose code is beyond `operand` add `number` to their index, modulo 2^16.
+// A step adds `number` to the index of each row whose code is beyond `operand`, modulo 2^16.
 struct IndexStep {
   uint16_t operand, number;
 };
 
 // The part of an index that a column determines: its steps in IntervalTables::steps. A categorical column has
-// one for each code, in their order, and one for missing values, all without an operand.
+// one step for each code, in the order of the codes, and one for missing values. These steps have no operand.
 struct IndexColumn {
   uint32_t column;  // in Plan::columns
   uint32_t steps, n_steps;

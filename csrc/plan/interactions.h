@@ -8,8 +8,8 @@
 
 namespace skshap {
 
-// The numbers of interactions while a plan is compiled: each has a slot in the last chunk, where the walk
-// sums it, and a place in the plan.
+// The numbers of interactions while a plan is compiled. Each interaction has a slot in the last chunk, where
+// the walk sums it, and a place in the plan.
 class InteractionNumbers {
  public:
   explicit InteractionNumbers(Plan& plan) : plan_(plan) {}
@@ -24,8 +24,8 @@ class InteractionNumbers {
   void sort();
 
  private:
-  // Numbers in order of appearance. The key of a triple is the number of its first two features and the
-  // third.
+  // Numbers in order of appearance. The key of a triple consists of the number of its first two features and
+  // of its third feature.
   using Numbers = std::unordered_map<uint64_t, uint32_t>;
 
   static std::pair<uint32_t, bool> number(Numbers& numbers, uint32_t first, uint32_t second);

@@ -1,9 +1,10 @@
 // Tables by intervals: written by intervals/builder.cpp, read by intervals/lookup.cpp.
 //
-// The values of a group of leaves, from whatever trees, depend on a row only through the intervals in which
-// its codes lie, between the thresholds of the leaves' paths. A table has an entry for each combination of
-// such intervals. Each threshold that a code has passed adds a number to the index of the entry, a category
-// adds its own. See docs/mathematics.md.
+// The thresholds on the paths of a group of leaves, which may be of several trees, divide the codes of each
+// column into intervals. The values of these leaves depend on a row only through the intervals of its codes.
+// A table has an entry for each combination of such intervals. The index of a row's entry is a sum: each
+// threshold that a code has passed adds a number, and each category adds a number of its own. See
+// docs/mathematics.md.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,8 @@
 
 namespace skshap {
 
-// Limits of tables for a GPU (cuda/program/intervals.h): the codes of a column, and the entries of a table
-// and their bytes.
+// Limits of tables for a GPU (cuda/program/intervals.h): of the codes of a column, of the entries of a table,
+// and of the bytes of these entries.
 constexpr uint32_t kMostGpuCode = 0x7bff, kMostGpuEntries = 1024;
 constexpr size_t kMostGpuTableBytes = size_t{32} << 10;
 
@@ -27,7 +28,7 @@ struct IntervalTable {
   size_t margins;  // and their margins: [index][output of the window]
 };
 
-// Tables that add to the same sums, so that nothing is permuted: consecutive ones.
+// Consecutive tables that add to the same sums. Within a window, no sums are permuted.
 struct TableWindow {
   size_t tables, tables_end;
   size_t places, places_end;  // in IntervalTables::places, one for each sum of a row
@@ -41,10 +42,10 @@ struct IntervalTables {
   std::vector<IntervalTable> tables;
   std::vector<TableWindow> windows;
   std::vector<uint32_t> places;                        // output * used features + position in Plan::features
-  std::vector<float, AlignedAllocator<float>> floats;  // the sums; only those of the plan's precision
+  std::vector<float, AlignedAllocator<float>> floats;  // the sums, in the plan's precision only
   std::vector<double, AlignedAllocator<double>> doubles;
   std::vector<double, AlignedAllocator<double>> margins;
-  // The trees that they explain, and their largest number of quadrature nodes.
+  // The trees that the tables explain, and the largest number of quadrature nodes of these trees.
   int n_nodes = 0;
   size_t n_trees = 0, n_leaves = 0;
 

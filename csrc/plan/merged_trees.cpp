@@ -11,12 +11,14 @@
 namespace skshap {
 namespace {
 
-// Trees that are merged to see whether that pays, and the most leaves that may be left of theirs. Parts of
-// merged trees repeat the nodes of some paths, and places that several nodes take cost time, too.
+// The number of trees that are merged to see whether merging pays, and the largest fraction of their leaves
+// that may remain. Parts of merged trees repeat the nodes of some paths, and places that several nodes take
+// cost time, too.
 constexpr size_t kSampled = 16;
 constexpr double kMostLeft = 0.75;
 
-// By how much a cover fraction may differ from 1 less that of the other child, because both are rounded.
+// The largest difference between a cover fraction and 1 less the other child's fraction. The two differ
+// because both are rounded.
 constexpr double kRounding = 2 * std::numeric_limits<double>::epsilon();
 
 // A node of a tree of the plan; `swapped` tells whether its left child takes the place of the right one.
@@ -28,9 +30,9 @@ struct Member {
   bool is_leaf() const { return node >= static_cast<int32_t>(tree->n_inner); }
 };
 
-// A place of a merged tree that is to be filled: that of a child, or of the root.
+// A place of a merged tree that is to be filled. It is the place of a child, or of the root.
 struct Place {
-  size_t members;  // where its nodes begin in the list of all places, the last one's at the end
+  size_t members;  // where its nodes begin in members_; the nodes of the last place are at the end
   int32_t parent;  // or -1
   bool right;
 };
@@ -54,7 +56,7 @@ class Merger {
     return {output, trees, std::move(nodes_), n_leaves};
   }
 
-  // Return whether most trees have the same root as an earlier one.
+  // Return whether most trees have the same root as an earlier tree.
   bool begin_alike(const std::vector<size_t>& trees) {
     groups_.clear();
     for (const size_t tree : trees) {
@@ -157,12 +159,12 @@ class Merger {
   std::vector<MergedNode> nodes_;
   std::vector<Place> places_;
   std::vector<Member> members_;        // of all places
-  std::vector<Member> here_, groups_;  // of the place that is filled, and the first one of each split
+  std::vector<Member> here_, groups_;  // nodes of the place being filled; first node of each split
   std::vector<size_t> group_of_;
 };
 
-// Return neighbours among trees of boosting, which are alike if any are; a plan has the trees in another
-// order.
+// Return trees that are neighbours in the order of boosting: if any trees are alike, neighbours are. A plan
+// has the trees in another order.
 std::vector<size_t> sample_of(const Plan& plan, std::vector<size_t> trees) {
   std::sort(trees.begin(), trees.end(),
             [&](size_t a, size_t b) { return plan.trees[a].source < plan.trees[b].source; });

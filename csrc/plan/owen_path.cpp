@@ -3,7 +3,7 @@
 namespace skshap {
 namespace {
 
-// A table has at least four entries, whose numbers are two bits of the word.
+// A table has at least four entries, so the number of an entry takes at least two bits of the word.
 constexpr int kLeastGroupBits = 2;
 
 size_t number_of_groups(const Plan& plan) {

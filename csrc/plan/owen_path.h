@@ -1,8 +1,9 @@
-// The path to a leaf of a tree for Owen values, of which a GPU makes tables (cuda/program/owen_leaves.h), and
-// the limits of these.
+// The path to a leaf of a tree for Owen values. A GPU makes tables of such paths
+// (cuda/program/owen_leaves.h); their limits are below.
 //
-// A table has an entry for each set of players that a row fails: the groups of a path, or the features of a
-// group on it. A path of many groups has none of them, but a list of numbers.
+// A table has an entry for each set of players that a row may fail. The players are the groups of a path, or
+// the features of one group on the path. A path of many groups has no table of the groups, but a list of
+// numbers.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +13,15 @@
 
 namespace skshap {
 
-// The most players of a table, and the most groups on a path.
+// The limits of the players of a table, and of the groups on a path.
 constexpr int kMostOwenPlayers = 8, kMostOwenGroups = 16;
-// A row has a word of so many bits: for the groups, in the order in which a path meets them, and for each
-// group with several features on some path below its first node, as many as it has there.
+// Each row has a word of this many bits. The first bits are for the groups, in the order in which a path
+// meets them. Then each group with several features on some path below its first node has as many bits as it
+// has features there.
 constexpr int kOwenWordBits = 32;
 
-// The numbers of an entry are in pieces of so many bytes, the last of which may be narrower, or each in a
-// list of its own. All tables of a leaf together have at most kOwenTableBytes.
+// The numbers of an entry are in pieces of this many bytes, of which the last may be narrower, or each number
+// is in a list of its own. All tables of a leaf together have at most kOwenTableBytes.
 constexpr size_t kOwenPiece = 16, kOwenTableBytes = size_t{24} << 10;
 template <class T>
 constexpr int owen_piece() {
@@ -31,9 +33,9 @@ constexpr size_t rounded_up(size_t n, size_t multiple) { return (n + multiple - 
 constexpr size_t kOwenFour = 4;
 constexpr size_t owen_entries(size_t n_players) { return std::max(kOwenFour, size_t{1} << n_players); }
 
-// Return the numbers that fit the last piece, which has fewer than the others: 1, 2 or 4.
+// Return how many numbers fit into the last piece, which is narrower than the others: 1, 2 or 4.
 constexpr uint32_t owen_last_width(uint32_t n_numbers) { return n_numbers == 3 ? 4 : n_numbers; }
-// Return the bytes of the pieces of a table, and of its lists.
+// Return the bytes of the pieces of a table, and the bytes of its lists.
 template <class T>
 constexpr size_t owen_piece_bytes(size_t n_players, size_t n_numbers) {
   const size_t last = n_numbers % owen_piece<T>(),
@@ -45,9 +47,10 @@ constexpr size_t owen_list_bytes(size_t n_players, size_t n_lists) {
   return rounded_up(n_lists * owen_entries(n_players) * sizeof(T), kOwenPiece);
 }
 
-// The numbers of a path of many groups are, for each quadrature node and padded to whole pieces: the weight,
-// and for each group its factor and what the product of all factors is multiplied by for its value, each for
-// rows that satisfy the group and for rows that fail it.
+// The numbers of a path of many groups, for each quadrature node and padded to whole pieces. The first is the
+// weight. Then each group has its factor, and the number by which the product of all factors is multiplied to
+// obtain the value of the group. Both exist twice: for rows that satisfy the group, and for rows that fail
+// it.
 constexpr size_t kOwenLongLists = 4;
 constexpr size_t owen_nodes(size_t n_players) { return (n_players + 1) / 2; }
 template <class T>
@@ -61,16 +64,16 @@ class OwenPath {
     int32_t group, first;  // the first node on it
     int n_features;        // on the path
     int field, n_bits;     // the first bit, and their number: 0 if no path has several features of the group
-    int32_t steps[kMostOwenPlayers];  // of the path, which are on these features
+    int32_t steps[kMostOwenPlayers];  // the steps of the path on these features
   };
 
   explicit OwenPath(const Plan& plan);
 
-  // Begin a tree; return whether it fits the limits in the plan's precision.
+  // Begin a tree. Return whether the tree is within the limits in the plan's precision.
   bool open(const TreeProgram& tree);
 
-  // Continue the path of a tree that fits with a split; return the bits of rows that fail it. Calls of `take`
-  // follow, one for each of its edges.
+  // Continue the path of a tree within the limits by a split. Return the bits of the rows that fail the
+  // split. Calls of `take` follow, one for each edge of the split.
   uint32_t enter(int32_t node);
   void take(bool right) {
     path_.take(bit_of(nodes_.back().node, right), plan_.shares[tree_->decide + nodes_.back().node]);
@@ -81,7 +84,7 @@ class OwenPath {
   const std::vector<Group>& groups() const { return groups_; }
   const PathStep& step(int32_t i) const { return path_.steps()[i]; }
 
-  // Return the bytes of the tables of the path's features, and those of a table of its groups.
+  // Return the bytes of the tables of the path's features, and the bytes of a table of its groups.
   template <class T>
   size_t own_bytes() const;
   template <class T>
@@ -109,8 +112,8 @@ class OwenPath {
   const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
   const TreeProgram* tree_ = nullptr;
   TreePath path_;
-  std::vector<int32_t> place_;  // of a group, among those of the path
-  std::vector<int> most_;       // by node: the most features of its group on a path, if it is the first on it
+  std::vector<int32_t> place_;  // place of a group among the groups of the path
+  std::vector<int> most_;       // by node that is the first of its group: the most features of it on a path
   int most_groups_ = 0;         // on a path of the tree
   std::vector<Group> groups_;
   std::vector<uint32_t> bits_;  // by step
@@ -118,7 +121,8 @@ class OwenPath {
   int next_bit_ = 0;
 };
 
-// Return whether a plan has unwalked trees for Owen values, all within the limits, with leaves of one output.
+// Return whether a plan has unwalked trees for Owen values, all within the limits and with leaves of one
+// output.
 bool has_owen_leaves(const Plan& plan);
 
 }  // namespace skshap

@@ -8,7 +8,8 @@ namespace skshap {
 
 namespace {
 
-// Return the work of a leaf in a walk of n_nodes nodes, of which a part does not depend on their number.
+// Return the work of a leaf in a walk of n_nodes nodes. A part of the work does not depend on the number of
+// nodes.
 size_t leaf_work(int n_nodes) { return static_cast<size_t>(n_nodes + 4); }
 
 }  // namespace
@@ -66,13 +67,13 @@ OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const s
   view_.n_saving = n_saving_.data();
 }
 
-// Find the groups of a tree, how many features of each occur on one path, how many groups do, and the splits
-// whose feature is the only one of its group on all paths through them.
+// Find the groups of a tree, how many features of each group occur on one path, and how many groups occur on
+// one path. Find the splits whose feature is the only one of its group on all paths through the split.
 void OwenTrees::find_groups(int32_t tree) {
   struct Item {
     int64_t node;
     bool leave;
-    int64_t others;  // splits on other features of the group that were met before the node
+    int64_t others;  // earlier splits on other features of the group
   };
   const int64_t root = from_.tree_offsets[tree];
   for (const int32_t group : groups_of_tree_) most_of_group_[group] = 0;
@@ -107,8 +108,8 @@ void OwenTrees::find_groups(int32_t tree) {
   inherit_companions(tree);
 }
 
-// Splits on a feature below one on it whose group has other features on some path: on their common paths, the
-// feature must be the same player.
+// Mark the splits below a split on the same feature that shares some path with other features of its group.
+// On the common paths of the two splits, the feature must be the same player.
 void OwenTrees::inherit_companions(int32_t tree) {
   struct Item {
     int64_t node;
@@ -139,7 +140,7 @@ void OwenTrees::add_copies(int32_t tree, bool is_unit) {
   const bool any_alone = std::any_of(groups_of_tree_.begin(), groups_of_tree_.end(),
                                      [&](int32_t group) { return most_of_group_[group] == 1; });
   bool has_players = any_alone || groups_of_tree_.empty();
-  by_path_ = !is_unit;  // all values of a feature of a unit are from one copy
+  by_path_ = !is_unit;  // a single copy has all values of a feature of a unit
   balanced_ = !is_unit && std::any_of(groups_of_tree_.begin(), groups_of_tree_.end(), [&](int32_t group) {
     return balance_.size_of(group) == most_of_group_[group];
   });
@@ -154,7 +155,7 @@ void OwenTrees::add_copies(int32_t tree, bool is_unit) {
 }
 
 // Copy a tree for each of its groups and, if `has_players`, first with all groups as players. Return the work
-// of walking the copies; unless `adds`, this is all.
+// of walking the copies. Unless `adds`, only the work is found, and nothing is copied.
 size_t OwenTrees::add_copies(int32_t tree, bool is_unit, bool has_players, bool adds) {
   size_t work = 0;
   bool first = !has_players;
@@ -177,11 +178,12 @@ size_t OwenTrees::add_copies(int32_t tree, bool is_unit, bool has_players, bool 
   return work;
 }
 
-// Copy a tree for a group once, or once for each number of nodes that its leaves need for the group's own
-// integral, whichever takes less time. A unit is copied once. Return the work, as add_copies.
+// Copy a tree for a group, either once or once for each number of nodes that the leaves need for the group's
+// integral, whichever takes less time. A unit is copied once. Return the work; `adds` has the same meaning as
+// in add_copies.
 size_t OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool adds) {
   const uint64_t any = sets_of_node_.front() & ~kWithoutGroup;
-  if (!any) return 0;  // where a feature of the group is on a path, it is the only one
+  if (!any) return 0;  // where a feature of the group is on a path, it is alone there
   uint64_t set = any;
   const auto next = [&] { return set & ~(set - 1); };
   const size_t whole = cost(tree, any);
@@ -195,8 +197,8 @@ size_t OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool 
   return apart;
 }
 
-// Find the set of each leaf of a tree, by the number of nodes that it needs for the integral of a group; the
-// sets below each node; and the most other groups on the path of a leaf of each set.
+// Find the set of each leaf of a tree, which is the number of nodes that the leaf needs for the integral of a
+// group. Find also the sets below each node, and for each set the most other groups on the path of a leaf.
 void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
   struct Item {
     int64_t node;
@@ -206,7 +208,7 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
   sets_of_node_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - root), 0);
   most_others_.assign(kMaxSets, 0);
   int32_t n_groups = 0;
-  bool is_alone = false;  // whether the group has one feature on the path, which is a player of its own
+  bool is_alone = false;  // whether the path has one feature of the group, which is a player of its own
   std::vector<Item> stack{{root, false}};
   while (!stack.empty()) {
     const auto [node, leave] = stack.back();
@@ -236,7 +238,7 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
   }
 }
 
-// Return the work of walking a copy with the leaves of some sets.
+// Return the work of walking a copy that has the leaves of some sets.
 size_t OwenTrees::cost(int32_t tree, uint64_t sets) const {
   const int64_t root = from_.tree_offsets[tree];
   size_t n_leaves = 0;
@@ -268,8 +270,8 @@ void OwenTrees::copy_unwalked(int32_t tree) {
   copy(tree, kNone, kAllLeaves);
 }
 
-// Copy a tree, with the features of one group apart unless this is kNone. A subtree without leaves of these
-// sets becomes a leaf of value 0. Only a copy of all leaves adds to margins.
+// Copy a tree, with the features of the group `apart` as players unless it is kNone. A subtree without leaves
+// of these sets becomes a leaf of value 0. Only a copy with all leaves adds to margins.
 void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
   struct Item {
     int64_t node;

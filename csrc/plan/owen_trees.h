@@ -2,13 +2,14 @@
 //
 // The Owen value of a feature is an integral over two variables: the probability s that each of the other
 // features of its group is known, and the probability t that each other group is known, as a whole. So a tree
-// is walked once for each group that has several features on one of its paths: the features of this group are
-// players, which are known with probability s, and each other group is one player. If that takes less time,
-// the leaves are divided by the number of nodes that they need for s, and each walk has some of them only.
+// is walked once for each group that has several features on one of its paths. In this walk, the features of
+// the group are players, which are known with probability s, and each other group is one player. The leaves
+// may also be divided by the number of nodes that they need for s, with a walk for each part, if that takes
+// less time.
 //
-// A feature may also be the only one of its group on all paths through a split. It gets the value of the
-// group, from one walk in which the groups are players, and those paths are left out of the group's own walk.
-// See docs/mathematics.md, and plan/balance.h for the groups whose walks take fewer nodes.
+// A feature may also be the only one of its group on all paths through a split. Then the feature gets the
+// value of the group, from a walk in which the groups are players, and the group's own walk omits these
+// paths. See docs/mathematics.md, and plan/balance.h about groups whose walks take fewer nodes.
 #pragma once
 
 #include <vector>
@@ -18,19 +19,19 @@
 
 namespace skshap {
 
-// Give a plan the groups of its features, from those of the ensemble's players.
+// Set the groups of a plan's features, given the group of each player of the ensemble.
 void set_groups(Plan& plan, const int32_t* groups);
 
-// Compile an ensemble for Owen values: a plan without walks. From its trees, intervals/builder.h makes one
-// that explains rows; a GPU may explain them leaf by leaf (cuda/program/owen_leaves.h).
+// Compile an ensemble for Owen values: a plan without walks. intervals/builder.h makes a plan of its trees
+// that explains rows, and a GPU may explain the trees leaf by leaf (cuda/program/owen_leaves.h).
 Plan make_owen_plan(const EnsembleView& ensemble, Precision precision, const int32_t* groups,
                     int64_t n_threads);
 
 class OwenTrees {
  public:
   // Copy the trees of an ensemble of coded tests, whose players are its features. `groups` has the group of
-  // each feature. All copies of a tree follow each other, in the order of the trees. If the first trees are
-  // `unwalked`, there is one copy of each, with the features as players.
+  // each feature. The copies of a tree follow each other, and the trees keep their order. If the first trees
+  // are `unwalked`, there is one copy of each of them, with the features as players.
   OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups,
             bool unwalked);
 
@@ -44,7 +45,8 @@ class OwenTrees {
 
  private:
   static constexpr int32_t kNone = -1;
-  // Sets of leaves are bits: that of a leaf is the number of nodes for the features of a group on its path.
+  // Sets of leaves, as bits. The set of a leaf is the number of nodes that the features of a group on its
+  // path need.
   static constexpr int32_t kMaxSets = 64;
   static constexpr uint64_t kAllLeaves = ~uint64_t{0}, kWithoutGroup = 1;
 
@@ -58,7 +60,7 @@ class OwenTrees {
   size_t copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool adds);
   void copy(int32_t tree, int32_t apart, uint64_t sets);
   void copy_unwalked(int32_t tree);
-  // Return whether the feature of a split is a player of its own in the walk with the groups as players.
+  // Return whether the feature of a split is a player of its own in the walk in which the groups are players.
   bool is_alone_at(int32_t tree, int64_t node) const {
     return by_path_ ? is_only_[node - from_.tree_offsets[tree]] != 0
                     : most_of_group_[groups_[from_.feature[node]]] == 1;
@@ -72,12 +74,13 @@ class OwenTrees {
   const int32_t n_players_;
   int32_t n_first_ = 0;
   EnsembleView view_;
-  // For the tree that is copied: the most features of each group on a path; the groups, in their order; the
-  // most of them on a path.
+  // For the tree that is copied: the most features of each group on one path; its groups, in ascending order;
+  // and the most groups on one path.
   std::vector<int32_t> most_of_group_, groups_of_tree_;
   int32_t most_groups_ = 0;
-  // By node of that tree: whether the feature is the only one of its group on all paths through the node, and
-  // through those above it that split on the feature. Used if by_path_; otherwise, all paths of a tree count.
+  // By node of that tree: whether the feature is the only one of its group on all paths through this node,
+  // and on all paths through the nodes above it that split on the feature. This list is used if by_path_ is
+  // true; otherwise all paths of a tree count.
   std::vector<uint8_t> is_only_;
   bool by_path_ = false, balanced_ = false;
   std::vector<int64_t> met_of_group_, met_of_feature_;  // splits met so far, of all trees

@@ -1,5 +1,5 @@
-// The integrals by which a pair of a row and a background row counts at a leaf, if p features of its path are
-// satisfied by the row only and q by the background row only; see docs/mathematics.md.
+// The weights of a pair of a row and a background row at a leaf, as integrals. The row alone satisfies p
+// features of the leaf's path, and the background row alone satisfies q of them. See docs/mathematics.md.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,8 @@
 
 namespace skshap {
 
-// Integrals of t^a (1 - t)^b for a + b <= kMaxPathFeatures, and, for pairs of features, half of those with
-// the weight of pair_weight. For Banzhaf values, t is 1/2.
+// The integrals of t^a (1 - t)^b for a + b <= kMaxPathFeatures. For pairs of features, half of the integrals
+// with the weight of pair_weight as well. For Banzhaf values, the integrands are evaluated at t = 1/2.
 struct PatternMoments {
   static constexpr uint32_t kSize = kMaxPathFeatures + 1;
 

@@ -1,4 +1,5 @@
-// Ensemble -> Plan: codes the thresholds and compiles the trees, chunk by chunk. Host only.
+// Ensemble -> Plan: codes the thresholds and compiles the trees, chunk by chunk. This code runs on the host
+// only.
 #include "plan/plan.h"
 
 #include <algorithm>
@@ -18,7 +19,8 @@
 namespace skshap {
 namespace {
 
-// Constants of a leaf for which memory is reserved: so many for each quadrature node, but not more than that.
+// The number of constants of a leaf for which memory is reserved: this many for each quadrature node, up to
+// this many in all.
 constexpr size_t kConstantsPerNode = 4, kMostConstants = 32;
 
 // Features are renumbered only if they outnumber the nodes by more than this.
@@ -38,7 +40,7 @@ Plan empty_plan(const EnsembleView& e, Precision precision, int order, Index ind
   return plan;
 }
 
-// Append the trees of a part of a plan, which was compiled by itself.
+// Append the trees of a part of a plan. The part was compiled by itself.
 void append(const Plan& part, Plan& plan) {
   const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
   const size_t n_trees = plan.trees.size(), n_decide = plan.decide.size();
@@ -107,8 +109,8 @@ class Compiler {
   }
 
  private:
-  // Reserve memory for what each node has: streams that grow would be copied again and again. Constants that
-  // are reserved and not needed cost no memory, as they are never touched.
+  // Reserve memory for the numbers that each node has: streams that grow would be copied again and again.
+  // Reserved memory of constants that are not needed costs nothing, as it is never touched.
   void make_room() {
     const size_t n_leaves = static_cast<size_t>(plan_.n_leaves);
     const size_t n_inner = static_cast<size_t>(e_.tree_offsets[e_.n_trees]) - n_leaves;
@@ -145,7 +147,8 @@ class Compiler {
     writer.sort_interactions();
   }
 
-  // Compile each chunk by itself; append the chunks in their order, as soon as all before them are there.
+  // Compile each chunk by itself. Append the chunks in their order, each as soon as all chunks before it are
+  // appended.
   void write_parts(int64_t n_threads) {
     std::vector<std::unique_ptr<Plan>> parts(chunks_.size());
     std::atomic<size_t> next{0};

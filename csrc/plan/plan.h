@@ -34,33 +34,33 @@ struct TreeProgram {
   size_t decide, n_inner, ops, constants, children, leaves;
   int height;
   int n_features;  // most different ones on a path
-  bool walked;     // false: explained by tables, without ops and constants; true with a tree algorithm, too
+  bool walked;     // false: explained by tables, without ops and constants; also true with a tree algorithm
   int32_t source;  // the tree of the ensemble
-  bool merged;     // see plan/merged_trees.h; only path-dependent values are computed from such trees
+  bool merged;     // see plan/merged_trees.h; such trees are for path-dependent values only
   size_t n_leaves;
-  bool adds_margin = true;  // false if the same tree, for Owen values, is listed in another form, too
+  bool adds_margin = true;  // false if the tree, for Owen values, is also listed in another form
 };
 
-// Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
-// and to be summed in single precision.
+// Consecutive trees with the same output and number of quadrature nodes. They are few enough to stay in the
+// L2 cache and to be summed in single precision.
 struct Chunk {
   int32_t output;  // -1: each leaf holds all outputs
   int n_nodes;     // K
   bool radau;      // walked by simd/scalar_walk_kernel-inl.h, by Gauss-Radau quadrature; else Gauss-Legendre
-  int n_apart;     // for Owen values, if the features of a group are apart: see TreeShape
+  int n_apart;     // for Owen values, in trees where the features of a group are apart: see TreeShape
   bool balanced;   // for Owen values: see plan/balance.h; groups have slots, too, behind the features
   int height;
   int n_values;  // that a walk keeps on its stack
   size_t tree_begin, tree_end;
   size_t quadrature;  // t_k, then w_k, in the constants
   size_t max_inner;
-  // slot -> position in Plan::features, or their number: values that nobody needs
+  // slot -> position in Plan::features; or the number of features, for values that nobody needs
   std::vector<int32_t> slots;
   std::vector<int32_t> pairs;  // slot of a pair -> position in Plan::pairs
   std::vector<int32_t> triples;
 };
 
-// Features that occur on one path, ascending, as positions in Plan::features.
+// Two features that occur on one path, ascending, as positions in Plan::features.
 struct FeaturePair {
   int32_t first, second;
 };
@@ -70,41 +70,41 @@ struct FeatureTriple {
 
 struct TreeAlgorithm;  // cpu/tree_algorithm.h
 
-// The compiled ensemble. A feature here is a player of the ensemble: a column of X, or several columns that
+// The compiled ensemble. Here, a feature is a player of the ensemble: a column of X, or several columns that
 // are known or unknown together.
 struct Plan {
   int32_t n_features, n_outputs;
-  int32_t n_inputs, n_used_inputs;  // columns of X, and those of them that trees test
+  int32_t n_inputs, n_used_inputs;  // the columns of X, and how many of them trees test
   bool x_float32, strict;
   Precision precision;
-  int order;  // of the interactions: 1 for the values only, 2 for pairs also, 3 for triples also
+  int order;  // of interactions: 1 for values only, 2 for pairs as well, 3 for triples as well
   Index index;
   Method method = Method::kWalk;                  // kFastV2 has values only
   const TreeAlgorithm* tree_algorithm = nullptr;  // instead of the walk; SHAP values only
   bool wide_codes;                                // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
   std::vector<int32_t> features;       // used features, ascending
-  std::vector<int32_t> groups;         // for Owen values: the group of each, from 0 on; else empty
-  bool unwalked = false;               // for Owen values: no walks compute them, see plan/owen_trees.h
+  std::vector<int32_t> groups;         // for Owen values: the group of each feature, from 0; else empty
+  bool unwalked = false;               // for Owen values: no walk computes them, see plan/owen_trees.h
   std::vector<FeaturePair> pairs;      // ascending; from order 2
   std::vector<FeatureTriple> triples;  // ascending; of order 3
   std::vector<TreeProgram> trees;
   std::vector<Chunk> chunks;
   std::vector<DecideNode> decide;
   std::vector<double> shares;  // by inner node: cover fraction of its left child
-  // By inner node, for path-dependent Owen values: the player of its feature, which is a position in
-  // `features` or, behind these, a group; else empty. In a tree whose features of a group are apart, only
-  // these are players of their own.
+  // By inner node, for path-dependent Owen values: the player of the node's feature. It is a position in
+  // `features` or, beyond the last feature, a group. Empty for other values. In a tree where the features of
+  // a group are apart, only these features are players of their own.
   std::vector<int32_t> players;
   std::vector<uint32_t> category_bits;
   std::vector<uint32_t> ops;
-  std::vector<float> constants_float;  // only those of the plan's precision are filled
+  std::vector<float> constants_float;  // only the array of the plan's precision is filled
   std::vector<double> constants_double;
-  // [node][2]: inner nodes in preorder, then leaves, which point to themselves. Merged trees have the edge to
-  // each node instead, as a bit (see bit_rows).
+  // [node][2]: inner nodes in preorder, then leaves. The children of a leaf are the leaf itself. Merged trees
+  // have the edge to each node here instead, as a bit (see bit_rows).
   std::vector<int32_t> children;
-  // [leaf][1 or n_outputs], less the expected value of the tree, so that an offset that all leaves share does
-  // not use up the digits of the precision.
+  // [leaf][1 or n_outputs]: the values of the leaves less the expected value of the tree. An offset that all
+  // leaves share would otherwise use up the digits of the precision.
   std::vector<double> leaf_values;
   std::vector<double> constant;        // per output: intercept and expected values of the trees
   std::vector<double> base_value;      // per output: the expected margin
@@ -146,54 +146,59 @@ const std::vector<T>& constants(const Plan& plan) {
 // Return the size, in elements, of the stack on which the trees of a chunk are walked.
 size_t walk_stack(const Plan& plan, const Chunk& chunk);
 
-// Compile an ensemble. Throw std::invalid_argument for one beyond the core's integer ranges. The order of the
-// Shapley-Taylor index is at most 2. Without `walks` there are the same chunks and trees, but no programs of
-// the walk, for plans whose trees are all explained by tables.
+// Compile an ensemble. Throw std::invalid_argument if it exceeds the core's integer ranges. The order of the
+// Shapley-Taylor index is at most 2. Without `walks`, the plan has the same chunks and trees but no programs
+// of the walk: tables explain all its trees.
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
                Index index = Index::kShapley, bool walks = true, int64_t n_threads = 1);
 
-// Trees that are made of nodes of a plan: the features of the ensemble are positions in Plan::features, and
-// the nodes' tests are given as in Plan::decide, with their flags, but without their place on a path.
+// Tests of trees that are made of a plan's nodes. The features of such an ensemble are positions in
+// Plan::features. The tests have the form of Plan::decide, with their flags but without their place on a
+// path.
 struct CodedTests {
   const Plan& plan;
   const DecideNode* tests;  // by node of the ensemble
   int32_t n_first;          // trees that come before the others
 };
 
-// Compile such trees for path-dependent values of the plan's precision and index.
+// Compile an ensemble of such trees, for path-dependent values with the precision and index of their plan.
 Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_threads);
 
-// Compile a plan for values against background data: `rows` and their weights, which add up to 1. Tables take
-// at most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.
+// Compile a plan for values against background data: `rows` with weights that add up to 1. Tables take at
+// most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.
 //
-// With `groups`, the group of each player, values are Owen values.
+// `groups` is the group of each player; with it, the values are Owen values.
 //
-// With `stored`, the contents of the tables are taken from there, whatever their size, and nothing is filled;
-// see tables/stored_tables.h, which also says what is thrown.
+// With `stored`, the contents of the tables are taken from there, whatever their size, and no table is
+// filled. tables/stored_tables.h says how, and which errors are thrown.
 struct StoredTables;
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                           const double* weights, size_t table_bytes, int64_t n_threads,
                           const StoredTables* stored = nullptr, const int32_t* groups = nullptr);
 
-// Error thrown if tables that all trees must have need more bytes than they may take.
+// The error thrown if the tables that all trees must have need more bytes than is allowed.
 struct TableMemoryError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Compile a plan for path-dependent values with tables, of at most table_bytes, for trees that use the same
-// split throughout each level.
+// Compile a plan for path-dependent values. Trees that use the same split throughout each level get tables,
+// which take at most table_bytes.
 Plan make_level_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
                      int64_t n_threads, const StoredTables* stored = nullptr);
 
 class Gaps;  // rows/gaps.h
 
-// The arrays that explain() fills. values: [row][output][feature]; margin: [row][output], or null. A plan for
-// interactions also fills, each unless it is null, pairs: [row][output][pair], half of each pair's
-// interaction, and matrices: [row][output][feature][feature], with the pairs in both places. On the diagonal
-// is a feature's value minus its pairs (for Shapley-Taylor, this is the contribution of the feature when it
-// is the only one known), or the Banzhaf value itself. A plan of order 3 also fills, unless null, triples:
-// [row][output][triple], not halved. Gaps, unless null, receive the additivity gaps of the rows. If the
-// values are zeros already (`zeroed`), those of unused features are not written if these are many.
+// The arrays that explain() fills.
+// - values: [row][output][feature].
+// - margin: [row][output], or null.
+// - pairs, of a plan for interactions, or null: [row][output][pair], half of each pair's interaction.
+// - matrices, of a plan for interactions, or null: [row][output][feature][feature], with each pair in both of
+//   its places. The diagonal has the value of each feature minus its pairs, or the Banzhaf value itself. With
+//   Shapley-Taylor, the diagonal is the contribution of the feature when it alone is known.
+// - triples, of a plan of order 3, or null: [row][output][triple], not halved.
+// - gaps, or null: the additivity gaps of the rows.
+// - zeroed: whether all values are 0 already. Then the values of unused features are not written if such
+//   features are many.
 struct Result {
   void* values;
   bool is_float32;
@@ -207,13 +212,13 @@ struct Result {
   bool needs_margins() const { return margin || gaps; }
 };
 
-// Explain rows. `interrupted` is called periodically, only from the calling thread; true ends the work early.
-// Return whether the work was completed.
+// Explain rows. `interrupted` is called periodically, only from the calling thread. If it returns true, the
+// work ends early. Return whether the work was completed.
 bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
              const std::function<bool()>& interrupted);
 
-// Return the bytes that one thread of explain() allocates, and those that each of several threads adds for
-// sums that they share.
+// Return the bytes that one thread of explain() allocates, and the bytes that each of several threads adds
+// for the sums that they share.
 size_t scratch_bytes(const Plan& plan);
 size_t shared_bytes(const Plan& plan);
 

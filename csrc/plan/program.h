@@ -12,14 +12,14 @@ namespace skshap {
 // A code is the rank of a value among the thresholds of its column (or the position of its category among the
 // listed ones), so that every comparison rule becomes `code <= rank`; see rows/coding.h.
 //
-// Missing has the largest code. A node's bias of 1 wraps it to 0, which is below every rank; a bias of 0
-// leaves it above every rank.
+// A missing value has the largest code. A node with a bias of 1 wraps this code to 0, which is below every
+// rank. A bias of 0 leaves the code above every rank.
 constexpr uint32_t kMissingCode = 0xffffffff;  // before it is narrowed to 16 bits
 
 struct DecideNode {
   uint32_t column;    // the coded column
-  uint32_t operand;   // rank + bias, or the first word of the category bit set
-  uint32_t previous;  // words of the nearest ancestor on the same feature, counted from kFirstWord - 2
+  uint32_t operand;   // rank + bias, or position of the first word of the category bit set
+  uint32_t previous;  // position of the words of the nearest ancestor on the same feature, or 0
   uint8_t bias;
   uint8_t flags;
 };
@@ -30,30 +30,30 @@ enum DecideFlag : uint8_t {
   kPreviousRight = 4,  // this node lies in the right subtree of `previous`
 };
 
-// `decide` writes two words for each node, in preorder: the rows that satisfied every earlier split on its
-// feature ("alive"; all rows if the feature is new on the path), and those of them that go left. A row that
-// reaches a node is alive there. Before them are two words of all ones, the `previous` of nodes whose feature
-// is new.
+// `decide` writes two words for each node, in preorder. The first has the rows that satisfied every earlier
+// split on the node's feature ("alive"), which are all rows if the feature is new on the path. The second has
+// the alive rows that go left. A row that reaches a node is alive at this node. The first two words of all
+// are all ones: they are the `previous` of nodes whose feature is new.
 constexpr int kFirstWord = 2;
 
-// The rows of a block by category code, for categorical columns; built once for each block.
+// The rows of a block by category code, for categorical columns. They are found once for each block.
 struct CategoryRows {
   uint32_t n;
   uint32_t code[kBlockRows];
   uint64_t rows[kBlockRows];
 };
 
-// Return the rows that satisfy a bit of a table's index. The bit is given as the first of a node's two words,
-// << 1, + 1 if it stands for the rows that go right.
+// Return the rows that satisfy a bit of a table's index. A bit is the position of the first of a node's two
+// words, shifted left by 1, plus 1 if it stands for the rows that go right.
 inline uint64_t bit_rows(const uint64_t* words, uint32_t bit) {
   const uint64_t* p = words + (bit >> 1);
   return bit & 1 ? p[0] & ~p[1] : p[1];
 }
 
-// Operations of `walk`. Suffix kNew/kRep: the node's feature is new / repeated on its path. A `pair` is a
-// node with two leaves, a `trio` a node with a pair and a leaf, and a `quad` a node with two pairs. Each op
-// is one 32-bit word, with the op in the low byte and the slot of the feature above it; trio and quad are
-// followed by a word for each pair. Constants are in a separate stream.
+// The operations of `walk`. The suffix kNew or kRep says whether the node's feature is new or repeated on its
+// path. A `pair` is a node with two leaves, a `trio` is a node with a pair and a leaf, and a `quad` is a node
+// with two pairs. Each operation is a 32-bit word, with its code in the low byte and the slot of the feature
+// above it. After a trio or a quad follows a word for each pair. The constants are in a separate stream.
 enum Op : uint8_t {
   kEnd,
   kEnterNew,
@@ -77,44 +77,45 @@ enum Op : uint8_t {
   kSilentPair,
   kSilentTrio,
   kSilentQuad,
-  kRightChild = 32,  // added to a pair, trio or quad whose C is that of the parent less the left child's
+  kRightChild = 32,  // added to a pair, trio or quad whose C is its parent's less the left child's
 };
 constexpr int kSlotShift = 8;
 
-// In a plan for interactions, no subtree is fused, the slot of `middle` is the node's preorder number, and
-// each pair and exit is followed by the pairs of its feature with the other features of the path above: their
-// number, then for each the slot of the pair and the level of the latest node on the other feature. If the
-// order is 3, the slots of the triples with two of these others follow: the second and the first, the third
-// and the first, the third and the second, and so on.
+// In a plan for interactions, no subtree is fused, and the slot of `middle` is the node's preorder number.
+// After each pair and exit follow the pairs of its feature with the other features of the path above: their
+// number, then for each of them the slot of the pair and the level of the latest node on the other feature.
+// In a plan of order 3, the slots of the triples with two of these other features follow next: the second and
+// the first, the third and the first, the third and the second, and so on.
 constexpr uint32_t kMaxSlots = 1u << 24;
 
 // The largest order: interactions of up to three features.
 constexpr int kMaxOrder = 3;
 
-// The largest K that has kernels of its own, and the largest for values without interactions on a CPU; larger
-// ones run the loop over K at run time.
+// The largest K with kernels of its own, and the largest such K for values without interactions on a CPU.
+// Larger K are run by the kernels with a loop over K nodes.
 constexpr int kMaxFixedNodes = 8, kMaxFixedValueNodes = 16;
 
-// Return whether walks with n_nodes nodes have silent operations: those of many nodes are large, and few
-// models need them in double precision.
+// Return whether walks with n_nodes nodes have silent operations. In double precision, the operations of many
+// nodes are large, and few models need them.
 constexpr bool has_silent_operations(bool single, int n_nodes) {
   return n_nodes <= (single ? kMaxFixedValueNodes : kMaxFixedNodes);
 }
 
-// Rows that one walk carries. They bound its stack, which should stay in the L1 cache.
+// The number of rows that one walk carries. It bounds the stack of the walk, which should stay in the L1
+// cache.
 template <class T>
 constexpr int walk_rows(bool interactions) {
   return (sizeof(T) == 4 ? 64 : 32) / (interactions ? 2 : 1);
 }
-// Rows for trees with vector leaves, which keep a value of each output on the stack.
+// The number of rows for trees with vector leaves, which keep a value of each output on the stack.
 template <class T>
 constexpr int vector_walk_rows(bool interactions) {
   return sizeof(T) == 4 && !interactions ? 32 : 16;
 }
 
-// The stack of `walk`, in elements per row: frames of C[K], g[K], delta; values of B[K] per output. For
-// interactions a frame also holds lambda[K] of the edge that the walk went down, and order - 1 times K values
-// are held while a node is processed.
+// The stack of `walk`, in elements per row. Its frames hold C[K], g[K] and delta; its values are B[K] per
+// output. For interactions a frame also holds lambda[K] of the edge that the walk went down, and order - 1
+// times K values are kept while a node is processed.
 constexpr size_t frame_size(int n_nodes, bool interactions) {
   return (interactions ? 3 : 2) * static_cast<size_t>(n_nodes) + 1;
 }

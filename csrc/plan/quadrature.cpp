@@ -31,9 +31,9 @@ void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weig
   }
 }
 
-// Compute the nodes and weights on [0, 1] that, with the end point 0, are exact for polynomials of degree 2
-// n; return the weight of the end point. The nodes are the roots of P_n + P_(n+1) other than -1, moved to [0,
-// 1].
+// Compute nodes and weights on [0, 1]. Together with the end point 0, they are exact for polynomials of
+// degree 2 n. Return the weight of the end point. The nodes are the roots of P_n + P_(n+1) other than -1,
+// moved to [0, 1].
 double gauss_radau(int n, std::vector<double>& nodes, std::vector<double>& weights) {
   nodes.assign(n, 0.0);
   weights.assign(n, 0.0);
@@ -60,8 +60,8 @@ double gauss_radau(int n, std::vector<double>& nodes, std::vector<double>& weigh
 
 }  // namespace
 
-// The derivative by one feature has degree n_features - 1 in t, that by a pair one less, except that the
-// weight of a Shapley-Taylor pair adds one.
+// The derivative by one feature has degree n_features - 1 in t. The derivative by a pair has one degree less,
+// but the weight of a Shapley-Taylor pair adds one.
 int quadrature_nodes(Index index, int n_features) {
   return index == Index::kBanzhaf ? 1 : (n_features + 1) / 2;
 }

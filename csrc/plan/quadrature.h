@@ -15,17 +15,18 @@ namespace skshap {
 int quadrature_nodes(Index index, int n_features);
 
 // Compute n_nodes nodes and their weights. The integrand of Banzhaf values is evaluated at 1/2 alone: all
-// nodes are there.
+// their nodes are 1/2.
 void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights);
 
-// Gauss-Radau quadrature has a node at t = 0 as well, where the factor of a feature is z for every row: what
-// a node of a tree gets from there is a constant. For an odd number of features, it needs one other node less
-// than Gauss-Legendre quadrature. Banzhaf values keep their single node; t = 0 has no weight.
+// Gauss-Radau quadrature has a node at t = 0 as well, where the factor of a feature is z for every row. So a
+// tree's node contributes a constant at t = 0. For an odd number of features, Gauss-Radau quadrature needs
+// one other node less than Gauss-Legendre quadrature. Banzhaf values keep their single node, and t = 0 has no
+// weight.
 
 // Return how many nodes of radau_quadrature() exactly integrate the values of a tree, besides t = 0.
 int radau_nodes(Index index, int n_features);
 
-// Compute n_nodes nodes other than t = 0 and their weights; return the weight of t = 0.
+// Compute n_nodes nodes other than t = 0, and their weights. Return the weight of t = 0.
 double radau_quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights);
 
 // Compute the nodes and weights of a double integral of Shapley values: n_outer times n_inner nodes of
@@ -33,12 +34,12 @@ double radau_quadrature(Index index, int n_nodes, std::vector<double>& t, std::v
 void product_quadrature(int n_outer, int n_inner, std::vector<double>& t, std::vector<double>& s,
                         std::vector<double>& weights);
 
-// Return the weight of the mixed derivative by two features at t.
+// Return the weight at t of the mixed derivative by two features.
 inline double pair_weight(Index index, double t) { return index == Index::kTaylor ? 2 * (1 - t) : 1; }
 
 // Return lambda of simd/walk_kernel-inl.h, times the weight of a pair: the logarithmic derivative of a
-// feature's factor, for rows that satisfy its splits so far, and for all others, where it does not depend on
-// z.
+// feature's factor. alive_lambda is for rows that satisfy the feature's splits so far. dead_lambda is for all
+// other rows, where the derivative does not depend on z.
 inline double alive_lambda(Index index, double z, double t) {
   return pair_weight(index, t) * (1 - z) / (z * (1 - t) + t);
 }

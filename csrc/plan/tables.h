@@ -1,9 +1,10 @@
 // Trees explained by tables: written by the builders, read by tables/lookup.cpp.
 //
-// A leaf's contribution to each feature depends on a row only through its decisions on the leaf's path, so it
-// can be computed beforehand, whatever replaces unknown features. Leaves below one node share a table and its
-// index: a bit for each feature of the path above the node, which says whether the row satisfies it, and a
-// bit for each decision from the node on. See docs/mathematics.md.
+// A leaf's contribution to each feature depends on a row only through the row's decisions on the leaf's path.
+// So the contribution can be computed in advance, whatever replaces unknown features. Leaves below one node
+// share a table and its index. The index has a bit for each feature of the path above the node, which says
+// whether the row satisfies the feature, and a bit for each decision from the node on. See
+// docs/mathematics.md.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +21,20 @@ namespace skshap {
 // Leaves that share a table.
 struct Lookup {
   uint32_t bits, n_bits;        // of the index, in Tables::bits
-  uint32_t targets, n_targets;  // ascending positions in the row of the batch, in Tables::targets
+  uint32_t targets, n_targets;  // positions in the row of the batch, ascending, in Tables::targets
   size_t table;                 // where it begins: [index][target]
 };
 
-// A leaf whose path is too long for a table, with the distinct patterns of the background data.
+// A leaf whose path is too long for a table. It has the distinct patterns of the background data.
 struct PatternLeaf {
   uint32_t bits, n_bits;
-  uint32_t targets;  // positions of its numbers (see tables/pattern_vectors.h) for the first output
+  uint32_t targets;  // positions of the leaf's numbers (see tables/pattern_vectors.h) for the first output
   uint32_t n_outputs;
   size_t patterns, n_patterns;
   size_t leaf;  // place of its values in Plan::leaf_values
 };
 
-// A leaf of a plan for Fast TreeSHAP v2, whose table has one number for each pattern; see tables/fast_v2.h.
+// A leaf of a plan for Fast TreeSHAP v2. Its table has one number for each pattern; see tables/fast_v2.h.
 struct LeafTable {
   uint32_t features, n_features;  // the first one, in Tables::leaf_features
   size_t table;                   // where it begins
@@ -51,13 +52,14 @@ struct TableTree {
   size_t lookups, lookups_end;
   size_t leaves, leaves_end;
   // For a tree whose nodes of a level all split alike: one node of each level, and the leaf values by the
-  // index of the only lookup. n_levels is 0 for other trees.
+  // index of the tree's only lookup. n_levels is 0 for other trees.
   size_t levels, values;
   uint32_t n_levels;
-  bool adds_margin = true;  // false if the same tree is listed before, with other tables
+  bool adds_margin = true;  // false if the tree is listed before, with other tables
 };
 
-// Consecutive trees with tables, of one chunk, whose values are added up in one row before they leave it.
+// Consecutive trees with tables, all of one chunk. Their values are added up in one row, which is added to
+// the sums of the chunk at the end of the batch.
 struct TableBatch {
   size_t chunk;
   size_t trees, trees_end;
@@ -65,13 +67,13 @@ struct TableBatch {
   size_t row_size;            // the number of positions, padded
 };
 
-// Numbers that were computed here, or that another owner keeps in memory: for example a file mapped into
-// memory.
+// Numbers that were computed by this object, or that another owner keeps in memory, such as a file mapped
+// into memory.
 template <class T>
 class Contents {
  public:
   using Own = std::vector<T, AlignedAllocator<T>>;
-  // Return the numbers that were computed here, to be filled before copies are made: these share them.
+  // Return the numbers of this object, to be filled before copies are made: copies share them.
   Own& own() {
     if (!own_) own_ = std::make_shared<Own>();
     return *own_;
@@ -109,19 +111,19 @@ struct Tables {
   std::vector<LeafFeature, AlignedAllocator<LeafFeature>> leaf_features;
   std::vector<TableTree> trees;
   std::vector<TableBatch> batches;
-  // output * places of an output + place, which is a position in Plan::features or, after these, Plan::pairs.
-  // Tables have twice the sum of a pair, like the walk.
+  // output * places of an output + place. A place is a position in Plan::features or, beyond the features, in
+  // Plan::pairs. Like the sums of the walk, tables have twice the value of a pair.
   std::vector<uint32_t> places;
   std::vector<DecideNode> levels;
   std::vector<double> level_values;
   Contents<uint64_t> patterns;  // ascending for each leaf
   Contents<double> weights;     // of the patterns
-  Contents<float> floats;       // the tables; only those of the plan's precision are filled
+  Contents<float> floats;       // the tables; only the array of the plan's precision is filled
   Contents<double> doubles;
-  size_t n_elements = 0;  // of all tables, and as many beyond the last as a vector reads there
-  // Numbers that determine the layout together with the ensemble: the bytes for trees that use the same split
-  // throughout each level, or, against background data, the largest number of features on the path of a leaf
-  // that has a table.
+  size_t n_elements = 0;  // of all tables, including as many beyond the last as a vector reads there
+  // Numbers that, together with the ensemble, determine the layout. For trees that use the same split
+  // throughout each level, these are the bytes allowed. Against background data, there is also the largest
+  // number of features on the path of a leaf that has a table.
   bool against_background = false;
   size_t level_limit = 0;
   uint32_t leaf_bits = 0;
@@ -161,14 +163,14 @@ Contents<T>& stored_tables(Tables& tables) {
 // Elements that a lookup reads beyond the end of a table.
 constexpr size_t kTablePadding = 16;
 
-// Rows end at cache lines, so that no two rows share one and no vector crosses one.
+// Rows end at cache lines, so that no two rows share a cache line and no vector crosses a line.
 constexpr size_t kRowBytes = 64;
 constexpr size_t padded_row(size_t n, size_t element) {
   return (n * element + kRowBytes - 1) / kRowBytes * (kRowBytes / element);
 }
 
-// Return the number of words for the decisions of a block: an odd number of cache lines, so that the same
-// word of many blocks is not in a few sets of the cache.
+// Return the number of words for the decisions of a block: an odd number of cache lines. With an even number,
+// the same word of many blocks would be in a few sets of the cache.
 constexpr size_t block_words(size_t n_nodes) { return ((kFirstWord + 2 * n_nodes + 7) / 8 | 1) * 8; }
 
 }  // namespace skshap

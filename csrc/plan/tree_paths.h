@@ -1,10 +1,10 @@
-// Paths of trees: the one place where splits on the same feature are merged and their cover fractions
-// multiplied.
+// Paths of trees. Only here are splits on the same feature merged and their cover fractions multiplied.
 //
-// A path lists each feature once, however often it splits on it. A row satisfies a feature if it satisfies
-// all of the path's splits on it. `decide` evaluates a split only for the rows that satisfied the earlier
-// ones, so the latest edge tells whether a row satisfies the feature. If the feature is unknown, the path is
-// taken with the feature's zero fraction, the product of the cover fractions of its edges.
+// A path lists each feature once, however many of its splits are on the feature. A row satisfies a feature if
+// it satisfies all splits of the path on it. `decide` evaluates a split only for rows that satisfied the
+// earlier splits on its feature, so the latest edge tells whether a row satisfies the feature. If the feature
+// is unknown, the path is taken with the feature's zero fraction, the product of the cover fractions of the
+// feature's edges.
 #pragma once
 
 #include <vector>
@@ -20,8 +20,8 @@ struct PathStep {
   double share;  // the zero fraction
 };
 
-// Return the bit of an edge: it stands for the rows that take the edge, of those alive at its node; see
-// bit_rows.
+// Return the bit of an edge. The bit stands for the rows that take the edge, among the rows that are alive at
+// its node; see bit_rows.
 constexpr uint32_t bit_of(int32_t node, bool right) {
   return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
 }
@@ -33,15 +33,15 @@ class TreePath {
   // Make an empty path of a tree whose features are numbered from 0 to n_features - 1.
   explicit TreePath(size_t n_features = 0) : place_(n_features, kAbsent) {}
 
-  // Return the steps, one for each feature, in the order in which the path meets them.
+  // Return the steps of the path, one for each feature, in the order in which the path meets the features.
   const std::vector<PathStep>& steps() const { return steps_; }
 
-  // Return the step of a feature, or null if it is new.
+  // Return the step of a feature, or null if the feature is new on the path.
   const PathStep* find(int32_t feature) const {
     return place_[feature] == kAbsent ? nullptr : &steps_[place_[feature]];
   }
 
-  // Continue the path with a split. Calls of `take` follow, one for each of its edges.
+  // Continue the path with a split. Calls of `take` follow, one for each edge of the split.
   void enter(int32_t feature) {
     int32_t& place = place_[feature];
     if (place == kAbsent) {
@@ -60,7 +60,8 @@ class TreePath {
     return steps_[split.place] = {split.above.feature, bit, split.above.share * share};
   }
 
-  // Return the place among the steps of the last split's feature, and whether earlier splits test it, too.
+  // Return the place of the last split's feature among the steps. has_earlier tells whether earlier splits
+  // test this feature, too.
   int32_t last_place() const { return splits_.back().place; }
   bool last_is_repeated() const { return !splits_.back().is_new; }
 
@@ -76,7 +77,7 @@ class TreePath {
     splits_.pop_back();
   }
 
-  // Return the bytes that a path of at most n_splits splits allocates.
+  // Return how many bytes a path of at most n_splits splits allocates.
   static size_t bytes(size_t n_features, size_t n_splits) {
     return n_features * sizeof(int32_t) + n_splits * (sizeof(PathStep) + sizeof(Split));
   }
@@ -118,11 +119,11 @@ struct PathEdge {
   uint32_t bit;      // see bit_of
   uint32_t level;    // nodes above that of the edge
   int32_t place;     // of the feature, among the path's steps
-  bool is_repeated;  // whether the path has earlier splits on the feature
+  bool is_repeated;  // whether earlier splits of the path are on the feature
 };
 
-// When a walk visits leaves: each in its place, or the leaves of a node before the subtrees below it, which
-// is the order of their numbers.
+// The order in which a walk visits leaves: each leaf at its position in the tree, or first the leaves below a
+// node and then the subtrees below it, which is the order of the leaves' numbers.
 enum class LeafOrder { kDepthFirst, kByNumber };
 
 // A depth-first walk of the trees of a plan. It visits left children before right ones, so inner nodes come
@@ -139,8 +140,8 @@ class PathWalk {
     run<kOrder>(tree, on_node, [](const PathEdge&) { return true; }, on_leaf);
   }
 
-  // Also call on_edge(PathEdge) at each edge, before what is below it; steps() includes the edge. Where it
-  // returns false, omit what is below.
+  // Also call on_edge(PathEdge) at each edge, before the node or leaf below it; steps() includes the edge. If
+  // on_edge returns false, the walk omits the subtree below the edge.
   template <LeafOrder kOrder, class OnNode, class OnEdge, class OnLeaf>
   void run(const TreeProgram& tree, const OnNode& on_node, const OnEdge& on_edge, const OnLeaf& on_leaf) {
     constexpr bool kBelow = kOrder == LeafOrder::kDepthFirst;
@@ -183,7 +184,7 @@ class PathWalk {
   const std::vector<PathStep>& steps() const { return path_.steps(); }
   const PathStep* find(int32_t feature) const { return path_.find(feature); }
 
-  // Return the bytes that a walk of trees of at most n_levels levels allocates.
+  // Return how many bytes a walk of trees of at most n_levels levels allocates.
   static size_t bytes(const Plan& plan, size_t n_levels) {
     return plan.columns.size() * sizeof(int32_t) + TreePath::bytes(plan.features.size(), n_levels) +
            n_levels * sizeof(Edge);
@@ -197,7 +198,7 @@ class PathWalk {
     int32_t node;
     bool right;
   };
-  // Take an edge of the last node of the path; return whether to go on below it.
+  // Take an edge of the last node of the path. Return whether the walk continues below it.
   template <class OnEdge>
   bool take(int32_t node, bool right, const OnEdge& on_edge) {
     const uint32_t bit = bit_of(node, right);

@@ -11,9 +11,9 @@
 namespace skshap {
 namespace {
 
-// Each inner node has some numbers for each quadrature node, and the stack of a walk has some for each level:
-// with these limits, they take about a gigabyte. No training produces larger trees, but the memory of a chain
-// in a model file would grow with the square of its length.
+// Each inner node has some numbers for each quadrature node, and the stack of a walk has some numbers for
+// each level. Within these limits, the numbers take about a gigabyte. No training produces larger trees. A
+// model file could contain a chain of nodes, whose memory would grow with the square of its length.
 constexpr int kMaxNodes = 512;
 constexpr int64_t kMaxStackNodes = 1 << 20;
 
@@ -38,7 +38,7 @@ class MeasuredTrees::Measurer {
   Measurer(const EnsembleView& ensemble, Index index, bool interactions)
       : e_(ensemble), index_(index), interactions_(interactions), depth_(e_.n_players, 0) {}
 
-  // Return the shape of a tree, but for the magnitude of its leaves; write the center of each output.
+  // Return the shape of a tree without the magnitude of its leaves. Write the center of each output.
   TreeShape measure(int32_t tree, Center* centers) {
     const int64_t root = e_.tree_offsets[tree];
     TreeShape shape;
@@ -93,7 +93,8 @@ class MeasuredTrees::Measurer {
     shape.n_nodes = shape.radau ? n_radau : n_legendre;
     for (int32_t o = 0; o < e_.value_width; ++o) {
       const Sums sums = sum(o, 0);
-      // A row reaches several leaves of a merged tree: an offset of each leaf would not be one of their sum.
+      // A row reaches several leaves of a merged tree, so an offset of each leaf would not be an offset of
+      // their sum.
       const double center = shape.merged ? 0 : sums.expected;
       const Sums centered = center == 0 ? sums : sum(o, center);
       centers[o] = {center, sums.largest, centered.largest, centered.expected};
@@ -117,7 +118,8 @@ class MeasuredTrees::Measurer {
   double value(const Leaf& leaf, int32_t o, double center) const {
     return e_.value[leaf.node * e_.value_width + o] - center;
   }
-  // The expected value of the leaves less the center, and their largest magnitude.
+  // The expected value of the leaves less the center; and the largest magnitude of the leaves less the
+  // center.
   struct Sums {
     double expected = 0, largest = 0;
   };
@@ -186,10 +188,10 @@ void MeasuredTrees::require_limits(int32_t tree) const {
                                 std::to_string(shape.n_features) + " different features");
 }
 
-// Move the expected value of a tree from its leaves into the constant of the output; return the largest
-// magnitude of its leaves after that. Values and interactions are differences of leaves and do not change,
-// but an offset that all leaves share, such as that of the target in a forest, would otherwise use up the
-// digits of the precision. It stays in the leaves only if moving it would overflow.
+// Move the expected value of a tree from its leaves into the constant of the output. Return the largest
+// magnitude of its leaves after that. Values and interactions are differences of leaves and do not change. An
+// offset that all leaves share, such as the mean of the target in a forest, would otherwise use up the digits
+// of the precision. The expected value stays in the leaves only if moving it would overflow.
 double MeasuredTrees::accept(int32_t tree, int32_t o, const Center& center) {
   const size_t output = std::max(e_.tree_output[tree], 0) + o;
   const double constant = plan_.constant[output] + center.center;
@@ -207,8 +209,8 @@ double MeasuredTrees::accept(int32_t tree, int32_t o, const Center& center) {
 }
 
 void MeasuredTrees::choose_scale() {
-  // Leaf values are scaled to about 1, exactly, so that neither they nor their differences leave the range of
-  // the precision.
+  // Leaf values are scaled to about 1, exactly, so that the leaf values and their differences stay in the
+  // range of the precision.
   double largest = 0;
   for (const TreeShape& shape : shapes_) largest = std::max(largest, shape.magnitude);
   if (largest > 0) std::frexp(largest, &exponent_);

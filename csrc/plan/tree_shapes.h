@@ -11,7 +11,7 @@ namespace skshap {
 struct TreeShape {
   int n_features = 0;  // most different ones on a path
   int n_nodes = 0;     // K
-  int n_apart = 0;     // for Owen values, if the features of a group are apart: nodes of its own integral
+  int n_apart = 0;     // for Owen values, if the features of a group are apart: nodes of the group's integral
   bool radau = false;  // see Chunk
   bool balanced = false;
   int height = 0;
@@ -23,12 +23,12 @@ struct TreeShape {
 // The trees of an ensemble, with each tree's expected value subtracted from its leaves.
 class MeasuredTrees {
  public:
-  // Measure all trees; fill the plan's constant, base value, magnitudes, number of leaves and scale.
+  // Measure all trees. Fill the plan's constant, base value, magnitudes, number of leaves and scale.
   MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n_threads);
 
   const std::vector<TreeShape>& shapes() const { return shapes_; }
 
-  // Return a leaf's value less the center of its tree, and that divided by the plan's scale.
+  // Return the value of a leaf less the center of its tree; and the same divided by the plan's scale.
   double leaf(int32_t tree, int64_t node, int32_t o) const {
     return e_.value[node * e_.value_width + o] - centers_[static_cast<size_t>(tree) * e_.value_width + o];
   }
@@ -38,8 +38,8 @@ class MeasuredTrees {
 
  private:
   class Measurer;
-  // The center of the leaves of a tree, their largest magnitude, and that less the center, of which `rest` is
-  // left by rounding.
+  // The center of the leaves of a tree, their largest magnitude, and their largest magnitude less the center.
+  // `rest` is the part of the center that rounding leaves in them.
   struct Center {
     double center, largest, centered_largest, rest;
   };

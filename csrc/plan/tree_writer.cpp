@@ -41,7 +41,7 @@ void TreeWriter::begin_chunk(int32_t first_tree) {
   chunk.tree_begin = chunk.tree_end = plan_.trees.size();
   chunk.quadrature = writer_.n_constants();
   plan_.chunks.push_back(chunk);
-  // The kernels for any K have no fused subtrees.
+  // The kernels for an arbitrary K have no fused subtrees.
   fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !plan_.interactions();
   radau_ = chunk.radau;
   writer_.begin_chunk(chunk);
@@ -95,13 +95,13 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   Chunk& chunk = plan_.chunks.back();
   chunk.tree_end = plan_.trees.size();
   chunk.height = std::max(chunk.height, shape.height);
-  // Each level keeps the B of its left child, and that of the nodes before the last in the same place.
+  // Each level keeps the B of its left child, and the B of the earlier nodes in the place of its last node.
   chunk.n_values = std::max(chunk.n_values, (merged_ ? 2 : 1) * shape.height + 2);
   writer_.begin_tree(tree);
 }
 
-// Find the nodes with features of the group below whose values alone are needed, if the kernel has silent
-// nodes. Children follow their parents in trees for Owen values.
+// If the kernel has silent nodes, find the nodes that have features of the group below them: only the values
+// of these features are needed. In trees for Owen values, children follow their parents.
 void TreeWriter::find_silent() {
   any_apart_.clear();
   const int n_nodes = plan_.chunks.back().n_nodes;
@@ -125,15 +125,15 @@ void TreeWriter::end_tree() {
     plan_.children.insert(plan_.children.end(), edges_to_leaves_.begin(), edges_to_leaves_.end());
     return;
   }
-  // Leaves were numbered ~0, ~1, ... while the number of inner nodes was unknown; now they follow the inner
-  // nodes.
+  // Leaves were numbered ~0, ~1, ... while the number of inner nodes was unknown. Their final numbers follow
+  // the inner nodes.
   for (size_t i = first_child_; i < plan_.children.size(); ++i)
     if (plan_.children[i] < 0) plan_.children[i] = static_cast<int32_t>(n_inner) + ~plan_.children[i];
   for (size_t leaf = n_inner; leaf <= 2 * n_inner; ++leaf)
     plan_.children.insert(plan_.children.end(), 2, static_cast<int32_t>(leaf));
 }
 
-// Plan the visits of the nodes that take a place.
+// Plan the visits of all nodes that take a place.
 void TreeWriter::push_place(int64_t first, int32_t parent, bool right) {
   if (e_.next_of(first, root_) < 0) return stack_.push_back({first, kVisit, parent, right, false});
   const size_t begin = stack_.size();
@@ -146,7 +146,7 @@ void TreeWriter::push_place(int64_t first, int32_t parent, bool right) {
 
 void TreeWriter::visit(const Item& item) {
   const Label n = label(item.node, item.parent, item.right);
-  // The C of a place that several nodes take is there before the first of them; see go_right().
+  // If several nodes take a place, the C of the place is computed before the first of them; see go_right().
   const bool right = item.right && !item.shared;
   if (is_leaf(n.left)) return writer_.pair(n, right, labels_);
   const int32_t index = last_inner();
@@ -176,8 +176,8 @@ void TreeWriter::write_fused(const Label& n, int32_t index, bool right) {
   writer_.quad(n, first, label(n.right, index, true), right);
 }
 
-// Go from the left to the right child of a node. With Gauss-Radau quadrature, visit() writes what this
-// takes, unless several nodes take the place of the child.
+// Go from the left to the right child of a node. With Gauss-Radau quadrature, visit() writes the operation
+// for this, unless several nodes take the place of the child.
 void TreeWriter::go_right(const Item& item) {
   const Label& n = labels_.back();
   const PathStep& step = take(n, true);
@@ -191,14 +191,14 @@ void TreeWriter::leave() {
   writer_.exit(n, labels_);
 }
 
-// Add a leaf to the nodes before it in the same place.
+// Add a leaf to the earlier nodes in the same place.
 void TreeWriter::add_leaf(const Item& item) {
   write_leaf(item.node);
   edges_to_leaves_.push_back(edge(item.parent, item.right));
   writer_.add_leaf(item.node);
 }
 
-// Resolve a node; write its decision and its children.
+// Find the place of a node on the path. Write the node's decision and its children.
 Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
   Label n;
   n.left = 0;

@@ -1,4 +1,4 @@
-// The second pass over the trees of an ensemble: labels the nodes and writes the programs of chunks.
+// The second pass over the trees of an ensemble. It labels the nodes and writes the programs of chunks.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace skshap {
 class TreeWriter {
  public:
   // Write to `out`, which has the precision, order, index and features of the plan that `columns` describes.
-  // Without `walks`, write no programs of the walk.
+  // Without `walks`, the programs of the walk are not written.
   TreeWriter(const EnsembleView& ensemble, const ColumnCoder& columns, const MeasuredTrees& measured,
              bool walks, Plan& out);
 
   // Add a chunk of trees, each with an inner node.
   void write_chunk(const std::vector<int32_t>& trees);
 
-  // Sort the interactions of the plan in ascending order, once all are known.
+  // Sort the interactions of the plan in ascending order, once all of them are known.
   void sort_interactions() { writer_.sort_interactions(); }
 
  private:
@@ -51,13 +51,14 @@ class TreeWriter {
   int32_t write_leaf(int64_t node);
   void write_decision(int64_t node, const Label& n, const PathStep* previous);
 
-  // Return whether the place that a node takes first has this node only, a leaf; or a node with two leaves.
+  // Return whether the place that a node takes first has no other node, and the node is a leaf; or whether
+  // the node has two leaves.
   bool is_leaf(int64_t place) const { return e_.is_leaf(place) && e_.next_of(place, root_) < 0; }
   bool is_pair(int64_t place) const {
     return !e_.is_leaf(place) && e_.next_of(place, root_) < 0 && is_leaf(root_ + e_.left[place]) &&
            is_leaf(root_ + e_.right[place]);
   }
-  // Return the edge to a child of a node, or to the root if there is no parent, as a bit.
+  // Return the edge to a child of a node as a bit, or the edge to the root if there is no parent.
   static int32_t edge(int32_t parent, bool right) {
     return parent < 0 ? 0 : static_cast<int32_t>(bit_of(parent, right));
   }
@@ -81,7 +82,7 @@ class TreeWriter {
   bool fuse_ = false, radau_ = false;  // of the chunk
   size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
   bool merged_ = false;                   // the tree
-  std::vector<uint8_t> any_apart_;        // by node of a tree with silent ones: see find_silent()
+  std::vector<uint8_t> any_apart_;        // by node of a tree with silent nodes: see find_silent()
   std::vector<int32_t> edges_to_leaves_;  // of a merged tree
 };
 

@@ -21,7 +21,7 @@ void WalkWriter::begin_chunk(const Chunk& chunk) {
   numbers_.begin_chunk();
   std::vector<double> weights;
   if (chunk.n_apart) {
-    // Gauss-Radau quadrature of both variables would have nodes at which only one of them is 0.
+    // With Gauss-Radau quadrature of both variables, there would be nodes at which only one variable is 0.
     end_weight_ = 0;
     product_quadrature(chunk.n_nodes / chunk.n_apart, chunk.n_apart, t_, apart_, weights);
   } else if (radau_)
@@ -176,13 +176,13 @@ void WalkWriter::add_leaf(int64_t node) {
   expected_.back() += leaf(node, 0);
 }
 
-// --- Streams; the kernels say what each operation reads ---
+// --- Streams; the kernels describe the numbers that each operation reads ---
 
 void WalkWriter::push_leaf(int64_t node) {
   for (int32_t o = 0; o < width_; ++o) push(leaf(node, o));
 }
 
-// Return the left factor of an alive row that goes left or right at a repeated node.
+// Return the left factor of an alive row that goes left or right at a node whose feature is repeated.
 double WalkWriter::factor(const Label& n, double t, bool left) const {
   const double z = n.zero_fraction, a = z * (1 - t) + t;
   return (z * n.share * (1 - t) + (left ? t : 0)) / a;
@@ -210,7 +210,7 @@ void WalkWriter::split_stream(const Label& n) {
   if (n.repeated) factor_stream(n);
 }
 
-// Write the generic form of a pair, for any K and number of outputs.
+// Write the generic form of a pair, for an arbitrary K and number of outputs.
 void WalkWriter::pair_stream(const Label& n) {
   if (n.repeated) {
     gain_stream(n);
@@ -224,7 +224,7 @@ void WalkWriter::pair_stream(const Label& n) {
   }
 }
 
-// Return the expected value of a node, given those of its children.
+// Return the expected value of a node, given the expected values of its children.
 double WalkWriter::expected(const Label& n, double left, double right) const {
   return right + n.share * (left - right);
 }
@@ -232,7 +232,7 @@ double WalkWriter::expected(const Label& pair, int32_t o) const {
   return expected(pair, leaf(pair.left, o), leaf(pair.right, o));
 }
 
-// Write what a fused subtree with vector leaves reads of each of its nodes, whatever the output.
+// Write the numbers of each node that a fused subtree with vector leaves reads for all outputs.
 void WalkWriter::fused_split(const Label& n) {
   split_stream(n);
   if (n.repeated) gain_stream(n);
@@ -258,7 +258,7 @@ void WalkWriter::radau_pair(const Label& n) {
   gain_stream(n);
 }
 
-// Write a silent pair, which has the form of a repeated one.
+// Write a silent pair, which has the form of a pair whose feature is repeated.
 void WalkWriter::silent_pair(const Label& n) {
   slope_stream(n, 0);
   push(leaf(n.right, 0));
@@ -281,8 +281,8 @@ void WalkWriter::lambda_stream(double z) {
   for (const double t : t_) push(alive_lambda(plan_.index, z, t));
 }
 
-// List the pairs of a node's feature with the other features of the path above it, and the triples with two
-// of them.
+// List the pairs of a node's feature with the other features of the path above it, and the triples of this
+// feature with two of the other features.
 void WalkWriter::list_interactions(const Label& n, const std::vector<Label>& above) {
   const size_t count = plan_.ops.size();
   plan_.ops.push_back(0);

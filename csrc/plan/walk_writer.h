@@ -1,5 +1,5 @@
-// The program of the walk: operations and constants, as plan/program.h and simd/walk_kernel-inl.h describe
-// them.
+// The program of the walk: its operations and constants, as described in plan/program.h and
+// simd/walk_kernel-inl.h.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace skshap {
 
-// An inner node with its place on the path resolved. If exactly one child is a leaf, it is the right one
-// (`flip` says whether the children were swapped).
+// An inner node whose place on the path is known. If exactly one child is a leaf, it is the right one, and
+// `flip` says whether the children were swapped for this.
 struct Label {
   int32_t left, right;
   uint32_t slot, word;
@@ -22,15 +22,15 @@ struct Label {
   bool silent_below;     // nor those of any node below it
   double share;          // cover fraction of the left child
   double zero_fraction;  // of the path above, if repeated
-  double others;         // with Gauss-Radau: the product of the zero fractions of the other features above
+  double others;         // with Gauss-Radau: product of the zero fractions of the path's other features above
 };
 
 class WalkWriter {
  public:
   WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan);
 
-  // Begin a chunk of trees: write its quadrature nodes and their weights, of a double integral if the
-  // features of a group are apart.
+  // Begin a chunk of trees. Write its quadrature nodes and their weights, which are nodes of a double
+  // integral if the features of a group are apart.
   void begin_chunk(const Chunk& chunk);
   void begin_tree(int32_t tree) {
     tree_ = tree;
@@ -38,20 +38,22 @@ class WalkWriter {
   }
   void end_tree() { op(kEnd, 0); }
 
-  // Write a node: one with two leaves, fused subtrees by their root and its pairs, or any other in three
-  // parts. Fused subtrees that are right children take the place of `middle`. For interactions, `above` holds
-  // the nodes of the path, and z is the zero fraction of the node's feature beyond the edge that follows.
+  // Write a node. A node with two leaves is a pair. Fused subtrees are written by their root and its pairs,
+  // and any other node in three parts. Fused subtrees that are right children take the place of `middle`. For
+  // interactions, `above` holds the nodes of the path, and z is the zero fraction of the node's feature
+  // beyond the edge that follows.
   void pair(const Label& n, bool right, const std::vector<Label>& above);
   void trio(const Label& n, const Label& first, bool right);
   void quad(const Label& n, const Label& first, const Label& second, bool right);
   void enter(const Label& n, double z);
   void middle(const Label& n, double z);
   void exit(const Label& n, const std::vector<Label>& above);
-  // Add the B of the last two nodes, which have the same place, or the value of a leaf to that of the last.
+  // Add the B of the last two nodes, which have the same place; or add the value of a leaf to the B of the
+  // last node.
   void join();
   void add_leaf(int64_t node);
 
-  // Sort the interactions of the plan in ascending order, once all are known.
+  // Sort the interactions of the plan in ascending order, once all of them are known.
   void sort_interactions() { numbers_.sort(); }
 
   size_t n_constants() const {
@@ -103,8 +105,8 @@ class WalkWriter {
   int32_t tree_ = 0;
   bool radau_ = false, fused_vectors_ = false;  // of the chunk
   std::vector<double> t_, apart_;               // nodes, and for features that are apart
-  // With Gauss-Radau: the weight of t = 0, and the expected values of finished subtrees whose parents are
-  // not.
+  // With Gauss-Radau: the weight of t = 0, and the expected values of the finished subtrees whose parents are
+  // not finished.
   double end_weight_ = 0;
   std::vector<double> expected_;
   InteractionNumbers numbers_;
