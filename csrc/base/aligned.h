@@ -59,7 +59,7 @@ struct AlignedAllocator {
   bool operator!=(const AlignedAllocator&) const { return false; }
 };
 
-// Grow a buffer to at least n elements, discarding what it holds and setting all elements to 0.
+// Grow a buffer to at least n elements. Its previous contents are lost: all elements are 0 afterwards.
 template <class X>
 void grow(Aligned<X>& buffer, size_t n) {
   if (buffer.size() >= n) return;

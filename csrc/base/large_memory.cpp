@@ -19,7 +19,8 @@ constexpr size_t kLargePage = 2 << 20;
 
 size_t whole_pages(size_t bytes) { return (bytes + kLargePage - 1) / kLargePage * kLargePage; }
 
-// Sanitizers know the bounds of memory that operator new returns, and whether it was given back.
+// Sanitizers check accesses against the bounds of memory from operator new, and whether it was freed. So with
+// a sanitizer, memory is not mapped.
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 constexpr bool kIsMapped = true;
 
@@ -46,8 +47,8 @@ void deallocate(void* data, size_t) noexcept { ::operator delete(data, kAlignmen
 void offer(void*, size_t) noexcept {}
 #endif
 
-// Kept memory is used for an array of at least this part of its size, and the rest of it is freed. Only
-// mapped memory can be divided.
+// A kept block is used for an array that needs at least 1 / kLargestPart of it, and the remainder of the
+// block is freed. Only mapped memory can be divided.
 constexpr size_t kLargestPart = kIsMapped ? 2 : 1;
 
 std::atomic<size_t> most_bytes{0};
@@ -59,7 +60,8 @@ struct Block {
 
 class Store {
  public:
-  // Take a block of the size, or the first part of a larger one; its data are null if none is kept.
+  // Take a kept block of this size, or the first part of a larger one. The data of the block are null if no
+  // kept block is suitable.
   Block take(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     size_t best = blocks_.size();
@@ -88,7 +90,7 @@ class Store {
     free_beyond(most_bytes);
   }
 
-  // Free the blocks that were kept first until the others have no more than so many bytes.
+  // Free kept blocks, the oldest first, until the remaining ones have at most this many bytes.
   void shrink(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     free_beyond(bytes);

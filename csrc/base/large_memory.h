@@ -1,8 +1,8 @@
 // Memory of large arrays: results and tables.
 //
-// To have the system clear the pages of a large array can take longer than to fill them. So memory that is
-// given back is kept for the next array, up to a limit; the system may still take its pages whenever it is
-// short of memory.
+// The system clears the pages of a large array before the first use, which can take longer than filling the
+// array. So memory that an array gives back is kept for the next array, up to a limit. The system may still
+// take the pages of kept memory whenever it is short of memory.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,14 @@ struct LargeMemory {
   bool is_zero;  // whether all bytes are 0; otherwise they may have any value
 };
 
-// Return memory for so many bytes, at least kLargeBytes. Throw std::bad_alloc if there is none.
+// Return memory of this many bytes, at least kLargeBytes. Throw std::bad_alloc if there is none.
 LargeMemory take_memory(size_t bytes);
 
-// Give back memory that take_memory() returned for so many bytes.
+// Give back memory that take_memory() returned for this many bytes.
 void give_back_memory(void* data, size_t bytes) noexcept;
 
-// Set how many bytes are kept at most, and free the others. Until the first call, none are kept.
+// Set how many bytes are kept at most, and free the memory beyond the limit. Until the first call, no memory
+// is kept.
 void keep_memory(size_t most_bytes);
 
 // Return how many bytes are kept.

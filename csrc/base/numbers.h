@@ -17,8 +17,8 @@
 
 namespace skshap {
 
-// Read the number that begins at p, whatever the locale is. Return its end, or null if there is no number of
-// this type.
+// Read the number that begins at p, in any locale. Return the end of the number, or null if there is no
+// number of this type at p.
 template <class T>
 const char* read_number(const char* p, const char* end, T& number) {
   const auto [next, error] = std::from_chars(p, end, number);
@@ -26,7 +26,8 @@ const char* read_number(const char* p, const char* end, T& number) {
 }
 
 #ifdef __APPLE__
-// Its library reads no floating-point numbers by from_chars before LLVM 20. A zero must follow the text.
+// libc++ cannot read floating-point numbers by from_chars before LLVM 20. The string must end with a null
+// character.
 inline const char* read_number(const char* p, const char*, double& number) {
   char* next;
   errno = 0;
@@ -36,8 +37,9 @@ inline const char* read_number(const char* p, const char*, double& number) {
 }
 #endif
 
-// Read numbers, separated by white space, into an array of n. Return how many the text has before its end or
-// before what is no number of this type; n + 1 means more than n.
+// Read numbers, separated by white space, into an array of n. Return how many numbers come before the end of
+// the string or before the first word that is no number of this type. A result of n + 1 means that there are
+// more than n.
 template <class T>
 size_t read_numbers(std::string_view text, T* numbers, size_t n) {
   const char *p = text.data(), *const end = p + text.size();

@@ -9,9 +9,9 @@
 
 namespace skshap {
 
-// Return the object of this type that belongs to the process. It is never destroyed, because threads and
-// arrays may outlive the objects of main(). A child process makes its own, because a thread of its parent may
-// have been changing the parent's.
+// Return the process's single object of this type. The object is never destroyed, because threads and arrays
+// may outlive the objects of main(). A child process makes an object of its own, because a thread of the
+// parent may have been changing the parent's object at the time of the fork.
 template <class T>
 T& of_process() {
   static std::atomic<T*> current{nullptr};

@@ -22,25 +22,25 @@
 namespace skshap {
 namespace {
 
-// Threads that each thread wakes when it joins. A few, so that many threads do not wait for one that wakes
-// them all.
+// The number of threads that each thread wakes when it joins. If a single thread woke all the others, the
+// last of many threads would wait long.
 constexpr int64_t kWakes = 4;
 
-// A thread whose part is done soon finds the other threads done within this time, usually; to sleep and be
+// Once a thread has done its part, the other threads usually finish within this time. Sleeping and being
 // woken takes longer.
 constexpr std::chrono::microseconds kPatience{5};
 
-// More threads do not read, write or copy memory faster.
+// Beyond this number, more threads do not read, write or copy memory faster.
 constexpr int64_t kMostMemoryThreads = 16;
 
 // The runtime allocates a thread's exception state at its first use, and terminates the process if that
 // fails. Allocate it now, while there is memory, rather than when std::bad_alloc is thrown.
 void prepare_for_exceptions() { static_cast<void>(std::current_exception()); }
 
-// Memory left to a new thread for that state, and for whatever else it allocates before it runs.
+// Memory left free for a new thread: for its exception state and for other allocations before it runs.
 constexpr size_t kReserve = 64 << 10;
 
-// Work of a calling thread, which keeps it on its stack.
+// The work of a calling thread. The thread keeps the job on its stack.
 struct Job {
   explicit Job(const std::function<void(bool)>& of, int64_t helpers) : work(of), n_wanted(helpers) {}
 
@@ -62,10 +62,10 @@ struct Job {
   Job* next = nullptr;  // in the pool's list
 };
 
-// A scope in which new threads block all signals except those that a fault raises, so that the signals of the
-// process arrive at threads of its own.
+// A scope in which new threads block all signals except those raised by faults. So the signals of the process
+// reach only threads that the process started itself.
 class WithoutSignals {
-#ifndef _WIN32  // whose signals are handled in threads of their own
+#ifndef _WIN32  // Windows handles signals in separate threads
  public:
   WithoutSignals() {
     sigset_t all;
@@ -114,7 +114,7 @@ class Pool {
       }
   }
 
-  // Start as many threads as are wanted now and not idle, but no more than the largest work or all processors
+  // Start the threads that are wanted now and not idle, but no more than the largest job or all processors
   // can use.
   void start_threads(int64_t n_helpers, std::unique_lock<std::mutex>& lock) {
     const int64_t n_processors = std::thread::hardware_concurrency();
@@ -131,7 +131,7 @@ class Pool {
         started_.wait(lock, [this] { return n_started_ == n_threads_; });
       }
     } catch (const std::exception&) {
-      // There are no more threads, or no memory for them: those that run do all the work.
+      // The system has no more threads, or no memory for them: the threads that run already do all the work.
     }
   }
 
@@ -158,7 +158,7 @@ class Pool {
       job.run(false);
       lock.lock();
       --n_busy_;
-      // The job is gone as soon as the calling thread gets the lock.
+      // Once the calling thread gets the lock, the job no longer exists.
       if (--job.n_helping == 0) job.left.notify_one();
     }
   }

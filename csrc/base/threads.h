@@ -8,21 +8,21 @@
 
 namespace skshap {
 
-// Run work(calling) in up to n_threads threads: with true in the calling thread, with false in threads of a
-// pool, as many as are free. Each call must take parts of the work until none are left, because it may do all
-// of them. Once all calls have returned, rethrow an exception that one of them threw.
+// Call work(calling) in up to n_threads threads: with true in the calling thread, and with false in as many
+// threads of a pool as are free. Each call must take parts of the work until none are left, because a single
+// call may have to do all of it. Once all calls have returned, rethrow an exception that one of them threw.
 void run_threads(int64_t n_threads, const std::function<void(bool calling)>& work);
 
-// Return the number of threads for work that reads or writes memory and does little else: the one given, or
-// for 0 that of the processors, but no more than are of use.
+// Return the number of threads for work that does little else than read or write memory: n_threads, or the
+// number of processors if n_threads is 0, but no more threads than make the work faster.
 int64_t memory_threads(int64_t n_threads = 0);
 
 // A function that is called periodically and returns whether to stop.
 using Stop = std::function<bool()>;
 
 // Divide items among threads. Every thread calls make() for its worker, then worker(item, stop) for one item
-// after the other; the worker returns false when `stop` returned true. `interrupted` is called from the
-// calling thread only. Return whether all items were done; throw as run_threads does.
+// after another. The worker returns false if `stop` returned true. `interrupted` is called from the calling
+// thread only. Return whether all items were done. Throw as run_threads does.
 template <class Make>
 bool work_off(int64_t n_items, int64_t n_threads, const Stop& interrupted, const Make& make) {
   std::atomic<int64_t> next{0};

@@ -26,12 +26,13 @@ struct EnsembleView {
   const int64_t* category_offsets;
   const int32_t* category_values;
   const uint8_t* category_listed_left;
-  // Per node, or null: the next node in the same place of the tree (see plan/merged_trees.h), or -1.
+  // Per node, or null: the next node in the same place of the tree, or -1. See plan/merged_trees.h.
   const int32_t* next = nullptr;
-  // For Owen values (see plan/owen_trees.h), or null. Per node: the player, whatever its feature's is, and
-  // whether that is a feature of the group whose features are apart. Per tree: whether it adds to margins,
-  // whether its walk is balanced (see plan/balance.h) and, if features are apart in it, with how many of them
-  // a path takes one node less than it needs.
+  // For Owen values (see plan/owen_trees.h), or null otherwise. Per node: the node's player, which replaces
+  // the player of its feature, and whether the player is a feature of the group whose features are apart. Per
+  // tree: whether the tree adds to margins, and whether its walk is balanced (see plan/balance.h). n_saving
+  // is for balanced walks in which features are apart: a path with this many of the features takes one node
+  // less than it needs.
   const int32_t* node_player = nullptr;
   const uint8_t* is_apart = nullptr;
   const uint8_t* adds_margin = nullptr;
@@ -39,7 +40,7 @@ struct EnsembleView {
   const int32_t* n_saving = nullptr;
 
   bool is_leaf(int64_t node) const { return left[node] < 0; }
-  // Return the first node after this one in the same place of a tree with this root, or -1.
+  // Return the next node in the same place as this node, in a tree with this root, or -1 after the last one.
   int64_t next_of(int64_t node, int64_t root) const {
     return next && next[node] >= 0 ? root + next[node] : -1;
   }
@@ -56,16 +57,17 @@ struct EnsembleView {
 enum class Precision { kSingle, kDouble };
 
 // The kind of values and interactions: the Shapley interaction index, the Shapley-Taylor index of order 2 or
-// the Banzhaf interaction index. The values of the first two are Shapley values, those of the last Banzhaf
-// values.
+// the Banzhaf interaction index. The values of the first two kinds are Shapley values, and the values of the
+// last kind are Banzhaf values.
 enum class Index { kShapley, kTaylor, kBanzhaf };
 
-// How trees are explained: by the walk (simd/walk_kernel-inl.h), where trees may have tables instead, or by
-// the tables of tables/fast_v2.h.
+// How trees are explained: kWalk is the walk (simd/walk_kernel-inl.h), with which trees may also have tables.
+// kFastV2 uses the tables of tables/fast_v2.h.
 enum class Method { kWalk, kFastV2 };
 
-// The rows to explain: element (row, column) lies row * row_stride + column * column_stride bytes after data.
-// NaN means missing. Columns are those of X or, if `packed`, only those that trees test, in ascending order.
+// The rows to explain. Element (row, column) is row * row_stride + column * column_stride bytes after data.
+// NaN means missing. The columns are the columns of X or, if `packed`, only the columns that trees test, in
+// ascending order.
 struct Rows {
   const void* data;
   bool is_float32;
