@@ -95,7 +95,7 @@ class Computation:
         limit, n_threads = memory.parse_bytes(memory_limit), effective_n_jobs(n_jobs)
         if gpu_arrays.on_gpu(X):
             raise TypeError(
-                "partial dependence is computed on the CPU, but X lies on a GPU: copy it to the host"
+                "partial dependence is computed on the CPU, but X is on a GPU: copy it to the host"
             )
         steps, last = unwrap(model)
         adapted = adapt(last).with_output(model_output, None)

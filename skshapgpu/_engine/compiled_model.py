@@ -588,7 +588,7 @@ class CompiledModel:
         elif kind == OWEN_VALUES:
             what = f"interventional {what} of a model with leaves whose paths are too long for tables"
         if on_gpu:
-            raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
+            raise TypeError(f"{what} are computed on the CPU only, but X is on a GPU: copy it to the host")
         raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
 
     def n_results(self, kind: Kind) -> int:

@@ -208,7 +208,7 @@ class ExplainingTransformer(
         if isinstance(self.estimator, FrozenEstimator):
             raise ValueError("cv= refits the model in each fold, but it is frozen: use cv=None")
         if on_gpu(X):
-            raise TypeError("X lies on a GPU, where cv= cannot split it: copy it to the host")
+            raise TypeError("X is on a GPU, where cv= cannot split it: copy it to the host")
         y, n_rows = self._check_training(X, y), _num_samples(X)
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit_transform", **params)

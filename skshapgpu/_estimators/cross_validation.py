@@ -141,7 +141,7 @@ def cross_val_explain(
     ((442, 10), (3, 10), (3,))
     """
     if on_gpu(X):
-        raise TypeError("X lies on a GPU, where its rows cannot be put together again: copy it to the host")
+        raise TypeError("X is on a GPU, where its rows cannot be put together again: copy it to the host")
     X, y = indexable(X, y)
     results, splits = explained_splits(
         estimator,

@@ -101,7 +101,7 @@ class OutOfFoldSelector(BaseShapSelector):
         """Return the training rows after all checks that need no fit."""
         require_n_jobs(self.n_jobs)
         if on_gpu(X):
-            raise TypeError("X lies on a GPU, where cv= cannot split it: copy it to the host")
+            raise TypeError("X is on a GPU, where cv= cannot split it: copy it to the host")
         if isinstance(self.estimator, FrozenEstimator):
             raise ValueError("the model is refitted to other columns, but it is frozen: give it unfrozen")
         if (self.explain_params or {}).get("feature_groups") not in (None, "input"):

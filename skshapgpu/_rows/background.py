@@ -57,10 +57,10 @@ def about_data(data: Any) -> Iterator[None]:
     Raises
     ------
     TypeError
-        ``data`` lies on a GPU.
+        ``data`` is on a GPU.
     """
     if gpu_arrays.on_gpu(data):
-        raise TypeError("background rows are read on the host, but data lies on a GPU: copy it to the host")
+        raise TypeError("background rows are read on the host, but data is on a GPU: copy it to the host")
     try:
         yield
     except NotFittedError:

@@ -245,11 +245,11 @@ def require_same_place(out: Any, rows: GpuArray) -> None:
     library = _root(rows.array)
     if _root(out) != library or not on_gpu(out):
         raise TypeError(
-            f"X lies on a GPU and is read by {library}, so out must be an array of {library} on that GPU, "
+            f"X is on a GPU and is read by {library}, so out must be an array of {library} on that GPU, "
             f"not a {type(out).__module__}.{type(out).__qualname__}"
         )
     if gpu_of(out) != rows.gpu:
-        raise ValueError(f"out lies on cuda:{gpu_of(out)}, but X on cuda:{rows.gpu}")
+        raise ValueError(f"out is on cuda:{gpu_of(out)}, but X is on cuda:{rows.gpu}")
     if getattr(out, "requires_grad", False):
         raise ValueError("out requires gradients, which writing to it would break: use out.detach()")
 

@@ -170,10 +170,10 @@ def read(
     if labels is not None and schema.frame_encoder is not None:
         rules.number_categories(sorted(columns.texts | columns.categories))
     if not devices.auto and columns.gpu not in devices.indices:
-        raise ValueError(f"X lies on cuda:{columns.gpu}, but device is {label(devices.indices)!r}")
+        raise ValueError(f"X is on cuda:{columns.gpu}, but device is {label(devices.indices)!r}")
     if schema.derived is not None:
         raise TypeError(
-            "X lies on a GPU, but the model tests numbers that are computed from categories on the host, as "
+            "X is on a GPU, but the model tests numbers that are computed from categories on the host, as "
             "CatBoost's target statistics: copy X to the host"
         )
     if array is not None and not schema.encoders:

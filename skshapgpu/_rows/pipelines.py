@@ -339,12 +339,12 @@ def prepare_on_gpu(steps: Sequence[Any], X: Any, may_write: bool) -> Any:
         except Exception as error:  # a step of any library may raise anything
             kind = next((kind for kind in (ValueError, RuntimeError) if isinstance(error, kind)), TypeError)
             raise kind(
-                f"X lies on a GPU, and the step {name} of the pipeline failed there: {type(error).__name__}: "
+                f"X is on a GPU, and the step {name} of the pipeline failed there: {type(error).__name__}: "
                 f"{error}. If it takes rows on the host only, copy X to the host"
             ) from error
         if not on_gpu(result):
             raise TypeError(
-                f"X lies on a GPU, but the step {name} of the pipeline returns a {type(result).__qualname__} "
+                f"X is on a GPU, but the step {name} of the pipeline returns a {type(result).__qualname__} "
                 "on the host: copy X to the host, or use a step that leaves it on the GPU"
             )
         _require_rows(step, X, result)

@@ -132,7 +132,7 @@ def table(X: Any) -> Any:
     """
     if type(X) is not np.ndarray:
         if on_gpu(X):
-            raise TypeError("X lies on a GPU, where it cannot be used here: copy it to the host")
+            raise TypeError("X is on a GPU, which this function does not support: copy it to the host")
         package = package_of(X)
         if package == "pyarrow" and not hasattr(X, "to_batches"):
             return sys.modules["pyarrow"].Table.from_batches([X])

@@ -289,6 +289,6 @@ def test_what_the_explainer_refuses(method: str) -> None:
 @each_method
 def test_arrays_on_a_gpu_are_refused(method: str) -> None:
     model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(X, Y)
-    message = f"the values of algorithm='{method}' are computed on the CPU only, but X lies on a GPU"
+    message = f"the values of algorithm='{method}' are computed on the CPU only, but X is on a GPU"
     with pytest.raises(TypeError, match=message):
         TreeExplainer(model, algorithm=method, device="cpu").shap_values(OnGpu())

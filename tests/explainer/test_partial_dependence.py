@@ -575,7 +575,7 @@ def test_x_on_a_gpu() -> None:
             return {"shape": (1, 10), "typestr": "<f8", "data": (0, False), "version": 3}
 
     model = RandomForestRegressor(2, random_state=0).fit(X, Y)
-    with pytest.raises(TypeError, match="computed on the CPU, but X lies on a GPU: copy it to the host"):
+    with pytest.raises(TypeError, match="computed on the CPU, but X is on a GPU: copy it to the host"):
         partial_dependence(model, OnGpu(), 0)
 
 

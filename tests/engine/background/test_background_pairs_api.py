@@ -212,7 +212,7 @@ def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
     explainer = TreeExplainer(forest, X[:3], device="cpu", memory_limit=10_000)
     assert explainer._compiled.pair_tables(Kind(2)) is None
     what = "interventional SHAP interaction values of pairs of a model whose tables do not fit into memory or"
-    with pytest.raises(TypeError, match=f"{what} memory_limit are computed on the CPU only, but X lies on a"):
+    with pytest.raises(TypeError, match=f"{what} memory_limit are computed on the CPU only, but X is on a"):
         explainer.shap_interaction_values(OnGpu())
     explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
     with pytest.raises(

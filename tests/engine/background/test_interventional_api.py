@@ -338,7 +338,7 @@ def test_bad_weights(forest: Any, weights: Any, message: str) -> None:
 
 
 def test_a_background_on_a_gpu_is_refused(forest: Any) -> None:
-    with pytest.raises(TypeError, match="data lies on a GPU: copy it to the host"):
+    with pytest.raises(TypeError, match="data is on a GPU: copy it to the host"):
         explainer_of(forest, OnGpu())
 
 

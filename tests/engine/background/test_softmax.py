@@ -221,7 +221,7 @@ def test_additivity_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gpus_are_refused() -> None:
     explainer = explainer_of(classifier("sklearn").fit(X, Y), device="cpu")
     what = "SHAP values of a probability are computed on the CPU only"
-    with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
+    with pytest.raises(TypeError, match=f"{what}, but X is on a GPU"):
         explainer.shap_values(OnGpu())
     explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
     with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):

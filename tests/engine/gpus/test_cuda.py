@@ -420,7 +420,7 @@ def test_gpu_rows_of_the_wrong_kind(namespace: Any, regressor: Any) -> None:
         explainer.shap_values(put(namespace, X[0]))
     with pytest.raises(TypeError, match="real numbers"):
         explainer.shap_values(put(namespace, X.astype(complex)))
-    with pytest.raises(ValueError, match="lies on cuda:0, but device is 'cpu'"):
+    with pytest.raises(ValueError, match="is on cuda:0, but device is 'cpu'"):
         TreeExplainer(regressor, device="cpu").shap_values(put(namespace, X))
     with pytest.raises((TypeError, ValueError), match="the step StandardScaler of the pipeline failed there"):
         TreeExplainer(make_pipeline(StandardScaler(), regressor).fit(X, Y)).shap_values(put(namespace, X))

@@ -115,7 +115,7 @@ def test_codes_stay_on_their_gpu(index: int) -> None:
     model, rows = code_models("xgboost")
     found = TreeExplainer(model).explain(Array(rows, index))
     assert found.device == f"cuda:{index}" and found.values.device.id == index
-    with pytest.raises(ValueError, match=rf"^X lies on cuda:{index}, but device is 'cuda:{1 - index}'$"):
+    with pytest.raises(ValueError, match=rf"^X is on cuda:{index}, but device is 'cuda:{1 - index}'$"):
         TreeExplainer(model, device=f"cuda:{1 - index}").explain(Array(rows, index))
 
 
@@ -329,9 +329,9 @@ def test_what_follows_a_frame() -> None:
     np.testing.assert_array_equal(transformer.transform(given).get(), expected.values)
     with pytest.raises(ValueError, match="must be in the same order"):
         transformer.transform(cudf.DataFrame.of(X[["weight", "size", "color"]]))
-    with pytest.raises(TypeError, match="data lies on a GPU: copy it to the host"):
+    with pytest.raises(TypeError, match="data is on a GPU: copy it to the host"):
         TreeExplainer(model, given)
-    with pytest.raises(TypeError, match="X lies on a GPU"):
+    with pytest.raises(TypeError, match="X is on a GPU"):
         cross_val_explain(model, given, y)
 
 
@@ -361,7 +361,7 @@ def test_steps_that_stay_on_the_gpu() -> None:
     assert type(explain(model, Array(ROWS.astype(np.float32))).values.get()[0, 0]) is np.float32
     with pytest.raises(ValueError, match=r"^X has 3 features, but the model expects 4$"):
         explain(make_pipeline(steps[0], model[-1]), Array(ROWS[:, :3]))
-    with pytest.raises(ValueError, match=r"^X lies on cuda:0, but device is 'cuda:1'$"):
+    with pytest.raises(ValueError, match=r"^X is on cuda:0, but device is 'cuda:1'$"):
         explain(model, given, device="cuda:1")
 
 

@@ -224,19 +224,19 @@ def test_what_is_no_x_of_the_model(regressor: Any, calls: list[dict[str, Any]]) 
         explainer.explain(Array(X[0]))
     with pytest.raises(TypeError, match=r"^X must hold real numbers, not complex128$"):
         explainer.explain(Array(X.astype(complex)))
-    with pytest.raises(ValueError, match=r"^X lies on cuda:0, but device is 'cpu'$"):
+    with pytest.raises(ValueError, match=r"^X is on cuda:0, but device is 'cpu'$"):
         TreeExplainer(regressor, device="cpu").explain(Array(X))
-    with pytest.raises(ValueError, match=r"^X lies on cuda:0, but device is 'cuda:1'$"):
+    with pytest.raises(ValueError, match=r"^X is on cuda:0, but device is 'cuda:1'$"):
         TreeExplainer(regressor, device="cuda:1").explain(Array(X))
     with pytest.raises(ValueError, match=r"^y is for model_output='log_loss', not 'raw': leave it out$"):
         explainer.explain(Array(X), Y)
-    with pytest.raises(TypeError, match=r"but X lies on a GPU: copy it to the host$"):
+    with pytest.raises(TypeError, match=r"but X is on a GPU: copy it to the host$"):
         TreeExplainer(regressor, algorithm="treeshap").explain(Array(X))
-    with pytest.raises(TypeError, match=r"but data lies on a GPU: copy it to the host$"):
+    with pytest.raises(TypeError, match=r"but data is on a GPU: copy it to the host$"):
         TreeExplainer(regressor, Array(X))
     # Options are checked before X.
     on_cpu = TreeExplainer(regressor, algorithm="treeshap")
-    with pytest.raises(TypeError, match="'treeshap' are computed on the CPU only, but X lies on a GPU"):
+    with pytest.raises(TypeError, match="'treeshap' are computed on the CPU only, but X is on a GPU"):
         on_cpu.explain(Array(X[:, :9]))
     assert not calls
 
@@ -502,7 +502,7 @@ def test_values_in_an_array_on_the_gpu(case: Any) -> None:
             "read by cupy, so out must be an array of cupy on that GPU, not a numpy",
         ),
         (OtherArray(np.empty(X.shape)), TypeError, "not a other_gpu_library.arrays.OtherArray"),
-        (Array(np.empty(X.shape), 1), ValueError, "out lies on cuda:1, but X on cuda:0"),
+        (Array(np.empty(X.shape), 1), ValueError, "out is on cuda:1, but X is on cuda:0"),
         (Array(np.empty(X.shape, "f4")), ValueError, "out must be float64, .* not float32"),
         (Array(np.empty((9, 10))), ValueError, r"not \(9, 10\)"),
         (Array(np.empty(X.shape, order="F")), ValueError, "C-contiguous"),

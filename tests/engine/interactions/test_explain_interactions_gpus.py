@@ -191,7 +191,7 @@ def test_gaps_found_by_gpus_are_judged(regressor: Any, gpus: list[StandIn], on: 
 
 def test_what_gpus_do_not_compute(regressor: Any, gpus: list[StandIn]) -> None:
     explainer = on_cpu(regressor, algorithm="treeshap")
-    what = "the values of algorithm='treeshap' are computed on the CPU only, but X lies on a GPU"
+    what = "the values of algorithm='treeshap' are computed on the CPU only, but X is on a GPU"
     with pytest.raises(TypeError, match=what):
         explainer.shap_values(DIABETES.view(Rows))
     forced = send(on_cpu(regressor), Devices(indices=(0,)))
