@@ -32,11 +32,13 @@ OURS = {"ours": ("single", False), "ours-with-building": ("single", True), "ours
 RATIOS = {"ours": "seconds_over_ours", "ours-with-building": "seconds_over_building"}
 
 #: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
-#: Ours in double precision against the definition, in single against double, and the mean margin of the
-#: background plus values against the model's own prediction; other libraries against ours in double.
+#: "definition": our double precision against the definition. "single": our single precision against our
+#: double. "additivity": the mean margin of the background plus the values against the model's own prediction.
+#: "peer": other libraries against our double precision.
 TOLERANCE = {"definition": 1e-10, "single": 5e-6, "additivity": 1e-5, "peer": 1e-3}
 
-#: Rows on which all systems are checked, and rows and background rows for the definition.
+#: Number of rows on which all systems are checked, and of rows and background rows on which the definition is
+#: evaluated.
 CHECKED_ROWS, DEFINITION_ROWS, DEFINITION_BACKGROUND = 8, 4, 100
 
 #: Memory limit of our tables for the single tree of the definition.
@@ -106,14 +108,14 @@ def measure_background(
 
 
 def whole_calls(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[str, Any]) -> dict[str, Any]:
-    """Plan calls with all rows, for costs not proportional to them; one call if a single row takes long."""
+    """Choose calls with all rows, as costs do not grow in proportion; one call if a single row takes long."""
     if entry["one_row_seconds"] > seconds / 20:
         return {"call_rows": n_rows, "calls": 1, "extrapolated": False}
     return gpu.all_rows(runner, n_rows, seconds)
 
 
 def some_rows(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[str, Any]) -> dict[str, Any]:
-    """Plan calls of about the given seconds, for costs proportional to the rows, without a fixed part."""
+    """Choose rows for calls of about ``--seconds``, as the costs are proportional to the rows."""
     if entry["one_row_seconds"] > seconds:
         return {"call_rows": 1, "calls": 1, "extrapolated": False}
     return peers.plan_calls(runner, n_rows, seconds) | {"extrapolated": False}
@@ -137,7 +139,7 @@ def check_ours(
 
 
 def definition_error(tree: Any, X: np.ndarray, background: np.ndarray) -> float | None:
-    """Compute our error in double precision on a tree; None if it is too large for the definition."""
+    """Compute our error in double precision on a tree; None if the definition would take too long on it."""
     used = len(np.unique(tree.feature[tree.left >= 0]))
     if used > reference.MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
@@ -145,9 +147,9 @@ def definition_error(tree: Any, X: np.ndarray, background: np.ndarray) -> float 
     attributes = {f.name: getattr(tree, f.name) for f in fields(tree)}
     plan = _core.background_plan(attributes, "double", background, weights, TABLE_BYTES)
     expected = reference.interventional(tree, X, background).values
-    found = np.empty_like(expected)
-    plan.explain(X.astype(np.float64), found, None, 1)
-    return peers.relative_error(found, expected)
+    computed = np.empty_like(expected)
+    plan.explain(X.astype(np.float64), computed, None, 1)
+    return peers.relative_error(computed, expected)
 
 
 def ours(name: str, case: models.Case, background: np.ndarray, device: Any) -> peers.System:
@@ -204,7 +206,7 @@ def _woodelf(case: models.Case, background: np.ndarray) -> peers.System:
 
     columns, trees = peers.woodelf_trees(case)
     data = pd.DataFrame(background, columns=columns)
-    explainers = [WoodelfExplainer(one, data, feature_perturbation="interventional") for one in trees]
+    explainers = [WoodelfExplainer(tree, data, feature_perturbation="interventional") for tree in trees]
     return peers.System(
         lambda X: pd.DataFrame(X, columns=columns),
         lambda rows: [explainer.shap_values(rows, verbose=False) for explainer in explainers],

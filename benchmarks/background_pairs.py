@@ -1,4 +1,4 @@
-"""Answers that compare pairs of rows, on all cores of the CPU and, if there is one, on a GPU.
+"""Results that compare each row with each background row, on all cores and, if there is one, on a GPU.
 
 Interventional interactions, SHAP values and Banzhaf values, and SHAP values of the probability and the log
 loss, which shap computes as well. With deep trees of many features (``--depth 14 --features 30``), the leaves
@@ -19,7 +19,7 @@ import numpy as np
 
 from skshapgpu import TreeExplainer, cuda_info
 
-#: Rows whose values in single precision are compared with those of the CPU in double precision.
+#: Number of rows whose values in single precision are compared with the CPU's values in double precision.
 CHECKED_ROWS = 64
 
 #: Rows that shap explains; its time is proportional to their number.
@@ -82,19 +82,19 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         booster = boosters["reg:squarederror" if output == "raw" else "binary:logistic"]
         double = TreeExplainer(booster, background, device="cpu", precision="double", model_output=output)
         truth = call(double, rows[:CHECKED_ROWS].astype(np.float64), targets[:CHECKED_ROWS])
-        found: dict[str, Any] = {"leaves": double.model_info()["n_leaves"]}
+        figures: dict[str, Any] = {"leaves": double.model_info()["n_leaves"]}
         device: Any
         for device in ["cpu", "cuda"] if cuda_info()["available"] else ["cpu"]:
             explainer = TreeExplainer(booster, background, device=device, n_jobs=-1, model_output=output)
-            found[device] = time_calls(partial(call, explainer, rows, targets), truth, arguments.repeats)
+            figures[device] = time_calls(partial(call, explainer, rows, targets), truth, arguments.repeats)
         if output != "raw" and arguments.shap:
-            found["shap"] = time_shap(booster, background, rows, targets, output, truth, arguments.repeats)
-        result["calls"][name] = found
+            figures["shap"] = time_shap(booster, background, rows, targets, output, truth, arguments.repeats)
+        result["calls"][name] = figures
     return result
 
 
 def time_calls(call: Callable[[], np.ndarray], truth: np.ndarray, repeats: int) -> dict[str, Any]:
-    """Return the seconds of calls, those of the first call, and the largest error.
+    """Return the seconds of calls, the seconds of the first call, and the largest error.
 
     The error is the largest difference divided by the largest magnitude.
     """
@@ -117,7 +117,7 @@ def time_shap(
     truth: np.ndarray,
     repeats: int,
 ) -> dict[str, Any]:
-    """Time shap on a few rows, and state the time of all rows, which is proportional."""
+    """Time shap on a few rows, and extrapolate to all rows: shap's time is proportional to the rows."""
     import shap
 
     # Without a masker, shap would take 100 background rows only.
@@ -125,10 +125,10 @@ def time_shap(
     explainer = shap.TreeExplainer(booster, masker, model_output=output)
     some, target = rows[:SHAP_ROWS], targets[:SHAP_ROWS] if output == "log_loss" else None
     call = partial(explainer.shap_values, some, target, check_additivity=False)
-    found = time_calls(call, truth, repeats)
+    figures = time_calls(call, truth, repeats)
     factor = len(rows) / len(some)
-    found["seconds"] = {name: factor * seconds for name, seconds in found["seconds"].items()}
-    return found | {"rows": len(some), "version": shap.__version__}
+    figures["seconds"] = {name: factor * seconds for name, seconds in figures["seconds"].items()}
+    return figures | {"rows": len(some), "version": shap.__version__}
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:

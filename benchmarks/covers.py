@@ -1,4 +1,4 @@
-"""Covers counted from data on one thread, against the model's own predictions of the same rows, in turn."""
+"""Time to count covers from data, and of the model's own predictions of the same rows, on one thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ DEFAULT_MODELS = (
 )
 
 #: Largest difference of the base value from the mean margin of the rows, relative to the largest margin. With
-#: covers counted from these rows the two are equal, but the margins of most libraries are float32.
+#: covers counted from these rows, the base value equals the mean margin, but the margins of most libraries
+#: are float32.
 TOLERANCE = 2e-6
 
 
@@ -43,9 +44,9 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
         "device": "cpu",
     }
     margin = models.margin(case, case.X)
-    found = np.atleast_1d(TreeExplainer(case.model, case.X, **common).expected_value)
-    expected = margin.mean(axis=0)[-len(found) :]  # of both classes of a forest, the second
-    error = float(np.abs(found - expected).max() / np.abs(margin).max())
+    base_values = np.atleast_1d(TreeExplainer(case.model, case.X, **common).expected_value)
+    expected = margin.mean(axis=0)[-len(base_values) :]  # of both classes of a forest, the second
+    error = float(np.abs(base_values - expected).max() / np.abs(margin).max())
     if not error <= TOLERANCE:
         raise AssertionError(f"not timed: the base value is not the mean margin: {error}")
     calls = {

@@ -13,10 +13,10 @@ import numpy as np
 
 from skshapgpu import cross_val_explain
 
-#: Encoders of text columns.
+#: Encoders of the columns of strings.
 ENCODINGS = ("one-hot-dense", "one-hot-sparse", "ordinal")
 
-#: Sizes of the text columns' categories in Adult, for generated data.
+#: Number of categories of each column of strings in Adult, for generated data.
 LEVELS = (9, 16, 7, 15, 6, 5, 2, 42)
 
 
@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, encoding: str) -> dict[str, Any]:
-    """Time both in turn, alternating which goes first, and compare their scores.
+    """Time both functions in turn, each first in every other round, and compare their scores.
 
-    The model is XGBoost behind a ``ColumnTransformer`` that encodes text columns; all other options have
+    The model is XGBoost after a ``ColumnTransformer`` that encodes columns of strings; all other options have
     their defaults.
     """
     from sklearn.compose import make_column_transformer
@@ -90,7 +90,7 @@ def encoder(encoding: str) -> Any:
 
 
 def read(arguments: argparse.Namespace) -> tuple[Any, np.ndarray, list[str]]:
-    """Read Adult with its text columns, or generate a similar table; return it with these columns' names."""
+    """Read Adult or generate a similar table; return it with the names of its columns of strings."""
     import pandas as pd
 
     if arguments.data:

@@ -1,7 +1,7 @@
 """Examples of packages that explain with shap, from their own first pages.
 
-Each function trains a model and returns a function that explains it and returns arrays by name. The data are
-those of the package, or generated.
+Each function trains a model and returns a function, which explains the model and returns arrays by name. The
+data come with the package, or are generated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Example = Callable[[], dict[str, np.ndarray]]
 
 
 def explainerdashboard() -> Example:
-    """Set up the dashboard of its shortest example, of survivors of the Titanic, with all tabs."""
+    """Set up the dashboard of explainerdashboard's shortest example: survivors of the Titanic, all tabs."""
     from explainerdashboard import ClassifierExplainer, ExplainerDashboard
 
     model, X_test, y_test = _titanic()
@@ -29,7 +29,7 @@ def explainerdashboard() -> Example:
 
 
 def explainerdashboard_options() -> Example:
-    """Set up the dashboard of its longer example: a smaller forest, groups of columns, no interactions."""
+    """Set up the dashboard of the longer example: a smaller forest, groups of columns, no interactions."""
     from explainerdashboard import ClassifierExplainer, ExplainerDashboard
     from explainerdashboard.datasets import titanic_names
 
@@ -134,7 +134,7 @@ def _selection(model: Any, n_rows: int) -> Example:
 
 
 def _houses() -> tuple[Any, Any]:
-    """Generate data with some columns of shapash's own example, which it downloads."""
+    """Generate data with some columns of shapash's own example, whose data shapash downloads."""
     import pandas as pd
 
     rng = np.random.default_rng(0)

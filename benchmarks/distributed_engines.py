@@ -21,7 +21,7 @@ from skshapgpu.distributed import explain_dask, explain_ray, explain_spark
 ENGINES = ("dask", "spark", "ray")
 WORKERS = (1, 2)
 
-#: Options that give the same arithmetic however many rows a part has.
+#: Options with which the arithmetic is the same however many rows a part has.
 OPTIONS: dict[str, Any] = {"algorithm": "quadrature", "device": "cpu"}
 
 #: Rows per part in the call that measures the costs independent of rows.
@@ -146,10 +146,10 @@ _CLASSES: dict[str, Any] = {"dask": Dask, "spark": Spark, "ray": Ray}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Time all in turn, each round in another order, after a check that their values are bit-identical.
+    """Check that all engines return bit-identical values, then time them in turn, in changing order.
 
-    Each engine gets the rows before, in memory, and explains them all; a call with few rows in as many parts
-    measures the overhead.
+    Each engine has all rows in memory before the clock starts, and explains them all. A call with few rows in
+    as many parts measures the overhead.
     """
     import pandas as pd
 
@@ -222,14 +222,14 @@ def _seconds(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _same(found: Any, X: Any, expected: np.ndarray) -> bool:
-    """Return whether values are bit-identical; those of Spark come with their rows, in any order."""
+def _same(result: Any, X: Any, expected: np.ndarray) -> bool:
+    """Return whether values are bit-identical; Spark returns its values with the rows, in any order."""
     names = list(X)
-    if len(found.columns) > len(names):
-        order = np.lexsort(X.to_numpy().T), np.lexsort(found[names].to_numpy().T)
-        found = found[[f"shap_{name}" for name in names]].iloc[order[1]]
+    if len(result.columns) > len(names):
+        order = np.lexsort(X.to_numpy().T), np.lexsort(result[names].to_numpy().T)
+        result = result[[f"shap_{name}" for name in names]].iloc[order[1]]
         expected = expected[order[0]]
-    return bool((found.to_numpy(float) == expected).all())
+    return bool((result.to_numpy(float) == expected).all())
 
 
 def print_result(result: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Changes that compare_explanations finds, and samples without change in which it finds none."""
+"""How often compare_explanations finds a change of the data, and how often it raises a false alarm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def population(rng: np.random.Generator, n: int, effect: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows of features with different distributions, and their targets; ``effect`` is of the first."""
+    """Draw rows of differently distributed features, and targets; ``effect`` is the effect of the first."""
     X = np.column_stack(
         [
             rng.normal(size=n),
@@ -56,9 +56,10 @@ def model(X: np.ndarray, y: np.ndarray) -> Any:
 def samples(case: str, seed: int, n: int) -> tuple[Any, Any]:
     """Return explanations of a reference and a current sample.
 
-    Both are drawn with replacement from the same rows, which the model was not trained on. Then a feature of
-    the current sample is shifted by its standard deviation, or two columns are swapped, or the model is one
-    that was trained on new rows, in which the first feature has half of its effect or the same.
+    Both samples are drawn with replacement from the same rows, on which the model was not trained. Then a
+    feature of the current sample is shifted by its standard deviation, or two of its columns are swapped, or
+    another model explains it. That model was trained on new rows, in which the first feature has half of its
+    effect, or all of it.
     """
     rng = np.random.default_rng(seed)
     first = model(*population(rng, n))
@@ -75,8 +76,8 @@ def samples(case: str, seed: int, n: int) -> tuple[Any, Any]:
 
 
 def measure(case: str, seeds: int, n: int) -> dict[str, Any]:
-    """Compare both samples of each seed; count alarms, and how often a changed feature has the largest."""
-    changed, found = list(CASES[case]), list[dict[str, Any]]()
+    """Compare both samples of each seed; count alarms, and how often a changed feature changed the most."""
+    changed, runs = list(CASES[case]), list[dict[str, Any]]()
     by_psi, by_ndcg, by_distance = list[bool](), list[bool](), list[bool]()
     for seed in range(seeds):
         comparison = compare_explanations(*samples(case, seed, n))
@@ -85,7 +86,7 @@ def measure(case: str, seeds: int, n: int) -> dict[str, Any]:
         by_psi.append(bool(comparison.psi.max() > PSI))
         by_ndcg.append(comparison.ndcg < NDCG)
         by_distance.append(bool(distance.max() > DISTANCE))
-        found.append(
+        runs.append(
             {
                 "ndcg": comparison.ndcg,
                 "psi_of_changed": float(comparison.psi[changed].min()) if changed else None,
@@ -104,15 +105,15 @@ def measure(case: str, seeds: int, n: int) -> dict[str, Any]:
         "alarms_of_psi": sum(by_psi),
         "alarms_of_ndcg": sum(by_ndcg),
         "alarms_of_distance": sum(by_distance),
-        "changes_with_the_largest_psi": sum(run["largest_psi"] for run in found),
-        "changes_with_the_largest_distance": sum(run["largest_distance"] for run in found),
-        "runs": found,
+        "changes_with_the_largest_psi": sum(run["largest_psi"] for run in runs),
+        "changes_with_the_largest_distance": sum(run["largest_distance"] for run in runs),
+        "runs": runs,
     }
 
 
 def print_result(result: dict[str, Any]) -> None:
     shown = {name: value for name, value in result.items() if name != "runs"}
     for name in ("ndcg", "psi_of_changed", "psi_of_others", "distance_of_changed", "distance_of_others"):
-        known = [run[name] for run in result["runs"] if run[name] is not None]
-        shown[name] = f"{min(known):.4f} to {max(known):.4f}" if known else None
+        numbers = [run[name] for run in result["runs"] if run[name] is not None]
+        shown[name] = f"{min(numbers):.4f} to {max(numbers):.4f}" if numbers else None
     print(json.dumps(shown, indent=1))

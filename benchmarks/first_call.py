@@ -1,4 +1,4 @@
-"""Time that the first call of an explainer takes to be compared with the model's own prediction."""
+"""Share of an explainer's first call that the comparison with the model's own prediction takes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(family: str, form: str, n_rows: int, n_trees: int, repeats: int) -> dict[str, Any]:
-    """Time first calls, their comparison, the library's prediction in it, and second calls, all in turn.
+    """Time first calls, their comparisons, the library's predictions for these, and second calls, in turn.
 
-    A second call of an explainer that was compared is beside one of an explainer that was not.
+    The results also have second calls, of explainers whose first call was compared and of others.
     """
     X, y = single_row.data(form)
     model = single_row.fitted(family, X, y, n_trees)

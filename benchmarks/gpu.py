@@ -1,7 +1,7 @@
 """Benchmarks that need a GPU: SHAP values, and the number of rows from which the GPU pays off.
 
-*Kernel time* is measured by CUDA events around ``shap_values`` of rows already on the device, with a result
-that stays there. All other times are those of a whole call from and to host memory.
+*Kernel time* is measured by CUDA events around ``shap_values``; rows and result stay on the device. All other
+times are measured around a whole call from and to host memory.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ DEFAULT_MODELS = (
     "lightgbm-adult",
 )
 
-#: Number of rows for a model, number of rows for a model with deep trees, and maximum size of a result in
-#: bytes, as float64.
+#: Number of rows for a model, number of rows for a model with deep trees, and maximum bytes of a result in
+#: float64.
 ROWS, DEEP_ROWS, DEEP, MAX_RESULT_BYTES = 1_000_000, 100_000, 12, 8e9
 
 #: name: (precision, algorithm, additivity check), timed as kernels. Ratios refer to the first.
@@ -49,8 +49,8 @@ KERNELS: dict[str, tuple[str, str, bool]] = {
 }
 
 #: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
-#: Our GPU against our CPU, both in single and both in double precision; each system against our CPU in double
-#: precision. Peers and their method may lose digits that ours keep.
+#: Our GPU is compared with our CPU, once in single and once in double precision; other systems are compared
+#: with our CPU in double precision. The peers' method may lose digits that ours keeps.
 TOLERANCE = {"single": 1e-5, "double": 1e-10, "peer": 1e-3}
 
 #: Rows on which our GPU is compared with our CPU, and on which all systems are checked.
@@ -66,7 +66,7 @@ FMA_RATE_OF = ("H100", "H200")
 LATENCY_MODELS = ("cal_housing-med",)
 LATENCY_ROWS = (1, 10, 100, 1_000, 10_000, 100_000)
 
-#: name: options of the explainer. "auto-N" should be as fast as the better of "cpu-N" and "cuda".
+#: name: options of the explainer. "auto-N" should be as fast as the faster of "cpu-N" and "cuda".
 LATENCY: dict[str, dict[str, Any]] = {
     "cpu-1": {"device": "cpu", "n_jobs": 1},
     "cpu-all": {"device": "cpu", "n_jobs": -1},
@@ -181,15 +181,15 @@ def compare(case: models.Case, errors: dict[str, float]) -> np.ndarray:
     for precision, rows in (("single", X), ("double", X.astype(np.float64))):
         options: dict[str, Any] = {"precision": precision, "check_additivity": False}
         expected = TreeExplainer(case.model, device="cpu", n_jobs=-1, **options).shap_values(rows)
-        found = TreeExplainer(case.model, device="cuda", **options).shap_values(rows)
-        errors[precision] = peers.relative_error(found, expected)
+        values = TreeExplainer(case.model, device="cuda", **options).shap_values(rows)
+        errors[precision] = peers.relative_error(values, expected)
     return peers.outputs_second(expected[:CHECKED_ROWS])
 
 
 def fma_per_row(case: models.Case, ensemble: Any) -> float | None:
     """Count the FMAs that the arithmetic of our kernel needs at least; None if leaves are vectors.
 
-    An inner node of a tree with K quadrature nodes takes 4.5 K + 3.5, the mean over the kinds of nodes.
+    With K quadrature nodes, an inner node of a tree takes 4.5 K + 3.5 FMAs, the mean over the kinds of nodes.
     """
     if ensemble.tree_output[0] < 0 and ensemble.n_outputs > 1:
         return None
@@ -209,7 +209,7 @@ def all_rows(runner: peers.Runner, n_rows: int, seconds: float) -> dict[str, Any
 
 
 def ours(name: str, case: models.Case) -> peers.Runner:
-    """Build our kernels on CuPy arrays, or our whole call on NumPy arrays as users make it."""
+    """Build ours: the kernels alone on CuPy arrays, or a user's whole call on NumPy arrays."""
     if name not in KERNELS:
         explainer = TreeExplainer(case.model, device="cuda")
         return peers.Runner(
@@ -234,7 +234,7 @@ def ours(name: str, case: models.Case) -> peers.Runner:
 
 
 def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
-    """Build XGBoost with its faster matrix, if its values are right with that."""
+    """Build XGBoost with its faster matrix, if the values are right with this matrix."""
     import xgboost
 
     if not xgboost.build_info().get("USE_CUDA"):
@@ -280,7 +280,7 @@ def _woodelf(case: models.Case, truth: np.ndarray) -> peers.Runner:
 
 
 def woodelf_system(case: models.Case, background: Any) -> peers.System:
-    """Build Woodelf's function for GPUs: its explainer would put GPU arrays into a data frame.
+    """Build Woodelf from its function for GPUs: its explainer would put GPU arrays into a data frame.
 
     ``background``: a data frame, or None for path-dependent values.
     """
@@ -296,11 +296,11 @@ def woodelf_system(case: models.Case, background: Any) -> peers.System:
 
     def call(rows: pd.DataFrame) -> np.ndarray:
         values = np.zeros((len(rows), len(trees), len(columns)), np.float32)
-        for output, one in enumerate(trees):
-            found = woodelf_for_high_depth(
-                one, rows, background, ShapleyValues(), GPU=True, model_was_loaded=True, verbose=False
+        for output, model in enumerate(trees):
+            values_of_column = woodelf_for_high_depth(
+                model, rows, background, ShapleyValues(), GPU=True, model_was_loaded=True, verbose=False
             )
-            for column, column_values in found.items():
+            for column, column_values in values_of_column.items():
                 values[:, output, columns.index(column)] = cupy.asnumpy(column_values)
         cupy.get_default_memory_pool().free_all_blocks()
         return values
@@ -374,7 +374,7 @@ def measure_latency(case: models.Case, rows: list[int], seconds: float) -> dict[
 
 def time_calls(explainers: dict[str, TreeExplainer], X: np.ndarray, seconds: float) -> dict[str, Any]:
     """Return the median seconds of each explainer's calls, and the device that it chose."""
-    found: dict[str, Any] = {name: {"device": its.explain(X).device} for name, its in explainers.items()}
+    results: dict[str, Any] = {name: {"device": its.explain(X).device} for name, its in explainers.items()}
     taken: dict[str, list[float]] = {name: [] for name in explainers}
     names = list(explainers)
     start = perf_counter()
@@ -387,17 +387,17 @@ def time_calls(explainers: dict[str, TreeExplainer], X: np.ndarray, seconds: flo
             explainers[name].shap_values(X)
             taken[name].append(perf_counter() - begin)
     for name, times in taken.items():
-        found[name] |= {"seconds": median(times), "min": min(times), "max": max(times), "calls": len(times)}
+        results[name] |= {"seconds": median(times), "min": min(times), "max": max(times), "calls": len(times)}
     for threads in ("1", "all"):
-        able = [found[name]["seconds"] for name in (f"cpu-{threads}", "cuda") if name in found]
-        if f"auto-{threads}" in found and able:
-            auto = found[f"auto-{threads}"]
+        able = [results[name]["seconds"] for name in (f"cpu-{threads}", "cuda") if name in results]
+        if f"auto-{threads}" in results and able:
+            auto = results[f"auto-{threads}"]
             auto["over_better"] = auto["seconds"] / min(able)
-    return found
+    return results
 
 
 def crossover(rows: dict[int, Any], cpu: str) -> float | None:
-    """Interpolate, in logarithms, the rows from which the GPU is faster; None if it never is.
+    """Interpolate, in logarithms, the number of rows from which the GPU is faster; None if it never is.
 
     If it always is, return the fewest rows measured.
     """

@@ -27,7 +27,7 @@ CUDA_MODELS = tuple(
 
 ROWS, CUDA_ROWS = 2_000, 20_000
 
-#: Largest result on a GPU; a model with a larger one gets fewer rows.
+#: Largest result on a GPU; a model whose result would be larger gets fewer rows.
 MAX_RESULT_BYTES = 8e9
 
 #: name: (precision, threads). Ratios refer to the first.
@@ -43,8 +43,9 @@ ON_GPU = {
 }
 
 #: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
-#: Ours in double precision against the definition, in single against double; other libraries against ours in
-#: double.
+#: "definition": our double precision against the definition. "single": our single precision against our
+#: double. "double": on a GPU, our double precision against our CPU's. "peer": other libraries against our
+#: double precision.
 TOLERANCE = {"definition": 1e-10, "single": 5e-6, "double": 1e-10, "peer": 1e-3}
 
 
@@ -64,8 +65,8 @@ def measure(
     }
     if device == "cuda":
         explainer = TreeExplainer(case.model, device=device, precision="double")
-        found = outputs_first(explainer.shap_interaction_values(X.astype(np.float64)))
-        result["accuracy"]["double"] = peers.relative_error(found, truth)
+        values = outputs_first(explainer.shap_interaction_values(X.astype(np.float64)))
+        result["accuracy"]["double"] = peers.relative_error(values, truth)
     errors = result["accuracy"].items()
     wrong = [name for name, error in errors if error is not None and not error <= TOLERANCE[name]]
     if wrong:
@@ -107,15 +108,15 @@ def default_rows(ensemble: Any, device: str) -> int:
 
 
 def definition_error(tree: Any, X: np.ndarray) -> float | None:
-    """Compute our error in double precision on a tree; None if it is too large for the definition."""
+    """Compute our error in double precision on a tree; None if the definition would take too long on it."""
     used = len(np.unique(tree.feature[tree.left >= 0]))
     if used > reference.MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
     plan = _core.Plan({f.name: getattr(tree, f.name) for f in fields(tree)}, "double", 2)
     expected = reference.path_dependent(tree, X, index="SII").values
-    found = np.empty_like(expected)
-    plan.explain(X.astype(np.float64), np.empty(expected.shape[:3]), None, 1, found)
-    return peers.relative_error(found, expected)
+    computed = np.empty_like(expected)
+    plan.explain(X.astype(np.float64), np.empty(expected.shape[:3]), None, 1, computed)
+    return peers.relative_error(computed, expected)
 
 
 def outputs_first(matrices: np.ndarray, _: int = 0) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Time from a file with large tables to the values of a first row, in freshly started processes."""
+"""Time to load a file with large tables and explain a first row, in freshly started processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from skshapgpu import TreeExplainer
 
-#: Measurements of a process, in milliseconds, and the page faults that ``explain_ms`` waits for.
+#: Measurements of a process: times in milliseconds, and the page faults during ``explain_ms``.
 TIMES = ("load_ms", "explain_ms", "total_ms", "next_row_ms")
 
 

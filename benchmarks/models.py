@@ -30,10 +30,10 @@ SHAPES = {
     "dense_500": (20_640, 500, 0),
 }
 
-#: Data sets that are generated even with --data: the stored ones have none like them.
+#: Data sets that are generated even with --data: the folder has no data like them.
 ALWAYS_GENERATED = {"dense_500"}
 
-#: Data sets of --data used in place of the papers'; both have fewer rows, which the results note.
+#: Data sets of --data that replace data sets of the papers. Both have fewer rows; the results say so.
 STORED = {
     "covtype": "covertype",
     "fashion_mnist": "mnist_10k",
@@ -50,12 +50,12 @@ XGBOOST_SIZES = {
     "large": (1000, 16, 0.01),
 }
 
-#: Rounds of "large" without --full: the trees of 1,000 rounds take hours to train.
+#: Rounds of "large" without --full: training for 1,000 rounds takes hours.
 LARGE_ROUNDS = 100
 
 FOREST_DEPTHS = (4, 8, 12, 16)
 
-#: Data of the Fast TreeSHAP paper, by kind of model; covtype, with 7 classes as well, replaces its Crop.
+#: Data of the Fast TreeSHAP paper, by kind of model; covtype, which has 7 classes, replaces the paper's Crop.
 FOREST_DATA = {"rf": ("adult", "superconductor", "covtype"), "xgb": ("adult", "superconductor")}
 
 #: Iterations and depth of the oblivious trees, by name.
@@ -106,7 +106,7 @@ def names() -> list[str]:
 
 
 def load_case(name: str, options: Options, cache: Path) -> Case:
-    """Load a case from the cache, trained and stored there first if it is missing."""
+    """Load a case from the cache; if it is missing, train its model and store the case first."""
     return load_cached(name, _family(name), options, cache, lambda: _train(name, options))
 
 
@@ -168,11 +168,11 @@ def _family(name: str) -> str:
 
 
 def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
-    first, _, rest = name.partition("-")
+    first, _, kind = name.partition("-")
     train: Callable[..., Any]
     size: tuple[int, int | None]
     if first in FOREST_DATA:
-        dataset, _, depth = rest.rpartition("-")
+        dataset, _, depth = kind.rpartition("-")
         forests: dict[str, Callable[..., Any]] = {
             "rf": train_forest,
             "xgb": partial(train_xgboost, device=options.train_device, learning_rate=0.3),
@@ -180,13 +180,13 @@ def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
         train = forests[first]
         size = (20 if options.quick else 100, int(depth))
     elif first == "catboost":
-        dataset = rest.partition("-")[0]
+        dataset = kind.partition("-")[0]
         iterations, n_levels = CATBOOST_SIZES[name]
         train, size = train_catboost, (min(20, iterations) if options.quick else iterations, n_levels)
     elif _family(name) == "xgboost":
         dataset = first
-        rounds, max_depth, learning_rate = XGBOOST_SIZES[rest]
-        if rest == "large" and not options.full:
+        rounds, max_depth, learning_rate = XGBOOST_SIZES[kind]
+        if kind == "large" and not options.full:
             rounds = LARGE_ROUNDS
         train = partial(train_xgboost, device=options.train_device, learning_rate=learning_rate)
         size = (max(5, rounds // 10) if options.quick else rounds, max_depth)
@@ -197,7 +197,7 @@ def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
     X, y, note = load_data(dataset, options.data)
     if options.quick:
         X, y = X[:3000], y[:3000]
-    if rest == "large":
+    if kind == "large":
         note += f"; {size[0]} rounds"
     model = train(X, y, SHAPES[dataset][2], *size)
     rows = np.random.default_rng(0).integers(len(X), size=SAMPLE_ROWS)
@@ -229,7 +229,7 @@ def loader(directory: str) -> Callable[..., Any]:
 
 
 def _generate(dataset: str) -> tuple[np.ndarray, np.ndarray]:
-    """Generate data like the original in rows, columns and their kinds, always identical."""
+    """Generate the same data in each call: like the original in number of rows, columns and their kinds."""
     n_rows, n_columns, classes = SHAPES[dataset]
     rng = np.random.default_rng(zlib.crc32(dataset.encode()))
     hidden = rng.normal(size=(n_rows, 8)).astype(np.float32)
@@ -280,7 +280,7 @@ def train_xgboost(
 
 
 def train_forest(X: np.ndarray, y: np.ndarray, classes: int, trees: int, max_depth: int | None) -> Any:
-    """Build a regressor even for binary targets: the trees are the same, and it has a single output."""
+    """Build a regressor even for binary targets: the trees are the same, and there is a single output."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     columns = "sqrt" if classes else 1.0  # scikit-learn's defaults for classifiers and regressors

@@ -1,4 +1,4 @@
-"""Owen values and values of groups against SHAP values of the same model, in turn, on one thread or a GPU."""
+"""Owen values and values of groups beside SHAP values of the same model, on one thread or on a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_MODELS = (
     "catboost-adult",
 )
 
-#: Columns of each group, by data set; others are groups of their own.
+#: Columns of each group, by data set; each other column is a group of its own.
 GROUPS: dict[str, dict[str, list[int]]] = {
     "cal_housing": {"a": [0, 1], "b": [2, 3, 4], "c": [5, 6, 7]},
     "adult": {"a": [0, 1, 2, 3], "b": [4, 5, 6], "c": [7, 8, 9]},
@@ -40,10 +40,12 @@ SETTINGS: dict[str, tuple[dict[str, Any], int]] = {
     "background": ({}, 100),
 }
 
-#: Against background data, the leaves of larger models mostly have no tables: both take minutes.
+#: Models with more leaves are not measured against background data: most of their leaves would have no
+#: tables, and calls would take minutes.
 MOST_LEAVES_AGAINST_BACKGROUND = 50_000
 
-#: Largest difference of the sums of a group from its Shapley value, relative to the largest value.
+#: Largest permitted difference between the sum of a group's Owen values and the group's Shapley value,
+#: relative to the largest value.
 TOLERANCE = 1e-5
 
 
@@ -53,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Compare the sums of groups for some rows, then time explainers that are new, and their later calls."""
-    groups = next(found for data, found in GROUPS.items() if data in case.name)
+    """Compare the sums of groups for some rows, then time first calls of new explainers, and later calls."""
+    groups = next(groups_of_data for data, groups_of_data in GROUPS.items() if data in case.name)
     result: dict[str, Any] = {
         **peers.describe(case, ensemble),
         "rows": len(case.X),
@@ -97,16 +99,16 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
 
 
 def sum_error(case: models.Case, groups: dict[str, list[int]], data: Any, common: dict[str, Any]) -> float:
-    """Compute the largest difference of a group's Owen values, added up, from its Shapley value."""
+    """Compute the largest difference between the sum of a group's Owen values and its Shapley value."""
     explainer = TreeExplainer(case.model, data, feature_groups=groups, **common)
     rows = case.X[:2000]
-    found = explainer.explain(rows, index="OV")
-    names = {group: [found.feature_names[i] for i in columns] for group, columns in groups.items()}
-    return peers.relative_error(found.sum_by(names).values, explainer.explain(rows).values)
+    owen_values = explainer.explain(rows, index="OV")
+    names = {group: [owen_values.feature_names[i] for i in columns] for group, columns in groups.items()}
+    return peers.relative_error(owen_values.sum_by(names).values, explainer.explain(rows).values)
 
 
 def in_turn(makers: dict[str, Callable[[], Callable[[], Any]]], repeats: int, new: bool) -> dict[str, Any]:
-    """Time all in turn: with a new explainer each time, or calls of explainers that have their tables."""
+    """Time all kinds of values in turn: first calls of new explainers, or calls of explainers with tables."""
     seconds: dict[str, list[float]] = {name: [] for name in makers}
     calls = {} if new else {name: make() for name, make in makers.items()}
     for call in calls.values():
@@ -132,9 +134,9 @@ def print_model(result: dict[str, Any]) -> None:
     peers.print_head(result)
     for name, setting in result["settings"].items():
         for kind in ("later", "new"):
-            found = setting[kind]
+            figures = setting[kind]
             print(
-                f"{name:16}{kind:7}SHAP values {found['shap_values']:.4f} s, values of groups "
-                f"{found['groups_over_shap']:.2f} and Owen values {found['owen_over_shap']:.2f} times",
+                f"{name:16}{kind:7}SHAP values {figures['shap_values']:.4f} s, values of groups "
+                f"{figures['groups_over_shap']:.2f} and Owen values {figures['owen_over_shap']:.2f} times",
                 flush=True,
             )

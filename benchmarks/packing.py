@@ -1,4 +1,4 @@
-"""Packing of a model's paths into the warps of GPUTreeShap: table 5 of arXiv 2010.13972. Needs no GPU."""
+"""How a model's paths are packed into warps by GPUTreeShap: table 5 of arXiv 2010.13972. No GPU is needed."""
 
 from __future__ import annotations
 

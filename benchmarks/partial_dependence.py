@@ -13,11 +13,12 @@ import peers
 
 from skshapgpu import partial_dependence
 
-#: Rows on which results are compared before they are timed, and rows of training.
+#: Number of rows on which results are compared before systems are timed, and of training rows.
 COMPARED_ROWS, TRAINING_ROWS = 500, 20_000
 
-#: Largest error, relative to the largest magnitude, at which a system is still timed: ours and scikit-learn's
-#: predictions in double precision, XGBoost's, which are float32, and Woodelf's results, which are float32.
+#: Largest error, relative to the largest magnitude, at which a system is still timed: for our results and
+#: scikit-learn's predictions, both in double precision; for XGBoost's predictions and for Woodelf's results,
+#: both float32.
 TOLERANCE = {"double": 1e-10, "xgboost": 5e-6, "woodelf": 1e-4}
 
 MODELS = ("xgboost-d6", "xgboost-d8", "lightgbm-31", "histgb", "forest-d8", "forest-unlimited")
@@ -135,9 +136,9 @@ def woodelf_of(model: Any, X: np.ndarray) -> Callable[[np.ndarray, int], Any]:
     return call
 
 
-def woodelf_error(found: Any, model: Any, X: np.ndarray) -> float:
-    """Compute the largest error of its curves, which are centered, at its own points."""
-    curves, points = found
+def woodelf_error(result: Any, model: Any, X: np.ndarray) -> float:
+    """Compute the largest error of Woodelf's curves, which are centered, at Woodelf's own points."""
+    curves, points = result
     worst = 0.0
     for i, column in enumerate(points.columns):
         ours = partial_dependence(

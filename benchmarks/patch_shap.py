@@ -1,9 +1,9 @@
-"""Times of packages that explain by shap, without and with skshapgpu.patch_shap(), on one processor.
+"""Times of packages that explain with shap, without and with skshapgpu.patch_shap(), on one processor.
 
     python benchmarks/patch_shap.py [--repeats 5] [--output FILE] [EXAMPLES]
 
-It runs the examples of those packages that are installed. They require different releases, so each has an
-environment of its own; a run keeps the results of other packages in the file.
+A run times the examples of the packages that are installed, and keeps the results of other packages in the
+file. The packages require different releases of their dependencies, so each has an environment of its own.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def main() -> None:
 def measure(example: Example, repeats: int) -> dict[str, Any]:
     """Run an example in turn without and with the patch.
 
-    ``errors`` are the largest differences of results over the largest magnitude of those of shap, and
-    ``fallbacks`` the reasons for which shap computed under the patch.
+    ``errors`` are the largest differences between the results, divided by the largest magnitude of shap's
+    results. ``fallbacks`` are the reasons for which shap computed values despite the patch.
     """
     seconds: dict[str, list[float]] = {"shap": [], "patched": []}
     with warnings.catch_warnings(record=True) as caught:
@@ -57,10 +57,10 @@ def measure(example: Example, repeats: int) -> dict[str, Any]:
             expected, taken = timed(example)
             seconds["shap"].append(taken)
             with patch_shap():
-                found, taken = timed(example)
+                results, taken = timed(example)
             seconds["patched"].append(taken)
     return {
-        "errors": {key: relative_error(found[key], expected[key]) for key in expected},
+        "errors": {key: relative_error(results[key], expected[key]) for key in expected},
         "fallbacks": sorted({str(w.message) for w in caught if w.category is ShapFallbackWarning}),
         "repeats": repeats,
         "median_seconds": {key: median(times) for key, times in seconds.items()},
@@ -75,11 +75,11 @@ def timed(example: Example) -> tuple[dict[str, np.ndarray], float]:
     return result, time.perf_counter() - start
 
 
-def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+def relative_error(values: np.ndarray, expected: np.ndarray) -> float:
     """Return the largest difference over the largest magnitude."""
-    if found.shape != expected.shape:
-        raise ValueError(f"the result has shape {found.shape} under the patch, and {expected.shape} without")
-    return float(np.abs(found - expected).max() / (np.abs(expected).max() or 1.0))
+    if values.shape != expected.shape:
+        raise ValueError(f"the result has shape {values.shape} under the patch, and {expected.shape} without")
+    return float(np.abs(values - expected).max() / (np.abs(expected).max() or 1.0))
 
 
 if __name__ == "__main__":

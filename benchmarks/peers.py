@@ -1,8 +1,9 @@
 """The compared systems, each behind the same three functions, and the code that times them in turn.
 
-Everything here runs on one thread of the CPU unless its name says otherwise; gpu.py has the GPU's systems.
-``python peers.py`` serves a :class:`Runner` to a parent process through pipes, in another environment or with
-another interpreter; that side imports nothing but NumPy and the peer.
+All systems in this file run on one thread of the CPU unless their name says otherwise; gpu.py has the systems
+that run on a GPU. ``python peers.py`` serves a :class:`Runner` to a parent process through pipes, so that a
+system can run in another environment or with another interpreter. The serving process imports nothing but
+NumPy and the peer.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-#: FastTreeSHAP v2 builds tables of leaves x 2^depth entries in every call: at 2^30 this takes minutes.
+#: FastTreeSHAP v2 builds tables of leaves x 2^depth entries in every call: 2^30 entries take minutes.
 MAX_TABLE_ENTRIES = 2**30
 
-#: Woodelf spends 0.3 to 0.7 ms on each leaf in every call, for any number of rows.
+#: Woodelf spends 0.3 to 0.7 ms per leaf in every call, for any number of rows.
 MAX_WOODELF_LEAVES = 100_000
 
 #: Highest protocol of NumPy 2's pickles that NumPy 1.26 can read.
@@ -32,7 +33,7 @@ PROTOCOL = 4
 
 
 class NotApplicable(Exception):
-    """Error: a system cannot compute exact path-dependent SHAP values of a model, or takes too long."""
+    """Error: a system cannot compute exact path-dependent SHAP values of a model, or would take too long."""
 
 
 @dataclass
@@ -176,12 +177,12 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
-def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+def relative_error(values: np.ndarray, expected: np.ndarray) -> float:
     """Return the largest difference over the largest magnitude."""
-    if found.shape != expected.shape:
-        raise NotApplicable(f"its result has shape {found.shape}, not {expected.shape}")
+    if values.shape != expected.shape:
+        raise NotApplicable(f"its result has shape {values.shape}, not {expected.shape}")
     scale = float(np.abs(expected).max())
-    return float(np.abs(found - expected).max()) / (scale or 1.0)
+    return float(np.abs(values - expected).max()) / (scale or 1.0)
 
 
 def check(runner: Any, truth: np.ndarray, allowed: float, slowest: float, entry: dict[str, Any]) -> None:
@@ -198,9 +199,9 @@ def check(runner: Any, truth: np.ndarray, allowed: float, slowest: float, entry:
 def plan_calls(runner: Any, n_rows: int, seconds: float) -> dict[str, Any]:
     """Choose the rows of a timed call, and the number of calls timed at once.
 
-    A call takes about ``--seconds``. A system with a notable fixed cost per call (its time for one row) gets
-    enough rows to outweigh it: all of them if the cost is high; with fewer, the time for all is extrapolated
-    from both.
+    A call takes about ``--seconds``. If a system has a notable fixed cost per call (its time for one row),
+    the call has enough rows to outweigh this cost, or all rows if the cost is high. With fewer than all rows,
+    the time for all is extrapolated from the times for one row and for these rows.
     """
     one_row = runner.time(1)[0]
     if one_row > seconds / 2 and runner.time(min(8, n_rows))[0] < 2 * one_row:
@@ -223,7 +224,7 @@ def plan_calls(runner: Any, n_rows: int, seconds: float) -> dict[str, Any]:
 def time_in_turn(
     runners: dict[str, Any], systems: dict[str, Any], n_rows: int, repeats: int
 ) -> dict[str, list[float]]:
-    """Time every system once per round; each round starts with another one.
+    """Time every system once per round; each round starts with another system.
 
     Return the seconds per row of each system in each round.
     """
@@ -249,13 +250,13 @@ def time_in_turn(
 
 
 def add_ratios(systems: dict[str, Any], seconds: dict[str, list[float]], reference: str, name: str) -> None:
-    """Add seconds per row over those of ``reference`` in the same round, as ``systems[...][name]``."""
+    """Add, under ``name``, each system's time per row over the reference's time in the same round."""
     for system, its in seconds.items() if reference in seconds else ():
         systems[system][name] = summary([s / other for s, other in zip(its, seconds[reference])])
 
 
 def print_head(result: dict[str, Any]) -> None:
-    """Print what a model is, our errors, and why it was not timed if it was not."""
+    """Print a description of the model, our errors and, if the model was not timed, the reason."""
     print(
         f"\n{result['name']}: {result['trees']:,} trees, {result['leaves']:,} leaves, "
         f"depth {result['max_depth']}, {result['features']} features, {result['outputs']} outputs, "
@@ -279,7 +280,7 @@ def same(X: np.ndarray) -> np.ndarray:
 
 
 def outputs_second(raw: np.ndarray, _: int = 0) -> np.ndarray:
-    """Reorder (n_rows, n_features[, n_outputs]), the order of shap and ours, to that of all results here."""
+    """Reorder (n_rows, n_features[, n_outputs]), shap's axes and ours, to (n_rows, n_outputs, n_features)."""
     return raw[:, np.newaxis] if raw.ndim == 2 else raw.transpose(0, 2, 1)
 
 
@@ -356,7 +357,8 @@ def shap_system(case: Any, explainer_class: Any) -> System:
     native = case.family == "sklearn"
     model = case.model if native else plain_trees(case.model)
     explainer = explainer_class(model, feature_perturbation="tree_path_dependent")
-    # It passes models of the other libraries back to these; its own code runs on trees given as arrays.
+    # shap passes models of the other libraries back to these libraries; its own code runs on trees passed as
+    # arrays.
     return System(
         same,
         lambda X: explainer.shap_values(X, check_additivity=False),
@@ -375,8 +377,8 @@ def _shapiq(case: Any) -> System:
     for explainer in explainers:
         explainer.explain(case.X[0])  # makes the arguments of its kernel
 
-    # The public explain() accepts only one row, but its kernel accepts many: call the kernel as explain()
-    # does.
+    # The public explain() accepts only one row, but the kernel that it calls accepts many: call the kernel as
+    # explain() does.
     def call(X: np.ndarray) -> list[np.ndarray]:
         results = []
         for explainer in explainers:
@@ -390,8 +392,10 @@ def _shapiq(case: Any) -> System:
 
     def values(raw: list[np.ndarray], n_rows: int) -> np.ndarray:
         full = np.zeros((n_rows, len(raw), case.X.shape[1]))
-        for output, (explainer, found) in enumerate(zip(explainers, raw)):
-            full[:, output, explainer._relevant_features] = found[:, : len(explainer._relevant_features)]
+        for output, (explainer, shap_values) in enumerate(zip(explainers, raw)):
+            full[:, output, explainer._relevant_features] = shap_values[
+                :, : len(explainer._relevant_features)
+            ]
         return full
 
     note = "its kernel called for many rows at once"
@@ -403,7 +407,7 @@ def _woodelf(case: Any) -> System:
     from woodelf import WoodelfExplainer
 
     columns, trees = woodelf_trees(case)
-    explainers = [WoodelfExplainer(one, feature_perturbation="tree_path_dependent") for one in trees]
+    explainers = [WoodelfExplainer(tree, feature_perturbation="tree_path_dependent") for tree in trees]
     return System(
         lambda X: pd.DataFrame(X, columns=columns),
         lambda rows: [explainer.shap_values(rows, verbose=False) for explainer in explainers],
@@ -428,7 +432,7 @@ def _fasttreeshap(model: dict[str, Any]) -> System:
     import fasttreeshap
 
     algorithm = model.get("algorithm") or ("v2" if model["table_entries"] <= MAX_TABLE_ENTRIES else "v1")
-    # It warns when it runs v1 instead of v2 for lack of memory.
+    # FastTreeSHAP warns when it runs v1 instead of v2 for lack of memory.
     warnings.filterwarnings("error", message=".*Switched to algorithm v1")
     explainer = fasttreeshap.TreeExplainer(
         model, feature_perturbation="tree_path_dependent", algorithm=algorithm, n_jobs=1

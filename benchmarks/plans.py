@@ -1,4 +1,4 @@
-"""Estimates of ``TreeExplainer.plan`` beside measured times, for each kind of values and of models."""
+"""Estimates of ``TreeExplainer.plan`` beside measured times, for each kind of values and of model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GROUPS = {"feature_groups": {"a": [0, 1, 2], "b": [3, 4, 5, 6]}}
 
 _VALUES: dict[str, dict[str, Any]] = {"SHAP values": {}}
 
-#: Options of the explainer, and the kinds of values that are measured with them.
+#: Options of the explainer, and the kinds of values that are measured with these options.
 Cases = list[tuple[dict[str, Any], dict[str, dict[str, Any]]]]
 _TREES: Cases = [
     ({}, KINDS),
@@ -124,7 +124,7 @@ def measure(
         n_jobs = 1 if device == "cpu" else None
         explainer = TreeExplainer(model, background, device=device, n_jobs=n_jobs, **options)
         for kind, request in kinds.items():
-            # A row of a softmax takes a prediction for each coalition and background row.
+            # Each row of a model with a softmax takes one prediction for each coalition and background row.
             rows = [10, 100] if kind_of_model == "softmax" else arguments.rows
             for n_rows in rows:
                 call = call_of(explainer, take_rows(X, n_rows), request)
@@ -153,7 +153,7 @@ def measure(
 
 
 def is_computed(options: dict[str, Any], kind_of_model: str, device: str) -> bool:
-    """Return whether the algorithm computes values of such a model on the device."""
+    """Return whether the algorithm computes this model's values on the device."""
     if kind_of_model in ("softmax", "linear"):
         return device == "cpu"
     return device in named(options.get("algorithm", "auto")).devices
@@ -174,5 +174,5 @@ def timed(call: Callable[[], Any]) -> float:
 
 
 def print_result(result: dict[str, Any]) -> None:
-    for each in result["measured"]:
-        print(json.dumps({"name": result["name"], **each}), flush=True)
+    for figures in result["measured"]:
+        print(json.dumps({"name": result["name"], **figures}), flush=True)

@@ -1,4 +1,4 @@
-"""This checkout against an older one, explaining against predicting, and XGBoost, on models of every kind."""
+"""Times to explain models of every kind: of this checkout, an older one, XGBoost, and the predictions."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from timed_calls import calls_of
 
 ISA = ("baseline", "neon", "avx2", "avx512")
 
-#: A call that makes its tables, if any, and one of an explainer that has been called before and expects many
-#: rows.
+#: Timed calls: "in_call" makes its tables, if any; "before" is a call of an explainer that has been called
+#: before and expects many rows.
 CASES = ("in_call", "before")
 
-#: Order of the systems in every other round, in which those that are compared are next to each other.
+#: Order of the systems in every other round; systems that are compared are next to each other.
 ORDER = ("this in_call", "other in_call", "other before", "this before", "predict")
 
-#: Largest error at which a model is timed, relative to the largest magnitude: of our double precision against
-#: the definition, of single precision against double, and of the sums against the model's margin.
+#: Largest error at which a model is still timed, relative to the largest magnitude: our double precision
+#: against the definition, our single precision against double, and the sums of the values against the model's
+#: margin.
 TOLERANCE = values.TOLERANCE
 
 #: Most numbers of a result that are compared.
 MAX_CHECKED_NUMBERS = 4_000_000
 CHECKED_ROWS = 1000
 
-#: Numbers of rows that are used if --rows would take too long, and rows of the call that tells how long.
+#: Numbers of rows to use if --rows would take too long, and the rows of the call that estimates how long.
 ROWS = (10_000, 5_000, 2_000, 1_000, 500, 200)
 TRIED_ROWS = 256
 
@@ -119,24 +120,25 @@ def check(
 ) -> dict[str, Any]:
     """Compute errors of both checkouts, relative to the largest magnitude.
 
-    ``definition``: our double precision against Shapley values from their definition, on trees that are small
-    enough, or None. ``this`` and ``other``: single precision, as timed, against double. ``between``: both in
-    single precision. ``additivity``: sums in double precision against the model's own margin.
+    ``definition`` compares our double precision with Shapley values from their definition, on trees that are
+    small enough, or is None. ``this`` and ``other`` compare each checkout's single precision, as timed, with
+    its double precision; ``between`` compares the checkouts in single precision. ``additivity`` compares sums
+    of values in double precision with the model's own margin.
     """
     numbers = ensemble.n_features * ensemble.n_outputs
     n_kept = max(1, min(n_rows, CHECKED_ROWS, MAX_CHECKED_NUMBERS // numbers))
-    found = {name: runner.ask("values", n_rows, n_kept) for name, runner in runners.items()}
-    truth = found["this"]["double"]
+    results = {name: runner.ask("values", n_rows, n_kept) for name, runner in runners.items()}
+    truth = results["this"]["double"]
     single = {
-        name: max(peers.relative_error(its[call], truth) for call in CASES) for name, its in found.items()
+        name: max(peers.relative_error(its[call], truth) for call in CASES) for name, its in results.items()
     }
     few: Any = case.X[:4]
     return {
         "rows": n_kept,
         "definition": values.definition_error(ensemble, few.toarray() if hasattr(few, "toarray") else few),
         **single,
-        "between": max(peers.relative_error(found["this"][call], found["other"][call]) for call in CASES),
-        "additivity": peers.relative_error(found["this"]["margin"], models.margin(case, case.X[:n_kept])),
+        "between": max(peers.relative_error(results["this"][call], results["other"][call]) for call in CASES),
+        "additivity": peers.relative_error(results["this"]["margin"], models.margin(case, case.X[:n_kept])),
     }
 
 
@@ -151,7 +153,7 @@ def _errors(accuracy: dict[str, Any]) -> Iterable[tuple[str, float]]:
 def time_in_turn(
     runners: dict[str, peers.RemoteRunner], case: models.Case, n_rows: int, way: str, rounds: int
 ) -> dict[str, list[float]]:
-    """Return the seconds for a row of each system in each round; the order is reversed in every other round.
+    """Return each system's seconds per row in each round; the order is reversed in every other round.
 
     Systems are named by checkout and case ("this before"), "predict", and "xgboost" if it is XGBoost's model.
     """
@@ -177,7 +179,7 @@ def time_in_turn(
 
 
 class XgboostContributions:
-    """XGBoost's own SHAP values of some rows, with its matrix made beforehand."""
+    """Calls of XGBoost's own SHAP values for some rows, with the matrix made beforehand."""
 
     def __init__(self, case: models.Case, n_rows: int) -> None:
         self._n_rows = n_rows
@@ -185,7 +187,7 @@ class XgboostContributions:
         self._plan = peers.plan_calls(self._runner, n_rows, XGBOOST_SECONDS)
 
     def seconds(self) -> float:
-        """Measure CPU seconds for a row, extrapolated to all rows where a call has a fixed cost."""
+        """Measure CPU seconds per row of a call with all rows; extrapolate if this would take too long."""
         rows, calls = self._plan["call_rows"], self._plan["calls"]
         seconds = self._runner.time(rows, calls)[1]
         if not self._plan["extrapolated"]:
@@ -242,7 +244,7 @@ def print_model(result: dict[str, Any]) -> None:
 
 
 def print_means(results: list[dict[str, Any]]) -> None:
-    """Print the geometric mean and the least of the ratios of all models."""
+    """Print the geometric mean and the smallest of the ratios of all models."""
     timed = [result["speed_over_other"] for result in results if "refused" not in result]
     for case, title in zip(CASES, ("tables, if any, made in the call", "tables made before, for many rows")):
         ratios = [ratio[case]["median"] for ratio in timed]

@@ -1,6 +1,6 @@
-"""Models of the benchmark "progress": one or more of each kind, on data of few and of many columns.
+"""Models of the benchmark "progress": one or more of each kind, on data with few and with many columns.
 
-Unlike those of models.py, their rows are distinct, because rows that occur twice would flatter caches.
+Unlike the rows of models.py, the rows are distinct, because rows that occur twice would flatter caches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 
 TABULAR = ("cal_housing", "adult")
 
-#: (rows, columns, columns that decide on the target) of the sparse data, as of the stored set "reuters".
+#: (rows, columns, columns that decide the target) of the generated sparse data, as in the stored data set
+#: "reuters".
 SPARSE_SHAPE = (11_069, 8_315, 300)
 
 #: Non-zero numbers in a row of the generated sparse data, as in "reuters".
@@ -39,33 +40,33 @@ class Recipe:
     max_depth: int | None = None
     #: Parameters that the name does not mention.
     note: str = ""
-    #: Columns whose values are wanted: "all", or "used", those that the model uses.
+    #: Columns whose values are computed: "all", or "used", the columns that the model uses.
     columns: str = "all"
 
 
 def recipes() -> dict[str, Recipe]:
     """Return the recipe of each model, by name."""
-    found: dict[str, Recipe] = {}
+    recipes: dict[str, Recipe] = {}
     for dataset in TABULAR:
         for depth in XGBOOST_DEPTHS:
             for rate in LEARNING_RATES:
                 for suffix, subsample in (("", 1.0), ("-half", 0.5)):
                     train = partial(models.train_xgboost, learning_rate=rate, subsample=subsample)
                     note = f"learning rate {rate:g}, subsample {subsample:g}"
-                    found[f"xgboost-{dataset}-d{depth}-{rate:g}{suffix}"] = Recipe(
+                    recipes[f"xgboost-{dataset}-d{depth}-{rate:g}{suffix}"] = Recipe(
                         "xgboost", dataset, train, 100, depth, note
                     )
-        found[f"xgboost-{dataset}-d3x1000"] = Recipe(
+        recipes[f"xgboost-{dataset}-d3x1000"] = Recipe(
             "xgboost", dataset, _xgboost, 1000, 3, "learning rate 0.1"
         )
         for leaves, rounds in ((31, 300), (255, 100)):
             train = partial(models.train_lightgbm, leaves=leaves)
-            found[f"lightgbm-{dataset}-{leaves}x{rounds}"] = Recipe("lightgbm", dataset, train, rounds)
-        found[f"histgb-{dataset}"] = Recipe("sklearn", dataset, models.train_histgb, 100)
+            recipes[f"lightgbm-{dataset}-{leaves}x{rounds}"] = Recipe("lightgbm", dataset, train, rounds)
+        recipes[f"histgb-{dataset}"] = Recipe("sklearn", dataset, models.train_histgb, 100)
     for limit, trees in ((8, 100), (16, 100), (None, 20)):
         name = f"forest-cal_housing-{'unlimited' if limit is None else f'd{limit}'}"
-        found[name] = Recipe("sklearn", "cal_housing", models.train_forest, trees, limit)
-    return found | {
+        recipes[name] = Recipe("sklearn", "cal_housing", models.train_forest, trees, limit)
+    return recipes | {
         "forest-covtype-d8": Recipe("sklearn", "covtype", models.train_forest, 100, 8, "7 classes"),
         "xgboost-dense_500": Recipe("xgboost", "dense_500", _xgboost, 100, 6, "learning rate 0.1"),
         "xgboost-mnist": Recipe("xgboost", "fashion_mnist", _xgboost, 100, 6, "learning rate 0.1"),
@@ -80,7 +81,7 @@ def names() -> list[str]:
 
 
 def load_case(name: str, options: models.Options, cache: Path) -> models.Case:
-    """Load a model and its rows from the cache, made and stored there first if they are missing."""
+    """Load a model and its rows from the cache; if they are missing, make and store them first."""
     recipe = recipes()[name]
     case = models.load_cached(
         f"progress-{name}", recipe.family, options, cache, partial(_make, recipe, options)
@@ -100,7 +101,7 @@ def _make(recipe: Recipe, options: models.Options) -> tuple[Any, Any, str]:
 
 
 def distinct_rows(X: Any) -> np.ndarray:
-    """Draw the positions of up to 10,000 rows of X, of which no two are equal."""
+    """Draw the positions of up to 10,000 distinct rows of X."""
     rows = np.random.default_rng(0).permutation(X.shape[0])
     if isinstance(X, np.ndarray):
         _, first = np.unique(X[rows[: 2 * models.SAMPLE_ROWS]], axis=0, return_index=True)

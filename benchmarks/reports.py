@@ -1,4 +1,4 @@
-"""Reports of the benchmarks: results with the machine, versions and commit that they belong to."""
+"""Reports of the benchmarks: results with the machine, versions and commit on which they were measured."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
         cpu = {key.strip(): text.strip() for key, _, text in (line.partition(":") for line in lines)}
     flags = (cpu.get("flags") or cpu.get("Features") or "").split()
     names = "command device train_device rows backgrounds repeats rounds isa seconds full quick".split()
-    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    options = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
     return {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "commit": commit(),
@@ -99,7 +99,7 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
         },
         "load_average_before": os.getloadavg(),
         "versions": versions(),
-        "options": {**given, "data": "given" if getattr(arguments, "data", None) else "generated"},
+        "options": {**options, "data": "given" if getattr(arguments, "data", None) else "generated"},
     }
 
 

@@ -13,7 +13,7 @@ import models
 import numpy as np
 import peers
 
-#: One of each kind: shallow and deep trees, many features, vector leaves, tables.
+#: One model of each kind: shallow trees, deep trees, many features, vector leaves, tables.
 DEFAULT_MODELS = (
     "cal_housing-med",
     "adult-d6",

@@ -1,7 +1,6 @@
-"""Time and memory of explain_batches from Parquet to Parquet: only time may grow with the number of rows.
+"""Time and memory of explain_batches from Parquet to Parquet: with more rows, only the time may grow.
 
-Each run is a fresh process. Rows are generated and written in row groups, so no process ever holds all of
-them.
+Each run is a fresh process. Rows are generated and written in row groups, so no process ever holds all rows.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ import numpy as np
 from skshapgpu import TreeExplainer, _core
 from skshapgpu._files import saving
 
-#: Largest permitted difference between rows of the output and double precision, relative.
+#: Largest permitted difference between the output and values in double precision, relative to the largest
+#: magnitude.
 TOLERANCE = 1e-5
 
 ROWS, CUDA_ROWS = (50_000, 200_000, 800_000), (10**6, 4 * 10**6, 16 * 10**6)
@@ -78,13 +78,13 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             layouts = _layouts(arguments, n_rows == max(arguments.rows))
             for _ in range(arguments.repeats):
                 for devices in layouts:
-                    found = _from_files(model, devices, folder, root, arguments)
-                    print_result(found)
-                    results.append(found)
+                    result = _from_files(model, devices, folder, root, arguments)
+                    print_result(result)
+                    results.append(result)
                     if arguments.from_memory and len(devices) == 1:
-                        found = _in_processes(model, devices, [None], [None], n_rows, arguments)
-                        print_result(found)
-                        results.append(found)
+                        result = _in_processes(model, devices, [None], [None], n_rows, arguments)
+                        print_result(result)
+                        results.append(result)
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(root)
@@ -111,11 +111,11 @@ def _from_files(
         [os.fspath(path) for path in files[i * len(files) // n : (i + 1) * len(files) // n]] for i in range(n)
     ]
     sinks = [root / f"values-{i}" for i in range(n)]
-    found = _in_processes(model, devices, sources, sinks, 0, arguments)
-    found["error"] = _error(model, folder, sinks, arguments)
+    result = _in_processes(model, devices, sources, sinks, 0, arguments)
+    result["error"] = _error(model, folder, sinks, arguments)
     for sink in sinks:
         shutil.rmtree(sink)
-    return found
+    return result
 
 
 def print_result(result: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ def _model(arguments: argparse.Namespace) -> Path:
 
 
 def _write_rows(folder: Path, n_rows: int, n_features: int, gpus: list[int]) -> None:
-    """Write files of equally many rows, in row groups; so many that processes can share them equally."""
+    """Write files of equally many rows, in row groups; as many files as processes can share equally."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -175,7 +175,7 @@ def _in_processes(
     n_rows: int,
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Run one process per source at the same time; return the times of all and the peak of the largest.
+    """Run one process per source at the same time; return all times and the largest peak of memory.
 
     Without a source, a process explains ``n_rows`` rows from memory.
     """
@@ -219,7 +219,7 @@ def _in_processes(
 
 
 def _error(model: Path, folder: Path, sinks: list[Path], arguments: argparse.Namespace) -> float:
-    """Return the largest relative difference of the output to double precision; check all ids."""
+    """Return the largest relative difference of the output from double precision; check all ids."""
     import pyarrow.dataset as ds
 
     total = 0
@@ -233,11 +233,11 @@ def _error(model: Path, folder: Path, sinks: list[Path], arguments: argparse.Nam
     X = np.column_stack(rows.columns).astype(np.float64)
     truth = _double(model, X)
     if arguments.top is not None:
-        found = made.column("shap_1").to_numpy()
+        written = made.column("shap_1").to_numpy()
         truth = truth[np.arange(len(truth)), np.abs(truth).argmax(axis=1)]
     else:
-        found = np.column_stack(made.columns)
-    error = float(np.abs(found - truth).max() / np.abs(truth).max())
+        written = np.column_stack(made.columns)
+    error = float(np.abs(written - truth).max() / np.abs(truth).max())
     if not (error <= TOLERANCE and total == sum(f.count_rows() for f in ds.dataset(folder).get_fragments())):
         raise RuntimeError(f"the output is wrong: {total} rows, an error of {error}")
     return error

@@ -16,8 +16,8 @@ BEGIN = time.perf_counter()
 
 import numpy as np  # noqa: E402
 
-from skshapgpu import TreeExplainer, batches, explain_batches  # noqa: E402
-from skshapgpu.batches import record_batches  # noqa: E402
+from skshapgpu import TreeExplainer, explain_batches  # noqa: E402
+from skshapgpu.batches import record_batches, run  # noqa: E402
 
 ROUNDS = 5
 
@@ -42,8 +42,8 @@ class Stages:
         return step
 
     def watch(self) -> None:
-        """Time the stages of ``explain_batches``; those with a dot in their names are a part of another."""
-        overlapped = batches.overlapped
+        """Time the stages of ``explain_batches``; a stage "a.b" is a part of the stage "a"."""
+        overlapped = run.overlapped
 
         def watched(items: Any, explain: Any, encode: Any, write: Any, done: Any, **numbers: int) -> None:
             if callable(explain):
@@ -53,7 +53,7 @@ class Stages:
             encode, write = self.timed("encode", encode), self.timed("write", write)
             overlapped(self._timed_items(items), explain, encode, write, done, **numbers)
 
-        batches.overlapped = watched
+        run.overlapped = watched
         for name, part in (("rows_of_columns", "explain.convert"), ("columns_of_rows", "encode.transpose")):
             setattr(record_batches, name, self.timed(part, getattr(record_batches, name)))
 
@@ -106,9 +106,9 @@ def main() -> None:
     arguments = json.loads(sys.argv[1])
     explainer = TreeExplainer.load(arguments["model"], device=arguments["device"], n_jobs=arguments["n_jobs"])
     ready = time.perf_counter()
-    found = (from_memory if arguments["source"] is None else from_files)(explainer, arguments)
-    found |= {"loading_seconds": ready - BEGIN, "peak_mib": peak_kib() / 1024}
-    print(json.dumps(found))
+    result = (from_memory if arguments["source"] is None else from_files)(explainer, arguments)
+    result |= {"loading_seconds": ready - BEGIN, "peak_mib": peak_kib() / 1024}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Selection of features of generated data with known relevant columns: ours, BorutaShap and probatus."""
+"""Feature selection on generated data with known relevant columns: ours, BorutaShap and probatus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-#: Columns that y depends on; the others are noise, of which columns 5 to 8 depend on each other.
+#: Columns on which y depends. The others are noise; columns 5 to 8 of the noise depend on each other.
 PLANTED = frozenset(range(5))
 
 Found = tuple[set[int], int]
@@ -43,7 +43,7 @@ def models() -> dict[str, Any]:
 
 
 def methods(rounds: int) -> dict[str, Callable[[Any, Any, np.ndarray], Found]]:
-    """Return functions of model, X and y that return the selected columns and the number of fits."""
+    """Return functions that take model, X and y and return the selected columns and the number of fits."""
 
     def numbers(names: Any) -> set[int]:
         return {int(name[1:]) for name in names}
@@ -85,7 +85,7 @@ def methods(rounds: int) -> dict[str, Callable[[Any, Any, np.ndarray], Found]]:
 
 
 def measure(name: str, arguments: argparse.Namespace, left_out: dict[str, str]) -> dict[str, Any]:
-    """Run all methods on each data set in turn; those whose package is not installed are left out."""
+    """Run all methods on each data set in turn, except methods whose package is not installed."""
     runs: dict[str, list[dict[str, Any]]] = {}
     todo = methods(arguments.rounds)
     for seed in range(arguments.seeds):
@@ -114,7 +114,7 @@ def measure(name: str, arguments: argparse.Namespace, left_out: dict[str, str]) 
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how often all planted columns were found, and how many others."""
+    """Return how many runs found all planted columns, and how many other columns they selected."""
     extra = [len(set(run["selected"]) - PLANTED) for run in runs]
     return {
         "seeds_with_all_planted": sum(set(run["selected"]) >= PLANTED for run in runs),
@@ -128,10 +128,10 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def print_result(result: dict[str, Any]) -> None:
     print(f"\n{result['name']}, {result['seeds']} data sets")
-    for method, found in result["methods"].items():
+    for method, figures in result["methods"].items():
         print(
-            f"{method:20} all planted {found['seeds_with_all_planted']:3}, no others "
-            f"{found['seeds_with_planted_only']:3}, others {found['mean_others']:.2f}; "
-            f"{found['median_seconds']:.2f} s, {found['median_milliseconds_per_fit']:.0f} ms per fit",
+            f"{method:20} all planted {figures['seeds_with_all_planted']:3}, no others "
+            f"{figures['seeds_with_planted_only']:3}, others {figures['mean_others']:.2f}; "
+            f"{figures['median_seconds']:.2f} s, {figures['median_milliseconds_per_fit']:.0f} ms per fit",
             flush=True,
         )

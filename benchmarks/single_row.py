@@ -1,4 +1,4 @@
-"""Time of a call for one row, by the form of X, beside that of the model's own prediction."""
+"""Time of a call for one row, by the form of X, beside the time of the model's own prediction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skshapgpu import TreeExplainer
 
 N_TRAINING, N_NUMBERS, N_CATEGORICAL, N_CATEGORIES = 5000, 12, 8, 12
 
-#: Families that are measured, if they are installed, and forms of X.
+#: Families that are measured, if their library is installed, and forms of X.
 FAMILIES, FORMS = ("sklearn", "lightgbm", "xgboost"), ("array", "frame", "frame with categories")
 
 
@@ -36,7 +36,7 @@ def cases() -> list[tuple[str, str]]:
 def measure(family: str, form: str, n_rows: int, n_trees: int) -> dict[str, Any]:
     """Time calls for one row each; the first tenth of the rows is for warming up.
 
-    Times are CPU time of the process: all calls use one thread, and waiting for a core is not their work.
+    Times are CPU times of the process: all calls use one thread, and waiting for a core does not count.
     """
     X, y = data(form)
     model = fitted(family, X, y, n_trees)
@@ -59,7 +59,7 @@ def timed(call: Callable[[Any], Any], row: Any) -> float:
 
 
 def data(form: str) -> tuple[Any, np.ndarray]:
-    """Draw rows, with categorical columns if the form says so, and a target."""
+    """Draw rows, with categorical columns if the form has them, and a target."""
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(N_TRAINING, N_NUMBERS))
     y = numbers[:, 0] * numbers[:, 1] + numbers[:, 2]

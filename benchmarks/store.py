@@ -1,7 +1,7 @@
 """Files of results: one for each benchmark and kind of device, with the latest run of each model.
 
-A file holds ``benchmark`` and ``runs``, each run with its date, commit, machine and versions. A new run
-replaces earlier results of the same models; the replaced results are in the history of git.
+A file holds the name of its benchmark and the runs, each with its date, commit, machine and versions. A new
+run replaces earlier results of the same models; the replaced results are in the history of git.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def case(model: dict[str, Any]) -> str:
 
 
 def add_run(path: Path, report: dict[str, Any]) -> None:
-    """Write a run to its file, or again with more models, without earlier results of its models."""
+    """Write a run to its file, in place of earlier results of its models; call it again with more models."""
     report = dict(report)
     benchmark = report.pop("benchmark")
     runs = json.loads(path.read_text())["runs"] if path.exists() else []
     measured = {case(model) for model in report["models"]}
-    kept = []
+    earlier_runs = []
     for run in runs:
         models = [model for model in run["models"] if case(model) not in measured]
         if models and run["date"] != report["date"]:
-            kept.append(run | {"models": models})
+            earlier_runs.append(run | {"models": models})
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"benchmark": benchmark, "runs": [*kept, report]}, indent=1) + "\n")
+    path.write_text(json.dumps({"benchmark": benchmark, "runs": [*earlier_runs, report]}, indent=1) + "\n")

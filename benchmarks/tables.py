@@ -1,7 +1,8 @@
 """Tables built in advance: the time to build them and to explain with them, on one thread of the CPU.
 
-Forests: the algorithms that tables 3 and 4 of the Fast TreeSHAP paper (arXiv 2109.09847) compare, in this
-package and in the paper's own. Oblivious trees: ours and CatBoost's.
+On forests, it compares the algorithms of tables 3 and 4 of the Fast TreeSHAP paper (arXiv 2109.09847), as
+implemented in this package and in the paper's own. On oblivious trees, it compares our tables with
+CatBoost's.
 """
 
 from __future__ import annotations
@@ -47,20 +48,21 @@ OURS_OBLIVIOUS = {
     "auto-double": ("auto", "double"),
 }
 
-#: The core's options for the tables of an algorithm, and the memory limit of the tables.
+#: Options of the core for each algorithm's tables, and the memory limit of the tables.
 TABLES: dict[str, dict[str, Any]] = {"fast_v2": {"method": "fast_v2"}, "auto": {"tables": "level_uniform"}}
 TABLE_BYTES = 2**28
 
-#: Seconds for which building tables is repeated, and maximum number of repetitions.
+#: Seconds for which building tables is repeated, and the maximum number of repetitions.
 PREP_SECONDS, PREP_CALLS = 0.05, 25
 
 #: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
-#: The first three as for `values`; our other algorithms in double precision, and other libraries, against our
-#: quadrature in double.
+#: The first three are as for `values`. Our other algorithms in double precision, and other libraries, are
+#: compared with our quadrature in double precision.
 TOLERANCE = {"definition": 1e-11, "single": 1e-5, "additivity": 1e-5, "double": 1e-9, "peer": 1e-3}
 
 
-#: Rows must take at least this share of the time of building tables in one call to be distinguished from it.
+#: Explaining the rows must take at least this fraction of the time of building tables; otherwise a call that
+#: does both could not tell them apart.
 MEASURABLE = 0.1
 
 
@@ -69,7 +71,8 @@ class Timer:
     """Timed calls of one system in each round."""
 
     runner: peers.Runner | peers.RemoteRunner
-    #: Rows of a call that spends its time on tables, if the system builds them in each call.
+    #: Number of rows of a call that measures the building of tables, for systems that build them in each
+    #: call.
     fixed_rows: int | None = None
     #: Measures seconds to build the tables, if the system keeps them.
     prep: Callable[[], float] | None = None
@@ -78,7 +81,7 @@ class Timer:
     fixed_calls: int = 1
 
     def plan(self, n_rows: int, seconds: float) -> dict[str, int]:
-        """Choose rows that take about the given seconds to explain, and no less than building tables."""
+        """Choose rows that take about ``seconds`` to explain, and no less time than building tables takes."""
         fixed = 0.0 if self.fixed_rows is None else self.runner.time(self.fixed_rows)[0]
         tried = min(8, n_rows)
         while (taken := self.runner.time(tried)[0] - fixed) < max(seconds, fixed) / 5 and tried < n_rows:
@@ -86,12 +89,12 @@ class Timer:
         per_row = max(taken / tried, 1e-9)
         self.call_rows = min(n_rows, max(16, math.ceil(max(seconds, fixed) / per_row)))
         self.calls = max(1, math.ceil(seconds / 5 / (fixed + per_row * self.call_rows)))
-        # Repeated as often as ours, so that both find their code and data in the caches.
+        # Repeat it as often as ours, so that both systems find their code and data in the caches.
         self.fixed_calls = max(self.calls, min(PREP_CALLS, math.ceil(PREP_SECONDS / max(fixed, 1e-6))))
         return {"call_rows": self.call_rows, "calls": self.calls}
 
     def time(self) -> tuple[float | None, float, float]:
-        """Measure seconds to build tables and, with them, to explain a row; and CPU time over wall time."""
+        """Measure seconds to build tables, seconds to explain a row with them, and CPU over wall time."""
         wall, cpu = self.runner.time(self.call_rows, self.calls)
         if self.fixed_rows is None:
             return self.prep and self.prep(), wall / self.call_rows, cpu / wall
@@ -140,18 +143,18 @@ def starters(
     """Return, for each name, a function that makes the system's timer, and the largest permitted error."""
     oblivious = case.family == "catboost"
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    found: dict[str, tuple[Callable[[], Timer], float]] = {
+    starters: dict[str, tuple[Callable[[], Timer], float]] = {
         name: (partial(ours, case, attributes, algorithm, precision), TOLERANCE[precision])
         for name, (algorithm, precision) in (OURS_OBLIVIOUS if oblivious else OURS).items()
     }
     if oblivious:
         for name, options in CATBOOST.items():
-            found[name] = partial(catboost, case, options), TOLERANCE["peer"]
-        return found
+            starters[name] = partial(catboost, case, options), TOLERANCE["peer"]
+        return starters
     for version in ("v2", "v1", "v0"):
         start = partial(fasttreeshap, case, version, arguments.fasttreeshap_python)
-        found[f"fasttreeshap-{version}"] = start, TOLERANCE["peer"]
-    return found
+        starters[f"fasttreeshap-{version}"] = start, TOLERANCE["peer"]
+    return starters
 
 
 def ours(case: models.Case, attributes: dict[str, Any], algorithm: str, precision: str) -> Timer:
@@ -172,14 +175,14 @@ def ours(case: models.Case, attributes: dict[str, Any], algorithm: str, precisio
 
 
 def tables_made(attributes: dict[str, Any], precision: str, algorithm: str) -> tuple[float, int]:
-    """Return the seconds that building a plan's tables takes, laying them out included, and their bytes."""
+    """Return the seconds that it takes to lay out and build a plan's tables, and the bytes of the tables."""
     plan = _core.Plan(attributes, precision, table_bytes=TABLE_BYTES, n_threads=1, **TABLES[algorithm])
     info = plan.info()
     return info["table_seconds"], info["table_bytes"]
 
 
 def fasttreeshap(case: models.Case, version: str, python: str) -> Timer:
-    """Make a timer of FastTreeSHAP, which builds all tables in each call, even one without rows."""
+    """Make a timer of FastTreeSHAP, which builds all tables in each call, even in a call without rows."""
     trees = peers.plain_trees(case.model)
     if version == "v2" and trees["table_entries"] > peers.MAX_TABLE_ENTRIES:
         raise peers.NotApplicable(f"not timed: its tables have {trees['table_entries']:,} entries")
@@ -187,8 +190,9 @@ def fasttreeshap(case: models.Case, version: str, python: str) -> Timer:
     return Timer(runner, fixed_rows=0 if version == "v2" else None)
 
 
-#: Options of CatBoost's calls. It computes the values of all leaves in each call, or else walks the trees for
-#: each row; by default it does the former if there are more rows than leaves in a tree.
+#: Options of CatBoost's calls. In each call, CatBoost either computes the values of all leaves or walks the
+#: trees for each row. By default, it computes the values of all leaves if there are more rows than leaves in
+#: a tree.
 CATBOOST = {
     "catboost": {"shap_mode": "UsePreCalc"},
     "catboost-direct": {"shap_mode": "NoPreCalc"},
@@ -208,7 +212,7 @@ def catboost(case: models.Case, options: dict[str, str]) -> Timer:
 
 
 def time_in_turn(timers: dict[str, Timer], systems: dict[str, Any], n_rows: int, repeats: int) -> None:
-    """Time every system once per round; each round starts with another one."""
+    """Time every system once per round; each round starts with another system."""
     names = list(timers)
     prep: dict[str, list[float]] = {name: [] for name in names}
     score: dict[str, list[float]] = {name: [] for name in names}
@@ -225,7 +229,7 @@ def time_in_turn(timers: dict[str, Timer], systems: dict[str, Any], n_rows: int,
     for name in names:
         entry = systems[name]
         entry["cpu_over_wall"] = median(busy[name])
-        # For peers, a whole call, which builds the tables; ours has them already.
+        # A peer is timed by a whole call, which builds the tables; ours has its tables already.
         made_in_call = timers[name].fixed_rows is not None
         call = [p + s for p, s in zip(prep[name], score[name])] if made_in_call else score[name]
         entry["call_seconds"] = peers.summary(call)

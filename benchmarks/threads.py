@@ -24,16 +24,16 @@ CASES = {
     "depth-8-200000-rows": (8, 200_000, "quadrature", 3),
     "depth-8-200000-rows-auto": (8, 200_000, "auto", 3),
 }
-#: Processes that share nothing: rows that each explains again and again, seconds of a run, rounds. Together,
-#: relative to one, they are as fast as so many threads can be on the machine.
+#: Independent processes show how much faster several threads can be at best on the machine: the number of
+#: rows that each process explains again and again, the seconds of a run, and the rounds.
 APART_ROWS, APART_SECONDS, APART_ROUNDS = 1_000, 0.5, 9
-#: A row of ten trees of depth 3 is explained so often with n_jobs=1 and with -1, in turn.
+#: Number of calls, with n_jobs=1 and with n_jobs=-1 in turn, that explain one row of ten trees of depth 3.
 TINY_CALLS = 3_000
 TRAINING_ROWS, FEATURES = 20_000, 8
 
 
 def measure(threads: list[int], cache: Path, quick: bool) -> list[dict[str, Any]]:
-    """Measure all cases: each round explains once with each number of threads, in changing order."""
+    """Measure all cases: each round explains once with each number of threads, in alternating order."""
     results = [_tiny(_model(10, 3, "auto", cache), 300 if quick else TINY_CALLS)]
     print_result(results[0])
     for name, (depth, n_rows, algorithm, rounds) in CASES.items():
@@ -77,16 +77,16 @@ def _case(path: Path, n_rows: int, threads: list[int], rounds: int) -> dict[str,
         "rounds": rounds,
         "n_leaves": explainers[0].model_info()["n_leaves"],
         "n_chunks": explainers[0].model_info()["n_chunks"],
-        "seconds": [median(each) for each in seconds],
+        "seconds": [median(times) for times in seconds],
         "speed_over_first": {
-            n: median(one / other for one, other in zip(seconds[0], each))
-            for n, each in zip(threads, seconds)
+            n: median(first_time / duration for first_time, duration in zip(seconds[0], times))
+            for n, times in zip(threads, seconds)
         },
     }
 
 
 def _apart(path: Path, numbers: list[int], rounds: int, seconds: float) -> dict[str, Any]:
-    """Measure how many rows so many processes of one thread each explain at the same time."""
+    """Measure how many rows several processes explain at the same time, each on one thread."""
     context = multiprocessing.get_context("spawn")
     workers = []
     for _ in range(max(numbers)):
@@ -111,15 +111,16 @@ def _apart(path: Path, numbers: list[int], rounds: int, seconds: float) -> dict[
         "threads": numbers,
         "processors": len(os.sched_getaffinity(0)),
         "rounds": rounds,
-        "seconds": [APART_ROWS / median(each) for each in rates],
+        "seconds": [APART_ROWS / median(rates_in_turn) for rates_in_turn in rates],
         "speed_over_first": {
-            n: median(other / one for one, other in zip(rates[0], each)) for n, each in zip(numbers, rates)
+            n: median(rate / first_rate for first_rate, rate in zip(rates[0], rates_in_turn))
+            for n, rates_in_turn in zip(numbers, rates)
         },
     }
 
 
 def _explain_apart(parent: Connection, path: Path, seconds: float) -> None:
-    """Explain the same rows for so many seconds, whenever the parent asks, and send the rows per second."""
+    """Explain the same rows for ``seconds``, whenever the parent asks, and send the rows per second."""
     X = np.random.default_rng(1).standard_normal((APART_ROWS, FEATURES), np.float32)
     explainer = TreeExplainer.load(path, device="cpu", n_jobs=1)
     explainer.shap_values(X)
@@ -141,7 +142,7 @@ def _tiny(path: Path, calls: int) -> dict[str, Any]:
             start = time.perf_counter()
             explainer.shap_values(X)
             seconds[n].append(time.perf_counter() - start)
-    differences = [1e6 * (other - one) for one, other in zip(seconds[1], seconds[-1])]
+    differences = [1e6 * (last_time - first_time) for first_time, last_time in zip(seconds[1], seconds[-1])]
     return {
         "name": "tiny",
         "rows": 1,

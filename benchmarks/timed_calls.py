@@ -1,7 +1,7 @@
 """Calls of one checkout of this package, and the predictions of the model itself, timed in the same process.
 
-Times are CPU seconds of the process: all systems run on one thread, and waiting for a busy machine to give
-this thread a core is not their work.
+Times are CPU seconds of the process: all systems run on one thread, and waiting for a core on a busy machine
+does not count.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ import numpy as np
 LEAST_SECONDS = 0.03
 MOST_CALLS = 20
 
-#: Rows that the explainer with tables made before expects to explain in all.
+#: Number of rows that the explainer with tables made beforehand expects to explain in all its calls.
 EXPECTED_ROWS = 1_000_000
 
 
 class Calls:
-    """An explainer whose tables are made before, fresh ones, and the model, all with the same rows.
+    """Calls of an explainer with tables made beforehand, of new explainers and of the model, on equal rows.
 
-    ``payload`` has the ``model``, its ``family``, and the ``columns`` whose values are wanted: "all", or
-    "used", for which a checkout without that option computes the values of all columns.
+    ``payload`` has the ``model``, its ``family``, and the ``columns`` whose values are computed: "all" or
+    "used". A checkout without this option computes the values of all columns.
     """
 
     def __init__(self, payload: dict[str, Any], X: Any) -> None:
         from skshapgpu import TreeExplainer, _core
 
-        known = signature(TreeExplainer).parameters
+        parameters = signature(TreeExplainer).parameters
         self._options: dict[str, Any] = {"device": "cpu", "n_jobs": 1}
-        if payload["columns"] != "all" and "columns" in known:
+        if payload["columns"] != "all" and "columns" in parameters:
             self._options["columns"] = payload["columns"]
-        self._expected = {"expected_rows": EXPECTED_ROWS} if "expected_rows" in known else {}
+        self._expected = {"expected_rows": EXPECTED_ROWS} if "expected_rows" in parameters else {}
         self._model, self._family, self._X = payload["model"], payload["family"], X
         self._called: Any = None
         self._ways = ways_to_predict(self._family, self._model)
@@ -52,26 +52,27 @@ class Calls:
         return self._options.get("columns", "all")
 
     def values(self, n_rows: int, n_kept: int) -> dict[str, np.ndarray]:
-        """Compute values of the first rows by calls as they are timed, and in double precision.
+        """Compute values of the first rows by the calls that are timed, and in double precision.
 
-        Return those of the first ``n_kept`` rows, of shape (n_kept, n_features[, n_outputs]); and the margins
-        to which those in double precision add up, of shape (n_kept, n_outputs). The explainer is kept.
+        Return the values of the first ``n_kept`` rows, of shape (n_kept, n_features[, n_outputs]), and the
+        margins to which the values in double precision add up, of shape (n_kept, n_outputs). The explainer is
+        kept for the calls that are timed.
         """
         self._called = self._explainer(**self._expected)
-        found = {
+        values = {
             name: _of_all_columns(explainer, explainer.shap_values(self._X[:n_rows])[:n_kept])
             for name, explainer in self._explainers().items()
         }
         double = self._explainer(precision="double")
-        found["double"] = _of_all_columns(double, double.shap_values(self._X[:n_kept].astype(np.float64)))
-        total = found["double"].sum(axis=1) + double.expected_value
-        return found | {"margin": np.asarray(total).reshape(n_kept, -1)}
+        values["double"] = _of_all_columns(double, double.shap_values(self._X[:n_kept].astype(np.float64)))
+        total = values["double"].sum(axis=1) + double.expected_value
+        return values | {"margin": np.asarray(total).reshape(n_kept, -1)}
 
     def _explainers(self) -> dict[str, Any]:
         return {"in_call": self._explainer(), "before": self._called}
 
     def groups(self, n_rows: int) -> dict[str, list[dict[str, Any]]]:
-        """Return how each call explains the trees: numbers of leaves by algorithm, and bytes of tables."""
+        """Return how each call explains the trees: leaves by algorithm, and bytes of tables."""
         fields = (
             "algorithm",
             "n_trees",
@@ -90,7 +91,7 @@ class Calls:
         }
 
     def in_call(self, n_rows: int, n_calls: int = 1) -> float:
-        """Measure the first calls of so many explainers, made and compiled beforehand, without tables."""
+        """Measure first calls of ``n_calls`` new explainers, each made and compiled beforehand."""
         X, seconds = self._X[:n_rows], 0.0
         for _ in range(n_calls):
             explainer = self._explainer()
@@ -100,7 +101,7 @@ class Calls:
         return seconds / n_calls
 
     def before(self, n_rows: int, n_calls: int = 1) -> float:
-        """Measure calls of an explainer that has been called with as many rows, and expects many more."""
+        """Measure calls of an explainer that was called with as many rows before, and expects many more."""
         return _mean_seconds(self._called.shap_values, self._X[:n_rows], n_calls)
 
     def fastest_prediction(self, n_rows: int) -> str:
@@ -140,7 +141,7 @@ def calls_of(seconds: float) -> int:
 
 
 def ways_to_predict(family: str, model: Any) -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
-    """Return the ways to predict raw margins on one thread: functions that prepare rows, and the calls."""
+    """Return the ways to predict raw margins on one thread, each as a preparing function and a call."""
     if family == "xgboost":
         import xgboost
 

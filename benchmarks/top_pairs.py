@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train on generated data, explain it once; the peak is that of the whole process."""
+    """Train on generated data and explain it once; the peak includes all memory of the process."""
     import xgboost
 
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Interactions of triples: on a GPU and on all cores of its host, NumPy to NumPy."""
+"""Interactions of triples, on a GPU and on all cores of its host, from and to NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import peers
 
 from skshapgpu import TreeExplainer, cuda_info, reference
 
-#: Rows on which all results are compared, and on which ours in double precision with the definition.
+#: Number of rows on which all results are compared, and on which our double precision is compared with the
+#: definition.
 COMPARED_ROWS, DEFINED_ROWS = 1_000, 4
 
 #: Largest error of each precision, relative to the largest magnitude, at which a system is still timed.
@@ -81,8 +82,8 @@ def triples(explainer: TreeExplainer, X: np.ndarray) -> np.ndarray:
     return explainer.explain_interactions(X, interactions="occurring", order=3).values
 
 
-def definition_error(model: Any, occurring: np.ndarray, X: np.ndarray, found: np.ndarray) -> float | None:
-    """Compute the error of the first rows against the definition; None if it would take too long."""
+def definition_error(model: Any, occurring: np.ndarray, X: np.ndarray, values: np.ndarray) -> float | None:
+    """Compute the error of the first rows against the definition; None if that would take too long."""
     ensemble = peers.ensemble_of(model)
     if len(np.unique(ensemble.feature[ensemble.left >= 0])) > reference.MAX_USED_FEATURES:
         return None
@@ -90,7 +91,7 @@ def definition_error(model: Any, occurring: np.ndarray, X: np.ndarray, found: np
     assert members is not None
     column = {tuple(triple): i for i, triple in enumerate(members.tolist())}
     columns = [column[tuple(triple)] for triple in occurring.tolist()]
-    return peers.relative_error(found[:DEFINED_ROWS], expected[:, 0, columns])
+    return peers.relative_error(values[:DEFINED_ROWS], expected[:, 0, columns])
 
 
 def print_result(result: dict[str, Any]) -> None:

@@ -45,15 +45,17 @@ OURS: dict[str, tuple[str, int, str | None]] = {
 }
 
 #: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
-#: Ours in double precision against the definition and in single against double, and the model's margin
-#: against base value plus values (libraries add margins up in float32); other libraries, some of which
-#: compute in float32 or with a fixed number of quadrature nodes, against ours in double.
+#: "definition": our double precision against the definition. "single": our single precision against our
+#: double. "additivity": base value plus values against the model's margin, which libraries add up in float32.
+#: "peer": other libraries, some of which compute in float32 or with a fixed number of quadrature nodes,
+#: against our double precision.
 TOLERANCE = {"definition": 1e-11, "single": 1e-5, "additivity": 1e-5, "peer": 1e-3}
 
 #: Rows on which all systems are checked.
 CHECKED_ROWS = 16
 
-#: The definition is evaluated for all subsets of features: nodes x subsets of the trees that are checked.
+#: Limit on nodes x subsets of features of the trees that are checked against the definition, which is
+#: evaluated for all subsets.
 MAX_DEFINITION_WORK = 2e7
 
 
@@ -130,7 +132,7 @@ def check_ours(
 
 
 def definition_error(ensemble: Any, X: np.ndarray) -> float | None:
-    """Compute our error in double precision on the first, middle and last tree that the definition can do."""
+    """Compute our error in double precision on the first, middle and last tree that is small enough."""
 
     def feasible(tree: int) -> bool:
         nodes = slice(ensemble.tree_offsets[tree], ensemble.tree_offsets[tree + 1])
@@ -145,10 +147,10 @@ def definition_error(ensemble: Any, X: np.ndarray) -> float | None:
     for tree in {trees[0], trees[len(trees) // 2], trees[-1]}:
         part = one_tree(ensemble, tree)
         expected = reference.path_dependent(part, X).values
-        found = np.empty_like(expected)
+        computed = np.empty_like(expected)
         plan = _core.Plan({f.name: getattr(part, f.name) for f in fields(part)}, "double")
-        plan.explain(X.astype(np.float64), found, None, 1)
-        worst = max(worst, peers.relative_error(found, expected))
+        plan.explain(X.astype(np.float64), computed, None, 1)
+        worst = max(worst, peers.relative_error(computed, expected))
     return worst
 
 

@@ -1,4 +1,4 @@
-"""The walk alone: CPU seconds of its kernel for a row and leaf, without coding, deciding or writing."""
+"""The walk alone: CPU time of its kernel per row and leaf, without coding, deciding or writing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Walk:
         }
 
     def times(self, n_calls: int) -> tuple[float, float]:
-        """Return nanoseconds for a row and leaf: of deciding, and of the walk."""
+        """Return the nanoseconds that deciding and the walk take per row and leaf."""
         seconds = [self._walk_seconds(self._plan, self._X) for _ in range(n_calls)]
         decide, walk = np.mean(seconds, axis=0) / self._unit
         return float(decide), float(walk)
@@ -80,7 +80,7 @@ def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
     payload = {"model": case.model, "precision": arguments.precision}
     isa = {"SKSHAPGPU_ISA": arguments.isa} if arguments.isa else {}
     runners: dict[str, peers.RemoteRunner] = {}
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in places}
+    times_of_system: dict[str, list[tuple[float, float]]] = {name: [] for name in places}
     try:
         for name, (path, options) in places.items():
             environment = {"PYTHONPATH": os.pathsep.join(filter(None, path)), **isa}
@@ -88,17 +88,17 @@ def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
         n_calls = runners["this"].ask("calls")
         for number in range(arguments.rounds):
             for name in sorted(runners, reverse=bool(number % 2)):
-                found[name].append(runners[name].ask("times", n_calls))
+                times_of_system[name].append(runners[name].ask("times", n_calls))
         notes = {name: runner.note for name, runner in runners.items()}
     finally:
         for runner in runners.values():
             runner.close()
     result: dict[str, Any] = {"name": case.name, "note": case.note, "precision": arguments.precision}
-    for name, times in found.items():
+    for name, times in times_of_system.items():
         decide, walk = (median(column) for column in zip(*times, strict=True))
         result[name] = {"decide_ns": decide, "walk_ns": walk, **notes[name]}
-    if "other" in found:
-        pairs = zip(found["other"], found["this"], strict=True)
+    if "other" in times_of_system:
+        pairs = zip(times_of_system["other"], times_of_system["this"], strict=True)
         result["other_over_this"] = median(other[1] / this[1] for other, this in pairs)
     return result
 
