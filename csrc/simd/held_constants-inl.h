@@ -1,13 +1,14 @@
-// Constants of an operation, which are read before its loop over vectors of rows: as many as there are
-// registers for, `kWorking` of which are left for other things.
+// The constants of an operation, which are read before its loop over vectors of rows. As many constants are
+// held as there are registers for; `kWorking` registers are left for other values.
 //
-// Included by simd/scalar_walk_kernel-inl.h: internal linkage, for the reason given in simd/kernels-inl.h.
+// simd/scalar_walk_kernel-inl.h includes this file. Everything has internal linkage, for the reason given in
+// simd/kernels-inl.h.
 #pragma once
 
 #define SKSHAP_INLINE inline __attribute__((always_inline))
 
-// Stands before loops that take factors by their index. A header of vectors defines it if its instructions
-// need constant lanes, which loops have only when they are unrolled.
+// This macro precedes loops that take factors by their index. If the instructions of a header of vectors need
+// lanes that are constants, the header defines the macro to unroll such loops.
 #ifndef SKSHAP_UNROLL
 #define SKSHAP_UNROLL
 #endif
@@ -37,16 +38,17 @@ class HeldConstants {
   const T* p_;
 };
 
-// A register holds several constants, by whose lanes instructions multiply. Others are broadcast from there,
-// as far as there is room before the loop; the compiler drops the broadcasts of factors.
+// A register holds several constants, and instructions multiply by its lanes. For other uses, as many
+// constants as there is room for are broadcast from there before the loop. The compiler drops the broadcasts
+// of factors.
 template <class S, int kCount, int kWorking>
 class HeldConstants<S, kCount, kWorking, true> {
  public:
   using T = typename S::T;
   using V = typename S::V;
   using Factor = typename S::Factor;
-  // No vector is read beyond the last constant: too few constants take a register each, and the last vector
-  // may repeat some of the one before.
+  // No vector is read beyond the last constant. If there are too few constants for a vector, each takes a
+  // register. The last vector may repeat some constants of the previous vector.
   static constexpr int kLanes = kCount < S::kFactorLanes ? 1 : S::kFactorLanes;
   static constexpr int kTaken = (kCount + kLanes - 1) / kLanes;
   explicit SKSHAP_INLINE HeldConstants(const T* from) : p_(from) {

@@ -1,6 +1,6 @@
-// Kernels for tables by intervals: the indices of rows, and what the rows look up.
+// Kernels for tables by intervals: the indices of rows, and the sums that the rows look up.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +32,14 @@ void entry_index(const EntryIndexArgs& args) {
   }
 }
 
-// A row size of 0 means any, in steps of 16.
+// A row size of 0 means any size, in steps of 16.
 template <class S, size_t kRowSize, size_t kTables, bool kMargin>
 void add_rows(const EntryArgs<typename S::T>& args) {
   constexpr size_t kWidth = S::kWidth, kPart = kRowSize && kRowSize < kWidth ? kRowSize : kWidth;
   using Part = typename RowPart<typename S::T, kPart>::Type;
   const size_t n_parts = (kRowSize ? kRowSize : args.row_size) / kPart;
-  // Copies, because the compiler must expect that the stores below change whatever `args` refers to.
+  // These are copies, because the compiler must assume that the stores below change the numbers that `args`
+  // refers to.
   const size_t n_rows = args.n_rows, stride = args.index_stride;
   const uint16_t* const indices = args.index;
   const Part* const entries = reinterpret_cast<const Part*>(args.entries);

@@ -1,6 +1,6 @@
-// The kernels of one instruction set. Included once by each of simd/kernels_*.cpp, after its simd/simd_*.h.
-// Everything here and in the files that it includes has internal linkage, because the linker must not merge
-// functions compiled for one instruction set with those of another.
+// The kernels of one instruction set. Each of simd/kernels_*.cpp includes this file once, after its
+// simd/simd_*.h. Everything in this file and in the files that it includes has internal linkage, because the
+// linker must not merge functions compiled for different instruction sets.
 #pragma once
 
 #include "simd/interval_kernels-inl.h"
@@ -13,7 +13,7 @@
 namespace skshap {
 namespace {
 
-// `set_deep` and `set_vector` set the walks that other translation units define.
+// `set_deep` and `set_vector` set the walks that are defined in other translation units.
 Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_vector)(Kernels&)) {
   Kernels k{};
   k.name = name;

@@ -1,4 +1,4 @@
-// Selects the kernels: those of the best instruction set, or of the one that SKSHAPGPU_ISA names.
+// Selects the kernels of the best instruction set, or of the instruction set that SKSHAPGPU_ISA names.
 #include "simd/kernels.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The functions that are compiled for each instruction set: their arguments, and which of them are in use.
+// The functions that are compiled for each instruction set, their arguments, and the choice of the set in
+// use.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ struct WalkArgs {
   const T* weights;       // w_k
   int n_nodes;            // K
   int n_outputs;          // 1, or the outputs of a vector leaf
-  int height;             // of the tallest tree for which the stack has room
+  int height;             // of the tallest tree for which the stack is large enough
   int n_rows;             // of the block; the kernel may compute up to a full vector more
   T* phi;                 // [output][slot][64]
   size_t output_stride;   // elements between two outputs of phi
@@ -35,18 +36,18 @@ struct WalkArgs {
 struct DecideArgs {
   const DecideNode* nodes;
   size_t n_nodes;
-  const void* codes;  // uint16 or uint32, [column][code_stride], at the block's first row
+  const void* codes;  // uint16 or uint32, [column][code_stride], from the block's first row
   size_t code_stride;
   const CategoryRows* category_rows;  // [column] of the block, where categorical
   const uint32_t* category_bits;
   uint64_t* words;
 };
 
-// The node that each row of a block reaches by its decisions. The kernels may compute a few rows more.
+// The leaf that each row of a block reaches by its decisions. The kernels may compute a few rows more.
 struct ReachArgs {
-  const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, which lead to themselves
+  const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, whose children are the leaves themselves
   int32_t n_inner, n_leaves;
-  bool merged;  // rows reach several leaves; instead of children, each node has the bit of the edge to it
+  bool merged;  // a row reaches several leaves; each node has the bit of the edge to it instead of children
   int height;
   int n_rows;             // of the block
   const uint64_t* words;  // written by `decide`, with room for the leaves
@@ -56,7 +57,8 @@ struct ReachArgs {
   int32_t* leaves;  // [64], in which find_leaves and descend write the leaf of each row
 };
 
-// Rows that append a bit to their numbers: whether their code plus the bias exceeds the operand.
+// The arguments for appending a bit to the number of each row: the bit tells whether the row's code plus the
+// bias exceeds the operand.
 struct AppendBitArgs {
   const uint16_t* codes;
   uint16_t bias, operand;
@@ -64,7 +66,7 @@ struct AppendBitArgs {
   uint16_t* numbers;
 };
 
-// The numbers that given bits of the decisions form, for the rows of some blocks.
+// The arguments for forming numbers of given bits of the decisions, for the rows of some blocks.
 struct IndexArgs {
   const uint64_t* words;  // written by `decide` for each block
   size_t block_words;     // from a block to the next
@@ -74,8 +76,8 @@ struct IndexArgs {
   uint16_t* index;  // [block][64]
 };
 
-// Rows that look up numbers in a table: each adds the entry of its index. A vector beyond the end of the
-// table is read.
+// The arguments for looking up numbers in a table: each row adds the entry at its index. The kernel reads one
+// vector beyond the end of the table.
 template <class T>
 struct LookupArgs {
   const uint16_t* index;
@@ -87,7 +89,7 @@ struct LookupArgs {
   size_t row_size;
 };
 
-// The indices of the rows of some blocks in a table by intervals.
+// The arguments for finding the index of each row in a table by intervals, for the rows of some blocks.
 struct EntryIndexArgs {
   const uint16_t* codes;  // [column][code_stride]
   size_t code_stride;
@@ -101,11 +103,12 @@ struct EntryIndexArgs {
   uint16_t* index;  // [block][64]
 };
 
-// Tables that rows look up together: then their sums are read and written once for all of these.
+// The number of tables that rows look up together, so that the rows' sums are read and written once for all
+// these tables.
 constexpr size_t kTablesAtOnce = 4;
 
-// Rows that add the entries of their indices in up to kTablesAtOnce tables, which lie one behind the other.
-// `row_size` is 8 or a multiple of 16.
+// The arguments for looking up sums in up to kTablesAtOnce tables, which follow each other: each row adds the
+// entries at its indices. `row_size` is 8 or a multiple of 16.
 template <class T>
 struct EntryArgs {
   const uint16_t* index;  // [table][index_stride], counted from the first table
@@ -114,11 +117,11 @@ struct EntryArgs {
   const T* entries;  // [index][row_size]
   size_t row_size;
   T* sums;                // [row][row_size]
-  const double* margins;  // [index], for one output; null: only the sums are wanted
+  const double* margins;  // [index], for one output; null if only the sums are needed
   double* margin;         // [row]
 };
 
-// Rows that add the margins of such entries for several outputs.
+// The arguments for adding the margins of such entries, for several outputs.
 struct MarginArgs {
   const uint16_t* index;
   size_t n_tables, index_stride;
@@ -129,8 +132,8 @@ struct MarginArgs {
   size_t stride;
 };
 
-// Rows that are made of columns: rows[row * n_columns + i] = columns[i][row]. The columns have 64
-// elements and are aligned to 64 bytes, the rows to 32. n_columns is a multiple of 8.
+// The arguments for making rows of columns: rows[row * n_columns + i] = columns[i][row]. The columns have 64
+// elements and are aligned to 64 bytes, and the rows are aligned to 32 bytes. n_columns is a multiple of 8.
 template <class T>
 struct InterleaveArgs {
   const T* const* columns;
@@ -139,8 +142,8 @@ struct InterleaveArgs {
   T* rows;
 };
 
-// Rows of results that are made of columns of sums: rows[row * row_size + i] = columns[i][row], rounded. The
-// columns hold whole blocks of rows.
+// The arguments for writing results: rows[row * row_size + i] = columns[i][row], rounded. The columns hold
+// the sums of whole blocks of rows.
 template <class Out>
 struct WriteRowsArgs {
   const double* const* columns;
@@ -148,11 +151,11 @@ struct WriteRowsArgs {
   size_t n_rows;
   size_t row_size;
   Out* rows;
-  double* totals;  // unless null: by row, to which what was written is added
+  double* totals;  // by row, or null: the written numbers are added to them
 };
 
-// The table of a leaf: its contributions to the features of its path, by the pattern of x; see plan/tables.h.
-// `weights`: by pattern, its weight in the data that replace unknown features.
+// The table of a leaf: the leaf's contributions to the features of its path, by the pattern of x; see
+// plan/tables.h. `weights` has, for each pattern, its weight in the data that replace unknown features.
 struct LeafTableArgs {
   const double* weights;
   int n_features;
@@ -164,18 +167,20 @@ struct LeafTableArgs {
   double* out;   // [pattern][feature][output]
 };
 
-// Background rows of a tile, and the words of a mask over them.
+// The number of words of a mask over the background rows of a tile, and the number of background rows.
 constexpr int kBackgroundWords = 4;
 constexpr int kBackgroundTile = 64 * kBackgroundWords;
 
-// Background rows that fail the same features of a path, and the rows of a block that satisfy all of these.
+// Background rows that fail the same features of a path, and the rows of a block that satisfy all these
+// features.
 struct BackgroundGroup {
   uint64_t failed;  // bits of the features, in the order of the path
   uint64_t rows;
   uint64_t members[kBackgroundWords];
 };
 
-// A leaf that rows of a block reach together with background rows; each pair has its own factor.
+// A leaf that rows of a block reach together with background rows. Each pair of a row and a background row
+// has its own factor.
 template <class T>
 struct PairLeafArgs {
   const uint64_t* failing;  // by feature of the path: the rows that do not satisfy it
@@ -189,8 +194,8 @@ struct PairLeafArgs {
   T* phi;      // [slot][64]
 };
 
-// The ranks of the 64 values of a block in a sorted array: how many thresholds each value has passed, or the
-// code for missing. Values and ranks are aligned to 64 bytes.
+// The arguments for ranking the 64 values of a block in a sorted array. A rank is the number of thresholds
+// that the value has passed, or the code for missing. Values and ranks are aligned to 64 bytes.
 template <class X>
 struct RankArgs {
   const X* values;
@@ -201,8 +206,8 @@ struct RankArgs {
   uint32_t* ranks;
 };
 
-// The sums from which the numbers of a leaf are computed, for all patterns x of a path; see
-// background/leaf_vectors.h.
+// The arguments for computing sums for all patterns x of a path. The numbers of a leaf are computed from
+// these sums; see background/leaf_vectors.h.
 struct SubsetSumsArgs {
   const double* weights;  // of the background rows, by pattern
   int n_features, n_nodes, n_sums;
@@ -221,14 +226,14 @@ struct FillLeavesArgs {
   const LeafTable* leaves;
   size_t n_leaves;
   const LeafFeature* features;
-  // By number of features: the number of nodes, t of each, and its weight divided by 1 - t.
+  // By number of features: the number of nodes, and t and the weight divided by 1 - t of each node.
   const int* n_nodes;
   const std::vector<T>*t, *weights;
   T* scratch;  // nodes << features of the longest path
-  T* tables;   // those of each leaf are aligned to 64 bytes
+  T* tables;   // the numbers of each leaf are aligned to 64 bytes
 };
 
-// Rows of a block that add each leaf's contributions from its table.
+// The arguments for adding each leaf's contributions, from its table, to the rows of a block.
 template <class T>
 struct AddLeavesArgs {
   const uint64_t* words;  // written by `decide`
@@ -249,8 +254,8 @@ struct Kernels {
   void (*decide16)(const DecideArgs&);
   void (*decide32)(const DecideArgs&);
   void (*leaf_sums)(const ReachArgs&);    // for merged trees
-  void (*find_leaves)(const ReachArgs&);  // for other trees of at most 65,536 leaves; in time for each leaf
-  void (*descend)(const ReachArgs&);      // for any others; in time for each level
+  void (*find_leaves)(const ReachArgs&);  // for other trees of at most 65,536 leaves; takes time per leaf
+  void (*descend)(const ReachArgs&);      // for all other trees; takes time per level
   void (*append_bit)(const AppendBitArgs&);
   void (*index)(const IndexArgs&);
   // Add the number of rows in each word to its count.
@@ -277,14 +282,15 @@ struct Kernels {
   void (*add_scaled_double)(double scale, const double* from, double* to);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
-  // [order - 1][K]; [0] takes any K, also those that have no kernel of their own and are null.
+  // [order - 1][K]. Element [0] runs any K, including those for which there is no kernel and the element is
+  // null.
   void (*walk_float[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<float>&);
   void (*walk_double[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<double>&);
   void (*walk_vector_float[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<float>&);
   void (*walk_vector_double[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<double>&);
 };
 
-// Run the walk for trees with K nodes; `vector`: each leaf holds all outputs.
+// Run the walk for trees with K nodes. `vector` means that each leaf holds all outputs.
 inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<float>& args) {
   const auto& walks = (vector ? kernels.walk_vector_float : kernels.walk_float)[order - 1];
   const auto fixed = args.n_nodes <= kMaxFixedValueNodes ? walks[args.n_nodes] : nullptr;
@@ -296,7 +302,7 @@ inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkA
   (fixed ? fixed : walks[0])(args);
 }
 
-// Return the kernels in use: the best for this processor, or those that SKSHAPGPU_ISA names.
+// Return the kernels in use: the best for this processor, or the kernels that SKSHAPGPU_ISA names.
 const Kernels& kernels();
 std::vector<std::string> supported_kernels();
 
@@ -314,8 +320,9 @@ inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_lea
 inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }
 inline void add_leaves(const AddLeavesArgs<double>& args) { kernels().add_leaves_double(args); }
 
-// Defined for each instruction set, in translation units that take up to a minute to compile: all kernels, of
-// which the other functions set the walks for K above kMaxFixedNodes and those for vector leaves.
+// These functions are defined for each instruction set, in translation units that take up to a minute to
+// compile. The first function returns all kernels. The others set the walks for K above kMaxFixedNodes, and
+// the walks for vector leaves.
 const Kernels& kernels_baseline();
 void set_deep_walks_baseline(Kernels& kernels);
 void set_vector_walks_baseline(Kernels& kernels);

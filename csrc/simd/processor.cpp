@@ -1,5 +1,6 @@
-// Asks the processor itself: __builtin_cpu_supports needs a part of the compiler's runtime that not every
-// toolchain links or initializes, and without it answers that nothing is supported.
+// Asks the processor itself which instructions it supports. __builtin_cpu_supports needs a part of the
+// compiler's runtime that not every toolchain links or initializes; without this part, it reports that no
+// instructions are supported.
 #include "simd/processor.h"
 
 #ifdef __x86_64__
@@ -19,7 +20,7 @@ struct Registers {
   uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-// Return the answer to a question, all zeros if the processor does not know it.
+// Return the processor's answer to a cpuid query, or zeros if the processor does not know this query.
 Registers cpuid(uint32_t leaf) {
   Registers r;
   if (!__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d)) return {};
@@ -32,8 +33,8 @@ bool all_set(uint32_t word, std::initializer_list<int> bits) {
   return true;
 }
 
-// Return whether the operating system saves the registers whose bits are set in the mask, when it switches
-// between threads.
+// Return whether the operating system, when it switches between threads, saves all registers whose bits are
+// set in the mask.
 bool saves(uint32_t mask) {
   constexpr int kOsxsave = 27;
   if (!all_set(cpuid(1).c, {kOsxsave})) return false;

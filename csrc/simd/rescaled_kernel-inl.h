@@ -1,15 +1,15 @@
-// The contributions of a leaf to a block of rows in pairs with background rows, with rows in the lanes of a
-// vector.
+// The contributions of a leaf to a block of rows, each paired with background rows. The lanes of a vector are
+// rows.
 //
 // For a leaf with value v on a path with features P, let a background row b fail the features C, and a row x
 // fail Q. The pair reaches the leaf if no feature is in both C and Q. With p = |C|, q = |Q| and the pair's
 // factor s(x, b),
 //   phi_j += s v (p - 1)! q! / (p + q)!   for j in C,
 //   phi_j -= s v p! (q - 1)! / (p + q)!   for j in Q
-// (Lundberg et al., 2020). Background rows with the same C come as a group, so that their factors are added
-// up first; the weights then take one operation per group.
+// (Lundberg et al., 2020). Background rows with the same C form a group. Their factors are added up first, so
+// that the weights take one operation per group.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
 
 #include "simd/kernels.h"
@@ -17,7 +17,8 @@
 namespace skshap {
 namespace {
 
-// Vectors that are processed together, so that one loop over background rows serves all of them.
+// The number of vectors that are processed together, so that one loop over background rows serves all of
+// them.
 constexpr int kPairVectors = 4;
 
 template <class S>
@@ -43,7 +44,7 @@ void pair_leaf_part(const PairLeafArgs<typename S::T>& args, int first) {
       q.v[i] = S::add(q.v[i], S::select_or_zero(S::mask(args.failing + j, first + i), one));
       on[j].v[i] = S::zero();
     }
-  int n_weights = 0;  // weight[p]: (p - 1)! q! / (p + q)!, for the p met so far
+  int n_weights = 0;  // weight[p]: (p - 1)! q! / (p + q)!, for the values of p so far
   for (const BackgroundGroup *group = args.groups, *end = group + args.n_groups; group != end; ++group) {
     if (!(group->rows & part)) continue;
     Vectors sum;

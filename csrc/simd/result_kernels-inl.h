@@ -1,6 +1,6 @@
-// Kernels for results: rows that are written from columns of sums.
+// Kernels for results: they write rows from columns of sums.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class RowWriter {
  public:
   explicit RowWriter(const WriteRowsArgs<Out>& args) : args_(args) {}
 
-  // A line of the cache holds 8 sums of a column: the rows that are written together.
+  // A cache line holds 8 sums of a column, which are the rows that are written together.
   void write() {
     for (size_t first = 0; first < args_.n_rows; first += kLine) {
       std::fill_n(totals_, kLine / n, Sums{});
@@ -37,12 +37,12 @@ class RowWriter {
   void write_columns(size_t first) {
     size_t column = 0;
     for (; column + n <= args_.n_columns; column += n) write_squares<false>(first, column);
-    // The last square repeats columns of the one before.
+    // The last square repeats columns of the previous square.
     const size_t last = args_.n_columns - n;
     if (column < args_.n_columns) write_squares<true>(first, last, column - last);
   }
 
-  // Write n columns, of which the first n_known were written, and added to the totals, before.
+  // Write n columns. The first n_known of them were written, and added to the totals, before.
   template <bool kSomeKnown>
   void write_squares(size_t first, size_t column, size_t n_known = 0) {
     const size_t end = std::min(first + kLine, args_.n_rows);
@@ -62,7 +62,7 @@ class RowWriter {
     }
   }
 
-  // Store the rows of a square: kRows of them, or n_rows if that is 0.
+  // Store the rows of a square: kRows rows, or n_rows if kRows is 0.
   template <size_t kRows>
   void store(const Values* square, size_t n_rows, Out* to) const {
     for (size_t i = 0; i < (kRows ? kRows : n_rows); ++i, to += args_.row_size)

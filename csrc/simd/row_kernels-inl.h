@@ -1,6 +1,6 @@
-// Kernels for rows before and after a tree: ranks, decisions, the leaves that they reach, and sums.
+// Kernels for rows before and after a tree: ranks, decisions, the leaves that rows reach, and sums.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
 
 #include <type_traits>
@@ -14,13 +14,13 @@ namespace {
 constexpr size_t kMostCounted = 32;
 constexpr int kRankVectors = 4;  // vectors of values in flight
 
-// Return the values that have passed a threshold; missing ones have not.
+// Return the values that have passed a threshold. Missing values have not.
 template <class S, bool kStrict>
 typename S::M passed(typename S::V threshold, typename S::V x) {
   return kStrict ? S::less_equal(threshold, x) : S::less(threshold, x);
 }
 
-// Write the ranks that advance(values, ranks) computes from zeros, for a few vectors at a time.
+// Write the ranks that advance(values, ranks) computes, starting from zeros, for a few vectors at a time.
 template <class S, class Advance>
 void rank_vectors(const RankArgs<typename S::T>& args, const Advance& advance) {
   for (int begin = 0; begin < kBlockRows; begin += kRankVectors * S::kWidth) {
@@ -46,7 +46,7 @@ void rank_by_counting(const RankArgs<typename S::T>& args) {
   });
 }
 
-// A binary search in lockstep: every value takes the same steps, without branches.
+// A binary search in lockstep: every value takes the same steps, and there are no branches.
 template <class S, bool kStrict>
 void rank_by_search(const RankArgs<typename S::T>& args) {
   using X = typename S::T;
@@ -106,7 +106,7 @@ void decide(const DecideArgs& args) {
       const Code* codes = static_cast<const Code*>(args.codes) + node->column * args.code_stride;
       left = passes(codes, node->bias, node->operand);
     }
-    // Without branches: which nodes are flipped or repeated is unpredictable.
+    // This code has no branches, because it is unpredictable which nodes are flipped or repeated.
     const uint64_t flip = node->flags & kFlip ? ~uint64_t{0} : 0;
     const uint64_t right = node->flags & kPreviousRight ? ~uint64_t{0} : 0;
     const uint64_t* previous = args.words + node->previous;
@@ -150,7 +150,7 @@ void leaf_sums(const ReachArgs& args) {
   }
 }
 
-// Number the leaves, and add the number of each to those of the rows that reach it, which reach no other.
+// Number the leaves, and add the number of each leaf to the rows that reach it. A row reaches one leaf only.
 void find_leaves(const ReachArgs& args) {
   find_reach(args);
   BlockIndex index;
@@ -161,7 +161,7 @@ void find_leaves(const ReachArgs& args) {
   std::copy(numbers, numbers + kBlockRows, args.leaves);
 }
 
-// Rows go down together, so that the loop vectorizes: rows at a leaf stay there.
+// Let rows go down together, so that the loop vectorizes. Rows that have reached a leaf stay there.
 template <int kRows>
 void descend_rows(const ReachArgs& args) {
   int32_t node[kRows] = {};

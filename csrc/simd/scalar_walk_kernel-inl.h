@@ -1,24 +1,24 @@
-// The walk of simd/walk_kernel-inl.h for SHAP values of trees whose leaves hold one number, with a fixed K:
-// nodes with two leaves, and the subtrees of three and four leaves that such nodes form, are fused. Their
-// intermediate results stay in registers.
+// The walk of simd/walk_kernel-inl.h for SHAP values of trees whose leaves hold one number, with a fixed K.
+// Nodes with two leaves are fused, and so are the subtrees of three and four leaves that such nodes form.
+// Intermediate results of fused subtrees stay in registers.
 //
 // A vector store may alias anything in memory, so the compiler would read the constants of an operation again
-// for each vector of rows. They are therefore read before the loop over the vectors, as many as there are
-// registers for (simd/held_constants-inl.h).
+// for each vector of rows. So as many constants as there are registers for are read before the loop over the
+// vectors (simd/held_constants-inl.h).
 //
-// The quadrature is of Gauss and Radau, with t = 0 among the nodes: there the factor of each feature is its
-// zero fraction for every row, and what a node adds to phi, divided by delta, is a constant, with which the
-// sum over k begins.
+// The quadrature is Gauss-Radau quadrature, with t = 0 among the nodes. At t = 0, the factor of each feature
+// is its zero fraction for every row. So a tree node's contribution to phi at t = 0, divided by delta, is a
+// constant, and the sum over k begins with this constant.
 //
-// A repeated node has K constants u_k = z (1 - t_k) / a_k. For rows that are alive, g_k = o - delta u_k; for
-// the others, delta = 0 and g_k = r. The streams hold -u_k, so that with a base of r, 0 or 1
+// A repeated node has K constants u_k = z (1 - t_k) / a_k. For rows that are alive, g_k = o - delta u_k. For
+// other rows, delta = 0 and g_k = r. The streams hold -u_k, so that with a base of r, 0 or 1
 //   g_k = base + delta (-u_k).
 //
-// A walk for Owen values needs the values of one group's features only. The nodes on others are silent: they
-// add nothing to phi, so a subtree of silent nodes needs no C, and its nodes, new or not, have the form of
-// repeated ones.
+// A walk for Owen values needs the values of one group's features only. Nodes on other features are silent:
+// they add nothing to phi. So a subtree of silent nodes needs no C, and all its nodes, new or repeated, have
+// the form of repeated nodes.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
 
 #include "simd/held_constants-inl.h"
@@ -46,8 +46,8 @@ struct ScalarWalker {
   template <int kCount, int kWorking>
   using Constants = HeldConstants<S, kCount, kWorking>;
 
-  // The decisions of the next kNodes nodes, which are read before the loop over the vectors if S has
-  // registers for words.
+  // The decisions of the next kNodes nodes. If S has registers for words, they are read before the loop over
+  // the vectors.
   template <int kNodes>
   struct Decisions {
     typename S::Word words[2 * kNodes];
@@ -62,7 +62,8 @@ struct ScalarWalker {
   SKSHAP_INLINE T* delta(int v) const { return frame + K * kRows + v * W; }
   SKSHAP_INLINE T* base(int v) const { return frame + (K + 1) * kRows + v * W; }
 
-  // Return C of the current subtree. That of a right child is what the left one has left of its parent's.
+  // Return C of the current subtree. The C of a right child is the part of its parent's C that the left child
+  // has left.
   template <bool kRight>
   SKSHAP_INLINE V C(int k, int v) const {
     const T* const p = frame + k * kRows + v * W;
@@ -84,12 +85,12 @@ struct ScalarWalker {
     return S::select(alive_left, S::select_or_zero(alive, off), on);
   }
 
-  // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler keeps its
-  // members in registers although vector stores may alias anything in memory.
+  // Each operation begins with a copy of the walker. As the address of the copy is never taken, the compiler
+  // keeps its members in registers, although vector stores may alias anything in memory.
 
   // --- Nodes in three parts ---
 
-  // Split at a node. Constants: r, -r, 1 - r; if repeated also -u[K].
+  // Split at a node. Constants: r, -r, 1 - r; if repeated, also -u[K].
   static constexpr int split_constants(bool repeated) { return repeated ? 3 + K : 3; }
   template <bool kRepeated, class Decided, class Stream>
   SKSHAP_INLINE V split(int v, const Decided& decided, const Stream& s, V& g_base) const {
@@ -134,8 +135,8 @@ struct ScalarWalker {
       for (int k = 0; k < K; ++k) S::store(w.frame + k * kRows + v * W, w.template C<true>(k, v));
   }
 
-  // Constants: r, or if repeated -u[K], G[K]; the sum's part from t = 0; if the right child is a leaf, its
-  // value.
+  // Constants: r if new, or -u[K], G[K] if repeated; the sum's part from t = 0; and the value of the right
+  // child if it is a leaf.
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void exit(uint32_t slot) {
     constexpr int kEnd = kRepeated ? 2 * K : 1, kCount = kEnd + 1 + kRightLeaf;
@@ -167,7 +168,7 @@ struct ScalarWalker {
 
   // --- Nodes in the same place of a merged tree ---
 
-  // Add the B of the last of them to that of the one before.
+  // Add the B of the last of these nodes to the B of the one before.
   SKSHAP_INLINE void join() {
     value -= kValue;
     const ScalarWalker w = *this;
@@ -178,7 +179,7 @@ struct ScalarWalker {
       }
   }
 
-  // Add the value of a leaf, the only constant.
+  // Add the value of a leaf. This value is the only constant.
   SKSHAP_INLINE void add_leaf() {
     const ScalarWalker w = *this;
     const V leaf = S::set1(*w.c);
@@ -192,9 +193,9 @@ struct ScalarWalker {
 
   // --- Fused subtrees ---
 
-  // A pair, the node with number `index` of the subtree: takes C in x, leaves B there. Constants: the sum's
-  // part from t = 0; B at t = 0 if new, B of rows not alive if repeated; phi factor of rows that go right,
-  // left; if repeated also v_R, v_L, -u[K], G[K].
+  // Walk a pair, the node with number `index` of the subtree. It takes C in x and leaves B in x. Constants:
+  // the sum's part from t = 0; B at t = 0 if new, or B of rows that are not alive if repeated; the phi
+  // factors of rows that go right and left; if repeated, also v_R, v_L, -u[K], G[K].
   static constexpr int pair_constants(bool repeated) { return repeated ? 6 + 2 * K : 4; }
   template <bool kRepeated, int kFrom, class Decided, class Stream, class Nodes>
   SKSHAP_INLINE void pair(int v, int index, uint32_t slot, const Decided& decided, const Stream& s,
@@ -240,9 +241,9 @@ struct ScalarWalker {
     m += 2;
   }
 
-  // Walk a node with a pair on the left and, on the right, a leaf or another pair. Constants: those of the
-  // split; the sum's part from t = 0; if repeated also G[K]; those of the pair; the value of the leaf or
-  // those of the other pair.
+  // Walk a node with a pair on the left and a leaf or another pair on the right. Constants: the constants of
+  // the split; the sum's part from t = 0; if repeated, also G[K]; the constants of the left pair; and the
+  // value of the leaf, or the constants of the right pair.
   template <bool kRight, bool kRoot, bool kFirst, bool kLeaf, bool kSecond>
   SKSHAP_INLINE void subtree(uint32_t slot, uint32_t slot1, uint32_t slot2) {
     constexpr int kEnd = split_constants(kRoot), kPair1 = kEnd + 1 + (kRoot ? K : 0);
@@ -282,10 +283,10 @@ struct ScalarWalker {
     m += kLeaf ? 4 : 6;
   }
 
-  // Walk a node with two pairs whose three features are new. It is a polynomial of degree 2 in t, so it needs
-  // only the moments M_j = sum_k C_k t_k^j of its C, and is evaluated at the nodes once. Constants: those of
-  // the split; m0's part from t = 0; the difference of the pairs' B at t = 0; B at t = 0; phi factors of each
-  // pair, for rows that go right, left.
+  // Walk a node with two pairs whose three features are new. The integrand is a polynomial of degree 2 in t.
+  // So the walk needs only the moments M_j = sum_k C_k t_k^j of its C, and the polynomial is evaluated at the
+  // nodes once. Constants: the constants of the split; the part of m0 from t = 0; the difference of the
+  // pairs' B at t = 0; B at t = 0; and for each pair, the phi factors of rows that go right and left.
   template <bool kRight>
   SKSHAP_INLINE void new_quad(uint32_t slot, const uint32_t*& op) {
     const uint32_t slot1 = op[1], slot2 = op[2];
@@ -307,7 +308,7 @@ struct ScalarWalker {
       const V left0 = S::fma(d, m1, S::mul(m0, s.factor(0)));
       w.add_phi(slot1, v, slope1, left0);
       w.add_phi(slot2, v, slope2, S::sub(m0, left0));
-      // The difference of the pairs' B is s[4] + slope t.
+      // The difference of the B of the two pairs is s[4] + slope t.
       const V slope = S::sub(slope1, slope2);
       w.add_phi(slot, v, d, S::fma(slope, m1, S::mul(m0, s.factor(4))));
       const V b1 = S::fma(d, s.factor(4), S::fma(slope, s.factor(0), slope2)), b2 = S::mul(d, slope);
@@ -338,7 +339,7 @@ struct ScalarWalker {
     m += 2;
   }
 
-  // Constants: r, or if repeated -u[K]; if the right child is a leaf, its value.
+  // Constants: r if new, or -u[K] if repeated; and the value of the right child if it is a leaf.
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void silent_exit() {
     constexpr int kLeaf = kRepeated ? K : 1, kCount = kLeaf + kRightLeaf;
@@ -363,8 +364,8 @@ struct ScalarWalker {
     c += kCount;
   }
 
-  // Leave B of a silent pair in x. Constants: B of rows not alive; phi factor of rows that go right, left;
-  // v_R, v_L, -u[K].
+  // Leave B of a silent pair in x. Constants: B of rows that are not alive; the phi factors of rows that go
+  // right and left; v_R, v_L, -u[K].
   static constexpr int kSilentPairConstants = 5 + K;
   template <int kFrom, class Decided, class Stream>
   SKSHAP_INLINE void silent_pair(int v, int index, const Decided& decided, const Stream& s, V (&x)[K]) const {
@@ -390,8 +391,8 @@ struct ScalarWalker {
     m += 2;
   }
 
-  // Walk a silent node with a pair on the left and, on the right, a leaf or another pair. Constants: r, -r,
-  // 1 - r, -u[K]; those of the pair; the value of the leaf or those of the other pair.
+  // Walk a silent node with a pair on the left and a leaf or another pair on the right. Constants: r, -r, 1 -
+  // r, -u[K]; the constants of the left pair; and the value of the leaf, or the constants of the right pair.
   template <bool kLeaf>
   SKSHAP_INLINE void silent_subtree() {
     constexpr int kPair1 = 3 + K, kPair2 = kPair1 + kSilentPairConstants;

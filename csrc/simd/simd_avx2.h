@@ -1,4 +1,4 @@
-// Vectors of 8 floats or 4 doubles. Included by simd/kernels_avx2.cpp only.
+// Vectors of 8 floats or 4 doubles. Only files for AVX2 include this header.
 #pragma once
 
 #include <immintrin.h>
@@ -38,7 +38,7 @@ struct FloatVector {
   static M less_equal(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LE_OQ); }
   static V select(M m, V off, V on) { return _mm256_blendv_ps(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_ps(m, on); }
-  // The source lane of each lane; a negative one gives zero.
+  // The source lane of each lane. A negative source lane gives zero.
   struct Permutation {
     __m256i from;
     M taken;
@@ -61,7 +61,7 @@ struct FloatVector {
     return _mm256_or_si256(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(1 << bit)));
   }
   static Index without_bit(Index x, int bit) { return _mm256_andnot_si256(_mm256_set1_epi32(1 << bit), x); }
-  // Look up elements of a table in 2^kVectors registers; the indices must not have higher bits than that.
+  // Look up elements of a table in 2^kVectors registers. The indices must be smaller than the table.
   static constexpr int kMostTableVectors = 2;
   template <int kVectors>
   static V take(const V* table, Index x) {
@@ -74,7 +74,8 @@ struct FloatVector {
                     take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
     }
   }
-  // Scalar loads are as fast as gathers here, and faster where microcode slows gathers down.
+  // On this instruction set, scalar loads are as fast as gathers, and faster where microcode slows gathers
+  // down.
   static constexpr bool kGathers = false;
   static V take(const T* table, Index x) { return _mm256_i32gather_ps(table, x, 4); }
 };
@@ -139,7 +140,7 @@ struct DoubleVector {
   static V take(const T* table, Index x) { return _mm256_i64gather_pd(table, x, 8); }
 };
 
-// Numbers of the 64 rows of a block, which are sums modulo 2^16.
+// The numbers of the 64 rows of a block. They are sums modulo 2^16.
 class BlockIndex {
  public:
   // Add a number to those of some rows.
@@ -153,7 +154,7 @@ class BlockIndex {
       part_[i] = _mm256_add_epi16(part_[i], _mm256_and_si256(set, x));
     }
   }
-  // Add a number to those of the rows whose codes are beyond an operand.
+  // Add a number to the rows whose codes are beyond an operand.
   void add_beyond(const uint16_t* codes, uint16_t operand, uint16_t number) {
     const __m256i limit = _mm256_set1_epi16(static_cast<short>(operand));
     const __m256i x = _mm256_set1_epi16(static_cast<short>(number));
@@ -172,7 +173,7 @@ class BlockIndex {
                       _mm256_setzero_si256()};
 };
 
-// Return a bit for each of 64 codes c: whether (c + bias) <= operand, in the codes' own width.
+// Return a bit for each of 64 codes c: whether (c + bias) <= operand, computed in the width of the codes.
 inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
   const __m256i b = _mm256_set1_epi16(static_cast<short>(bias));
   const __m256i limit = _mm256_set1_epi16(static_cast<short>(operand));
@@ -183,7 +184,7 @@ inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
     const __m256i hi = _mm256_add_epi16(_mm256_loadu_si256(p + 1), b);
     const __m256i pass_lo = _mm256_cmpeq_epi16(_mm256_min_epu16(lo, limit), lo);
     const __m256i pass_hi = _mm256_cmpeq_epi16(_mm256_min_epu16(hi, limit), hi);
-    // packs works within 128-bit halves; the permutation restores the order of the rows.
+    // The pack instruction works within 128-bit halves, and the permutation restores the order of the rows.
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(pass_lo, pass_hi), 0xD8);
     bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_epi8(bytes))) << (32 * i);
   }

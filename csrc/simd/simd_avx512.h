@@ -1,4 +1,4 @@
-// Vectors of 16 floats or 8 doubles with mask registers. Included by simd/kernels_avx512.cpp only.
+// Vectors of 16 floats or 8 doubles with mask registers. Only files for AVX-512 include this header.
 #pragma once
 
 #include <immintrin.h>
@@ -38,7 +38,7 @@ struct FloatVector {
   static M less_equal(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
   static V select(M m, V off, V on) { return _mm512_mask_mov_ps(off, m, on); }
   static V select_or_zero(M m, V on) { return _mm512_maskz_mov_ps(m, on); }
-  // The source lane of each lane; a negative one gives zero.
+  // The source lane of each lane. A negative source lane gives zero.
   struct Permutation {
     __m512i from;
     M taken;
@@ -59,7 +59,7 @@ struct FloatVector {
     return _mm512_mask_or_epi32(x, lanes, x, _mm512_set1_epi32(1 << bit));
   }
   static Index without_bit(Index x, int bit) { return _mm512_and_si512(x, _mm512_set1_epi32(~(1 << bit))); }
-  // Look up elements of a table in 2^kVectors registers; the indices must not have higher bits than that.
+  // Look up elements of a table in 2^kVectors registers. The indices must be smaller than the table.
   static constexpr int kMostTableVectors = 3;
   template <int kVectors>
   static V take(const V* table, Index x) {
@@ -136,7 +136,7 @@ struct DoubleVector {
   static V take(const T* table, Index x) { return _mm512_mask_i64gather_pd(zero(), 0xff, x, table, 8); }
 };
 
-// Numbers of the 64 rows of a block, which are sums modulo 2^16.
+// The numbers of the 64 rows of a block. They are sums modulo 2^16.
 class BlockIndex {
  public:
   // Add a number to those of some rows.
@@ -145,7 +145,7 @@ class BlockIndex {
     lo_ = _mm512_mask_add_epi16(lo_, static_cast<__mmask32>(rows), lo_, x);
     hi_ = _mm512_mask_add_epi16(hi_, static_cast<__mmask32>(rows >> 32), hi_, x);
   }
-  // Add a number to those of the rows whose codes are beyond an operand.
+  // Add a number to the rows whose codes are beyond an operand.
   void add_beyond(const uint16_t* codes, uint16_t operand, uint16_t number) {
     const __m512i limit = _mm512_set1_epi16(static_cast<short>(operand));
     const __m512i x = _mm512_set1_epi16(static_cast<short>(number));
@@ -161,7 +161,7 @@ class BlockIndex {
   __m512i lo_ = _mm512_setzero_si512(), hi_ = _mm512_setzero_si512();
 };
 
-// Return a bit for each of 64 codes c: whether (c + bias) <= operand, in the codes' own width.
+// Return a bit for each of 64 codes c: whether (c + bias) <= operand, computed in the width of the codes.
 inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
   const __m512i b = _mm512_set1_epi16(static_cast<short>(bias));
   const __m512i limit = _mm512_set1_epi16(static_cast<short>(operand));

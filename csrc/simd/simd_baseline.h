@@ -1,5 +1,5 @@
-// Vectors of 128 bits by the compiler's vector extension: SSE2 on any x86-64, NEON on arm64. Included by
-// simd/kernels_baseline.cpp only.
+// Vectors of 128 bits, by the compiler's vector extension: SSE2 on any x86-64 processor, NEON on arm64. Only
+// the baseline files include this header.
 #pragma once
 
 #include <stdint.h>
@@ -48,7 +48,7 @@ struct FloatVector {
   static M less_equal(V a, V b) { return a <= b; }
   static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
   static V select_or_zero(M m, V on) { return (V)((M)on & m); }
-  // The source lane of each lane; a negative one gives zero.
+  // The source lane of each lane. A negative source lane gives zero.
   struct Permutation {
     int32_t from[4];
     M taken;
@@ -134,7 +134,7 @@ struct DoubleVector {
   static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]]}; }
 };
 
-// Numbers of the 64 rows of a block, which are sums modulo 2^16.
+// The numbers of the 64 rows of a block. They are sums modulo 2^16.
 class BlockIndex {
  public:
   // Add a number to those of some rows.
@@ -147,7 +147,7 @@ class BlockIndex {
       part_[i] += set & Short8{x, x, x, x, x, x, x, x};
     }
   }
-  // Add a number to those of the rows whose codes are beyond an operand.
+  // Add a number to the rows whose codes are beyond an operand.
   void add_beyond(const uint16_t* codes, uint16_t operand, uint16_t number) {
     for (int i = 0; i < 8; ++i) {
       UShort8 c;
@@ -161,8 +161,8 @@ class BlockIndex {
   Short8 part_[8] = {};
 };
 
-// Return a bit for each of 64 codes c: whether (c + bias) <= operand, in the codes' own width. The compiler
-// vectorises the comparison; one multiplication turns eight bytes of 0 or 1 into eight bits.
+// Return a bit for each of 64 codes c: whether (c + bias) <= operand, computed in the width of the codes. The
+// compiler vectorizes the comparison, and one multiplication turns eight bytes of 0 or 1 into eight bits.
 template <class Code>
 inline uint64_t passes(const Code* codes, uint32_t bias, uint32_t operand) {
   alignas(16) uint8_t pass[64];

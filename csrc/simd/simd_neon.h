@@ -1,4 +1,4 @@
-// Vectors of 4 floats or 2 doubles in the 32 registers of AArch64. Included by simd/*_neon.cpp only.
+// Vectors of 4 floats or 2 doubles in the 32 registers of AArch64. Only files for NEON include this header.
 #pragma once
 
 #include <arm_neon.h>
@@ -6,13 +6,14 @@
 
 #include <utility>
 
-// Without it, GCC 12 keeps loops of more than 8 steps, which choose a lane at run time in each of them.
+// Without this pragma, GCC 12 does not unroll loops of more than 8 steps, and each step chooses a lane at run
+// time.
 #define SKSHAP_UNROLL _Pragma("GCC unroll 64")
 
 namespace {
 
-// The bytes of a word of decisions that a vector needs, and the bit of each of its lanes there. The compiler
-// reads these once for all words that are expanded for a vector.
+// The bytes of a word of decisions that a vector needs, and the bit of each lane in these bytes. For each
+// vector, the compiler reads them once for all words.
 struct FloatLanes {
   alignas(16) uint8_t byte[16][16];
   alignas(16) uint32_t bit[16][4];
@@ -36,7 +37,7 @@ constexpr DoubleLanes double_lanes() {
 constexpr FloatLanes kFloatLanes = float_lanes();
 constexpr DoubleLanes kDoubleLanes = double_lanes();
 
-// Look up bytes in a table of 2^kVectors registers; bytes beyond it are 0.
+// Look up bytes in a table of 2^kVectors registers. Bytes beyond the table are 0.
 template <int kVectors>
 inline uint8x16_t table_bytes(const uint8x16_t* table, uint8x16_t x) {
   if constexpr (kVectors == 0) {
@@ -71,8 +72,8 @@ struct FloatVector {
   static V mul(V a, V b) { return vmulq_f32(a, b); }
   static V div(V a, V b) { return vdivq_f32(a, b); }
   static V fma(V a, V b, V c) { return vfmaq_f32(c, a, b); }
-  // A number in a lane of a vector, by which instructions multiply without a broadcast. The lane must be a
-  // constant once loops are unrolled: all cases but one vanish.
+  // A number in a lane of a vector. Instructions multiply by it without a broadcast. Once loops are unrolled,
+  // the lane must be a constant, so that all cases but one vanish.
   static constexpr int kFactorLanes = 4;
   struct Factor {
     V vector;
@@ -102,7 +103,7 @@ struct FloatVector {
       default: return vdupq_laneq_f32(x.vector, 3);
     }
   }
-  // A word in a register, from which two instructions make the mask of any vector.
+  // A word in a register. Two instructions make the mask of any vector from it.
   using Word = uint8x16_t;
   static Word word(const uint64_t* p) { return vreinterpretq_u8_u64(vld1q_dup_u64(p)); }
   // Return the lanes of vector `index` within the block whose bits are `word`.
@@ -120,7 +121,8 @@ struct FloatVector {
   static V select_or_zero(M m, V on) {
     return vreinterpretq_f32_u32(vandq_u32(m, vreinterpretq_u32_f32(on)));
   }
-  // The source bytes of each lane; those of a negative source lane are beyond the vector, which gives zero.
+  // The source bytes of each lane. The source bytes of a negative source lane are beyond the vector, which
+  // gives zero.
   using Permutation = uint8x16_t;
   static Permutation permutation(const int32_t* from) {
     return bytes_of(vreinterpretq_u32_s32(vld1q_s32(from)));
@@ -139,7 +141,7 @@ struct FloatVector {
     return vorrq_u32(x, vandq_u32(lanes, vdupq_n_u32(1u << bit)));
   }
   static Index without_bit(Index x, int bit) { return vbicq_u32(x, vdupq_n_u32(1u << bit)); }
-  // Look up elements of a table in 2^kVectors registers; the indices must not have higher bits than that.
+  // Look up elements of a table in 2^kVectors registers. The indices must be smaller than the table.
   static constexpr int kMostTableVectors = 3;
   template <int kVectors>
   static V take(const V* table, Index x) {
@@ -192,7 +194,7 @@ struct DoubleVector {
   static V broadcast(Factor x) {
     return x.lane ? vdupq_laneq_f64(x.vector, 1) : vdupq_laneq_f64(x.vector, 0);
   }
-  // A word in both lanes, from which one instruction makes the mask of any vector.
+  // A word in both lanes. One instruction makes the mask of any vector from it.
   using Word = uint64x2_t;
   static Word word(const uint64_t* p) { return vld1q_dup_u64(p); }
   static M mask(Word word, int index) { return vtstq_u64(word, vld1q_u64(kDoubleLanes.bit[index])); }
@@ -234,7 +236,7 @@ struct DoubleVector {
   }
 
  private:
-  // Return 8 x to 8 x + 7 for each lane, of which only the lowest byte is used.
+  // Return 8 x to 8 x + 7 for each lane. Only the lowest byte of x is used.
   static uint8x16_t bytes_of(Index x) {
     constexpr uint64_t kFirst = 0, kSecond = 0x0808080808080808, kByte = 0x0706050403020100;
     const uint8x16_t lowest = vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(kFirst), vcreate_u64(kSecond)));
@@ -243,14 +245,14 @@ struct DoubleVector {
   }
 };
 
-// Numbers of the 64 rows of a block, which are sums modulo 2^16.
+// The numbers of the 64 rows of a block. They are sums modulo 2^16.
 class BlockIndex {
  public:
   // Add a number to those of some rows.
   void add(uint64_t rows, uint16_t number) {
     add_parts(vmovl_u8(vcreate_u8(rows)), vdupq_n_u16(number), std::make_integer_sequence<int, 8>());
   }
-  // Add a number to those of the rows whose codes are beyond an operand.
+  // Add a number to the rows whose codes are beyond an operand.
   void add_beyond(const uint16_t* codes, uint16_t operand, uint16_t number) {
     const uint16x8_t limit = vdupq_n_u16(operand), x = vdupq_n_u16(number);
     for (int i = 0; i < 8; ++i) part_[i] = vmlsq_u16(part_[i], vcgtq_u16(vld1q_u16(codes + 8 * i), limit), x);
@@ -260,7 +262,7 @@ class BlockIndex {
   }
 
  private:
-  // Byte i of the rows is lane i of `bytes`. The lanes of a comparison are -1 or 0.
+  // Compare byte i of the rows, which is lane i of `bytes`. The lanes of a comparison are -1 or 0.
   template <int i>
   void add_part(uint16x8_t bytes, uint16x8_t x) {
     constexpr uint64_t kLow = 0x0008000400020001, kHigh = 0x0080004000200010;
@@ -275,17 +277,17 @@ class BlockIndex {
   uint16x8_t part_[8] = {};
 };
 
-// Return a bit for each of 64 bytes, which are 0 or 255.
+// Return a bit for each of 64 bytes, each of which is 0 or 255.
 inline uint64_t bits_of(const uint8x16_t (&bytes)[4]) {
   const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));
   uint8x16_t part[4];
   for (int i = 0; i < 4; ++i) part[i] = vandq_u8(bytes[i], bit);
-  // Each addition halves the number of bytes; the bits of a byte never meet twice.
+  // Each addition halves the number of bytes. The bits that are added to a byte are all different.
   const uint8x16_t quarters = vpaddq_u8(vpaddq_u8(part[0], part[1]), vpaddq_u8(part[2], part[3]));
   return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(quarters, quarters)), 0);
 }
 
-// Return a bit for each of 64 codes c: whether (c + bias) <= operand, in the codes' own width.
+// Return a bit for each of 64 codes c: whether (c + bias) <= operand, computed in the width of the codes.
 inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
   const uint16x8_t b = vdupq_n_u16(static_cast<uint16_t>(bias));
   const uint16x8_t limit = vdupq_n_u16(static_cast<uint16_t>(operand));

@@ -1,6 +1,6 @@
-// Kernels that fill the tables of leaves and look rows up in them.
+// Kernels that fill the tables of leaves and look up rows in them.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace skshap {
 namespace {
 
-// One permutation, the same for all rows, moves the targets within a vector of phi to their places.
+// A permutation, which is the same for all rows, moves the targets within a vector of phi to their places.
 template <class S>
 void lookup(const LookupArgs<typename S::T>& args) {
   using T = typename S::T;
@@ -42,8 +42,8 @@ void leaf_table(const LeafTableArgs& args) {
   for (size_t x = size; x < 4 * size; ++x) z[x] = 0;
   const double* __restrict factors = args.factors;
   for (int k = 0; k < args.n_nodes; ++k, factors += 4 * size) {
-    // z[x]: the weight of the data that satisfy everything that x does not, times t to the number of features
-    // that only x satisfies.
+    // z[x] is the weight of the data that satisfy all features that x does not satisfy, times t to the number
+    // of features that only x satisfies.
     for (size_t x = 0; x < size; ++x) z[x] = args.weights[size - 1 - x] * factors[x];
     for (size_t bit = 1; bit < size; bit *= 2)
       for (size_t high = 0; high < size; high += 2 * bit)
@@ -106,14 +106,15 @@ void subset_sums(const SubsetSumsArgs& args) {
   }
 }
 
-// Masks of the lanes that satisfy one of a path's first features, which are the bits of a lane's number.
+// Masks of the lanes that satisfy a feature, for the first features of a path. The number of a lane has a bit
+// for each of these features.
 constexpr uint64_t kLanesOfBit[] = {0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0f0f0f0f0f0f0f0,
                                     0xff00ff00ff00ff00};
 constexpr int log2_of(int n) { return n > 1 ? 1 + log2_of(n / 2) : 0; }
 
-// Fill the table of a leaf. The factors of the first features are the lanes of one vector per node, those of
-// the others scalars, so a vector of the table is a sum over the nodes of scalar times vector. With z the
-// zero fraction, a factor is z (1 - t), plus t if the feature is satisfied.
+// Fill the table of a leaf. For each node, the factors of the first features are the lanes of one vector, and
+// the factors of the other features are scalars. So a vector of the table is a sum over the nodes of scalar
+// times vector. With z the zero fraction, a factor is z (1 - t), plus t if the feature is satisfied.
 template <class S, int K>
 void fill_leaf(const FillLeavesArgs<typename S::T>& args, const LeafTable& leaf) {
   using T = typename S::T;
@@ -151,7 +152,7 @@ void fill_leaf(const FillLeavesArgs<typename S::T>& args, const LeafTable& leaf)
     for (int k = 1; k < K; ++k) sum = S::fma(S::set1(numbers[x * K + k]), lanes[k], sum);
     S::store(table + x * W, sum);
   }
-  // Fill up the cache line, which is stored in files as a whole.
+  // Fill up the cache line: files store whole lines.
   for (size_t x = n; x * W * sizeof(T) < kRowBytes; ++x) S::store(table + x * W, S::zero());
 }
 
@@ -197,8 +198,8 @@ class TableInMemory {
 };
 
 // Add the contributions of a leaf to its rows. A feature that the row does not satisfy gets minus the number
-// of the row's pattern, a feature that it satisfies the feature's ratio times the number of the pattern
-// without it; both are multiplied by the leaf's value.
+// of the row's pattern. A feature that the row satisfies gets the feature's ratio times the number of the
+// pattern without this feature. Both are multiplied by the leaf's value.
 template <class S, class Table>
 inline __attribute__((always_inline)) void add_leaf(const AddLeavesArgs<typename S::T>& args,
                                                     const LeafTable& leaf, const typename S::T* values) {

@@ -1,6 +1,6 @@
 // Vectors of any size, and their transposition in registers.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct RowPart {
   typedef Type Unaligned __attribute__((aligned(sizeof(T))));
 };
 
-// Gather elements of two vectors, which are numbered as if b followed a.
+// Gather elements of two vectors. The elements are numbered as if b followed a.
 template <size_t... i, class V>
 [[gnu::always_inline]] inline void gather(const V& a, const V& b, V& result) {
 #if __has_builtin(__builtin_shufflevector)
@@ -26,7 +26,8 @@ template <size_t... i, class V>
 #endif
 }
 
-// Exchange the elements of two vectors whose numbers, or those of their vectors, differ in one bit.
+// Exchange the elements of `a` whose numbers have the bit with the elements of `b` whose numbers do not have
+// it.
 template <size_t kBit, class V, size_t... i>
 [[gnu::always_inline]] inline void exchange(V& a, V& b, std::index_sequence<i...>) {
   constexpr size_t n = sizeof...(i);
@@ -36,7 +37,8 @@ template <size_t kBit, class V, size_t... i>
   a = low;
 }
 
-// Transpose a square of n vectors of n elements, which stay in registers only if this is inlined.
+// Transpose a square of n vectors of n elements. The vectors stay in registers only if the function is
+// inlined.
 template <size_t kBit, size_t n, class V>
 [[gnu::always_inline]] inline void transpose(V* vectors) {
   if constexpr (kBit < n) {

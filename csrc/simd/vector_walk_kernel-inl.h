@@ -1,7 +1,8 @@
-// The walk of trees whose leaves hold all outputs: forests of classifiers, trees with several targets. The
-// decisions, the factors and C are shared between outputs.
+// The walk of trees whose leaves hold all outputs, as in forests of classifiers and trees with several
+// targets. The decisions, the factors and C are shared between outputs.
 //
-// Included by simd/vector_walks_*.cpp: internal linkage, for the reason given in simd/kernels-inl.h.
+// simd/vector_walks_*.cpp include this file. Everything has internal linkage, for the reason given in
+// simd/kernels-inl.h.
 #pragma once
 
 #include <utility>
@@ -31,7 +32,8 @@ struct VectorWalker : WalkState<S, 0, kRows, kOrder> {
   using typename State::V;
   using typename State::Weights;
 
-  // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value for each output.
+  // Constants: r if new, or G[K] if repeated; then, if the right child is a leaf, the leaf's value for each
+  // output.
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void exit(uint32_t slot, const uint32_t* list) {
     frame -= frame_elements();
@@ -66,9 +68,9 @@ struct VectorWalker : WalkState<S, 0, kRows, kOrder> {
     c += n_constants + (kRightLeaf ? n_outputs : 0);
   }
 
-  // A node with two leaves, B = v_R + g (v_L - v_R). Constants: if repeated G[K], g of alive rows
-  // that go right [K], left [K]; then for each output B of rows not alive (for a new feature: B at
-  // t = 0), the phi factor of rows that go right, left, and if repeated v_R, v_L - v_R.
+  // Walk a node with two leaves, B = v_R + g (v_L - v_R). Constants: if repeated, G[K] and g of alive rows
+  // that go right [K] and left [K]. Then follow, for each output: B of rows that are not alive (for a new
+  // feature: B at t = 0); the phi factors of rows that go right and left; and, if repeated, v_R, v_L - v_R.
   template <bool kRepeated>
   SKSHAP_INLINE void leaves(uint32_t slot, const uint32_t* list) {
     const VectorWalker w = *this;
@@ -129,9 +131,10 @@ struct VectorWalker : WalkState<S, 0, kRows, kOrder> {
   }
 };
 
-// The walk of SHAP values with a K that is known when it is compiled. Below a node, B is linear in the values
-// of the leaves, and so is what each split adds to phi. The coefficients are computed once, in registers;
-// each output multiplies them by its leaves. Subtrees of two, three and four leaves need no more than these.
+// The walk of SHAP values with a K that is known at compile time. Below a node, B is linear in the values of
+// the leaves, and so is the contribution of each split to phi. The coefficients are computed once, in
+// registers, and each output multiplies them by its leaf values. Subtrees of two, three and four leaves need
+// no other coefficients.
 template <class S, int K, int kRows>
 struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
   using State = WalkState<S, K, kRows, 1>;
@@ -150,12 +153,12 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
   using typename State::T;
   using typename State::V;
 
-  // A split of a fused subtree: delta, and for each quadrature node the left factor and what C is multiplied
-  // by in the derivative, G.
+  // A split of a fused subtree: delta, and for each quadrature node the left factor and G, by which C is
+  // multiplied in the derivative.
   struct Split {
     V delta, factor[K], gain[K];
   };
-  // Constants: r, -r, 1 - r; if repeated also g off [K], g on [K], G[K].
+  // Constants: r, -r, 1 - r; if repeated, also g off [K], g on [K], G[K].
   static constexpr int split_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
 
   // Return the split with number `index` of the subtree.
@@ -185,14 +188,15 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
   }
   static SKSHAP_INLINE void add_to(T* phi, V x, V y) { S::store(phi, S::fma(x, y, S::load(phi))); }
 
-  // Return delta sum_k C_k G_k, where C is given.
+  // Return delta sum_k C_k G_k, given C.
   static SKSHAP_INLINE V derivative(const Split& s, const V (&x)[K]) {
     V sum = S::mul(x[0], s.gain[0]);
     for (int k = 1; k < K; ++k) sum = S::fma(x[k], s.gain[k], sum);
     return S::mul(s.delta, sum);
   }
 
-  // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value for each output.
+  // Constants: r if new, or G[K] if repeated; then, if the right child is a leaf, the leaf's value for each
+  // output.
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void exit(uint32_t slot) {
     frame -= frame_elements();
@@ -227,7 +231,7 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
     c += kConstants + (kRightLeaf ? n_outputs : 0);
   }
 
-  // A node with two leaves. Constants: of the split; then for each output v_L - v_R, v_R.
+  // Walk a node with two leaves. Constants: the constants of the split; then for each output v_L - v_R, v_R.
   SKSHAP_INLINE void pair(bool repeated, uint32_t slot) {
     const FixedVectorWalker w = *this;
     const T* leaves = w.c + split_constants(repeated);
@@ -251,8 +255,9 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
     m += 2;
   }
 
-  // A node with a pair on the left and a leaf on the right. Constants: of both splits; then for each output
-  // the difference of the pair's leaves, its right leaf less the leaf of the root, this leaf.
+  // Walk a node with a pair on the left and a leaf on the right. Constants: the constants of both splits;
+  // then for each output the difference of the pair's leaves, the pair's right leaf less the leaf of the
+  // root, and the leaf of the root.
   SKSHAP_INLINE void trio(int flags, uint32_t slot, uint32_t slot1) {
     const FixedVectorWalker w = *this;
     const bool repeated = flags & 2, repeated1 = flags & 1;
@@ -288,8 +293,9 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
     m += 4;
   }
 
-  // A node with two pairs. Constants: of the three splits; then for each output the differences of the first
-  // and of the second pair's leaves, the right leaf of the first less that of the second, and the latter.
+  // Walk a node with two pairs. Constants: the constants of the three splits; then for each output the
+  // difference of the first pair's leaves, the difference of the second pair's leaves, the right leaf of the
+  // first pair less the right leaf of the second pair, and the right leaf of the second pair.
   SKSHAP_INLINE void quad(int flags, uint32_t slot, uint32_t slot1, uint32_t slot2) {
     const FixedVectorWalker w = *this;
     const bool repeated = flags & 4, repeated1 = flags & 2, repeated2 = flags & 1;

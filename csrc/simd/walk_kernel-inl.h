@@ -1,12 +1,12 @@
-// Path-dependent SHAP values by adjoint quadrature, rows in the lanes of a vector.
+// Path-dependent SHAP values by adjoint quadrature. The lanes of a vector are rows.
 //
 // A leaf with value v and distinct path features P contributes to feature i
 //   phi_i = v (o_i - z_i) * integral over t in [0, 1] of the product over j in P, j != i of
 //           a_j(t) = z_j (1 - t) + o_j t,
 // where z_j (zero fraction) is the product of the cover fractions of the path's splits on j, and o_j (one
-// fraction) is 1 if the row satisfies them all, else 0. The integrand has degree |P| - 1, so Gauss-Legendre
-// with K = ceil(|P| / 2) nodes t_k is exact. Summed over leaves, the integrand is the multilinear extension
-// of the tree; it is evaluated bottom-up and differentiated top-down in one walk:
+// fraction) is 1 if the row satisfies all these splits, else 0. The integrand has degree |P| - 1, so
+// Gauss-Legendre quadrature with K = ceil(|P| / 2) nodes t_k is exact. Summed over leaves, the integrand is
+// the multilinear extension of the tree; it is evaluated bottom-up and differentiated top-down in one walk:
 //
 //   visit(node, C):            C_k = w_k * product of the factors above; at the root C_k = w_k
 //     g_k = left factor given the path; the right factor is 1 - g_k, as cover fractions add up to 1
@@ -22,10 +22,10 @@
 //                             a_k = z (1 - t_k) + t_k, z the zero fraction so far;
 //   repeated, row not alive:  g_k = r, G_k = 0.
 // A row is alive if it satisfied every split on the feature so far. Nothing is ever divided by a zero
-// fraction, and every factor lies in [0, 1]. See docs/mathematics.md.
+// fraction, and every factor is in [0, 1]. See docs/mathematics.md.
 //
-// Values of scalar leaves with a fixed K are those of simd/scalar_walk_kernel-inl.h, by Gauss-Radau
-// quadrature.
+// Values of scalar leaves with a fixed K are computed by simd/scalar_walk_kernel-inl.h instead, by
+// Gauss-Radau quadrature.
 //
 // From order 2, the walk also adds up the interactions of each node's feature i with every other feature j of
 // the path above, whose factor is a_j and whose derivative is 1 - z_j or -z_j:
@@ -33,9 +33,9 @@
 //   lambda_jk = (1 - z_j) / (z_j (1 - t_k) + t_k) for rows that are alive, else -1 / (1 - t_k).
 // This is twice the SHAP interaction value of i and j; for other indices lambda has a weight, pair_weight().
 // Every unordered pair of features is met once for each pair of nodes on a path. In order 3, the walk also
-// adds up sum_k Q_k lambda_jk lambda_lk for every two other features j and l.
+// adds up sum_k Q_k lambda_jk lambda_lk for all other features j and l.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
 
 #include <utility>
@@ -86,7 +86,7 @@ struct WalkState {
     S::store(p, S::fma(x, y, S::load(p)));
   }
 
-  // The K values of a node, in registers if K is fixed.
+  // The K values of a node. They are in registers if K is fixed.
   struct Weights {
     V x[kFixed];
     T* memory;
@@ -134,7 +134,7 @@ struct WalkState {
     }
   }
 
-  // Return the words of a list of n pairs.
+  // Return the number of words of a list of n pairs.
   static SKSHAP_INLINE size_t list_size(size_t n) { return 1 + 2 * n + (kTriples ? n * (n - 1) / 2 : 0); }
 
   // Return delta of a repeated node: 0 for rows that are not alive.
@@ -150,11 +150,11 @@ struct WalkState {
       for (int v = 0; v < n_vectors; ++v) S::store(frame + k * kRows + v * W, S::set1(weights[k]));
   }
 
-  // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler keeps its
-  // members in registers although vector stores may alias anything in memory.
+  // Each operation begins with a copy of the walker. As the address of the copy is never taken, the compiler
+  // keeps its members in registers, although vector stores may alias anything in memory.
 
-  // Constants: r, -r, 1 - r; if repeated also g of alive rows that go right [K], left [K]; from order 2
-  // lambda of alive rows that go left [K].
+  // Constants: r, -r, 1 - r; if repeated, also g of alive rows that go right [K] and left [K]; from order 2,
+  // also lambda of alive rows that go left [K].
   template <bool kRepeated>
   SKSHAP_INLINE void enter() {
     const WalkState w = *this;
@@ -186,8 +186,8 @@ struct WalkState {
     m += 2;
   }
 
-  // Go from the left to the right child, whose C is the part that the left one did not take. Constants from
-  // order 2: lambda of alive rows that go right [K].
+  // Go from the left to the right child. The right child's C is the part of C that the left child did not
+  // take. Constants from order 2: lambda of alive rows that go right [K].
   SKSHAP_INLINE void middle(uint32_t number) {
     const WalkState w = *this;
     T* parent = w.frame - w.frame_elements();
@@ -239,7 +239,7 @@ struct Walker : WalkState<S, K, kRows, kOrder> {
   using typename State::V;
   using typename State::Weights;
 
-  // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value.
+  // Constants: r if new, or G[K] if repeated; then, if the right child is a leaf, the leaf's value.
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void exit(uint32_t slot, const uint32_t* list) {
     frame -= frame_elements();
@@ -269,9 +269,9 @@ struct Walker : WalkState<S, K, kRows, kOrder> {
     c += n_constants + kRightLeaf;
   }
 
-  // A node with two leaves that is not fused, B = v_R + g (v_L - v_R). Constants: if repeated G[K], g of
-  // alive rows that go right [K], left [K]; then B of rows not alive (for a new feature: B at t = 0), the phi
-  // factor of rows that go right, left, and if repeated v_R, v_L - v_R.
+  // Walk a node with two leaves that is not fused, B = v_R + g (v_L - v_R). Constants: if repeated, G[K] and
+  // g of alive rows that go right [K] and left [K]. Then follow: B of rows that are not alive (for a new
+  // feature: B at t = 0); the phi factors of rows that go right and left; and, if repeated, v_R, v_L - v_R.
   template <bool kRepeated>
   SKSHAP_INLINE void leaves(uint32_t slot, const uint32_t* list) {
     const Walker w = *this;
@@ -331,7 +331,7 @@ struct Walker : WalkState<S, K, kRows, kOrder> {
   }
 };
 
-// Return the state in which a walk begins, for the rows of a block from `first` on.
+// Return the state at the beginning of a walk, for the rows of a block from row `first`.
 template <class S, int K, int kRows, int kOrder>
 WalkState<S, K, kRows, kOrder> walk_state(const WalkArgs<typename S::T>& args, int first) {
   constexpr bool kPairs = kOrder >= 2;
@@ -383,7 +383,7 @@ void set_walks(void (**walks)(const WalkArgs<typename S::T>&), std::integer_sequ
   ((walks[kFirst + K] = fixed_walk<S, kFirst + K, kOrder>()), ...);
 }
 
-// Set the walks of an order for K from kFirst to kLast.
+// Set the walks of an order, for each K from kFirst to kLast.
 template <int kOrder, int kFirst, int kLast>
 void set_order(Kernels& k) {
   constexpr std::make_integer_sequence<int, kLast - kFirst + 1> all{};
