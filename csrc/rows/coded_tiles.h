@@ -1,4 +1,4 @@
-// Tiles of rows that are coded once, before trees take them one after the other.
+// Tiles of rows that are coded once, before trees take the tiles one after another.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace skshap {
 
-// Bytes of the codes of a tile, and of all tiles that are coded before trees are begun.
+// The bytes of the codes of a tile, and of all tiles that are coded before the trees begin.
 constexpr size_t kCodedTileBytes = 1 << 17, kCodedBytes = size_t{1} << 26;
 constexpr size_t kMostCodedRows = 4096;
 
 struct CodedTile {
   CodeTile codes;
-  std::vector<uint32_t> categories;  // of each row, [column][stride]; empty without categorical columns
+  std::vector<uint32_t> categories;  // of each row, [column][stride]; empty if no column is categorical
   int64_t first;
   int n_rows;
 
@@ -41,7 +41,7 @@ struct CodedTile {
   }
 };
 
-// Return the codes of a tile, whose type is Code, [column][stride].
+// Return the codes of a tile, [column][stride]. The type of the codes is Code.
 template <class Code>
 const Code* numeric_codes(const Plan& plan, const CodedTile& tile) {
   return static_cast<const Code*>(tile.codes.codes(plan, 0));
@@ -56,8 +56,8 @@ inline size_t coded_tile_rows(const Plan& plan) {
                             kMostCodedRows);
 }
 
-// Code rows as many tiles at a time as fit in kCodedBytes, and call work(tiles), whose result says whether to
-// go on. Return whether all rows were done.
+// Code as many tiles of rows at a time as fit in kCodedBytes, and call work(tiles), which returns whether to
+// continue. Return whether all rows were done.
 template <class Work>
 bool work_on_tiles(const Plan& plan, const Rows& rows, int64_t n_threads, const Stop& interrupted,
                    const Work& work) {

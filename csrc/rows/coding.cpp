@@ -7,11 +7,12 @@
 namespace skshap {
 namespace {
 
-// Columns whose values are copied together. If the columns of a row are neighbours in memory, a cache line
-// holds some of these, and lines of different rows may displace each other before the next column is read.
+// The number of columns whose values are copied together. If the columns of a row are neighbours in memory, a
+// cache line holds values of several columns, and lines of other rows may displace it before the next column
+// is read.
 constexpr size_t kGatheredColumns = 32;
 
-// Copy columns of a block into an array [column][kBlockRows] of X, the type that the model compares in.
+// Copy columns of a block into an array [column][kBlockRows] of X, the type in which the model compares.
 template <class From, class X>
 void gather(const Rows& rows, const Column* columns, size_t n_columns, int64_t first_row, int n_rows,
             X* out) {
@@ -80,7 +81,7 @@ void code_columns(const Plan& plan, std::vector<X> Column::* thresholds, void (*
     const size_t begin = c * tile.stride + static_cast<size_t>(block) * kBlockRows;
     if (plan.wide_codes)
       std::copy(ranks, ranks + kBlockRows, tile.wide.begin() + begin);
-    else  // the largest 32-bit code, missing, becomes the largest 16-bit one
+    else  // the largest 32-bit code, for missing, becomes the largest 16-bit code
       std::transform(ranks, ranks + kBlockRows, tile.narrow.begin() + begin,
                      [](uint32_t code) { return static_cast<uint16_t>(code); });
   }

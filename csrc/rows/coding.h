@@ -1,8 +1,8 @@
-// X -> codes: the one place where x is compared with thresholds.
+// X -> codes. Only here is x compared with thresholds.
 //
 // The code of a value in a numeric column is the number of the column's thresholds that x has passed, so that
 // `x <= threshold` (or `x < threshold`) becomes `code <= rank of the threshold`, exactly for every comparison
-// rule and precision. In a categorical column, it is the position of the value's category.
+// rule and precision. In a categorical column, the code is the position of the value's category.
 #pragma once
 
 #include <vector>
@@ -26,18 +26,18 @@ struct CodeTile {
 // Return the bytes of the codes of a block.
 size_t code_bytes(const Plan& plan);
 
-// Code the rows of a block: n_rows rows from first_row on.
+// Code the rows of a block: n_rows rows from first_row.
 void code_block(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                 int block, CodeTile& tile);
 
-// Code n_rows rows from first_row on; the last block is filled up by repeating a code.
+// Code n_rows rows from first_row. The last block is filled up by repeating a code.
 void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                CodeTile& tile);
 
-// Group the rows of a block by their codes in a categorical column; kMissingCode is a category of its own.
+// Group the rows of a block by their codes in a categorical column. kMissingCode is a category of its own.
 void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out);
 
-// Decide nodes of one tree for the rows of a block, and write the decisions to `words`.
+// Decide the nodes of one tree for the rows of a block, and write the decisions to `words`.
 void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
                   const CodeTile& codes, int block, uint64_t* words);
 

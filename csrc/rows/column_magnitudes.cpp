@@ -9,8 +9,8 @@
 namespace skshap {
 namespace {
 
-// Bytes of a part that a thread takes: it takes longer than to wake the thread, and the part stays in a
-// cache.
+// The bytes of a part that a thread takes. The work on a part takes longer than waking the thread, and a part
+// stays in a cache.
 constexpr int64_t kPartBytes = int64_t{1} << 18;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The additivity check: base value plus values, as they were written, against the margin of each row.
+// The additivity check: it compares the base value plus the written values with the margin of each row.
 #pragma once
 
 #include <cmath>
@@ -9,13 +9,13 @@
 
 namespace skshap {
 
-// The largest gap of each output over all rows that threads add; NaN once a gap is NaN.
+// The largest gap of each output, over all rows that threads have added. It stays NaN once a gap is NaN.
 class Gaps {
  public:
   explicit Gaps(std::vector<double> base_value)
       : base_value_(std::move(base_value)), largest_(base_value_.size(), 0.0) {}
 
-  // Add rows, given their margins and the totals of their values, both [output * stride + row].
+  // Add rows, given their margins and the totals of their values, both as [output * stride + row].
   void add(int n_rows, const double* margin, const double* totals, size_t stride) {
     std::vector<double> largest(largest_.size(), 0.0);
     for (size_t o = 0; o < largest.size(); ++o)

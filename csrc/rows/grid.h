@@ -1,8 +1,8 @@
 // A grid of blocks of rows and parts of a plan, which lets many threads explain few rows.
 //
-// A cell is one part's work on one block. Its sums are stored, and added to those of the rows once the
-// block's last cell is done, in the order of parts. These are the additions of a thread that takes all rows
-// through one part after the other, so that results have the same bits.
+// A cell is one part's work on one block. The sums of the cells are stored. Once the last cell of a block is
+// done, they are added to the sums of the block's rows, in the order of parts. A single thread that takes all
+// rows through one part after another makes the same additions, so the results have the same bits.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace skshap {
 //   size_t bytes(size_t part) const                the size of the part's sums for a block
 //   auto worker() const                            one thread's work on cells, with
 //     void run(size_t part, const CodeTile& codes, int block, int n_rows, void* sums)
-//   auto writer() const                            one thread's work on blocks that are done, with
+//   auto writer() const                            one thread's work on finished blocks, with
 //     void add(size_t part, void* sums)            called in the order of parts
 //     void write(int64_t first_row, int n_rows)    which also begins the next block
 template <class Parts>
@@ -38,8 +38,8 @@ class Grid {
     }
   }
 
-  // Explain all rows, so many blocks at once that they take at most most_bytes, or else one. Return false if
-  // the work was interrupted.
+  // Explain all rows. The blocks that are worked on at once take at most most_bytes, but there is at least
+  // one block. Return false if the work was interrupted.
   bool run(size_t most_bytes, const Stop& interrupted) {
     const int64_t n_blocks = (rows_.n_rows + kBlockRows - 1) / kBlockRows;
     const int64_t by_memory =
@@ -56,7 +56,7 @@ class Grid {
   }
 
  private:
-  // Numbers of X that one thread should code, at least.
+  // The smallest count of numbers of X for which a thread is worth using to code them.
   static constexpr int64_t kCodedNumbers = 1 << 14;
 
   int64_t first_row(int64_t block) const { return (first_block_ + block) * kBlockRows; }
@@ -81,8 +81,8 @@ class Grid {
     return work_off(n_blocks_ * n_parts, n_threads_, interrupted, [this, n_parts] {
       return [this, n_parts, worker = parts_.worker(), writer = std::unique_ptr<Writer>()](
                  int64_t i, const Stop& stop) mutable {
-        // Trees with more quadrature nodes have higher numbers. Begin with them: small cells are best at the
-        // end. A thread often stays with one part, which is then in its cache.
+        // Parts with higher numbers have trees with more quadrature nodes. Begin with them, because small
+        // cells are best at the end. A thread often stays with one part, which is then in the thread's cache.
         const size_t part = static_cast<size_t>(n_parts - 1 - i / n_blocks_);
         const int64_t block = i % n_blocks_;
         worker.run(part, codes_, static_cast<int>(block), n_rows(block), sums(block, part));
@@ -106,7 +106,7 @@ class Grid {
   const Rows& rows_;
   const Parts& parts_;
   const int64_t n_threads_;
-  std::vector<size_t> begin_;  // by part: where its sums are among those of a block
+  std::vector<size_t> begin_;  // by part: where its sums begin among the sums of a block
   size_t block_bytes_ = 0;
   int64_t first_block_ = 0, n_blocks_ = 0;  // those explained at once
   Aligned<char> sums_;                      // [block][part]

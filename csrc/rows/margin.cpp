@@ -5,7 +5,8 @@
 namespace skshap {
 namespace {
 
-// find_leaves takes time for each leaf, descend for each level; they were measured to break even here.
+// find_leaves takes time for each leaf, and descend for each level. In measurements, both took the same time
+// with this many leaves per level.
 constexpr int32_t kLeavesPerLevel = 32;
 constexpr int32_t kMostNumbered = 1 << 16;  // leaves that find_leaves can number
 

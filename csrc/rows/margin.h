@@ -1,4 +1,5 @@
-// Margins of rows, from the same decisions as their values, because the values must add up to them.
+// Margins of rows. They are computed from the decisions used for the values, because the values must add up
+// to the margins.
 #pragma once
 
 #include "base/aligned.h"
@@ -7,8 +8,8 @@
 
 namespace skshap {
 
-// Add the values of the leaves that the rows of a block reach to margin[output * stride + row]; `args` has
-// room for the leaves, and for one output the margin.
+// Add the values of the leaves that the rows of a block reach to margin[output * stride + row]. `args` has
+// memory for the leaves and, for one output, for the margin.
 void add_leaf_values(const Kernels& kernels, const ReachArgs& args, size_t n_outputs, double* margin,
                      size_t stride);
 
@@ -16,9 +17,9 @@ class Margins {
  public:
   Margins(const Plan& plan, const Kernels& kernels);
 
-  // Add the leaf values that the n_rows rows of a block reach in a tree to margin[output * stride + row],
-  // which has room for 64 rows and is aligned to 64 bytes. Words of all nodes of the tree are read, including
-  // those of leaves.
+  // Add the leaf values that the n_rows rows of a block reach in a tree to margin[output * stride + row]. The
+  // margin has memory for 64 rows and is aligned to 64 bytes. The words of all nodes of the tree are read,
+  // including the words of leaves.
   void add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, int n_rows, double* margin,
            size_t stride);
 
@@ -28,7 +29,7 @@ class Margins {
   Aligned<uint64_t> reach_;
 };
 
-// Return the largest number of nodes of a tree, and of inner nodes.
+// Return the largest number of nodes of a tree, and the largest number of inner nodes.
 size_t most_nodes(const Plan& plan);
 size_t most_inner_nodes(const Plan& plan);
 

@@ -9,9 +9,10 @@
 namespace skshap {
 namespace {
 
-// Bytes of a part that a thread checks: it takes longer than to wake the thread.
+// The bytes of a part that a thread checks. Checking a part takes longer than waking the thread.
 constexpr int64_t kPartBytes = int64_t{1} << 20;
-// Numbers between two questions whether one was found beyond the limit: a loop without branches.
+// The count of numbers that a loop without branches checks, before the code asks whether one of them was
+// beyond the limit.
 constexpr int64_t kStep = 4096;
 
 template <class X>
@@ -37,8 +38,8 @@ bool all_below(const char* x, int64_t n, int64_t stride, X limit, bool allow_nan
   return true;
 }
 
-// Return the limit for numbers of a type: those of float that are below it are all finite ones, if it is
-// beyond the largest.
+// Return the limit for numbers of a type. A limit beyond the largest number of the type becomes infinity, so
+// all finite numbers are below it.
 template <class X>
 X limit_of(double limit) {
   if (limit > static_cast<double>(std::numeric_limits<X>::max())) return std::numeric_limits<X>::infinity();
@@ -47,8 +48,8 @@ X limit_of(double limit) {
 
 template <class X>
 bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, int64_t n_threads) {
-  // Lines of numbers: rows, or columns if their numbers are adjacent; all numbers if there is nothing between
-  // the lines.
+  // Lines of numbers. A line is a row, or a column if the column's numbers are adjacent. If there is nothing
+  // between the lines, all numbers are one line.
   const bool by_column = rows.row_stride == sizeof(X) && rows.column_stride != sizeof(X);
   int64_t n_lines = by_column ? n_columns : rows.n_rows, length = by_column ? rows.n_rows : n_columns;
   int64_t line = by_column ? rows.column_stride : rows.row_stride,
@@ -70,7 +71,7 @@ bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, 
   };
   const int64_t n_parts = (n_lines + at_once - 1) / at_once;
   if (n_parts <= 1 || n_threads == 1) return check_lines(0, n_lines);
-  // A part that finds a number beyond the limit ends the work, as an interruption does.
+  // If a number beyond the limit is found in a part, the work ends as it does by an interruption.
   return work_off(
       n_parts, n_threads, [] { return false; },
       [&] {

@@ -1,4 +1,4 @@
-// Writes the sums of a tile's rows to the results.
+// Writes the sums of a tile's rows to the arrays of results.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace skshap {
 
-// Write the values of an output from the sums of used features. Zeros are written first unless they are
-// there.
+// Write the values of an output from the sums of used features. Zeros are written first, unless the memory is
+// zeroed already.
 template <class Out>
 void scatter_values(const Plan& plan, const std::vector<const double*>& columns, int n_rows, bool zeroed,
                     Out* out, double* totals) {
@@ -36,9 +36,9 @@ void scatter_values(const Plan& plan, const std::vector<const double*>& columns,
   }
 }
 
-// Write out[row][output][feature] from the sums of features, for the outputs of `sums` from first_output on.
-// Add the values of each row, as they are written, to totals[output][row], unless these are null. If the
-// output is `zeroed`, and few features are used, only these are written.
+// Write out[row][output][feature] from the sums of features, for the outputs of `sums`, beginning with
+// first_output. Add the values of each row, as they are written, to totals[output][row] unless this is null.
+// If the output is `zeroed` and few features are used, only the values of used features are written.
 template <class Out>
 void write_values(const Plan& plan, const TileSums& sums, size_t first_output, int n_rows, bool zeroed,
                   Out* out, const TileSums* totals) {
@@ -65,9 +65,9 @@ void write_places(const TileSums& sums, int32_t output, int row, Out* out) {
   for (size_t i = 0; i < sums.n_places(); ++i) out[i] = static_cast<Out>(from[i * sums.stride()]);
 }
 
-// Write out[feature][feature] from the sums of features and of pairs, which are `stride` elements apart. On
-// the diagonal is a feature's value minus its pairs, or its Banzhaf value. `main` has room for one element
-// per used feature.
+// Write out[feature][feature] from the sums of features and of pairs, which are `stride` elements apart. The
+// diagonal has the value of each feature minus its pairs, or its Banzhaf value. `main` has memory for one
+// element per used feature.
 template <class Out>
 void write_matrix(const Plan& plan, const double* values, const double* pairs, size_t stride, double* main,
                   Out* out) {

@@ -1,4 +1,4 @@
-// Tiles of rows: the loop that explains them, and what a thread stores for one.
+// Tiles of rows: the loop that explains them, and the numbers that a thread stores for a tile.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace skshap {
 
-// Sums of the rows of a tile: [output][place][row], where a place belongs to a feature, pair or triple.
+// The sums of the rows of a tile: [output][place][row]. A place belongs to a feature, pair or triple.
 class TileSums {
  public:
   void resize(size_t n_outputs, size_t n_places, size_t n_rows) {
@@ -26,13 +26,13 @@ class TileSums {
 
   // Return the sums of all rows at a place of an output.
   double* at(size_t output, size_t place = 0) const { return at_place(output * n_places_ + place); }
-  // Return the sums of all rows at a place, with places counted through all outputs.
+  // Return the sums of all rows at a place. Here, places are numbered through all outputs.
   double* at_place(size_t place) const { return sums_.data() + place * n_rows_; }
 
   // Return a zero for each row.
   const double* zeros() const { return at(n_outputs_); }
 
-  // Return the elements from one place to the next.
+  // Return the number of elements from one place to the next.
   size_t stride() const { return n_rows_; }
   size_t n_outputs() const { return n_outputs_; }
   size_t n_places() const { return n_places_; }
@@ -47,8 +47,8 @@ class TileSums {
   size_t n_outputs_ = 0, n_places_ = 0, n_rows_ = 0;
 };
 
-// Add the sums of rows, [row][row_size] and divided by `scale`, to those of a tile, each to its place, for
-// whole blocks of rows.
+// Add the sums of rows, [row][row_size], divided by `scale`, to the sums of a tile, for whole blocks of rows.
+// Each sum is added at its place.
 template <class T>
 void add_row_sums(const T* rows, size_t row_size, size_t n_blocks, double scale, const uint32_t* places,
                   size_t n_places, const TileSums& sums) {
@@ -79,13 +79,15 @@ struct Tile {
 };
 
 // The rule for dividing rows into tiles. A tile has at most `most_rows` rows, rounded up to whole blocks. If
-// several threads work, each gets at least `tiles_each` tiles if there are enough rows. Tiles are about
-// equal, or `shrinking`: then each takes a share of the rows that are left, so that all threads end together.
+// several threads work, each gets at least `tiles_each` tiles, if there are enough rows. Tiles are about
+// equal unless they are `shrinking`. Then each tile takes a share of the rows that are left, so that all
+// threads end at about the same time.
 struct TileSize {
   int64_t most_rows, tiles_each;
   bool shrinking = false;
 
-  // Return the first row of each tile, and the number of rows. No tile is larger than the first one.
+  // Return the first row of each tile, and the number of rows at the end. No tile is larger than the first
+  // one.
   std::vector<int64_t> bounds(int64_t n_rows, int64_t n_threads) const {
     const bool shrinks = shrinking && n_threads > 1;
     const int64_t equal = equal_blocks(n_rows, n_threads) * kBlockRows;
@@ -111,7 +113,7 @@ struct TileSize {
   }
 };
 
-// Begin the margins of rows with the constants of the plan, and the totals of their values with zeros.
+// Begin the margins of rows with the constants of the plan, and the totals of the rows' values with zeros.
 inline void begin_rows(const Plan& plan, TileSums& margin, TileSums& totals) {
   for (int32_t o = 0; o < plan.n_outputs; ++o) std::fill_n(margin.at(o), margin.stride(), plan.constant[o]);
   totals.clear();
@@ -127,9 +129,9 @@ inline void write_margins(const Plan& plan, const Result& result, int64_t first_
 }
 
 // Explain rows in up to n_threads threads. Each thread calls make(rows of a tile) for its worker, then
-// worker.run(tile, stop), which adds margins to the tile's, writes the values of the tile's rows to the
-// result, adds these to the tile's totals, and returns false when `stop` returned true. Return whether all
-// rows were explained.
+// worker.run(tile, stop) for one tile after another. run() adds margins to the tile's margins, writes the
+// values of the tile's rows to the result, and adds these values to the tile's totals. It returns false if
+// `stop` returned true. Return whether all rows were explained.
 template <class Make>
 bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, const TileSize& size,
                    int64_t n_threads, const Stop& interrupted, const Make& make) {
@@ -150,7 +152,7 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, con
   });
 }
 
-// Call work(number) with a number of the precision's type.
+// Call work(number), where the number has the type of the precision.
 template <class Work>
 auto in_precision(Precision precision, const Work& work) {
   return precision == Precision::kSingle ? work(float()) : work(double());

@@ -7,7 +7,7 @@
 namespace skshap {
 
 // Add the values of the n_rows rows of a block to phi[output][slot of the chunk][64]. `words` are the
-// decisions of the tree; the stack has walk_stack() elements.
+// decisions of the tree, and the stack has walk_stack() elements.
 template <class T>
 void walk_values(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, const uint64_t* words,
                  int n_rows, T* phi, T* stack) {
