@@ -71,7 +71,7 @@ from ._files.model_files import adapt_file
 from ._files.saving import Saved
 from ._rows import gpu_arrays
 from ._rows.background import Background, is_interventional, require_perturbation
-from ._rows.given_arrays import given_array
+from ._rows.given_arrays import results_view
 from ._rows.inputs import HostRows, Reader
 from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
@@ -414,7 +414,7 @@ class TreeExplainer:
             )
             if have_positions(feature_groups):
                 self._reader.fix_columns()
-        background, read = None, partial(self._reader.read_on_host, what="data")
+        background, read = None, partial(self._reader.read_on_host, argument="data")
         if interventional:
             background = Background.read(data, data_weight, read, self._adapted.ensemble.x_dtype)
         elif data is not None:
@@ -1019,7 +1019,7 @@ class TreeExplainer:
         if out is None:
             return None
         compiled = self._compiled
-        return given_array(out, rows, compiled.n_outputs, (compiled.n_features,) * order, labels)
+        return results_view(out, rows, compiled.n_outputs, (compiled.n_features,) * order, labels)
 
     def _read_labels(self, y: Any, rows: Rows) -> np.ndarray | None:
         """Return the labels in the form that the link takes if the model output needs them, else None."""

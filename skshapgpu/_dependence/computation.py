@@ -21,7 +21,7 @@ from .._engine.cancellation import half_ranges
 from .._engine.linear_leaves import require_constant_leaves
 from .._engine.links import Link, link_of
 from .._rows import gpu_arrays
-from .._rows.background import shares
+from .._rows.background import normalized_weights
 from .._rows.inputs import HostRows, Reader
 from .._rows.origins import Origins
 from .._rows.pipelines import unwrap
@@ -106,7 +106,7 @@ class Computation:
         link = link_of(adapted, model_output, all_outputs=False, interventional=True)
         reader = Reader(steps, adapted)
         rows = reader.read_on_host(X)
-        weights = shares(sample_weight, rows, "X", "sample_weight")
+        weights = normalized_weights(sample_weight, rows, "X", "sample_weight")
         names = rows.names or reader.default_names
         given = weights if sample_weight is not None else None
         return cls(adapted, rows, reader, reader.origins_of(X), names, given, link, n_threads, limit)

@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from .._rows.containers import opened
+from .._rows.containers import rows_of_container
 from .._rows.gpu_arrays import on_gpu, to_host
 from .._rows.in_place import any_may_write, copied
 from .._rows.inputs import HostRows
@@ -225,7 +225,7 @@ def rows_of(X: Any, positions: np.ndarray) -> Any:
     """Return some rows of X, in the form in which it was passed; rows on a GPU are copied to the host."""
     if isinstance(X, Prepared):
         return Prepared(rows_of(X.original, positions), rows_of(X.transformed, positions))
-    container = opened(X)
+    container = rows_of_container(X)
     X = X if container is None else container.data
     if package_of(X) == "pyarrow":  # "take" cannot unify the dictionaries of chunks that hold nulls
         X = table(X)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
-from .._rows.background import about_data, shares
+from .._rows.background import about_data, normalized_weights
 from .._rows.inputs import HostRows
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
@@ -40,7 +40,7 @@ def with_covers_of(
     ensemble = adapted.ensemble
     with about_data(data):
         rows = reader(data)
-    row_weights = shares(weights, rows)
+    row_weights = normalized_weights(weights, rows)
     if weights is None:
         row_weights = np.ones(rows.n_rows)  # counts are exact
     with about_data(data):

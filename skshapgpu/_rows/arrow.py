@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-#: Key, in the metadata of a field, and its value, if NaN represents a null in a column of objects in a pandas
-#: frame, instead of None. Some transformers treat NaN and None differently.
+#: Key and value in the metadata of a field whose nulls become NaN in a pandas column of objects. Without
+#: them, nulls become None. Some transformers treat NaN and None differently.
 MISSING_KEY, MISSING_NAN = b"skshapgpu missing", b"nan"
 
 #: Number of rows that are transposed at once, so that a few columns of them fit into a cache.
@@ -16,13 +16,7 @@ _TILE_ROWS = 512
 
 
 def require_arrow() -> Any:
-    """Return the module pyarrow.
-
-    Raises
-    ------
-    ImportError
-        pyarrow is not installed; the message says how to install it.
-    """
+    """Return the module pyarrow; raise ``ImportError``, which says how to install it, if it is missing."""
     try:
         import pyarrow
     except ImportError as error:
@@ -51,15 +45,17 @@ def is_dictionary(kind: Any) -> bool:
 
 
 def require_columns(schema: Any, names: Sequence[str]) -> None:
-    there = list(schema.names)
-    if missing := [name for name in names if name not in there]:
-        raise ValueError(f"there is no column {missing[0]!r}; there are {', '.join(map(repr, there[:20]))}")
-    if twice := [name for name in names if there.count(name) > 1]:
-        raise ValueError(f"there are several columns {twice[0]!r}")
+    """Raise ``ValueError`` unless the schema has exactly one column of each name."""
+    columns = list(schema.names)
+    if missing := [name for name in names if name not in columns]:
+        listed = ", ".join(map(repr, columns[:20])) + ", ..." * (len(columns) > 20)
+        raise ValueError(f"there is no column {missing[0]!r}: the columns are {listed}")
+    if repeated := [name for name in names if columns.count(name) > 1]:
+        raise ValueError(f"there are several columns {repeated[0]!r}")
 
 
 def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:
-    """Return columns of the same type as an array [row][column], contiguous by column; nulls become NaN."""
+    """Return columns of the same type as a column-major array [row][column]. Nulls become NaN."""
     block = np.empty((len(columns), len(columns[0])), dtype)
     for out, column in zip(block, columns):
         out[...] = column.to_numpy(zero_copy_only=False)
@@ -67,7 +63,7 @@ def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:
 
 
 def columns_of_rows(values: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return the transpose of rows, [column][row], contiguous by column."""
+    """Return rows as an array [column][row], in which each column is contiguous."""
     columns = np.empty(values.shape[::-1], dtype)
     for start in range(0, len(values), _TILE_ROWS):
         columns[:, start : start + _TILE_ROWS] = values[start : start + _TILE_ROWS].T

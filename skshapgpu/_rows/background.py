@@ -44,20 +44,18 @@ class Background:
         with about_data(data):
             host_rows = reader(data)
             encoded = host_rows.chunk(0, host_rows.n_rows)
-        row_shares = shares(weights, host_rows)
-        with np.errstate(over="ignore", under="ignore"):  # to infinity or zero, as in the model's library
+        row_weights = normalized_weights(weights, host_rows)
+        # As in the model's library, overflow gives infinity, and underflow gives zero.
+        with np.errstate(over="ignore", under="ignore"):
             rows = np.array(encoded, x_dtype, order="C")
-        return cls(rows, row_shares)
+        return cls(rows, row_weights)
 
 
 @contextmanager
 def about_data(data: Any) -> Iterator[None]:
-    """Reword messages about X to be about ``data``, which is read within.
+    """Reword the messages of errors, raised while ``data`` is read, that speak of X.
 
-    Raises
-    ------
-    TypeError
-        ``data`` is on a GPU.
+    Raise ``TypeError`` if ``data`` is on a GPU.
     """
     if gpu_arrays.on_gpu(data):
         raise TypeError("background rows are read on the host, but data is on a GPU: copy it to the host")
@@ -67,71 +65,68 @@ def about_data(data: Any) -> Iterator[None]:
         raise
     except (TypeError, ValueError) as error:
         if error.args == (str(error),):  # some classes build their message from other arguments
-            error.args = (_about_data(str(error)),)
+            error.args = (_reworded(str(error)),)
         raise
 
 
-def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> None:
-    """Reject an option ``feature_perturbation`` that is invalid or contradicts other options.
-
-    Raises
-    ------
-    ValueError
-    """
-    require_one_of("feature_perturbation", asked, ("auto", "tree_path_dependent", "interventional"))
-    if asked == "interventional" and data is None:
+def require_perturbation(perturbation: str, data: Any, weights: Any, cover: str) -> None:
+    """Raise ``ValueError`` if ``feature_perturbation`` is invalid or contradicts other options."""
+    require_one_of("feature_perturbation", perturbation, ("auto", "tree_path_dependent", "interventional"))
+    if perturbation == "interventional" and data is None:
         raise ValueError("feature_perturbation='interventional' needs background rows: give data=")
     if weights is not None and data is None:
-        raise ValueError("data_weight gives the weights of background rows: pass data= as well")
+        raise ValueError("data_weight gives the weights of background rows: give data= as well")
     require_one_of("cover", cover, ("auto", "count", "weight"))
     if cover != "auto" and data is not None:
         raise ValueError(
             f"cover={cover!r} selects covers that the model stores, but with data they are not used: leave "
-            "out one"
+            "out cover or data"
         )
 
 
-def is_interventional(asked: str, data: Any) -> bool:
-    """Return whether values are interventional; if they are not, covers are counted from ``data``, if any."""
-    return data is not None and asked != "tree_path_dependent"
+def is_interventional(perturbation: str, data: Any) -> bool:
+    """Return whether values are interventional. If they are not, covers are counted from ``data``, if any."""
+    return data is not None and perturbation != "tree_path_dependent"
 
 
-def _about_data(message: str) -> str:
+def _reworded(message: str) -> str:
     """Reword a message about X, from this package or from a step of a pipeline, to be about ``data``."""
     named = re.sub(r"(?<!column )(?<!- )\bX(?=\Z| (?:has|holds|is|contains|must|does)\b)", "data", message)
     return f"data: {message}" if named == message else named
 
 
-def shares(weights: Any, rows: HostRows, data: str = "data", name: str = "data_weight") -> np.ndarray:
-    """Return the weights of the rows of ``data``, divided by their sum; errors give these names.
+def normalized_weights(
+    weights: Any, rows: HostRows, rows_name: str = "data", name: str = "data_weight"
+) -> np.ndarray:
+    """Return the weights of rows, divided by their sum. Messages call the weights ``name``.
 
     Raises
     ------
     ValueError, TypeError
-        There are no rows, or the weights are invalid, or a series of another index than the rows.
+        There are no rows, or the weights are invalid, such as a series with another index than the rows.
     """
     n_rows = rows.n_rows
     if not n_rows:
-        raise ValueError(f"{data} has no rows: at least one is needed")
+        raise ValueError(f"{rows_name} has no rows: at least one is needed")
     if weights is None:
         return np.full(n_rows, 1 / n_rows)
     require_weights_unmasked(name, weights)
     try:
-        shares = np.asarray(weights, np.float64)
+        numbers = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} must be numbers: {error}") from error
-    if shares.shape != (n_rows,):
+    if numbers.shape != (n_rows,):
         raise ValueError(
-            f"{name} must have one entry for each of the {n_rows} rows of {data}, not the shape "
-            f"{shares.shape}"
+            f"{name} must have one entry for each of the {n_rows} rows of {rows_name}, not the shape "
+            f"{numbers.shape}"
         )
-    require_same_rows(weights, rows.row_labels, name, data, f"{data}.index")
-    wrong = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
-    if len(wrong):
+    require_same_rows(weights, rows.row_labels, name, rows_name, f"{rows_name}.index")
+    invalid = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+    if len(invalid):
         raise ValueError(
-            f"{name} must be finite and not negative, but entry {wrong[0]} is {shares[wrong[0]]}"
+            f"{name} must be finite and not negative, but entry {invalid[0]} is {numbers[invalid[0]]}"
         )
-    if not shares.any():
+    if not numbers.any():
         raise ValueError(f"{name} is zero for all rows")
-    shares = shares / shares.max()  # so that the sum cannot overflow
-    return shares / shares.sum()
+    numbers = numbers / numbers.max()  # so that the sum cannot overflow
+    return numbers / numbers.sum()

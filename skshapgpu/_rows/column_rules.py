@@ -26,7 +26,7 @@ class ColumnRules:
         Package of the data frame that X is.
     names : tuple of str or None
         Names of the columns of X.
-    texts, long : frozenset of int
+    string_columns, long_columns : frozenset of int
         As for :class:`.frames.Frame`.
     """
 
@@ -36,15 +36,19 @@ class ColumnRules:
         x_dtype: np.dtype,
         package: str | None,
         names: tuple[str, ...] | None,
-        texts: frozenset[int] = frozenset(),
-        long: frozenset[int] = frozenset(),
+        string_columns: frozenset[int] = frozenset(),
+        long_columns: frozenset[int] = frozenset(),
     ) -> None:
-        self.package, self.names, self.texts, self.long = package, names, texts, long
+        self.package, self.names = package, names
+        self.string_columns, self.long_columns = string_columns, long_columns
         self._schema, self._x_dtype = schema, x_dtype
         self._category_numbers: dict[int, int] = {}
 
     def check_columns(self, labels: Sequence[Any] | None, n_columns: int) -> None:
-        """Raise ``ValueError`` unless the columns are those of the training data; None: without labels."""
+        """Raise ``ValueError`` unless the columns are those of the training data.
+
+        ``labels`` is None if X has no names of columns.
+        """
         if labels is not None:
             self._check_labels(labels)
         if n_columns != self._schema.n_features:
@@ -63,12 +67,12 @@ class ColumnRules:
             any(isinstance(name, str) for name in labels) or set(names) == set(expected)
         ):
             check_names(names, expected)
-        known = self._schema.known_names
-        if any(isinstance(name, str) for name in labels) or set(names) >= set(known.values()):
-            check_known_names(names, known)
+        known_names = self._schema.known_names
+        if any(isinstance(name, str) for name in labels) or set(names) >= set(known_names.values()):
+            check_known_names(names, known_names)
 
     def number_categories(self, categorical: Sequence[int]) -> None:
-        """Take the positions of a data frame's categorical and text columns, and check how many there are."""
+        """Number the columns of categories and strings at these positions, and check how many there are."""
         self._category_numbers = {feature: number for number, feature in enumerate(categorical)}
         expected_number = self._schema.n_categorical
         if expected_number is not None and len(categorical) != expected_number:
@@ -78,13 +82,13 @@ class ColumnRules:
             )
 
     def name(self, feature: int) -> str:
-        """Return the name of a column, or its number, for an error message."""
+        """Return the name of a column for an error message, or its number if it has no name."""
         names = self.names or self._schema.feature_names
         return names[feature] if names else str(feature)
 
     def is_categorical(self, feature: int) -> bool:
         """Return whether a column has a type for categories or strings."""
-        return feature in self._category_numbers or feature in self.texts
+        return feature in self._category_numbers or feature in self.string_columns
 
     def has_encoder(self, feature: int) -> bool:
         """Return whether a column is encoded."""
@@ -130,7 +134,7 @@ class ColumnRules:
                     "library would compare them with the codes of the categories: convert it to numbers"
                 )
             values = real_numbers(column.values, start, column.name)
-            if feature in self.long:
+            if feature in self.long_columns:
                 self.require_one_rounding(values, column.name)
             return values
         takes_codes = getattr(encoder, "takes_codes", None)
@@ -141,7 +145,7 @@ class ColumnRules:
                     "none of its own: convert it to the type category of pandas, or Enum of polars, with the "
                     "categories in the order of training"
                 )
-            column = replace(column, codes=_text_codes(column.values))
+            column = replace(column, codes=_string_codes(column.values))
         column = replace(column, category_number=self._category_numbers.get(feature, 0))
         return category_codes(encoder, column)
 
@@ -155,25 +159,25 @@ class ColumnRules:
             return
         ties = rounds_twice(values)
         if ties.any():
-            at = tuple(np.argwhere(ties)[0])
+            value = values[tuple(np.argwhere(ties)[0])]
             where = f"column {name!r}" if name else "X"
             raise ValueError(
-                f"{where} holds {values[at]}, which the model reads as float32: whether it is rounded up or "
-                "down depends on the types of the other columns; give X as an array of float64 or float32"
+                f"{where} holds {value}, which the model reads as float32: whether it is rounded up or down "
+                "depends on the types of the other columns; pass X as an array of float64 or float32"
             )
 
 
-def warn_of_names(schema: InputSchema, *, has_names: bool, is_frame: bool, what: str = "X") -> None:
+def warn_of_names(schema: InputSchema, *, has_names: bool, is_frame: bool, argument: str = "X") -> None:
     """Warn as scikit-learn does if X has names of columns and the training data had none, or the reverse.
 
     Parameters
     ----------
     schema : InputSchema
     has_names : bool
-        Whether the names of columns of X, any of them, are strings.
+        Whether at least one name of a column of X is a string.
     is_frame : bool
         Whether X is a data frame.
-    what : str
+    argument : str
         Name of X in the warning.
     """
     if schema.warns_as is None:
@@ -181,14 +185,14 @@ def warn_of_names(schema: InputSchema, *, has_names: bool, is_frame: bool, what:
     if schema.frames_have_names:
         has_names = is_frame
     if has_names and schema.feature_names is None:
-        message = f"{what} has feature names, but {schema.warns_as} was fitted without feature names"
+        message = f"{argument} has feature names, but {schema.warns_as} was fitted without feature names"
         warnings.warn(message, stacklevel=2)
     elif schema.feature_names is not None and not has_names:
-        message = f"{what} does not have valid feature names, but {schema.warns_as} was fitted with"
+        message = f"{argument} does not have valid feature names, but {schema.warns_as} was fitted with"
         warnings.warn(f"{message} feature names", stacklevel=2)
 
 
-def _text_codes(values: np.ndarray) -> np.ndarray:
+def _string_codes(values: np.ndarray) -> np.ndarray:
     """Return codes of strings, numbered in order of appearance; -1 means missing."""
     numbers: dict[str, int] = {}
     codes = (numbers.setdefault(v, len(numbers)) if isinstance(v, str) else -1 for v in values.tolist())

@@ -41,8 +41,8 @@ class NumericColumn:
     def missing(self) -> np.ndarray:
         return np.isnan(self.numbers)
 
-    def texts(self) -> list[str]:
-        """Return the values as text: numbers with at least five digits."""
+    def as_strings(self) -> list[str]:
+        """Return the values as strings, with at least five digits of numbers."""
         if self.categories is None:
             return ["missing" if value != value else number(value, 5) for value in self.numbers.tolist()]
         return ["missing" if code != code else self.categories[int(code)] for code in self.numbers.tolist()]
@@ -70,27 +70,27 @@ class NumericColumn:
         return (np.clip(self.numbers, low, high) - low) / (high - low)
 
     def most_frequent(self, n: int) -> NumericColumn:
-        """Return the column with at most n categories; the last one combines the rarest."""
+        """Return the column with at most n categories, of which the last one combines the rarest."""
         categories = self.categories
         if categories is None or len(categories) <= n:
             return self
         present = self.numbers[~self.missing].astype(np.int64)
         counts = np.bincount(present, minlength=len(categories))
-        kept = np.sort(np.argsort(-counts, kind="stable")[: n - 1])
-        position = np.full(len(categories), n - 1.0)
-        position[kept] = np.arange(n - 1)
+        frequent = np.sort(np.argsort(-counts, kind="stable")[: n - 1])
+        new_code = np.full(len(categories), n - 1.0)
+        new_code[frequent] = np.arange(n - 1)
         numbers = np.full(len(self.numbers), np.nan)
-        numbers[~self.missing] = position[present]
-        names = tuple(categories[i] for i in kept)
-        return NumericColumn(numbers, (*names, f"{len(categories) - len(kept)} others"))
+        numbers[~self.missing] = new_code[present]
+        names = tuple(categories[i] for i in frequent)
+        return NumericColumn(numbers, (*names, f"{len(categories) - len(frequent)} others"))
 
 
 @dataclass(frozen=True, eq=False)
 class GroupedRows:
-    """Rows of columns of which some form groups: the ``data`` of an explanation with groups of features.
+    """Rows of a table in which some columns form groups: the ``data`` of an explanation with such features.
 
     ``data[rows]`` and ``data[:, features]`` select, and NumPy reads it as an array of objects. The value of a
-    group in a row is a text with those of its columns.
+    group in a row is a string with the values of its columns.
 
     Attributes
     ----------
@@ -108,12 +108,12 @@ class GroupedRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows, and of features."""
+        """Numbers of rows and features."""
         return n_rows_of(self.rows), len(self.groups)
 
     @property
     def dtype(self) -> Any:
-        """Dtype of all columns; None if each has its own."""
+        """Dtype of all columns; None if each column has its own."""
         return getattr(self.rows, "dtype", None)
 
     def __len__(self) -> int:
@@ -125,28 +125,30 @@ class GroupedRows:
         return replace(self, rows=select(self.rows, rows), groups=groups)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found, rows = np.empty(self.shape, object), np.arange(len(self))
+        values, rows = np.empty(self.shape, object), np.arange(len(self))
         for feature in range(self.shape[1]):
             column = read_column(self, feature, rows)
-            found[:, feature] = column.numbers
+            values[:, feature] = column.numbers
             if column.categories is not None:
                 present = ~column.missing
                 codes = column.numbers[present].astype(np.int64)
-                found[present, feature] = np.array(column.categories, object)[codes]
-        return found if dtype is None else found.astype(dtype)
+                values[present, feature] = np.array(column.categories, object)[codes]
+        return values if dtype is None else values.astype(dtype)
 
     def is_group(self, feature: int) -> bool:
         """Return whether a feature has several columns."""
         return len(self.groups[feature]) > 1
 
     def column(self, feature: int, rows: np.ndarray) -> NumericColumn:
-        """Return the values of a feature in some rows; those of a group are categories."""
+        """Return the values of a feature in some rows. The values of a group are categories."""
         columns = [read_column(self.rows, column, rows) for column in self.groups[feature]]
         if not self.is_group(feature):
             return columns[0]
         names = [self.names[column] for column in self.groups[feature]]
-        parts = [[f"{name}={text}" for text in column.texts()] for name, column in zip(names, columns)]
-        return _of_values(np.array([", ".join(members) for members in zip(*parts)], object))
+        strings = [
+            [f"{name}={value}" for value in column.as_strings()] for name, column in zip(names, columns)
+        ]
+        return _column_of_values(np.array([", ".join(members) for members in zip(*strings)], object))
 
 
 def is_group(data: Any, feature: int) -> bool:
@@ -159,10 +161,10 @@ def read_column(data: Any, feature: int, rows: np.ndarray) -> NumericColumn:
     if isinstance(data, GroupedRows):
         return data.column(feature, rows)
     if hasattr(data, "iloc") or hasattr(data, "get_columns") or hasattr(data, "column_names"):
-        return _of_frame(select(data, rows, np.array([feature])))
+        return _column_of_frame(select(data, rows, np.array([feature])))
     if sp.issparse(data):
         return NumericColumn(select(data, rows, np.array([feature])).toarray().ravel().astype(np.float64))
-    return _of_values(to_array(data)[rows, feature])
+    return _column_of_values(to_array(data)[rows, feature])
 
 
 def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
@@ -173,26 +175,26 @@ def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
     return np.column_stack(numbers), any(column.categories is not None for column in columns)
 
 
-def _of_frame(frame: Any) -> NumericColumn:
+def _column_of_frame(frame: Any) -> NumericColumn:
     """Read the only column of a data frame of pandas, cuDF or polars, or of a table of PyArrow."""
     frame = copied_to_host(frame)
     if hasattr(frame, "iloc"):
         series = frame.iloc[:, 0]
         if type(series.dtype).__name__ == "CategoricalDtype":
-            return _of_codes(series.cat.codes, series.cat.categories)
-        return _of_values(series.to_numpy())
+            return _column_of_codes(series.cat.codes, series.cat.categories)
+        return _column_of_values(series.to_numpy())
     if hasattr(frame, "get_columns"):
         series = frame.get_columns()[0]
         kind = type(series.dtype).__name__
         if kind == "Enum":
             names = list(series.dtype.categories)
             position = {name: i for i, name in enumerate(names)}
-            return _of_codes([position.get(name, -1) for name in series.to_list()], names)
-        return _of_values(series.to_numpy() if kind != "Categorical" else _objects(series.to_list()))
+            return _column_of_codes([position.get(name, -1) for name in series.to_list()], names)
+        return _column_of_values(series.to_numpy() if kind != "Categorical" else _objects(series.to_list()))
     column = frame.column(0)
     if str(column.type).startswith(("int", "uint", "float", "double")):
-        return _of_values(column.to_numpy())
-    return _of_values(_objects(column.to_pylist()))
+        return _column_of_values(column.to_numpy())
+    return _column_of_values(_objects(column.to_pylist()))
 
 
 def _objects(values: list[Any]) -> np.ndarray:
@@ -201,13 +203,13 @@ def _objects(values: list[Any]) -> np.ndarray:
     return array
 
 
-def _of_codes(codes: Any, names: Any) -> NumericColumn:
+def _column_of_codes(codes: Any, names: Any) -> NumericColumn:
     numbers = np.asarray(codes, np.float64).copy()
     numbers[numbers < 0] = np.nan
     return NumericColumn(numbers, tuple(map(str, names)))
 
 
-def _of_values(values: np.ndarray) -> NumericColumn:
+def _column_of_values(values: np.ndarray) -> NumericColumn:
     """Read a column as numbers if all non-missing values are numbers, otherwise as sorted categories."""
     if values.dtype.kind in "fiub":
         return NumericColumn(values.astype(np.float64), exact=values if values.dtype.kind in "iu" else None)

@@ -1,8 +1,8 @@
 """Containers of libraries: DMatrix of XGBoost, Dataset of LightGBM, Pool of CatBoost.
 
-They are opened if they hold the numbers with which the library itself would predict. They are rejected if
-numbers are binned, freed or kept outside memory, or if there are categories, because their codes are the
-library's own.
+A container is read if it holds the numbers with which the library itself would predict. It is rejected if its
+numbers are binned, freed or kept outside memory, or if it has categories, because it holds only the library's
+own codes of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INSTEAD = "pass the array or data frame that it was made from"
 
 
 @dataclass(frozen=True)
-class Opened:
+class ContainerRows:
     """The rows of a container.
 
     Attributes
@@ -26,24 +26,20 @@ class Opened:
     data : array, sparse matrix or data frame
     names : sequence of str or None
         Names of the columns, if the container stores them separately from the data.
-    missing_apart : bool
-        Whether the missing entries are exactly those that a sparse ``data`` does not store.
+    absent_is_missing : bool
+        Whether ``data`` is sparse, and the entries that it does not store are the missing ones.
     """
 
     data: Any
     names: Sequence[str] | None = None
-    missing_apart: bool = False
+    absent_is_missing: bool = False
 
 
-def opened(X: Any) -> Opened | None:
+def rows_of_container(X: Any) -> ContainerRows | None:
     """Return the rows of a container; None if X is not a container.
 
-    Raises
-    ------
-    TypeError
-        The exact numbers are not available.
-    ValueError
-        The container has a margin to which predictions are added.
+    Raise ``TypeError`` if the exact numbers are not available, and ``ValueError`` if predictions start from a
+    margin that the container holds.
     """
     read = _reader_of(X)
     return None if read is None else read(X)
@@ -55,12 +51,12 @@ def is_container(X: Any) -> bool:
 
 
 def refuse(X: Any) -> None:
-    """Raise ``TypeError`` if X is a container; callers that do more than explain rows do not support it."""
+    """Raise ``TypeError`` if X is a container, for callers that do more than explain its rows."""
     if _reader_of(X) is not None:
-        raise _refused(X, "cannot be used here")
+        raise _refusal(X, "this function does not support")
 
 
-def _reader_of(X: Any) -> Callable[[Any], Opened] | None:
+def _reader_of(X: Any) -> Callable[[Any], ContainerRows] | None:
     """Return the function that opens X if it is a container, without importing any package."""
     if isinstance(X, np.ndarray):
         return None
@@ -71,40 +67,40 @@ def _reader_of(X: Any) -> Callable[[Any], Opened] | None:
     return None
 
 
-def _refused(X: Any, why: str) -> TypeError:
+def _refusal(X: Any, problem: str) -> TypeError:
     package = type(X).__module__.partition(".")[0]
-    return TypeError(f"X is a {package}.{type(X).__name__}, which {why}: {_INSTEAD}")
+    return TypeError(f"X is a {package}.{type(X).__name__}, which {problem}: {_INSTEAD}")
 
 
-def _of_xgboost(X: Any) -> Opened:
+def _read_dmatrix(X: Any) -> ContainerRows:
     import xgboost
 
     if type(X) is not xgboost.DMatrix:
-        raise _refused(X, "holds bins instead of numbers")
+        raise _refusal(X, "holds bins instead of numbers")
     if "c" in (X.feature_types or ()):
-        raise _refused(X, "holds codes of its own for categories")
+        raise _refusal(X, "holds codes of its own for categories")
     if X.get_base_margin().size:
         raise ValueError("X is a DMatrix with a base_margin, from which predictions start: leave it out")
     try:
         data = X.get_data()
     except xgboost.core.XGBoostError as error:
-        raise _refused(X, "is kept outside memory") from error
-    return Opened(data, X.feature_names, missing_apart=True)
+        raise _refusal(X, "is kept outside memory") from error
+    return ContainerRows(data, X.feature_names, absent_is_missing=True)
 
 
-def _of_lightgbm(X: Any) -> Opened:
+def _read_dataset(X: Any) -> ContainerRows:
     data = X.data
     if data is None or X.used_indices is not None:
         try:
             data = X.get_data()  # for a subset, only its rows
         except Exception as error:  # the class is not specific if the Dataset is not constructed
-            raise _refused(X, "has no raw data, as free_raw_data=False would keep it") from error
+            raise _refusal(X, "has no raw data, as free_raw_data=False would keep it") from error
     if not hasattr(data, "shape"):
-        raise _refused(X, "was read from a file or in pieces")
-    return Opened(data)
+        raise _refusal(X, "was read from a file or in pieces")
+    return ContainerRows(data)
 
 
-def _of_catboost(X: Any) -> Opened:
+def _read_pool(X: Any) -> ContainerRows:
     import catboost
 
     if X.get_baseline().size:
@@ -112,14 +108,14 @@ def _of_catboost(X: Any) -> Opened:
     try:
         data = X.get_features()
     except catboost.CatBoostError as error:
-        raise _refused(X, "holds categories, texts, embeddings or bins") from error
+        raise _refusal(X, "holds categories, texts, embeddings or bins") from error
     names = X.get_feature_names()
-    invented = all(name in ("", str(i)) for i, name in enumerate(names))
-    return Opened(data, None if invented else names)
+    are_positions = all(name in ("", str(i)) for i, name in enumerate(names))
+    return ContainerRows(data, None if are_positions else names)
 
 
-_CONTAINERS: tuple[tuple[str, str, Callable[[Any], Opened]], ...] = (
-    ("xgboost", "DMatrix", _of_xgboost),
-    ("lightgbm", "Dataset", _of_lightgbm),
-    ("catboost", "Pool", _of_catboost),
+_CONTAINERS: tuple[tuple[str, str, Callable[[Any], ContainerRows]], ...] = (
+    ("xgboost", "DMatrix", _read_dmatrix),
+    ("lightgbm", "Dataset", _read_dataset),
+    ("catboost", "Pool", _read_pool),
 )

@@ -27,19 +27,19 @@ class Frame:
     single : bool
         Whether all columns are float32.
     sources : list of callable
-    texts, long, coded : frozenset of int
+    string_columns, long_columns, coded_columns : frozenset of int
         Positions of columns of strings, of columns of 64-bit integers or floats of more than 64 bits, and of
         columns with codes.
     array : ndarray or None
-        Array of all columns, if they are views of a single one.
+        The array whose views all columns are, if there is one.
     """
 
     names: Sequence[Any]
     single: bool
     sources: list[ColumnSource]
-    texts: frozenset[int]
-    long: frozenset[int]
-    coded: frozenset[int]
+    string_columns: frozenset[int]
+    long_columns: frozenset[int]
+    coded_columns: frozenset[int]
     array: np.ndarray | None = None
 
 
@@ -49,7 +49,7 @@ def _positions(columns: Sequence[Any], condition: Callable[[Any], bool]) -> froz
 
 def _pandas_frame(frame: Any) -> Frame:
     columns = [series for _, series in frame.items()]
-    dtypes = [series.dtype for series in columns]  # pandas takes a while to find each
+    dtypes = [series.dtype for series in columns]  # pandas takes long to find each of them
     for series, dtype in zip(columns, dtypes):
         if dtype.type is not str:
             require_real(dtype.kind, f"column {series.name}")
@@ -61,16 +61,16 @@ def _pandas_frame(frame: Any) -> Frame:
             block = frame.to_numpy()
     single = all(dtype.kind == "f" and getattr(dtype, "itemsize", 8) == 4 for dtype in dtypes)
     sources = [pandas_source(series) for series in columns]
-    texts = frozenset(i for i, dtype in enumerate(dtypes) if _is_pandas_text(columns[i], dtype))
-    long, coded = _positions(dtypes, is_long), _positions(dtypes, _is_categorical)
-    return Frame(frame.columns, single, sources, texts, long, coded, block)
+    string_columns = frozenset(i for i, dtype in enumerate(dtypes) if _holds_strings(columns[i], dtype))
+    long_columns, coded_columns = _positions(dtypes, is_long), _positions(dtypes, _is_categorical)
+    return Frame(frame.columns, single, sources, string_columns, long_columns, coded_columns, block)
 
 
 def _is_categorical(dtype: Any) -> bool:
     return type(dtype).__name__ == "CategoricalDtype"
 
 
-def _is_pandas_text(series: Any, dtype: Any) -> bool:
+def _holds_strings(series: Any, dtype: Any) -> bool:
     if _is_arrow_dictionary(dtype):
         return is_text(dtype.pyarrow_dtype.value_type)
     if dtype != np.dtype(object):
@@ -96,7 +96,7 @@ def pandas_source(series: Any) -> ColumnSource:
         return lambda start, stop: (np.asarray(array[start:stop], dtype=object), None)
 
     def numbers(start: int, stop: int) -> tuple[np.ndarray, None]:
-        """Return nullable, sparse or Arrow-backed numbers; integers and bools stay if none is missing."""
+        """Return nullable, sparse or Arrow-backed numbers, which are floats if one is missing."""
         part = array[start:stop]
         if dtype.kind in "iub" and not np.asarray(part.isna()).any():
             return part.to_numpy(dtype=np.dtype(bool if dtype.kind == "b" else f"{dtype.kind}8")), None
@@ -108,8 +108,8 @@ def pandas_source(series: Any) -> ColumnSource:
 def _categorical_source(array: Any) -> ColumnSource:
     """Return the source of a ``Categorical``.
 
-    Few strings are looked up one by one, as pandas is slow, and so are integers beyond 2^53, which pandas
-    rounds to float64 beside missing values.
+    Two kinds of categories are looked up one by one: strings of a few rows, for which pandas is slow, and
+    integers beyond 2^53 beside missing values, because pandas would round them to float64.
     """
     categories, codes = array.categories, array.codes
     strings = categories.dtype.type is str
@@ -117,12 +117,12 @@ def _categorical_source(array: Any) -> ColumnSource:
     long = integers and is_wide(categories.to_numpy())
 
     def categorical(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        numbers = codes[start:stop].astype(np.int64)
-        if not (long and (numbers < 0).any()) and not (strings and len(numbers) <= FEW_ROWS):
-            return np.asarray(array[start:stop]), numbers
-        values = np.empty(len(numbers), object)
-        values[:] = [categories[number] if number >= 0 else np.nan for number in numbers.tolist()]
-        return values, numbers
+        row_codes = codes[start:stop].astype(np.int64)
+        if not (long and (row_codes < 0).any()) and not (strings and len(row_codes) <= FEW_ROWS):
+            return np.asarray(array[start:stop]), row_codes
+        values = np.empty(len(row_codes), object)
+        values[:] = [categories[code] if code >= 0 else np.nan for code in row_codes.tolist()]
+        return values, row_codes
 
     return categorical
 
@@ -140,10 +140,10 @@ def _polars_frame(frame: Any) -> Frame:
     polars = sys.modules["polars"]
     sources = [_polars_source(series) for series in columns]
     # The codes of a Categorical depend on other data that the process has read.
-    texts = _positions(columns, lambda series: series.dtype in (polars.String, polars.Categorical))
-    long = _positions(columns, lambda series: series.dtype in (polars.Int64, polars.UInt64))
-    coded = _positions(columns, lambda series: series.dtype == polars.Enum)
-    return Frame(frame.columns, single, sources, texts, long, coded)
+    string_columns = _positions(columns, lambda series: series.dtype in (polars.String, polars.Categorical))
+    long_columns = _positions(columns, lambda series: series.dtype in (polars.Int64, polars.UInt64))
+    coded_columns = _positions(columns, lambda series: series.dtype == polars.Enum)
+    return Frame(frame.columns, single, sources, string_columns, long_columns, coded_columns)
 
 
 def _polars_source(series: Any) -> ColumnSource:
@@ -170,11 +170,11 @@ def _arrow_frame(table: Any) -> Frame:
         if types.is_temporal(column.type):
             require_real("M", f"column {name}")
     single = all(types.is_float32(column.type) for column in table.columns)
-    texts = _positions(table.columns, lambda column: is_text(column.type))
-    long = _positions(table.columns, lambda c: types.is_int64(c.type) or types.is_uint64(c.type))
+    string_columns = _positions(table.columns, lambda column: is_text(column.type))
+    long_columns = _positions(table.columns, lambda c: types.is_int64(c.type) or types.is_uint64(c.type))
     sources = [_arrow_source(column) for column in table.columns]
-    coded = _positions(table.columns, lambda column: types.is_dictionary(column.type))
-    return Frame(table.column_names, single, sources, texts, long, coded)
+    coded_columns = _positions(table.columns, lambda column: types.is_dictionary(column.type))
+    return Frame(table.column_names, single, sources, string_columns, long_columns, coded_columns)
 
 
 def _arrow_source(column: Any) -> ColumnSource:
@@ -183,10 +183,11 @@ def _arrow_source(column: Any) -> ColumnSource:
         return lambda start, stop: (column.slice(start, stop - start).to_numpy(zero_copy_only=False), None)
     if isinstance(column, arrow.ChunkedArray):
         if column.num_chunks > 1 and any(chunk.dictionary.null_count for chunk in column.chunks):
-            column = column.cast(column.type.value_type).dictionary_encode()  # as those cannot be unified
+            # Dictionaries with nulls cannot be unified.
+            column = column.cast(column.type.value_type).dictionary_encode()
         column = column.unify_dictionaries().combine_chunks()
-    known = column.dictionary
-    long = arrow.types.is_integer(known.type) and is_wide(known.to_numpy(zero_copy_only=False))
+    dictionary = column.dictionary
+    long = arrow.types.is_integer(dictionary.type) and is_wide(dictionary.to_numpy(zero_copy_only=False))
 
     def categorical(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         part = column.slice(start, stop - start)

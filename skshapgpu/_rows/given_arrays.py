@@ -1,4 +1,4 @@
-"""Arrays that the caller gives for results: checked before any work, and viewed in the layout of the core."""
+"""Arrays of the caller for results: checked before any work, and viewed in the layout of the core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADVICE = (
 )
 
 
-def given_array(out: Any, rows: Rows, n_outputs: int, features: tuple[int, ...], labels: Any = None) -> Any:
+def results_view(out: Any, rows: Rows, n_outputs: int, features: tuple[int, ...], labels: Any = None) -> Any:
     """Return a view of ``out``, [row][output][feature]..., which the core can fill.
 
     Parameters
@@ -37,33 +37,33 @@ def given_array(out: Any, rows: Rows, n_outputs: int, features: tuple[int, ...],
     TypeError
         ``out`` is not an array of NumPy, or for X on a GPU, not an array of the same library.
     ValueError
-        ``out`` has another shape or dtype than the values, another layout than the core writes, or shares
-        memory with X or the labels; or it is read-only, or on another GPU than X.
+        ``out`` has another shape or dtype than the values, or a layout that the core does not write. Or it
+        shares memory with X or the labels, is read-only, or is on another GPU than X.
     """
-    several, on_gpu = n_outputs > 1, rows if isinstance(rows, GpuArray) else None
-    if on_gpu is not None:
-        gpu_arrays.require_same_place(out, on_gpu)
+    several_outputs, gpu_rows = n_outputs > 1, rows if isinstance(rows, GpuArray) else None
+    if gpu_rows is not None:
+        gpu_arrays.require_same_place(out, gpu_rows)
         dtype = str(out.dtype).removeprefix("torch.")
     else:
         if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
             raise TypeError(f"out must be an array of NumPy, not a {type(out).__qualname__}")
         out = np.asarray(out)  # subclasses may have methods of their own
         dtype = str(out.dtype) if out.dtype.isnative else f"{out.dtype} of another byte order"
-    shape = (rows.n_rows, *features, *([n_outputs] if several else []))
+    shape = (rows.n_rows, *features, *([n_outputs] if several_outputs else []))
     if tuple(out.shape) != shape:
         raise ValueError(f"out must have the shape of the values, {shape}, not {tuple(out.shape)}")
     if dtype != str(rows.dtype):
         raise ValueError(f"out must be {rows.dtype}, as the values are for this X, not {dtype}")
-    view = out.swapaxes(1, len(shape) - 1) if several else out[:, None]
-    if on_gpu is not None:
-        contiguous, shared = gpu_arrays.is_contiguous(view), gpu_arrays.shares_memory(view, on_gpu)
+    view = out.swapaxes(1, len(shape) - 1) if several_outputs else out[:, None]
+    if gpu_rows is not None:
+        contiguous, shared = gpu_arrays.is_contiguous(view), gpu_arrays.shares_memory(view, gpu_rows)
     else:
         if not out.flags.writeable:
             raise ValueError("out is read-only")
         contiguous = view.flags.c_contiguous and view.flags.aligned
         shared = _shares(view, rows.data) or (labels is not None and _shares(view, labels))
     if not contiguous:
-        raise ValueError(f"out must be {_ADVICE if several else 'C-contiguous and aligned'}")
+        raise ValueError(f"out must be {_ADVICE if several_outputs else 'C-contiguous and aligned'}")
     if shared:
         raise ValueError("out shares memory with X or y, which are read while values are written: copy one")
     return view
@@ -71,37 +71,37 @@ def given_array(out: Any, rows: Rows, n_outputs: int, features: tuple[int, ...],
 
 def _shares(out: np.ndarray, data: Any) -> bool:
     """Return whether an array may share memory with an array, a sparse matrix or a data frame."""
-    return any(np.may_share_memory(out, part) for part in _parts(data))
+    return any(np.may_share_memory(out, buffer) for buffer in _buffers(data))
 
 
-def _parts(data: Any) -> Iterator[np.ndarray]:
-    """Yield arrays that cover the numbers of a table."""
+def _buffers(data: Any) -> Iterator[np.ndarray]:
+    """Yield arrays that cover the memory of the numbers of a table."""
     if isinstance(data, np.ndarray):
         yield data
     elif sp.issparse(data):
         yield from (data.data, data.indices, data.indptr)
     elif hasattr(data, "iloc"):
         for _, series in data.items():
-            yield from _parts_of_pandas(series.array)
+            yield from _buffers_of_pandas(series.array)
     elif hasattr(data, "get_columns"):
         for series in data.get_columns():
-            yield from _parts_of_arrow(series.to_arrow())
+            yield from _buffers_of_arrow(series.to_arrow())
     elif hasattr(data, "columns"):
         for column in data.columns:
-            yield from _parts_of_arrow(column)
+            yield from _buffers_of_arrow(column)
 
 
-def _parts_of_pandas(array: Any) -> Iterator[np.ndarray]:
-    """Yield the arrays behind a column, of which its numbers are views."""
+def _buffers_of_pandas(array: Any) -> Iterator[np.ndarray]:
+    """Yield the arrays that hold the numbers of a column."""
     for name in ("_ndarray", "_data", "_mask", "_sparse_values", "sp_values"):
-        part = getattr(array, name, None)
-        if isinstance(part, np.ndarray):
-            yield part
+        buffer = getattr(array, name, None)
+        if isinstance(buffer, np.ndarray):
+            yield buffer
     if "pyarrow" in sys.modules and hasattr(array, "__arrow_array__") and hasattr(array, "_pa_array"):
-        yield from _parts_of_arrow(array._pa_array)
+        yield from _buffers_of_arrow(array._pa_array)
 
 
-def _parts_of_arrow(column: Any) -> Iterator[np.ndarray]:
+def _buffers_of_arrow(column: Any) -> Iterator[np.ndarray]:
     for chunk in column.chunks if hasattr(column, "chunks") else [column]:
         for buffer in chunk.buffers():
             if buffer is not None and buffer.size:

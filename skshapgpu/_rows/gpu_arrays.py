@@ -16,8 +16,8 @@ from .._common.devices import load_cuda
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Meaning of the numbers of an array on a GPU, and rules for rejecting them.
+class NumberRules:
+    """Rules for the numbers of an array on a GPU: which mean missing, and which are rejected.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class GpuArray:
-    """X on a GPU, as a two-dimensional float32 or float64 array: ``rows.Rows``.
+    """X on a GPU, as a two-dimensional float32 or float64 array. It satisfies the protocol ``rows.Rows``.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class GpuArray:
     shape : (int, int)
     dtype : numpy dtype
         Type of the results; ``array`` may have another.
-    numbers : Numbers
+    numbers : NumberRules
     names : tuple of str
     original : array, data frame or None
         X before the leading steps of a pipeline.
@@ -68,7 +68,7 @@ class GpuArray:
     view: Any
     shape: tuple[int, int]
     dtype: np.dtype
-    numbers: Numbers
+    numbers: NumberRules
     names: tuple[str, ...]
     original: Any = None
 
@@ -83,7 +83,7 @@ class GpuArray:
         return next((frame.index.to_pandas() for frame in frames), None)
 
     def to_native(self, values: Any) -> Any:
-        """Convert an array made by :meth:`empty` to the library of X; for a data frame, to CuPy."""
+        """Convert an array made by :meth:`empty` to the library of X, or to CuPy if X is a data frame."""
         # Numba accepts CuPy's arrays.
         if is_frame(self.data) or _root(self.data) in (_root(values), "numba"):
             return values
@@ -134,8 +134,8 @@ def on_gpu(X: Any) -> bool:
         return bool(getattr(X, "is_cuda", False))
     if hasattr(type(X), "__cuda_array_interface__") or is_frame(X):
         return True
-    describe = getattr(type(X), "__dlpack_device__", None)
-    return describe is not None and int(X.__dlpack_device__()[0]) in (2, 13)  # CUDA, CUDA managed
+    device_of = getattr(type(X), "__dlpack_device__", None)
+    return device_of is not None and int(X.__dlpack_device__()[0]) in (2, 13)  # CUDA, CUDA managed
 
 
 def require_cupy(X: Any) -> Any:
@@ -149,17 +149,12 @@ def require_cupy(X: Any) -> Any:
     return cupy
 
 
-def opened(X: Any) -> Any:
+def torch_or_cupy(X: Any) -> Any:
     """Return X as an array of PyTorch or CuPy, without a copy.
 
-    Arrays of other libraries are read with ``__cuda_array_interface__`` or DLPack through CuPy.
-
-    Raises
-    ------
-    ValueError
-        X is not two-dimensional.
-    TypeError
-        X does not hold real numbers, or cannot be read without CuPy.
+    Arrays of other libraries are read with ``__cuda_array_interface__`` or DLPack through CuPy. Raise
+    ``ValueError`` if X is not two-dimensional, and ``TypeError`` if it does not hold real numbers, or if CuPy
+    is needed and not installed.
     """
     if is_torch(X):
         array = X.detach()
@@ -177,34 +172,36 @@ def opened(X: Any) -> Any:
 
 
 def view(
-    array: Any, data: Any, numbers: Numbers, names: tuple[str, ...], dtype: np.dtype | None = None
+    array: Any, data: Any, numbers: NumberRules, names: tuple[str, ...], dtype: np.dtype | None = None
 ) -> GpuArray:
-    """Return an :func:`opened` array as X, which is ``data``, without a copy unless its dtype requires one.
+    """Return X, which is ``data``, with its numbers in ``array``; copy only if the array's dtype requires it.
 
     Numbers that are neither float32 nor float64, such as integers, are rounded to ``numbers.rounded_to``, as
-    for an array on the host. ``dtype`` is that of the results; None: that of the array.
+    for an array on the host. ``dtype`` is the dtype of the results; None: the dtype of the array.
     """
-    own = dtype_of(array)
-    if own is None or own not in (np.float32, np.float64):
-        array, own = cast(cast(array, numbers.rounded_to), "float64"), np.dtype(np.float64)
+    array_dtype = dtype_of(array)
+    if array_dtype is None or array_dtype not in (np.float32, np.float64):
+        array, array_dtype = cast(cast(array, numbers.rounded_to), "float64"), np.dtype(np.float64)
     if is_torch(array):
         import torch
 
         stream = torch.cuda.current_stream(array.device).cuda_stream
-        strides: Any = tuple(stride * own.itemsize for stride in array.stride())
+        strides: Any = tuple(stride * array_dtype.itemsize for stride in array.stride())
     else:
         import cupy
 
         stream, strides = cupy.cuda.get_current_stream(gpu_of(array)).ptr, array.strides
     n_rows, n_features = (int(n) for n in array.shape)
     strides = (int(stride) for stride in strides)
-    seen = load_cuda().DeviceArray(int(address(array)), own == np.float32, n_rows, *strides)
+    device_view = load_cuda().DeviceArray(int(address(array)), array_dtype == np.float32, n_rows, *strides)
     shape = (n_rows, n_features)
-    return GpuArray(data, array, gpu_of(array), int(stream), seen, shape, dtype or own, numbers, names)
+    return GpuArray(
+        data, array, gpu_of(array), int(stream), device_view, shape, dtype or array_dtype, numbers, names
+    )
 
 
 def gpu_of(array: Any) -> int:
-    """Return the number of the GPU that an :func:`opened` array is on."""
+    """Return the number of the GPU that an array of PyTorch or CuPy is on."""
     return int(array.device.index if is_torch(array) else array.device.id)
 
 
@@ -217,7 +214,7 @@ def dtype_of(array: Any) -> np.dtype | None:
 
 
 def cast(array: Any, dtype: str) -> Any:
-    """Return an :func:`opened` array in another dtype, on the same GPU."""
+    """Return an array of PyTorch or CuPy in another dtype, on the same GPU."""
     if is_torch(array):
         import torch
 
@@ -227,7 +224,7 @@ def cast(array: Any, dtype: str) -> Any:
 
 
 def current(array: Any) -> AbstractContextManager[Any]:
-    """Make the GPU of an :func:`opened` array CuPy's current one; PyTorch needs no such thing."""
+    """Return a context in which CuPy works on the GPU of an array. An array of PyTorch needs no context."""
     if is_torch(array):
         return nullcontext()
     import cupy
@@ -236,12 +233,7 @@ def current(array: Any) -> AbstractContextManager[Any]:
 
 
 def require_same_place(out: Any, rows: GpuArray) -> None:
-    """Reject an array for results that is not on the GPU of X, or not of the library that reads X.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Raise an error unless an array for results is on the GPU of X, and of the library that reads X."""
     library = _root(rows.array)
     if _root(out) != library or not on_gpu(out):
         raise TypeError(
@@ -278,7 +270,8 @@ def address(array: Any) -> int:
 def scale_and_sum(values: Any, factor: float, n_threads: int) -> np.ndarray:
     """Multiply a C-contiguous array of any library in place; return its magnitudes, summed over two axes.
 
-    The axes are the first two of three. The sums are float64 of NumPy; 0 threads are as many as are of use.
+    The axes are the first two of three. The sums are a float64 array of NumPy. If ``n_threads`` is 0, as many
+    threads are used as make it faster.
     """
     if isinstance(values, np.ndarray):
         from .. import _core
@@ -292,7 +285,7 @@ def scale_and_sum(values: Any, factor: float, n_threads: int) -> np.ndarray:
 
 
 def copied_to_host(X: Any) -> Any:
-    """Return X on a GPU as an array of NumPy or a data frame of pandas; return any other X as it is."""
+    """Return X on a GPU as an array of NumPy or a data frame of pandas. Any other X is returned as it is."""
     if is_frame(X):
         return X.to_pandas()
     return to_host(X) if on_gpu(X) else X

@@ -1,8 +1,8 @@
-"""X on a GPU that is not a float array to be taken as it is: columns with categories, data frames of cuDF.
+"""X on a GPU, also X that has to be converted: columns with categories, and data frames of cuDF.
 
-Encoders run on the host. They map each value by itself, so it is enough to encode the distinct values of a
-column: these are copied to the host, and their codes are copied back and looked up on the GPU. All columns
-are gathered in a new array on the GPU, in the precision in which the model's library reads X.
+Encoders run on the host. An encoder maps each value by itself, so only the distinct values of a column are
+copied to the host and encoded. Their codes are copied back, and looked up for each row on the GPU. All
+columns are gathered in a new array on the GPU, in the precision in which the model's library reads X.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..adapters.schema import Column, InputSchema
 from . import gpu_arrays
 from .column_rules import ColumnRules
 from .frames import pandas_source
-from .gpu_arrays import GpuArray, Numbers, cast, dtype_of, to_host
+from .gpu_arrays import GpuArray, NumberRules, cast, dtype_of, to_host
 from .real_numbers import is_long, require_real
 
 _FLOAT32 = np.dtype(np.float32)
@@ -38,8 +38,8 @@ class _Columns(ABC):
     labels : sequence or None
         Labels of the columns.
     package : str or None
-        Package of a data frame, to encoders: that of cuDF is read like one of pandas.
-    texts, categories, long : frozenset of int
+        Package of a data frame, as encoders know it. A data frame of cuDF is read like one of pandas.
+    string_columns, category_columns, long_columns : frozenset of int
         Positions of columns of strings, of categorical columns, and of 64-bit integers in a data frame.
     """
 
@@ -48,9 +48,9 @@ class _Columns(ABC):
     dtype: np.dtype
     labels: Sequence[Any] | None = None
     package: str | None = None
-    texts: frozenset[int] = frozenset()
-    categories: frozenset[int] = frozenset()
-    long: frozenset[int] = frozenset()
+    string_columns: frozenset[int] = frozenset()
+    category_columns: frozenset[int] = frozenset()
+    long_columns: frozenset[int] = frozenset()
 
     @abstractmethod
     def numbers(self, feature: int) -> Any:
@@ -58,7 +58,7 @@ class _Columns(ABC):
 
     @abstractmethod
     def distinct(self, feature: int) -> tuple[np.ndarray, np.ndarray | None, Any]:
-        """Return the distinct values of a column and their category codes, and the position of each row's."""
+        """Return a column's distinct values, their category codes, and the position of each row's value."""
 
 
 class _ArrayColumns(_Columns):
@@ -74,8 +74,8 @@ class _ArrayColumns(_Columns):
         return self._array[:, feature]
 
     def distinct(self, feature: int) -> tuple[np.ndarray, None, Any]:
-        values, places = distinct(self._array[:, feature])
-        return values, None, places
+        values, positions = distinct(self._array[:, feature])
+        return values, None, positions
 
 
 class _FrameColumns(_Columns):
@@ -86,17 +86,19 @@ class _FrameColumns(_Columns):
     def __init__(self, frame: Any) -> None:
         cupy = gpu_arrays.require_cupy(frame)
         self.shape = (int(frame.shape[0]), int(frame.shape[1]))
-        self.gpu = int(cupy.cuda.runtime.getDevice())  # cuDF works with the current one
+        self.gpu = int(cupy.cuda.runtime.getDevice())  # cuDF works on the current GPU
         self.labels = list(frame.columns)
         self._series = [series for _, series in frame.items()]
         dtypes = [series.dtype for series in self._series]
-        self.texts = frozenset(i for i, dtype in enumerate(dtypes) if _is_text(dtype))
-        self.categories = frozenset(i for i, dtype in enumerate(dtypes) if _is_category(dtype))
-        self.long = frozenset(i for i, dtype in enumerate(dtypes) if _is_number(dtype) and is_long(dtype))
+        self.string_columns = frozenset(i for i, dtype in enumerate(dtypes) if _is_text(dtype))
+        self.category_columns = frozenset(i for i, dtype in enumerate(dtypes) if _is_category(dtype))
+        self.long_columns = frozenset(
+            i for i, dtype in enumerate(dtypes) if _is_number(dtype) and is_long(dtype)
+        )
         single = all(dtype.kind == "f" and getattr(dtype, "itemsize", 8) == 4 for dtype in dtypes)
         self.dtype = _FLOAT32 if single else np.dtype(np.float64)
         for i, dtype in enumerate(dtypes):
-            if i in self.texts | self.categories or _is_number(dtype):
+            if i in self.string_columns | self.category_columns or _is_number(dtype):
                 continue
             if getattr(dtype, "kind", "") in ("m", "M"):
                 require_real(dtype.kind, f"column {self.labels[i]}")
@@ -112,21 +114,21 @@ class _FrameColumns(_Columns):
         return series.to_cupy()
 
     def distinct(self, feature: int) -> tuple[np.ndarray, np.ndarray | None, Any]:
-        if feature not in self.texts | self.categories:
-            values, places = distinct(self.numbers(feature))
-            return values, None, places
+        if feature not in self.string_columns | self.category_columns:
+            values, positions = distinct(self.numbers(feature))
+            return values, None, positions
         import pandas
 
-        is_text, series = feature in self.texts, self._series[feature]
+        is_text, series = feature in self.string_columns, self._series[feature]
         if is_text:
             series = series.astype("category")
-        codes, places = distinct(series.cat.codes.astype("int64").to_cupy(na_value=-1))
+        codes, positions = distinct(series.cat.codes.astype("int64").to_cupy(na_value=-1))
         values = pandas.Series(pandas.Categorical.from_codes(codes, series.cat.categories.to_pandas()))
-        return (*pandas_source(values.astype(object) if is_text else values)(0, len(codes)), places)
+        return (*pandas_source(values.astype(object) if is_text else values)(0, len(codes)), positions)
 
 
 def _is_text(dtype: Any) -> bool:
-    """Return whether a dtype of cuDF is that of strings, the only objects that it has."""
+    """Return whether a dtype of cuDF is the one of strings, which are its only objects."""
     return dtype == np.dtype(object) or getattr(dtype, "type", None) is str
 
 
@@ -139,7 +141,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def read(
-    X: Any, schema: InputSchema, x_dtype: str, numbers: Numbers, names: tuple[str, ...], devices: Devices
+    X: Any, schema: InputSchema, x_dtype: str, numbers: NumberRules, names: tuple[str, ...], devices: Devices
 ) -> GpuArray:
     """Take X on a GPU of ``devices``, without a copy if it is an array of floats without categories.
 
@@ -149,7 +151,7 @@ def read(
     schema : InputSchema
     x_dtype : {"float32", "float64"}
         Precision in which the model's library reads X.
-    numbers : Numbers
+    numbers : NumberRules
         Rules for numbers, which are checked when X is explained.
     names : tuple of str
         Names of the columns if X has none.
@@ -158,17 +160,19 @@ def read(
     Raises
     ------
     ValueError, TypeError
-        The model does not accept X, as for X on the host; or X is on another GPU; or the model derives
-        columns from categories, which only the host does.
+        The model does not accept X, as for X on the host. Or X is on another GPU, or the model derives
+        columns from categories, which is possible only on the host.
     """
-    array = None if gpu_arrays.is_frame(X) else gpu_arrays.opened(X)
+    array = None if gpu_arrays.is_frame(X) else gpu_arrays.torch_or_cupy(X)
     columns: _Columns = _FrameColumns(X) if array is None else _ArrayColumns(array)
     labels, dtype = columns.labels, np.dtype(x_dtype)
-    own_names = None if labels is None else tuple(map(str, labels))
-    rules = ColumnRules(schema, dtype, columns.package, own_names, columns.texts, columns.long)
+    column_names = None if labels is None else tuple(map(str, labels))
+    rules = ColumnRules(
+        schema, dtype, columns.package, column_names, columns.string_columns, columns.long_columns
+    )
     rules.check_columns(labels, columns.shape[1])
     if labels is not None and schema.frame_encoder is not None:
-        rules.number_categories(sorted(columns.texts | columns.categories))
+        rules.number_categories(sorted(columns.string_columns | columns.category_columns))
     if not devices.auto and columns.gpu not in devices.indices:
         raise ValueError(f"X is on cuda:{columns.gpu}, but device is {label(devices.indices)!r}")
     if schema.derived is not None:
@@ -179,29 +183,29 @@ def read(
     if array is not None and not schema.encoders:
         return gpu_arrays.view(array, X, numbers, names)
     with nullcontext() if array is None else gpu_arrays.current(array):
-        block = _gathered(columns, array, rules, schema, dtype)
+        block = _gather(columns, array, rules, schema, dtype)
     # Missing values are NaN now, and codes may be any number.
-    return gpu_arrays.view(block, X, replace(numbers, missing=np.nan), own_names or names, columns.dtype)
+    return gpu_arrays.view(block, X, replace(numbers, missing=np.nan), column_names or names, columns.dtype)
 
 
-def _gathered(columns: _Columns, array: Any, rules: ColumnRules, schema: InputSchema, dtype: np.dtype) -> Any:
+def _gather(columns: _Columns, array: Any, rules: ColumnRules, schema: InputSchema, dtype: np.dtype) -> Any:
     """Return all columns as an array, encoded; NaN means missing."""
     block = _empty(columns.shape, dtype, array)
     if array is not None:
         block[...] = array
     for feature in range(columns.shape[1]):
-        if feature in columns.texts | columns.categories or rules.has_encoder(feature):
+        if feature in columns.string_columns | columns.category_columns or rules.has_encoder(feature):
             _look_up(block[:, feature], feature, columns, rules, dtype)
         elif array is None:
             numbers = columns.numbers(feature)
-            if feature in columns.long:
-                wide = abs(cast(numbers, "float64")) >= 2.0**53  # others have one rounding
+            if feature in columns.long_columns:
+                wide = abs(cast(numbers, "float64")) >= 2.0**53  # smaller numbers have only one rounding
                 rules.require_one_rounding(to_host(numbers[wide]), rules.name(feature))
             block[:, feature] = numbers
     missing = float(dtype.type(schema.missing_value))
     if missing == missing:
         is_missing = block == missing
-        for feature in schema.encoders:  # they have treated missing values themselves
+        for feature in schema.encoders:  # encoders have treated missing values themselves
             is_missing[:, feature] = False
         block[is_missing] = np.nan
     return block
@@ -209,17 +213,20 @@ def _gathered(columns: _Columns, array: Any, rules: ColumnRules, schema: InputSc
 
 def _look_up(out: Any, feature: int, columns: _Columns, rules: ColumnRules, dtype: np.dtype) -> None:
     """Write a column on the GPU to ``out``; its distinct values become numbers on the host."""
-    values, codes, places = columns.distinct(feature)
-    column = Column(rules.name(feature), values, codes, columns.package, feature in columns.texts)
+    values, codes, positions = columns.distinct(feature)
+    column = Column(rules.name(feature), values, codes, columns.package, feature in columns.string_columns)
     numbers = np.empty(len(values), dtype)
     with np.errstate(over="ignore"):  # to infinity, which is checked later
         rules.fill(numbers, feature, column, None)
     if len(values):
-        out[...] = _to_gpu(numbers, places)[places]
+        out[...] = _to_gpu(numbers, positions)[positions]
 
 
 def _empty(shape: tuple[int, int], dtype: np.dtype, array: Any) -> Any:
-    """Return a new array, contiguous by column, of the library and on the GPU of ``array``; None: of CuPy."""
+    """Return a new column-major array of the same library, on the same GPU as ``array``.
+
+    If ``array`` is None, return one of CuPy.
+    """
     if gpu_arrays.is_torch(array):
         import torch
 
@@ -230,7 +237,7 @@ def _empty(shape: tuple[int, int], dtype: np.dtype, array: Any) -> Any:
 
 
 def _to_gpu(values: np.ndarray, like: Any) -> Any:
-    """Copy an array to the GPU of an array, as an array of its library."""
+    """Copy an array of NumPy to the GPU of ``like``, as an array of the same library."""
     if gpu_arrays.is_torch(like):
         import torch
 
@@ -243,8 +250,8 @@ def _to_gpu(values: np.ndarray, like: Any) -> Any:
 def distinct(column: Any) -> tuple[np.ndarray, Any]:
     """Return the distinct numbers of a column on a GPU, and the position of each row's number among them.
 
-    The numbers are on the host, the positions on the GPU. Numbers are compared by their bits: NaN is one of
-    them, and 0.0 and -0.0 are two.
+    The numbers are on the host, the positions on the GPU. Numbers are compared by their bits, so NaN is a
+    number like any other, and 0.0 and -0.0 are two numbers.
     """
     if gpu_arrays.is_torch(column):
         import torch
@@ -252,12 +259,12 @@ def distinct(column: Any) -> tuple[np.ndarray, Any]:
         if column.is_floating_point() and dtype_of(column) is None:  # such as bfloat16
             column = column.to(torch.float32)
         bits = column.contiguous().view(getattr(torch, f"int{8 * column.element_size()}"))
-        found, places = torch.unique(bits, return_inverse=True)
-        return to_host(found.view(column.dtype)), places
+        distinct_bits, positions = torch.unique(bits, return_inverse=True)
+        return to_host(distinct_bits.view(column.dtype)), positions
     import cupy
 
     bits = cupy.ascontiguousarray(column).view(f"i{column.dtype.itemsize}")
     if not len(bits):
         return np.empty(0, column.dtype), bits
-    found, places = cupy.unique(bits, return_inverse=True)
-    return to_host(found.view(column.dtype)), places
+    distinct_bits, positions = cupy.unique(bits, return_inverse=True)
+    return to_host(distinct_bits.view(column.dtype)), positions

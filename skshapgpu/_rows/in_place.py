@@ -39,7 +39,7 @@ def _may_write(transformer: Any) -> bool:
 
 
 def copied(X: Any) -> Any:
-    """Return a copy of X that shares no memory with it; tables that nobody can write into as they are."""
+    """Return a copy of X that shares no memory with it. X itself is returned if nobody can write into it."""
     if isinstance(X, (list, tuple)):
         return deepcopy(X)
     for method in ("copy", "clone"):  # of NumPy, SciPy, pandas and CuPy; of polars and PyTorch

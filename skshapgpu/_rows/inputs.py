@@ -1,10 +1,10 @@
 """Conversion of any X to numbers: the only place that checks and converts data.
 
-:class:`Reader` reads X for one model, from the host or from the memory of a GPU (``gpu_columns.py``), and
-returns the interface of ``rows.py`` for both. For X on the host, :func:`read` checks what concerns X as a
-whole (kind, shape, names). The :class:`HostRows` that it returns convert, encode and check values one batch
-of rows at a time, so that a dense copy of an entire sparse matrix or data frame is never made. float32 and
-float64 arrays are passed on as they are, whatever their strides.
+:class:`Reader` reads X for one model, from the host or from the memory of a GPU (``gpu_columns.py``). The
+result has the interface of ``rows.py`` in both cases. For X on the host, :func:`read` checks the kind, the
+shape and the names of X. The :class:`HostRows` that it returns convert, encode and check values one batch of
+rows at a time, so a dense copy of an entire sparse matrix or data frame is never made. float32 and float64
+arrays are passed on as they are, whatever their strides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import gpu_columns
 from .column_rules import ColumnRules, warn_of_names
 from .containers import is_container
 from .frames import OPENERS, ColumnSource, Frame
-from .gpu_arrays import GpuArray, Numbers
+from .gpu_arrays import GpuArray, NumberRules
 from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, unique
@@ -55,31 +55,31 @@ class Reader:
         self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
         self._tested = tested_columns(adapted.ensemble)
 
-    def read_on_host(self, X: Any, what: str = "X") -> HostRows:
-        """Read X from the host; its values are checked one batch at a time, when they are needed.
+    def read_on_host(self, X: Any, argument: str = "X") -> HostRows:
+        """Read X from the host. Its values are checked later, one batch at a time, when they are needed.
 
-        ``what`` is the name of X in warnings.
+        ``argument`` is the name of X in messages.
         """
         if not self.steps:
-            return self._read(X, what)
+            return self._read(X, argument)
         if self._fixed_columns:
-            self.require_fixed_columns(names_of(X.original if isinstance(X, Prepared) else X), what)
+            self.require_fixed_columns(names_of(X.original if isinstance(X, Prepared) else X), argument)
         prepared = X if isinstance(X, Prepared) else prepare(self.steps, X, self._steps_may_write)
-        rows = self._read(prepared.transformed, what)
+        rows = self._read(prepared.transformed, argument)
         labels = row_labels(prepared.original)
         if labels is not None and len(labels) == rows.n_rows:
             rows.row_labels = labels
         return rows
 
-    def _read(self, X: Any, what: str) -> HostRows:
+    def _read(self, X: Any, argument: str) -> HostRows:
         rows = read(X, self._schema, self._x_dtype, self._tested)
         if self._schema.warns_as is not None and not is_container(X):
             is_frame = package_of(rows.data) is not None
-            warn_of_names(self._schema, has_names=rows.has_names, is_frame=is_frame, what=what)
+            warn_of_names(self._schema, has_names=rows.has_names, is_frame=is_frame, argument=argument)
         return rows
 
     def without_warnings(self) -> Reader:
-        """Return a reader that does not warn about names, for rows of which this one has warned."""
+        """Return a reader that does not warn about names, for rows about which this reader has warned."""
         if self._schema.warns_as is None:
             return self
         view = copy(self)
@@ -102,32 +102,27 @@ class Reader:
         return any_may_write(self.steps)
 
     def fix_columns(self) -> None:
-        """Require from now on that X has its columns in the order of training: positions stand for them."""
+        """Require from now on that X has its columns in the order of training, since positions name them."""
         if self.origins is not None and self.origins.named:
             self._fixed_columns = self.origins.names
 
-    def require_fixed_columns(self, names: Sequence[str] | None, what: str = "X") -> None:
-        """Reject names of columns that are not in the order of :meth:`fix_columns`.
-
-        Raises
-        ------
-        IndexError
-        """
+    def require_fixed_columns(self, names: Sequence[str] | None, argument: str = "X") -> None:
+        """Raise ``IndexError`` unless the names are in the order that :meth:`fix_columns` has fixed."""
         fixed = self._fixed_columns
         if names is None or tuple(names[: len(fixed)]) == fixed:
             return
-        place = next(i for i, name in enumerate(fixed) if i >= len(names) or names[i] != name)
-        label = repr(names[place]) if place < len(names) else "no column"
+        i = next(i for i, name in enumerate(fixed) if i >= len(names) or names[i] != name)
+        label = repr(names[i]) if i < len(names) else "no column"
         raise IndexError(
-            f"feature_groups has columns by position, but column {place} was {fixed[place]!r} in training, "
-            f"and {what} has {label} there: give the names of the columns, or {what} with its columns in "
-            "that order"
+            f"feature_groups has columns by position, but column {i} was {fixed[i]!r} in training, "
+            f"and {argument} has {label} there: give the names of the columns, or {argument} with its "
+            "columns in that order"
         )
 
-    def _numbers(self) -> Numbers:
+    def _numbers(self) -> NumberRules:
         schema, x_dtype = self._schema, self._x_dtype
         limit = np.inf if x_dtype == "float64" else FLOAT32_OVERFLOW
-        return Numbers(
+        return NumberRules(
             schema.missing_value,
             schema.allow_nan,
             np.nan if schema.allow_inf else limit,
@@ -157,7 +152,7 @@ class Reader:
 
     @cached_property
     def origins(self) -> Origins | None:
-        """Origins of the columns that the model receives, without data; None if they are those of X."""
+        """Origins of the columns that the model receives, without data; None if there are no steps."""
         return origins_of(self.steps, self._schema.n_features) if self.steps else None
 
     def origins_of(self, X: Any) -> Origins | None:
@@ -168,7 +163,9 @@ class Reader:
 
 
 class HostRows:
-    """X from the host, converted for the core in batches: ``rows.Rows``; created by :func:`read`.
+    """X from the host, converted for the core in batches. It satisfies the protocol ``rows.Rows``.
+
+    :func:`read` creates it.
 
     Attributes
     ----------
@@ -180,11 +177,11 @@ class HostRows:
     names : tuple of str or None
         Column names of a data frame.
     has_names : bool
-        Whether they are names, or at least one of them, and not numbers.
+        Whether at least one of the column names is a string and not a number.
     row_labels : pandas.Index or None
         Row labels of a pandas data frame.
     row_bytes, packed_row_bytes : int
-        Bytes that :meth:`chunk` allocates for each row, approximately; the latter if it may pack.
+        Approximate bytes that :meth:`chunk` allocates for each row, without and with ``packed``.
     """
 
     def __init__(
@@ -204,8 +201,8 @@ class HostRows:
         self._x_dtype = np.dtype(x_dtype)
         self._package = table.package
         self._sources: list[ColumnSource] = []
-        texts: frozenset[int] = frozenset()
-        long: frozenset[int] = frozenset()
+        string_columns: frozenset[int] = frozenset()
+        long_columns: frozenset[int] = frozenset()
         self._array: Any = data if isinstance(data, np.ndarray) else None
         if self._array is not None or sp.issparse(data):
             self.dtype = _FLOAT32 if data.dtype.char == "f" else _FLOAT64
@@ -213,12 +210,14 @@ class HostRows:
                 self.row_bytes = 8 * data.nnz // max(self.n_rows, 1)  # row numbers of the entries
             is_float = data.dtype in (_FLOAT32, _FLOAT64)
             if not is_float and is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
-                long = frozenset(range(n_columns))
+                long_columns = frozenset(range(n_columns))
         else:
             frame = self._open_frame()
-            names, texts, long = frame.names, frame.texts, frame.long
+            names, string_columns, long_columns = frame.names, frame.string_columns, frame.long_columns
         self.has_names = names is not None and any(isinstance(name, str) for name in names)
-        self._rules = ColumnRules(schema, self._x_dtype, self._package, self.names, texts, long)
+        self._rules = ColumnRules(
+            schema, self._x_dtype, self._package, self.names, string_columns, long_columns
+        )
         self._rules.check_columns(names, n_columns)
         if self._package is not None and schema.frame_encoder is not None:
             self._number_categories(frame)
@@ -234,7 +233,8 @@ class HostRows:
         self._tested: np.ndarray | None = None
         self.packed_row_bytes = self.row_bytes
         if tested is not None and sp.issparse(data) and not decoded:
-            entry_bytes = 40 + 2 * self._x_dtype.itemsize  # values and positions, all and the tested ones
+            # Values and positions of all entries, and of the entries in tested columns.
+            entry_bytes = 40 + 2 * self._x_dtype.itemsize
             packed = entry_bytes * data.nnz // max(self.n_rows, 1) + self._x_dtype.itemsize * len(tested)
             if packed < self.row_bytes:
                 self._tested, self.packed_row_bytes = tested, packed
@@ -249,7 +249,7 @@ class HostRows:
 
     def _number_categories(self, frame: Frame) -> None:
         """Find the categorical columns, which include columns of strings."""
-        categorical = sorted(frame.texts | frame.coded)
+        categorical = sorted(frame.string_columns | frame.coded_columns)
         if categorical:
             self._array = None
         self._rules.number_categories(categorical)
@@ -277,7 +277,7 @@ class HostRows:
         ----------
         start, stop : int
         packed : bool
-            Whether only the columns that trees test may be returned, in ascending order. They are if X is
+            Whether the result may have only the columns that trees test, in ascending order. It has if X is
             sparse, no column has to be encoded, and this takes less memory.
         n_threads : int
             Number of threads that check the numbers; 0: as many as are of use.
@@ -310,7 +310,7 @@ class HostRows:
         csr, schema = self.data, self._schema
         stored = slice(csr.indptr[start], csr.indptr[stop])
         columns, values = csr.indices[stored], csr.data[stored]
-        if self._rules.long:
+        if self._rules.long_columns:
             self._rules.require_one_rounding(values)
         with np.errstate(over="ignore", under="ignore"):
             values = values.astype(self._x_dtype)
@@ -322,13 +322,13 @@ class HostRows:
         if bad is not None:
             row = np.searchsorted(csr.indptr, csr.indptr[start] + bad[0], side="right") - 1
             self._refuse(values[bad], row, columns[bad])
-        place = np.full(schema.n_features, -1, np.intp)
-        place[tested] = np.arange(len(tested))
-        places = place[columns]
-        kept = np.flatnonzero(places >= 0)
+        position_of_column = np.full(schema.n_features, -1, np.intp)
+        position_of_column[tested] = np.arange(len(tested))
+        positions = position_of_column[columns]
+        tested_entries = np.flatnonzero(positions >= 0)
         rows = np.repeat(np.arange(stop - start), np.diff(csr.indptr[start : stop + 1]))
         block = np.full((stop - start, len(tested)), absent, self._x_dtype)
-        block[rows[kept], places[kept]] = values[kept]
+        block[rows[tested_entries], positions[tested_entries]] = values[tested_entries]
         return block
 
     def _convert(self, start: int, stop: int) -> np.ndarray:
@@ -339,7 +339,7 @@ class HostRows:
             self._fill_from_sparse(block, start, stop, encoded)
         elif self._array is not None and self._array.dtype.kind in "fiub" and not schema.encoders:
             array = self._array[start:stop]
-            if self._rules.long:
+            if self._rules.long_columns:
                 self._rules.require_one_rounding(array)
             as_it_is = array.dtype.char in "fd" and array.dtype.isnative
             if schema.array_dtype is not None and not as_it_is and not self._sources:
@@ -359,12 +359,12 @@ class HostRows:
         return block
 
     def _fill_from_sparse(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
-        """Fill the columns of a batch; ``encoded`` receives those that derived columns are made from."""
+        """Fill the columns of a batch; ``encoded`` receives the columns from which others are derived."""
         csr, schema = self.data, self._schema
         block[...] = np.nan if schema.sparse_zero_missing else 0.0
         stored = slice(csr.indptr[start], csr.indptr[stop])
         rows = np.repeat(np.arange(stop - start), np.diff(csr.indptr[start : stop + 1]))
-        if self._rules.long:
+        if self._rules.long_columns:
             self._rules.require_one_rounding(csr.data[stored])
         block[rows, csr.indices[stored]] = csr.data[stored]
         for feature, encoder in schema.encoders.items():
@@ -373,25 +373,25 @@ class HostRows:
                 values = csr[start:stop, [feature]].toarray().ravel()
             column = Column(self._rules.name(feature), values)
             block[:, feature] = category_codes(encoder, column)
-            self._keep(feature, column, encoded)
+            self._add_encoded(feature, column, encoded)
 
     def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
         """Fill the columns of a batch as :meth:`_fill_from_sparse` does, from X that is not sparse."""
         for feature in range(self._schema.n_features):
             name = self._rules.name(feature)
             if self._sources:
-                values, codes = self._part(feature, start, stop)
+                values, codes = self._read_column(feature, start, stop)
             else:
                 values, codes = self._array[start:stop, feature], None
-            column = Column(name, values, codes, self._package, feature in self._rules.texts)
+            column = Column(name, values, codes, self._package, feature in self._rules.string_columns)
             self._rules.fill(block[:, feature], feature, column, start)
-            self._keep(feature, column, encoded)
+            self._add_encoded(feature, column, encoded)
 
-    def _keep(self, feature: int, column: Column, encoded: dict[int, Column]) -> None:
+    def _add_encoded(self, feature: int, column: Column, encoded: dict[int, Column]) -> None:
         if self._schema.derived is not None and feature in self._schema.derived.encoded:
             encoded[feature] = column
 
-    def _part(self, feature: int, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def _read_column(self, feature: int, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
         try:
             return self._sources[feature](start, stop)
         except (ValueError, TypeError, MemoryError):
@@ -400,7 +400,7 @@ class HostRows:
             raise ValueError(f"column {self._rules.name(feature)!r} cannot be read: {error}") from error
 
     def _first_bad(self, block: np.ndarray, n_threads: int) -> tuple[Any, ...] | None:
-        """Return the position of the first value that the model's library does not accept; None: all are."""
+        """Return the position of the first value that the model's library rejects; None if there is none."""
         schema = self._schema
         allow_nan = schema.allow_nan and (schema.allow_sparse_nan or not self._is_sparse())
         if (allow_nan and schema.allow_inf) or not block.size:
@@ -417,10 +417,10 @@ class HostRows:
 
     def _refuse(self, value: Any, row: int, feature: int) -> None:
         is_nan = np.isnan(value)
-        what = "NaN" if is_nan else f"infinity or a value too large for {self._x_dtype}"
+        problem = "NaN" if is_nan else f"infinity or a value too large for {self._x_dtype}"
         where = " in a sparse matrix" if is_nan and self._schema.allow_nan else ""
         raise ValueError(
-            f"Input X contains {what}, which the model does not accept{where}: "
+            f"Input X contains {problem}, which the model does not accept{where}: "
             f"row {row}, column {self._rules.name(feature)}"
         )
 
@@ -446,7 +446,7 @@ def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = 
     x_dtype : {"float32", "float64"}
         Precision in which the model's library reads X.
     tested : ndarray of int or None
-        Columns that trees test, ascending; None: :meth:`HostRows.chunk` always returns all columns.
+        Columns that trees test, ascending. With None, :meth:`HostRows.chunk` always returns all columns.
 
     Returns
     -------
@@ -462,7 +462,7 @@ def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = 
         numbers are not available.
     """
     table = open_table(X)
-    if table.missing_apart:
+    if table.absent_is_missing:
         if not schema.sparse_zero_missing or schema.encoders:
             raise TypeError(
                 "X is an xgboost.DMatrix, but the model is not from XGBoost, or has categories: pass the "

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .containers import opened, refuse
+from .containers import refuse, rows_of_container
 from .gpu_arrays import copied_to_host, on_gpu, to_host
 
 
 def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
-    """Select rows (slice or positions) and columns (positions) of any X; sequences: rows by position only."""
+    """Select rows (slice or positions) and columns (positions) of any X. Of a sequence, select only rows."""
     package = package_of(data)
     if row_labels(data) is not None:
         return data.iloc[rows] if columns is None else data.iloc[rows, columns]
@@ -49,7 +49,7 @@ def names_of(data: Any) -> list[str] | None:
 
 
 def to_array(data: Any) -> np.ndarray:
-    """Return any ``HostRows.data`` as a dense array, of objects if some columns are not numbers."""
+    """Return any ``HostRows.data`` as a dense array, which holds objects if some columns are not numbers."""
     if sp.issparse(data):
         return data.toarray()
     data = data.to_pandas() if package_of(data) == "pyarrow" else copied_to_host(data)
@@ -63,22 +63,27 @@ def row_labels(X: Any) -> Any:
 
 
 def require_same_rows(
-    given: Any, index: Any, name: str, what: str = "the explanation", own: str = "explanation.row_labels"
+    series: Any,
+    index: Any,
+    name: str,
+    rows_name: str = "the explanation",
+    index_name: str = "explanation.row_labels",
 ) -> None:
     """Raise ``ValueError`` for a pandas series with other row labels than ``index``, or in another order.
 
-    The message begins with ``name``, the argument, and says that ``own`` is the index.
+    Any other type than a series passes. The message calls the series ``name``, the rows ``rows_name``, and
+    their index ``index_name``.
     """
-    labels = row_labels(given)
+    labels = row_labels(series)
     if labels is not None and index is not None and not (len(labels) == len(index) and labels.equals(index)):
         raise ValueError(
-            f"{name}: the index differs from that of {what}, or has another order: select with "
-            f".loc[{own}], or pass a NumPy array"
+            f"{name}: the index differs from that of {rows_name}, or has another order: select with "
+            f".loc[{index_name}], or pass a NumPy array"
         )
 
 
 def package_of(X: Any) -> str | None:
-    """Return the name of the package whose data frame X is, or None, without importing any package."""
+    """Return the package whose data frame X is, or None if it is none, without importing any package."""
     for name, classes in _FRAME_CLASSES.items():
         package = sys.modules.get(name)
         if package is not None and isinstance(X, tuple(getattr(package, cls) for cls in classes)):
@@ -97,8 +102,8 @@ class HostTable(NamedTuple):
     names : sequence of str or None
         Names of the columns that a container stores separately from its data.
     row_labels : pandas.Index or None
-    missing_apart : bool
-        As for :class:`Opened`.
+    absent_is_missing : bool
+        As for :class:`ContainerRows`.
     was_array : bool
         Whether X, or the content of a container, is an array of NumPy.
     """
@@ -107,7 +112,7 @@ class HostTable(NamedTuple):
     package: str | None
     names: Sequence[str] | None
     row_labels: Any
-    missing_apart: bool
+    absent_is_missing: bool
     was_array: bool
 
 
@@ -116,17 +121,17 @@ def open_table(X: Any) -> HostTable:
 
     Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
     """
-    container, names, missing_apart = opened(X), None, False
+    container, names, absent_is_missing = rows_of_container(X), None, False
     if container is not None:
-        X, names, missing_apart = container.data, container.names, container.missing_apart
+        X, names, absent_is_missing = container.data, container.names, container.absent_is_missing
     was_array, data = isinstance(X, np.ndarray), table(X)
     if isinstance(data, np.ndarray):
-        return HostTable(data, None, names, None, missing_apart, was_array)
-    return HostTable(data, package_of(data), names, row_labels(data), missing_apart, was_array)
+        return HostTable(data, None, names, None, absent_is_missing, was_array)
+    return HostTable(data, package_of(data), names, row_labels(data), absent_is_missing, was_array)
 
 
 def table(X: Any) -> Any:
-    """Return X from the host as a two-dimensional array or CSR matrix; a data frame is returned as it is.
+    """Return X from the host as a two-dimensional array or CSR matrix. A data frame is returned as it is.
 
     Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
     """
@@ -152,7 +157,7 @@ def table(X: Any) -> Any:
         try:
             array = np.asarray(X)
             if array.dtype.kind == "U" and isinstance(X, (list, tuple)):
-                array = np.asarray(X, object)  # as numbers beside text would become text, too
+                array = np.asarray(X, object)  # else, numbers beside strings would become strings
             X = array
         except ValueError as error:
             raise ValueError(f"X is not a table; its rows may differ in length: {error}") from error
@@ -180,7 +185,7 @@ def _refuse_one_row(X: Any) -> None:
 def _csr(X: Any) -> Any:
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D sparse array instead. Reshape your data")
-    if not _is_whole(X):
+    if not _has_valid_indices(X):
         raise ValueError(f"X is a sparse {X.format} matrix whose indices contradict its shape or each other")
     csr = X.tocsr()
     if not csr.has_canonical_format:
@@ -189,11 +194,11 @@ def _csr(X: Any) -> Any:
     return csr
 
 
-def _is_whole(X: Any) -> bool:
-    """Return whether the indices of a sparse matrix are valid; SciPy does not check those set later."""
+def _has_valid_indices(X: Any) -> bool:
+    """Return whether the indices of a sparse matrix are valid. SciPy checks only the initial ones."""
     if X.format == "coo":
-        parts = list(zip((X.row, X.col), X.shape))
-        return all(len(part) == len(X.data) and _is_inside(part, n) for part, n in parts)
+        axes = list(zip((X.row, X.col), X.shape))
+        return all(len(coordinates) == len(X.data) and _is_inside(coordinates, n) for coordinates, n in axes)
     if X.format not in ("csr", "csc", "bsr"):
         return True
     block = X.blocksize if X.format == "bsr" else ()

@@ -442,7 +442,7 @@ def test_cross_validation_and_importance(model: Any) -> None:
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"cover": "count"}, "cover='count' selects covers that the model stores.*leave out one"),
+        ({"cover": "count"}, "cover='count' selects covers that the model stores.*leave out cover or data"),
         ({"model_output": "log_loss"}, "'log_loss' is defined against background rows only"),
     ],
 )

@@ -151,5 +151,5 @@ def test_containers_with_a_margin_of_their_own_are_refused() -> None:
 
 def test_containers_are_refused_where_rows_are_selected() -> None:
     xgboost = library("xgboost")
-    with pytest.raises(TypeError, match=r"xgboost\.DMatrix, which cannot be used here: pass the array"):
+    with pytest.raises(TypeError, match=r"xgboost\.DMatrix, which this function does not support: pass the array"):
         table(xgboost.DMatrix(X))

@@ -17,7 +17,7 @@ from skshapgpu._common.devices import Devices
 from skshapgpu._engine.algorithms import named
 from skshapgpu._engine.compiled_model import CompiledModel
 from skshapgpu._rows import gpu_arrays, inputs
-from skshapgpu._rows.gpu_arrays import GpuArray, Numbers
+from skshapgpu._rows.gpu_arrays import GpuArray, NumberRules
 
 
 class StandIn:
@@ -87,7 +87,7 @@ class OnGpu(GpuArray):
 
 
 def view(
-    array: np.ndarray, data: Any, numbers: Numbers, names: tuple[str, ...], dtype: np.dtype | None = None
+    array: np.ndarray, data: Any, numbers: NumberRules, names: tuple[str, ...], dtype: np.dtype | None = None
 ) -> GpuArray:
     return OnGpu(data, array, 0, 0, array, array.shape, dtype or array.dtype, numbers, names)
 
