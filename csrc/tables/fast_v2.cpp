@@ -14,13 +14,13 @@
 namespace skshap {
 namespace {
 
-// Smaller zero fractions are replaced by this one, so that the ratio by which a feature's zero fraction is
-// taken out of a number stays finite, and the product keeps its digits. A leaf that this changes contributes
-// no more than this fraction of its value.
+// The least zero fraction: smaller ones are replaced by this one. A feature's zero fraction is taken out of a
+// number by a ratio, which then stays finite, and the product keeps its digits. A leaf that the replacement
+// changes contributes at most this fraction of its value.
 template <class T>
 constexpr double kLeastFraction = sizeof(T) == 4 ? 0x1p-64 : 0x1p-512;
 
-// The leaves of a plan and the features of their paths, laid out one after the other.
+// The leaves of a plan, one after another, with the features of their paths.
 class Layout {
  public:
   explicit Layout(Plan& plan)
@@ -35,7 +35,7 @@ class Layout {
     for (const Chunk& chunk : plan.chunks) height = std::max(height, chunk.height);
     for (const TreeProgram& tree : plan.trees) n_leaves += tree.n_inner + 1;
     out_.leaf_tables.resize(n_leaves);
-    // Reserve the largest possible number; pages that are never written take no memory.
+    // Reserve memory for the largest possible number: pages that are never written take no memory.
     out_.leaf_features.resize(n_leaves * std::min<size_t>(height, kMaxLeafBits));
     for (uint32_t n = 0; n <= kMaxLeafBits; ++n) size_[n] = padded_row(size_t{1} << n, element_bytes(plan));
   }
@@ -77,7 +77,7 @@ class Layout {
   const double least_fraction_;
   PathWalk walk_;
   size_t n_features_ = 0;
-  size_t size_[kMaxLeafBits + 1];  // by number of features: elements of a table
+  size_t size_[kMaxLeafBits + 1];  // by number of features: the number of elements of a table
   std::vector<uint32_t> slot_of_;  // by feature
 };
 

@@ -18,22 +18,22 @@
 
 namespace skshap {
 
-// Compile a plan for this method; every tree has tables, of at most table_bytes.
+// Compile a plan for this method. All trees have tables, which take at most table_bytes.
 Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
                        int64_t n_threads, const StoredTables* stored = nullptr);
 
-// One thread's work. All blocks of a tile go through one tree after the other.
+// One thread's work. All blocks of a tile go through one tree after another.
 template <class T>
 class FastV2 {
  public:
   FastV2(const Plan& plan, const Kernels& kernels, size_t tile);
 
-  // Add to the sums of features and, unless it is null, to the margin. `words` has room for the decisions of
-  // a block. Return false when `stop` returned true.
+  // Add to the sums of features and, unless it is null, to the margin. `words` has memory for the decisions
+  // of a block. Return false if `stop` returned true.
   bool run(const CodeTile& codes, int n_rows, uint64_t* words, TileSums& sums, TileSums* margin,
            Margins& margins, const std::function<bool()>& stop);
 
-  // Return the bytes that a FastV2 allocates for each row of a tile, and those that do not depend on the
+  // Return the bytes that a FastV2 allocates for each row of a tile, and the bytes that do not depend on the
   // rows.
   static size_t row_bytes(const Plan& plan);
   static size_t bytes(const Plan& plan);

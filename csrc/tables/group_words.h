@@ -1,5 +1,5 @@
-// The indices of a group of leaves as decision words, so that the kernels for rows can run on all indices,
-// too.
+// The indices of a group of leaves in the form of decision words, so that the kernels for rows can run on all
+// indices, too.
 #pragma once
 
 #include "base/aligned.h"
@@ -7,11 +7,11 @@
 
 namespace skshap {
 
-// Return a word with bit number `bit` of each of the 64 consecutive indices from 64 * `block` on.
+// Return a word with bit number `bit` of 64 consecutive indices, which begin at 64 * `block`.
 uint64_t index_bit(uint32_t bit, size_t block);
 
-// Decision words for every value of a group's index, for the path above the group and for its nodes. The
-// first bits of the index may be left out.
+// Decision words for every value of a group's index: words for the path above the group, and words for its
+// nodes. The first bits of the index may be left out.
 class GroupWords {
  public:
   explicit GroupWords(const Plan& plan) : plan_(plan) {}
@@ -19,11 +19,11 @@ class GroupWords {
   void make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group,
             uint32_t first_bit = 0);
 
-  // Return the bit of these words that stands for a bit of the tree; the first `first_bit` steps of the path
-  // have none.
+  // Return the bit of these words that stands for a bit of the tree. The first `first_bit` steps of the path
+  // have no bits.
   uint32_t local(uint32_t bit) const;
 
-  // Write the number that these bits form for each row.
+  // Write, for each row, the number that these bits form.
   void index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const;
 
   const uint64_t* data() const { return words_.data(); }

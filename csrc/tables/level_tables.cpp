@@ -1,5 +1,5 @@
-// Plan -> tables of path-dependent values of trees that use the same split throughout each level. They are
-// filled by the walk itself, run on a row for each index.
+// Plan -> tables of path-dependent values, for trees that use the same split throughout each level. The walk
+// itself fills the tables: it runs on a row for each index.
 #include <atomic>
 
 #include "base/aligned.h"
@@ -14,7 +14,8 @@ namespace {
 
 // The most levels of a tree that has a single table.
 constexpr size_t kMaxLevels = 10;
-// The maximum number of indices of such a table per leaf: tables of lopsided trees would be mostly waste.
+// The maximum number of indices per leaf of such a table. With more indices per leaf, the table of a lopsided
+// tree would be mostly waste.
 constexpr size_t kMaxIndicesPerLeaf = 2;
 
 bool same_categories(const Plan& plan, const DecideNode& a, const DecideNode& b) {
@@ -40,7 +41,7 @@ std::vector<size_t> node_levels(const Plan& plan, const TreeProgram& tree) {
   return level;
 }
 
-// Return the first node of each level, or nothing if another node of a level has another split.
+// Return the first node of each level, or nothing if a level has nodes with different splits.
 std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
   const size_t n_levels = static_cast<size_t>(tree.height);
   if (n_levels > kMaxLevels || size_t{1} << n_levels > kMaxIndicesPerLeaf * (tree.n_inner + 1)) return {};
@@ -59,7 +60,7 @@ size_t level_bytes(const Plan& plan, const Chunk& chunk, size_t n_levels) {
   return n_used_outputs(plan, chunk) * (n_levels * element_bytes(plan) + sizeof(double)) << n_levels;
 }
 
-// Take as many such trees as memory allows; subtract their bytes from table_bytes.
+// Take as many such trees as the memory allows. Subtract the bytes of their tables from table_bytes.
 std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
   std::vector<LevelTree> found;
   for (const Chunk& chunk : plan.chunks)
@@ -74,7 +75,7 @@ std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
   return found;
 }
 
-// One thread's work: fills the tables of such trees.
+// One thread's work: it fills the tables of such trees.
 template <class T>
 class LevelWriter {
  public:

@@ -5,8 +5,8 @@
 namespace skshap {
 namespace {
 
-// Blocks that go through all tables of a tree together: few enough that their rows of phi stay in the L1
-// cache, and enough to use most of a table while it is there.
+// The number of blocks that go through all tables of a tree together. With so few blocks, their rows of phi
+// stay in the L1 cache. With this many, most of a table is used while it is in the cache.
 constexpr size_t kPartBlocks = 4;
 
 size_t most_decided(const Plan& plan) {
@@ -58,7 +58,7 @@ template <class T>
 TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t tile)
     : plan_(plan), kernels_(kernels) {
   if (plan.tables.trees.empty()) return;
-  // After the words of the last block, those of its leaves are read.
+  // Behind the words of the last block, the words of its leaves are read as well.
   words_.resize(tile / kBlockRows * block_words(most_decided(plan)) + 2 * (most_inner_nodes(plan) + 1));
   std::fill_n(words_.data(), words_.size(), uint64_t{0});
   index_.resize(tile);

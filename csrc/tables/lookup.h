@@ -1,4 +1,4 @@
-// Explains the rows of a tile by the trees of a plan that have tables.
+// Explains the rows of a tile, for the trees of a plan that have tables.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,15 @@
 
 namespace skshap {
 
-// One thread's work. A tile goes through one tree after the other, and a few of its blocks at a time through
-// one table after the other, so that a table stays in the cache while it is used, and is read from memory
-// once for each tile.
+// One thread's work. A tile goes through one tree after another. Within a tree, a few blocks of the tile at a
+// time go through one table after another. So a table stays in the cache while it is used, and is read from
+// memory once for each tile.
 template <class T>
 class TableRunner {
  public:
   TableRunner(const Plan& plan, const Kernels& kernels, size_t tile);
 
-  // Add to the sums of features and, unless it is null, to the margin. Return false when `stop` returned
-  // true.
+  // Add to the sums of features and, unless it is null, to the margin. Return false if `stop` returned true.
   bool run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin, Margins& margins,
            const std::function<bool()>& stop);
 
@@ -42,17 +41,17 @@ class TableRunner {
   Aligned<T> phi_;                         // [row][row_size]
   std::optional<PatternVectors> vectors_;  // if there are leaves without a table
   std::vector<double> numbers_;
-  std::vector<uint64_t> groups_;  // of a leaf, for Owen values: their features as bits
+  std::vector<uint64_t> groups_;  // for Owen values: the features of each group of a leaf, as bits
 };
 
-// Decide a tree with tables for all blocks of a tile; `words` has room for the decisions.
+// Decide a tree with tables for all blocks of a tile. `words` has memory for the decisions.
 void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tree, const CodeTile& codes,
                    size_t n_blocks, uint64_t* words);
 
 // Return how many nodes are decided.
 size_t n_decided(const Plan& plan, const TableTree& tree);
 
-// Return the bytes that a TableRunner allocates for each row, and others.
+// Return the bytes that a TableRunner allocates for each row, and the bytes that do not depend on the rows.
 size_t table_row_bytes(const Plan& plan);
 size_t table_runner_bytes(const Plan& plan);
 

@@ -46,7 +46,7 @@ void PatternVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, con
     }
 }
 
-// A group is known as a whole outside of itself: there it is satisfied if all of its features are.
+// Outside of its own game, a group is known as a whole: it is satisfied if all its features are satisfied.
 void PatternVectors::write_owen(uint32_t n, uint64_t x, const std::vector<uint64_t>& groups,
                                 const uint64_t* patterns, const double* weights, size_t n_patterns,
                                 double* out) const {
@@ -55,7 +55,8 @@ void PatternVectors::write_owen(uint32_t n, uint64_t x, const std::vector<uint64
   for (size_t i = 0; i < n_patterns; ++i) {
     const uint64_t b = patterns[i];
     if ((x | b) != all) continue;
-    // Groups that only the row or only the background row satisfies, and those that neither does.
+    // The number of groups that only the row satisfies, that only the background row satisfies, and that
+    // neither satisfies.
     uint32_t n_only_x = 0, n_only_b = 0, n_neither = 0;
     for (const uint64_t group : groups) {
       const bool of_x = (x & group) == group, of_b = (b & group) == group;

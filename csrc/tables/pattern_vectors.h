@@ -1,10 +1,11 @@
-// The contributions of a leaf to the features of its path and to their pairs, against background data, by
-// going through the distinct patterns of these data.
+// The contributions of a leaf to the features of its path and to their pairs, against background data. They
+// are computed from the distinct patterns of these data, one after another.
 //
-// Let x be the set of the path's features that the row satisfies, and b that of a background row. The leaf
-// counts if x and b together cover all features, those in x only are known and those in b only are unknown;
-// see tables/table_builder.h. At t, with p features in x only and q in b only, this has the probability
-// t^p (1 - t)^q. Its mixed derivative by two features, integrated over t, is the interaction of the two:
+// Let x be the set of the path's features that the row satisfies, and b the set that a background row
+// satisfies. The leaf counts if x and b together cover all features, if the features in x only are known, and
+// if the features in b only are unknown; see tables/table_builder.h. At t, with p features in x only and q in
+// b only, this has the probability t^p (1 - t)^q. The interaction of two features is the mixed derivative of
+// this probability by both, integrated over t:
 //     both in x only: t^(p - 2) (1 - t)^q,  both in b only: t^p (1 - t)^(q - 2),
 //     one each:      -t^(p - 1) (1 - t)^(q - 1).
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace skshap {
 
-// Return how many numbers a leaf has whose path has n features: one for each feature, then, for order 2, one
+// Return how many numbers a leaf on a path of n features has: one for each feature; then, for order 2, one
 // for each pair, in ascending order.
 constexpr uint32_t leaf_numbers(int order, uint32_t n) { return n + (order > 1 ? n * (n - 1) / 2 : 0); }
 
@@ -26,7 +27,7 @@ constexpr uint32_t pair_number(uint32_t n, uint32_t i, uint32_t j) {
 
 class PatternVectors {
  public:
-  // Prepare for an index and order. Pairs get half of their interaction, as in plan/plan.h.
+  // Prepare for an index and an order. The number of a pair is half of the interaction, as in plan/plan.h.
   PatternVectors(Index index, int order) : order_(order), moments_(index) {}
 
   // Write the numbers of x, times a value, for a path of n features.
@@ -34,7 +35,7 @@ class PatternVectors {
   void write(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights, size_t n_patterns,
              double value, T* out);
 
-  // Write the Owen values of x, given the features of each group as bits.
+  // Write the Owen values of x. `groups` has the features of each group as bits.
   void write_owen(uint32_t n, uint64_t x, const std::vector<uint64_t>& groups, const uint64_t* patterns,
                   const double* weights, size_t n_patterns, double* out) const;
 

@@ -102,7 +102,7 @@ void take_tables(Plan& plan, const StoredTables& stored) {
           "a wrong number of patterns");
   size_t n_patterns = 0;
   for (size_t i = 0; i < tables.leaves.size(); ++i) {
-    const uint64_t count = stored.counts[i];  // read once: it may lie in a mapped file
+    const uint64_t count = stored.counts[i];  // read once, as it may be in a mapped file
     require(count && count <= stored.patterns.size() - n_patterns, "a wrong number of patterns");
     tables.leaves[i].patterns = n_patterns;
     tables.leaves[i].n_patterns = count;

@@ -64,7 +64,7 @@ class Writer {
     const uint32_t d = leaf.n_features;
     const size_t size = size_t{1} << d;
     PathStep* const path = groups_.steps.data() + leaf.path;
-    // Sort the path in the order of the targets, which the lookup needs.
+    // Sort the path in the order of the targets, because the lookup needs this order.
     std::sort(path, path + d, [&](const PathStep& a, const PathStep& b) {
       return position_[a.feature] < position_[b.feature];
     });
@@ -98,8 +98,9 @@ class Writer {
                           sums_.data(), out.data()});
   }
 
-  // Fill the table of a leaf with Owen values: those of the features that are alone in their groups are from
-  // the game whose players are the groups, those of the others from the games in which their group is apart.
+  // Fill the table of a leaf with Owen values. The values of features that are alone in their groups are from
+  // the game in which the groups are players. The values of the other features are from the games in which
+  // their group is apart.
   void make_owen_table(const PathStep* path, uint32_t d) {
     std::vector<int32_t> found;
     std::vector<uint32_t> members, alone;
@@ -129,7 +130,8 @@ class Writer {
     }
   }
 
-  // Write the values of the first n_wanted players, which are single features; the first n_apart are apart.
+  // Write the values of the first n_wanted players, each of which is a single feature. The first n_apart
+  // players are apart.
   void write_game(uint32_t d, uint32_t n_apart, size_t n_wanted) {
     const size_t size = size_t{1} << d;
     const uint32_t n_players = static_cast<uint32_t>(players_.size());
@@ -151,8 +153,8 @@ class Writer {
   int n_nodes(uint32_t d) const { return quadrature_nodes(plan_.index, static_cast<int>(d)); }
 
   // Return the factors of the sums of a leaf with n features; see leaf_table in simd/table_kernels-inl.h. For
-  // Owen values, n_apart further features come first, whose group is apart: then the integral is a double
-  // one.
+  // Owen values, n_apart features of the group that is apart come before the n features. In this case, the
+  // integral is a double integral.
   const std::vector<double>& factors(uint32_t n_apart, uint32_t n) {
     std::vector<double>& out = factors_[{n_apart, n}];
     if (!out.empty()) return out;
@@ -188,7 +190,7 @@ class Writer {
     return out;
   }
 
-  // Return the powers of x up to the n-th.
+  // Return the powers of x from the 0th to the n-th.
   static std::vector<double> powers(double x, uint32_t n) {
     std::vector<double> out(n + 1, 1.0);
     for (uint32_t i = 1; i <= n; ++i) out[i] = out[i - 1] * x;
@@ -208,7 +210,8 @@ class Writer {
   std::map<std::pair<uint32_t, uint32_t>, std::vector<double>> factors_;  // by numbers of features
   Aligned<uint16_t> index_;
   Aligned<double> sum_, sums_, leaf_;
-  // For Owen values: players of a game, as sets of features; its pattern by that of the features; its table.
+  // For Owen values: the players of a game, as sets of features; the pattern of players for each pattern of
+  // features; the weights of the patterns of players; and the table of the game.
   std::vector<uint32_t> players_, merged_;
   std::vector<double> game_weights_;
   Aligned<double> game_;

@@ -1,12 +1,12 @@
-// Fills tables from weights: for each leaf, the weight of each pattern of the path's features in the data
-// that replace unknown features.
+// Fills tables from weights. For each leaf, these are the weights of the patterns of the path's features in
+// the data that replace unknown features.
 //
-// Let the features of a leaf's path be bits, x the set of those that the row satisfies and b the set that the
-// replacing data satisfy. With leaf value v, p features that only x satisfies, q that only b satisfies, and
-// all others satisfied by both, a feature gets
+// Let the features of a leaf's path be bits, x the set of features that the row satisfies, and b the set that
+// the replacing data satisfy. With leaf value v, p features that only x satisfies, q that only b satisfies,
+// and all others satisfied by both, a feature gets
 //     v (p - 1)! q! / (p + q)! if only x satisfies it, -v p! (q - 1)! / (p + q)! if only b does
-// (Lundberg et al., 2020). p depends only on b and q only on x, so quadrature in t separates them:
-// (p - 1)! q! / (p + q)! is the integral of t^(p - 1) (1 - t)^q. See docs/mathematics.md.
+// (Lundberg et al., 2020). p depends only on b and q only on x, so quadrature in t separates them: (p - 1)!
+// q! / (p + q)! is the integral of t^(p - 1) (1 - t)^q. See docs/mathematics.md.
 #pragma once
 
 #include <chrono>
@@ -29,10 +29,10 @@ struct TableLeaf {
   size_t n_outputs;
 };
 
-// A function that adds to weights[pattern], which are zeros before.
+// A function that adds weights to weights[pattern]. The array is all zeros before the call.
 using WeighPatterns = std::function<void(const TableLeaf& leaf, double* weights)>;
 
-// A clock that records in the plan how long building its tables took.
+// A clock that records in the plan how long it took to build the plan's tables.
 class TableClock {
  public:
   void stop(Plan& plan) const {

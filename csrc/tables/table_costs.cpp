@@ -29,7 +29,7 @@ std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
         cost.longest_path = std::max(cost.longest_path, leaf.n_features);
       for (const TreeGroups::Group& group : groups.groups) {
         groups.list_features(group, features);
-        // Groups have at most 2^kMaxTableBits indices, so a sum of this many bytes stays below 2^64.
+        // A group has at most 2^kMaxTableBits indices, so a sum of this many bytes stays below 2^64.
         cost.bytes += features.size() * width * element_bytes(plan) << group.n_bits();
       }
     }

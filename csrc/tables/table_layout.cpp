@@ -7,7 +7,8 @@
 namespace skshap {
 namespace {
 
-// Number of lookups per batch, whose entries are added up in the plan's precision; more would lose accuracy.
+// The number of lookups per batch. Their entries are added up in the plan's precision, and more lookups would
+// lose accuracy.
 constexpr size_t kBatchLookups = 256;
 
 class Layout {
@@ -47,7 +48,7 @@ class Layout {
     const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
     for (size_t level = 0; level < level_tree.nodes.size(); ++level) {
       DecideNode node = plan_.decide[tree.decide + level_tree.nodes[level]];
-      node.previous = 0;  // only what the row does on this level counts
+      node.previous = 0;  // only the row's decision on this level counts
       node.flags &= kCategorical;
       out_.levels.push_back(node);
       out_.bits.push_back(bit_of(static_cast<int32_t>(level), false));
@@ -64,7 +65,7 @@ class Layout {
   }
 
  private:
-  // Make room for a tree's features in the last batch, or in a new one.
+  // Prepare positions for a tree's features, in the last batch or in a new one.
   void begin_batch(size_t chunk, const std::vector<int32_t>& features, size_t n_lookups) {
     const size_t width = n_used_outputs(plan_, plan_.chunks[chunk]);
     size_t n_new = 0;
@@ -175,7 +176,7 @@ void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees) {
 
 namespace {
 
-// No table writes to the padding, but files store all of it.
+// No builder of tables writes the padding, but files store all of it.
 template <class X>
 void allocate(X& table, size_t n) {
   table.resize(n);
@@ -193,7 +194,7 @@ void allocate_tables(Plan& plan) {
 
 namespace {
 
-// The parts of a stream that are kept; keep() returns where a part begins in the new stream.
+// The parts of a stream that are kept. keep() returns where a part begins in the new stream.
 template <class X>
 class Kept {
  public:

@@ -1,4 +1,5 @@
-// Plan -> layout of its tables: which leaves share a table, where it begins, and which bits form its index.
+// Plan -> layout of its tables: which leaves share a table, where the table begins, and which bits form its
+// index.
 #pragma once
 
 #include <vector>
@@ -8,10 +9,10 @@
 
 namespace skshap {
 
-// Positions of a batch of several trees: as many as fit into a vector.
+// The largest number of positions of a batch of several trees: as many as fit into a vector.
 constexpr size_t kBatchPositions = 16;
 
-// A tree that uses the same split throughout each level, with one node of each level.
+// A tree that uses the same split throughout each level. `nodes` has one node of each level.
 struct LevelTree {
   size_t tree;  // in Plan::trees
   std::vector<int32_t> nodes;
@@ -20,14 +21,14 @@ struct LevelTree {
 // Lay out the tables of all trees: everything except their numbers.
 void lay_out_tables(Plan& plan, const TableLimits& limits);
 
-// Lay out tables for some trees, in the order of the plan: each has a single one, indexed by its decisions on
-// each level.
+// Lay out tables for some trees, in the order of the plan. Each tree has a single table, whose index is
+// formed by the row's decisions on each level.
 void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees);
 
 // Allocate the numbers of the tables.
 void allocate_tables(Plan& plan);
 
-// Remove the walk's programs of trees that have tables.
+// Remove the walk's programs for trees that have tables.
 void drop_walks(Plan& plan);
 
 }  // namespace skshap

@@ -37,7 +37,7 @@ class Groups {
             batch.places_end - batch.places;
   }
 
-  // Add the tables of Fast TreeSHAP v2, one for each leaf.
+  // Add the tables of Fast TreeSHAP v2, which has one table for each leaf.
   void add_leaf_tables() {
     const LeafTable* leaf = plan_.tables.leaf_tables.data();
     for (size_t c = 0; c < plan_.chunks.size(); ++c)

@@ -1,4 +1,4 @@
-// The amount of work that the trees of a plan take, for the cost model (skshapgpu/_engine/costs/trees.py).
+// The amount of work for the trees of a plan. The cost model (skshapgpu/_engine/costs/trees.py) uses it.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace skshap {
 
-// Trees with the same number of quadrature nodes that are all walked or all have tables.
+// Trees with the same number of quadrature nodes, which are either all walked or all have tables.
 struct TreeGroup {
   bool tables;
   TableCost cost;

@@ -5,10 +5,11 @@
 namespace skshap {
 namespace {
 
-// The size of a table of several leaves, small enough that most of it stays in the L1 cache while it is used.
+// The largest size of a table of several leaves. At this size, most of a table stays in the L1 cache while it
+// is used.
 constexpr size_t kGroupBytes = 40 << 10;
-// Tables of pairs that several leaves share: below a node with few inner nodes, the index has hardly more
-// bits than a leaf's own; other tables have few bits.
+// The limits of tables of pairs that several leaves share. Below a node with few inner nodes, the index has
+// hardly more bits than the index of a single leaf. All other shared tables have few bits.
 constexpr size_t kFewNodes = 3, kFewBits = 7;
 
 }  // namespace

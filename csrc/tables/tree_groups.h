@@ -1,4 +1,4 @@
-// Leaves of a tree, and the groups of them that share tables.
+// The leaves of a tree, and the groups of leaves that share tables.
 #pragma once
 
 #include <vector>
@@ -8,31 +8,32 @@
 
 namespace skshap {
 
-// The largest numbers of bits of an index, and of the pattern of a leaf without a table.
+// The largest number of bits of an index, and of the pattern of a leaf without a table.
 constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
-// The most features on the path of a leaf that has a table of its own against background data.
+// The most features on the path of a leaf that has its own table against background data.
 constexpr uint32_t kLeafBits = 12;
 
-// Which leaves have tables: those with at most leaf_bits features on their path. Leaves share a table if it
-// is small, or, for tables of pairs, if it has not many more indices than their own tables have together.
+// The rule that says which leaves have tables: the leaves with at most leaf_bits features on their path.
+// Leaves share a table if the table is small. For tables of pairs, they also share a table that has not many
+// more indices than the separate tables of these leaves together.
 struct TableLimits {
   uint32_t leaf_bits;
   bool of_pairs = false;
 };
 
-// The leaves of one tree, and the groups of them that share tables.
+// The leaves of one tree, and the groups of leaves that share tables.
 class TreeGroups {
  public:
   struct Leaf {
-    size_t value;  // the first one, among the leaf values of the tree
-    size_t path;   // in `steps`, if it has at most kMaxPatternBits features
+    size_t value;  // the first value, among the leaf values of the tree
+    size_t path;   // in `steps`, if the path has at most kMaxPatternBits features
     uint32_t n_features;
     bool grouped;
   };
   // The subtree below one node. In preorder, its leaves and its inner nodes are consecutive.
   struct Group {
     size_t above, n_above;  // the path to the node, in `steps`
-    uint32_t n_settled;     // features of that path on which no node of the group splits: they come first
+    uint32_t n_settled;     // features of that path on which no node of the group splits; they come first
     int32_t first_node, n_nodes;
     size_t leaves, leaves_end;
     uint32_t n_bits() const { return static_cast<uint32_t>(n_above) + n_nodes; }
@@ -48,7 +49,7 @@ class TreeGroups {
   std::vector<PathStep> steps;
   std::vector<Leaf> leaves;
   std::vector<Group> groups;
-  std::vector<int32_t> features;  // of the tree, in the order in which the nodes first use them
+  std::vector<int32_t> features;  // features of the tree, in the order in which the nodes first use them
 
  private:
   void enter(const PathNode& at);
@@ -62,7 +63,7 @@ class TreeGroups {
   PathWalk walk_;
   size_t width_ = 1;
   int32_t n_inner_ = 0;
-  std::vector<int32_t> inner_below_;  // by node: inner nodes of its subtree, itself included
+  std::vector<int32_t> inner_below_;  // by node: the number of inner nodes of its subtree, including the node
   std::vector<char> met_;             // by feature
 };
 
