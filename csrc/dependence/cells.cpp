@@ -8,7 +8,7 @@
 namespace skshap {
 namespace {
 
-// Return the codes of rows in a column, of which missing is kMissingCode if the column is numeric.
+// Return the codes of rows in a column. In a numeric column, the code of missing values is kMissingCode.
 std::vector<uint32_t> codes_of(const Plan& plan, const CodeTile& tile, size_t column, size_t n_rows) {
   std::vector<uint32_t> codes(n_rows);
   if (plan.columns[column].categorical) {

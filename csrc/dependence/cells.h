@@ -1,8 +1,8 @@
-// Cells of a grid: points that no split can tell apart.
+// Cells of a grid: groups of points that no split can tell apart.
 //
-// An axis of a grid is a feature, or several columns of X that change together. Its cells are the different
-// codes of its points, in ascending order. A split on a numeric column divides them into two intervals, apart
-// from missing values, so sets of cells are stored as runs.
+// An axis of a grid is a feature, or several columns of X that change together. The cells of an axis are the
+// different codes of its points, in ascending order. A split on a numeric column divides the cells into two
+// intervals, apart from missing values, so sets of cells are stored as runs.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ using Runs = std::vector<Run>;
 
 class Cells {
  public:
-  // Code the points of an axis: rows of which only the given columns of X matter.
+  // Code the points of an axis. The points are rows of which only the given columns of X matter.
   Cells(const Plan& plan, const std::vector<int32_t>& inputs, const Rows& points);
 
   size_t n_cells() const { return n_cells_; }
@@ -28,12 +28,12 @@ class Cells {
   // Return whether a column of the plan belongs to the axis.
   bool has(uint32_t column) const { return place_[column] >= 0; }
 
-  // Divide cells by a test of such a column.
+  // Divide cells by a test of a column of the axis.
   void split(const DecideNode& test, const std::vector<uint32_t>& category_bits, const Runs& runs, Runs& left,
              Runs& right) const;
 
  private:
-  std::vector<int32_t> place_;                // by column of the plan: among those of the axis, or -1
+  std::vector<int32_t> place_;                // by column of the plan: place in the axis, or -1
   std::vector<std::vector<uint32_t>> codes_;  // [place][cell]
   std::vector<uint32_t> cell_of_point_;
   size_t n_cells_;

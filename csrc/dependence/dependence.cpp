@@ -10,14 +10,14 @@
 namespace skshap {
 namespace {
 
-// Up to this many inner nodes, all nodes of a tree are decided for a block of rows at once. In larger trees,
-// rows are divided at the nodes that they reach.
+// In trees with at most this many inner nodes, all nodes are decided for a block of rows at once. In larger
+// trees, rows are divided at the nodes that they reach.
 constexpr size_t kDecidedAtOnce = 512;
 
-// A chunk of trees has at most as many leaves, unless it has one tree only.
+// The most leaves of a chunk of trees, unless the chunk has one tree only.
 constexpr size_t kChunkLeaves = 1 << 13;
 
-// Bytes of the sums of the rows of a tile, unless these are of one block.
+// The bytes of the sums of the rows of a tile. A tile of one block may have more.
 constexpr size_t kSumBytes = 1 << 19;
 
 // Call work(row) for each row of a block's word.
@@ -37,15 +37,16 @@ class TileReach {
     lists_.resize(most.divided + 1);
   }
 
-  // Return the bytes that are allocated for tiles of some rows.
+  // Return the bytes that are allocated for tiles of n_rows rows.
   static size_t bytes(const DependentTrees& trees, size_t n_rows) {
     const Most most(trees);
     return 8 * (3 * most.decided + most.decided_leaves) + sizeof(Lists) * most.divided +
            sizeof(uint16_t) * n_rows * (most.divided ? kUsualHeight : 0);
   }
 
-  // Call either on_words(first row, words) for each block, with a word for each leaf of the tree, or
-  // on_list(number of the leaf in the tree, rows of the tile, their number) for each leaf.
+  // Call either on_words or on_list. on_words(first row, words) is called for each block, with a word for
+  // each leaf of the tree. on_list(number of the leaf in the tree, rows of the tile, number of rows) is
+  // called for each leaf.
   template <class OnWords, class OnList>
   void operator()(const DependentTree& tree, const CodedTile& tile, const OnWords& on_words,
                   const OnList& on_list) {
@@ -77,7 +78,7 @@ class TileReach {
     }
   };
 
-  // Rows that go left and right at a node, as places in rows_.
+  // The rows that go left and right at a node, as places in rows_.
   struct Lists {
     size_t begin, middle, end;
   };
@@ -112,7 +113,7 @@ class TileReach {
         i = trees_.inner_ends[tree.inner + i];
         continue;
       }
-      // Lists behind those of the node above are of nodes that are done.
+      // Lists behind the lists of the node above belong to nodes that are done.
       const size_t begin = above.end, end = begin + last - first;
       if (rows_.size() < end) rows_.resize(2 * end);
       const size_t middle =
@@ -123,7 +124,8 @@ class TileReach {
     }
   }
 
-  // Write the rows that go left, then the others, both in their order; return the number of the former.
+  // Write the rows that go left, then the other rows; both keep their order. Return the number of rows that
+  // go left.
   template <class Code>
   size_t divide_rows(const DecideNode& test, const CodedTile& tile, const uint16_t* rows, size_t n,
                      uint16_t* to) {
@@ -162,15 +164,15 @@ class TileReach {
   }
 
   const DependentTrees& trees_;
-  std::vector<uint64_t> words_;  // of a node's number + 1: its alive rows, and those that go left
+  std::vector<uint64_t> words_;  // at a node's number + 1: its alive rows, and those going left
   std::vector<uint64_t> reach_;  // by a node's number + 1
   std::vector<uint64_t> leaf_rows_;
   std::vector<Lists> lists_;  // by a node's number + 1
   std::vector<uint16_t> rows_, right_;
 };
 
-// One thread's work: the weight of the rows of tiles at the leaves of a chunk of trees. A leaf adds up its
-// rows in their order.
+// One thread's work: it finds the weight of the rows of tiles at the leaves of a chunk of trees. A leaf adds
+// up the weights of its rows in their order.
 class Weigher {
  public:
   explicit Weigher(const DependentTrees& trees) : trees_(trees), reach_(trees) {}
@@ -223,7 +225,7 @@ class Weigher {
   std::vector<uint64_t> counts_;
 };
 
-// The grid of cells, with a margin at the end of each axis: values are first stored as differences between
+// The grid of cells, with a margin at the end of each axis. Values are first stored as differences between
 // neighbours, so that a leaf changes only the corners of its region.
 class CellSums {
  public:
@@ -260,7 +262,7 @@ class CellSums {
     }
   }
 
-  // Sum the differences, and write a constant plus the value of the cell of each point.
+  // Sum the differences. Write a constant plus the value of the cell of each point.
   void write(double* sums, double constant, double* out) const {
     const size_t n_axes = trees_.axes.size(), width = sizes_[1];
     if (n_axes == 0) {
@@ -288,7 +290,7 @@ class CellSums {
   size_t n_points_ = 1;
 };
 
-// Return the output that a value of a leaf is for.
+// Return the output to which a value of a leaf belongs.
 size_t output_of(const DependentTree& tree, size_t value) {
   return tree.output < 0 ? value : static_cast<size_t>(tree.output);
 }

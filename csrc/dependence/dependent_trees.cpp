@@ -107,7 +107,8 @@ class Compiler {
     for (size_t o = 0; o < width; ++o) center(number, o, first);
   }
 
-  // Move the middle of the leaves into the constant: an offset that all leaves share would use up digits.
+  // Move the middle of the leaf values into the constant: an offset that all leaves share would use up
+  // digits.
   void center(int32_t number, size_t o, size_t first) {
     const size_t width = e_.value_width;
     double least = HUGE_VAL, largest = -HUGE_VAL;

@@ -1,10 +1,11 @@
 // Trees as functions of the features of a grid, given the other features of a row.
 //
-// A path's splits on the grid's features select cells, the region of its leaf; all other splits select rows.
-// So a row adds the value of a leaf at each cell of the region, if it satisfies the other splits. Nodes that
-// split on features of the grid are therefore left out of the trees, and each node has an edge from the
-// nearest node above that is left: (its number in the tree + 1) << 1, + 1 if it is to the right. The edge 0
-// has no node above. Leaves whose region is empty are left out, too.
+// On a path, the splits on the grid's features select cells, which are the region of the path's leaf. All
+// other splits select rows. So if a row satisfies the other splits, it adds the value of the leaf at each
+// cell of the region. Nodes that split on features of the grid are left out of the trees. Each remaining node
+// has an edge from the nearest remaining node above it: (the number of that node in the tree + 1) << 1, plus
+// 1 if the edge goes to the right. Edge 0 means that there is no node above. Leaves whose region is empty are
+// left out, too.
 #pragma once
 
 #include <vector>
@@ -30,7 +31,7 @@ struct DependentTrees {
   std::vector<DependentTree> trees;
   std::vector<DecideNode> tests;  // of inner nodes
   std::vector<uint32_t> inner_edges;
-  std::vector<uint32_t> inner_ends;  // number in the tree of the next inner node that is not below
+  std::vector<uint32_t> inner_ends;  // number in the tree of the next inner node that is not below the node
   std::vector<uint32_t> leaf_edges;
   std::vector<uint32_t> leaf_begins;  // counted from DependentTree::leaf
   std::vector<double> leaf_values;    // [leaf][1 or output], less the center of the tree
@@ -46,7 +47,7 @@ struct DependentTrees {
   size_t bytes() const;
 };
 
-// An axis of a grid: columns of X, and points, which are rows of which only these columns matter.
+// An axis of a grid: columns of X, and points. The points are rows of which only these columns matter.
 struct GridAxis {
   std::vector<int32_t> inputs;
   Rows points;
