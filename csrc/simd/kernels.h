@@ -45,7 +45,7 @@ struct DecideArgs {
 
 // The leaf that each row of a block reaches by its decisions. The kernels may compute a few rows more.
 struct ReachArgs {
-  const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, whose children are the leaves themselves
+  const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, which are their own children
   int32_t n_inner, n_leaves;
   bool merged;  // a row reaches several leaves; each node has the bit of the edge to it instead of children
   int height;
