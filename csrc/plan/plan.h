@@ -100,8 +100,8 @@ struct Plan {
   std::vector<uint32_t> ops;
   std::vector<float> constants_float;  // only the array of the plan's precision is filled
   std::vector<double> constants_double;
-  // [node][2]: inner nodes in preorder, then leaves. The children of a leaf are the leaf itself. Merged trees
-  // have the edge to each node here instead, as a bit (see bit_rows).
+  // [node][2]: inner nodes in preorder, then leaves, which are their own children. Merged trees have the edge
+  // to each node here instead, as a bit (see bit_rows).
   std::vector<int32_t> children;
   // [leaf][1 or n_outputs]: the values of the leaves less the expected value of the tree. An offset that all
   // leaves share would otherwise use up the digits of the precision.
