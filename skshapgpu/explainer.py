@@ -11,14 +11,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from numbers import Integral
 from time import perf_counter
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_scalar
 
 from ._common.checks import require_one_of, require_options
+from ._common.indices import VALUE_INDICES
 from ._common.progress import require_progress
 from ._common.types import (
     AlgorithmName,
@@ -42,7 +45,7 @@ from ._common.types import (
 )
 from ._engine import agreement
 from ._engine.agreement import Agreement, Explained, Sums
-from ._engine.algorithms import BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, VALUE_NAMES, Kind
+from ._engine.algorithms import OWEN_VALUES, SHAP_VALUES, TIME_OUTPUTS, Kind
 from ._engine.call_plans import CallPlan, call_plan
 from ._engine.compiled_model import CompiledModel
 from ._engine.covers import with_covers_of
@@ -66,7 +69,7 @@ from ._engine.sharing import Sharing
 from ._explanations.interactions import InteractionExplanation
 from ._explanations.values import Explanation
 from ._files import saving
-from ._files.locations import locate
+from ._files.locations import Place, locate
 from ._files.model_files import adapt_file
 from ._files.saving import Saved
 from ._rows import gpu_arrays
@@ -80,9 +83,6 @@ from .adapters.schema import AdaptedModel, InputSchema
 from .errors import UnsupportedModelError
 
 T = TypeVar("T")
-
-#: Kinds of the values of single features, by the names of their indices.
-_VALUE_KINDS = {"SV": SHAP_VALUES, "BV": BANZHAF_VALUES, "OV": OWEN_VALUES}
 
 _OUTPUTS, _COLUMNS = ("auto", "all"), ("all", "used")
 
@@ -101,8 +101,8 @@ def explain(
 
     Parameters
     ----------
-    model : fitted model or TreeExplainer
-        As for :class:`TreeExplainer`; or an explainer, which has its own options.
+    model : fitted model, str, path, bytes or TreeExplainer
+        A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to explain, in any form that ``model.predict`` accepts.
     y, index, progress
@@ -129,7 +129,7 @@ def explain(
     >>> explain(model, X).shape
     (442, 10)
     """
-    require_one_of("index", index, tuple(_VALUE_KINDS))
+    require_one_of("index", index, VALUE_INDICES)
     require_progress(progress)
     return as_explainer(NoCopy(model), options).explain(X, y, index=index, progress=progress)
 
@@ -149,8 +149,8 @@ def explain_interactions(
 
     Parameters
     ----------
-    model : fitted model or TreeExplainer
-        As for :class:`TreeExplainer`; or an explainer, which has its own options.
+    model : fitted model, str, path, bytes or TreeExplainer
+        A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to explain, in any form that ``model.predict`` accepts.
     interactions, index, order, progress
@@ -187,20 +187,71 @@ def explain_interactions(
 
 
 def as_explainer(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
-    """Return an explainer with these options; one that is given, itself or in ``NoCopy``, is returned.
+    """Return the explainer of a model with these options; an explainer is returned as it is.
+
+    Parameters
+    ----------
+    model : Model, or NoCopy with one
+        A fitted model or its file, an explainer or its file.
+    options : dict
+        Options of ``TreeExplainer``; of ``TreeExplainer.load`` for an explainer's file, and none for an
+        explainer.
 
     Raises
     ------
     TypeError
-        An option is unknown, or there are options for an explainer, which has its own.
+        An option is unknown, or an explainer has it already.
     """
     require_options(TreeExplainer, options)
-    given = model.model if isinstance(model, NoCopy) else model
-    if not isinstance(given, TreeExplainer):
-        return TreeExplainer(model, **options)
-    if options:
-        raise TypeError(f"an explainer has its own options: pass {', '.join(options)} when you create it")
-    return given
+    existing = _existing(model)
+    return TreeExplainer(model, **options) if existing is None else _reopened(existing, options)
+
+
+def model_of(model: Any) -> tuple[Sequence[Any], AdaptedModel]:
+    """Return the leading steps and the adapted model of a model, its file, an explainer or its file.
+
+    Raises
+    ------
+    ValueError
+        An explainer explains a function of time, so that it no longer has the model itself.
+    """
+    existing = _existing(model)
+    if existing is None:
+        steps, last = unwrap(model)
+        return steps, adapt_file(last)
+    if isinstance(existing, TreeExplainer):
+        steps, adapted, model_output = existing._reader.steps, existing._adapted, existing.model_output
+    else:
+        saved = saving.load(existing)
+        steps, adapted, model_output = [], saved.adapted, saved.options.get("model_output")
+    if model_output in TIME_OUTPUTS:
+        raise ValueError(
+            f"the explainer explains model_output={model_output!r}, an output for each time: pass the model"
+        )
+    return steps, adapted
+
+
+def _existing(model: Any) -> TreeExplainer | Place | None:
+    """Return the explainer that ``model`` is, or the path of the explainer's file that it names, if any."""
+    while isinstance(model, NoCopy | FrozenEstimator):
+        model = model.model if isinstance(model, NoCopy) else model.estimator
+    return model if isinstance(model, TreeExplainer) else saving.explainer_file(model)
+
+
+def _reopened(existing: TreeExplainer | Place, options: Mapping[str, Any]) -> TreeExplainer:
+    """Return an explainer, or load one from its file, where only options of ``load`` can be chosen.
+
+    Raises
+    ------
+    TypeError
+        The explainer has one of the options already.
+    """
+    is_file = not isinstance(existing, TreeExplainer)
+    settled = [name for name in options if not is_file or name not in _CHOSEN_LATER]
+    if settled:
+        whose = f"the explainer in {str(existing)!r}" if is_file else "an explainer"
+        raise TypeError(f"{whose} has its own options: pass {', '.join(settled)} when you create it")
+    return TreeExplainer.load(existing, **options) if is_file else existing
 
 
 class TreeExplainer:
@@ -221,111 +272,83 @@ class TreeExplainer:
 
     Parameters
     ----------
-    model : fitted model, str, path or bytes
-        Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, ONNX, Spark ML, cuML, NGBoost,
-        scikit-survival or quantile-forest, or of a class with a registered adapter; or the path or content of
-        a model file, or the path of a folder of Spark ML; a URL such as "s3://bucket/model.ubj" is a path,
-        too. For a ``Pipeline``, the last step is explained, in terms of the columns that it receives; the
-        other steps, of which copies are kept, transform X. For a fitted search, its ``best_estimator_`` is
-        explained, and for a ``FrozenEstimator`` the model inside; docs/models.md lists all classes of which
-        the model inside is explained.
+    model : fitted model, str, path, bytes or TreeExplainer
+        A fitted model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, ONNX, Spark ML, cuML, NGBoost,
+        scikit-survival or quantile-forest, or of a class with a registered adapter. Of a ``Pipeline``, the
+        last step is explained, in terms of the columns that it receives, and copies of the other steps
+        transform X. Of a fitted search, ``best_estimator_`` is explained; docs/models.md lists all wrappers.
+
+        Or the file of a model: its path or URL, such as "s3://bucket/model.ubj", or its content as bytes.
+
+        Or an explainer, or the path of the file that its :meth:`save` wrote. It has its own options; from a
+        file, only ``device``, ``n_jobs``, ``memory_limit``, ``expected_rows`` and ``check_additivity`` can be
+        chosen, as in :meth:`load`.
     data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
-        Background data, in any form that X may have on the host. For interventional values, an encoded copy
-        is kept: a coalition's value is the mean margin over the background rows, with the coalition's
-        features replaced by those of the explained row, and the base value is the mean margin of the
-        background rows. A path may have at most 64 different features. For path-dependent values, covers are
-        counted from the rows.
+        Background rows, in any form that X may have on the host. For interventional values, the value of a
+        coalition is the mean margin over the background rows, with the coalition's features replaced by
+        those of the explained row. For path-dependent values, covers are counted from these rows.
     feature_perturbation : {"auto", "tree_path_dependent", "interventional"}, default="auto"
-        How unknown features are treated: branches are averaged by their covers, or the features are taken
-        from ``data``. "auto" is "interventional" if ``data`` is given, else "tree_path_dependent".
-        "tree_path_dependent" with ``data`` counts the covers anew: the cover of a node is the weight of the
-        rows of ``data`` that reach it, and the base value their mean margin. Nodes below one that no row
-        reaches keep the covers of the model, or have equal covers if it stores none. Interactions of triples
-        are path-dependent only. Models with linear leaves, those of LightGBM with linear_tree=True, have
-        interventional SHAP values and Banzhaf values only, on the CPU.
+        How unknown features are treated. "tree_path_dependent" averages branches by their covers, and with
+        ``data`` counts the covers anew: the cover of a node is the weight of the background rows that reach
+        it. "interventional" takes unknown features from the rows of ``data``. "auto" is "interventional" if
+        ``data`` is given, and otherwise "tree_path_dependent".
     data_weight : array-like of shape (n_background,), default=None
-        Non-negative weight of each row of ``data``; weights are divided by their sum. None gives all rows
-        the same weight. A pandas series must have the index of ``data``, in its order.
+        Non-negative weight of each row of ``data``. None gives all rows the same weight. A pandas series must
+        have the index of ``data``, in the same order.
     cover : {"auto", "count", "weight"}, default="auto"
-        Which covers path-dependent values use if the model has both: the number of training rows at each
-        node, or their total weight, which in boosting is the sum of their hessians. Trees of scikit-learn and
-        models of LightGBM have both, and models of treelite may. "auto" selects what the library itself
-        uses: counts for LightGBM and HistGradientBoosting, else weights.
+        Which covers path-dependent values use if the model stores both: the number of training rows at each
+        node, or their total weight, which in boosting is the sum of the hessians. "auto" uses the covers that
+        the model's library uses itself.
     model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}, \
             default="raw"
-        What is explained: the margin; the probability of a classifier; the loss of the prediction for a row
-        with the label ``y``, which is the log loss of a binary classifier, or the squared error of a
-        regressor trained with it; the exponential of the margin, such as a time, a hazard ratio or the mean
-        of a Poisson regression; or the survival function or cumulative hazard function at ``times``, an
-        output for each. Functions of time of survival forests, and probabilities of trees and forests, add
-        up over the trees, like margins. All others, losses and responses are explained against ``data``, by
-        SHAP values of the margin that are rescaled for each pair of a row and a background row, which takes
-        time for each pair on the CPU, but for probabilities and losses not on a GPU. The probabilities of a
-        softmax are explained by their definition, on the CPU, for models that use few features. See
-        docs/which_shap.md.
+        What is explained. "raw" is the margin. "probability" is the probability that a classifier predicts.
+        "log_loss" is the loss of the prediction for a row with the label ``y``: the log loss of a binary
+        classifier, or the squared error of a regressor that was trained with it. "response" is the
+        exponential of the margin, such as the mean of a Poisson regression. "survival" and
+        "cumulative_hazard" are functions of time, with an output for each of ``times``. All but "raw" need
+        ``data``, unless the trees themselves add up to the output, as the probabilities of a forest and the
+        functions of time of survival forests do. See docs/which_shap.md.
     times : float or array-like of shape (n_times,), default=None
         Times of the survival function or the cumulative hazard function, in the unit of the training data,
         within the domain of the model's own functions.
     algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1"}, default="auto"
-        "auto" is the exact quadrature, with lookup tables where they are faster: tables filled in advance
-        for trees of up to 10 levels with the same split in all nodes of a level, like those of CatBoost; and
-        for other trees tables that a call on the CPU builds if it has enough rows to make them worthwhile,
-        and that the explainer keeps for calls of about the same size, see :meth:`plan`. "quadrature" uses no
-        tables. "fast_v2" looks up each leaf in a table of its own, like Fast TreeSHAP v2 (Yang, 2021,
-        arXiv:2109.09847). It computes path-dependent SHAP values and Banzhaf values, for at most 16 features
-        on a path, with tables within half of ``memory_limit``. The other algorithms are slower, are provided
-        for comparison, and compute path-dependent SHAP values only. "gputreeshap" is the method
-        of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs only, for at most 31 features on a path.
-        Its last digits vary from run to run, and with more than 16 features on a path it computes in double
-        precision. "treeshap" is algorithm 2 of Lundberg et al. (2020), and "fast_v1" is Fast TreeSHAP v1
-        (Yang, 2021); both run on the CPU only. Their rounding errors grow with the number of features on a
-        path. Errors were below 1e-6 of the largest leaf for up to 16 features in single precision, and for
-        up to 32 in double; beyond that, the additivity check rejects values with too few correct digits.
+        "auto" computes by exact quadrature, and by lookup tables where they are faster. "quadrature" uses no
+        tables. "fast_v2" has a table for each leaf, as Fast TreeSHAP v2 (Yang, 2021, arXiv:2109.09847). The
+        others are published algorithms, slower and less accurate, for comparison. docs/mathematics.md
+        describes all of them and their limits.
     device : {"auto", "cpu", "cuda", "cuda:N"} or list of "cuda:N", default="auto"
         Where to compute. "cuda" is the first GPU; a list splits the rows among its GPUs. "auto" uses the
-        first GPU if there is one and the call is large enough, else the CPU; the environment variable
-        ``SKSHAPGPU_DEVICE`` overrides "auto". X on a GPU is explained there.
+        first GPU if there is one and the call is large enough, and otherwise the CPU; the environment
+        variable ``SKSHAPGPU_DEVICE`` overrides "auto". X on a GPU is explained there.
     precision : {"single", "double"}, default="single"
         Precision of the arithmetic within a tree; sums over trees are float64 in both cases. "single" becomes
-        "double" for trees whose leaves cancel: if the sum over all trees of the largest leaf is more than
-        4,096 times as large as a typical difference between margins, of rows drawn from the thresholds.
+        "double" by itself for models whose trees cancel each other, see docs/exactness.md.
     outputs : {"auto", "all"}, default="auto"
         "all" gives a binary classifier an output for each of its two classes.
     columns : {"all", "used"}, default="all"
         Which columns get values: "used" leaves out the columns that no tree uses, whose values are zero. X
-        has all columns in both cases. ``feature_indices`` has the positions of the used columns; values,
-        names, ``data`` and the positions of features in interactions refer to these.
+        has all columns in both cases. ``feature_indices`` has the positions of the used columns.
     feature_groups : mapping of str to list, "input" or None, default=None
         Columns that form one feature each, such as the dummy columns of a category, by name, or by position
-        in X: after the leading steps of a pipeline, a position stands for the only column that they make from
-        that column of X. Columns in no group are features of their own. A group is known or unknown as a
-        whole: its value is the Shapley value of the game in which it is one player, which in general differs
-        from the sum of the values of its columns, see :meth:`Explanation.sum_by`. A group takes the place of
-        its first column, and all results are about groups. "input" forms a group of the columns that the
-        leading steps of a pipeline make from each column of X, see the same method for the steps.
+        in X. A group is known or unknown as a whole: its value is the Shapley value of the game in which the
+        group is one player. It takes the place of its first column, and all results are about groups. Columns
+        in no group are features of their own. "input" forms a group of the columns that the leading steps of
+        a pipeline make from each column of X.
     n_jobs : int or None, default=None
         Number of threads, as in joblib: None means 1 unless a ``joblib.parallel_config`` sets another number,
         and -1 means all processors.
     memory_limit : int, str or None, default=None
         Bytes that a call may allocate, result included, as a number or a string such as "500MB" or "2GiB".
-        To stay within the limit, X is processed in batches of rows. Tables count as well, unless they are
-        mapped from a file. They take at most half of the limit, and those of "auto" at most 256 MiB, so the
-        limit can change the last digits of the values. With None, the result may take all memory of the
-        machine, buffers about 256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2", or with
-        ``expected_rows``, a quarter of the machine's memory.
+        To stay within the limit, X is processed in batches of rows, and fewer tables are built. None: the
+        memory of the machine. See docs/memory.md.
     expected_rows : int, default=None
-        Number of rows that all calls together are expected to explain. With "auto", calls on GPUs, and calls
-        of 256 rows or more on the CPU, then use lookup tables if building these pays off over so many rows.
-        Those of deep trees may take a quarter of the machine's memory, if they save a third of the time. With
-        None, tables must pay off within two calls on the CPU, without making the first one slower, and within
-        one on GPUs. Like the number of rows of a call, it can change the last digits of the values. It has
-        no effect with a ``memory_limit``.
+        Number of rows that all calls together are expected to explain. Tables are then built if they pay off
+        over that many rows, and may take a quarter of the machine's memory. None: they must pay off within
+        two calls on the CPU, or one on a GPU. It has no effect with a ``memory_limit``.
     check_additivity : bool, default=True
-        Compare the base value plus the SHAP values with the margin of each row, which is computed in the
-        same pass. They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
-        trees of the largest distance of a leaf from the tree's expected value, plus the rounding of float64.
-        The first call also compares up to 16 rows with the prediction of the model's own library, see
-        ``Explanation.checked_against``.
+        Compare the base value plus the SHAP values of each row with its margin, and in the first call up to
+        16 rows with the prediction of the model itself, see ``Explanation.checked_against``. Values that do
+        not add up raise an error; docs/exactness.md has the limits.
 
     Raises
     ------
@@ -334,9 +357,10 @@ class TreeExplainer:
     NotFittedError
         The model is not fitted.
     ValueError, TypeError
-        An option has an invalid value, options contradict each other, ``data`` has a type, shape or dtype
-        that the model does not accept, a string or path is not the path of a model file, or a path through
-        a tree has more features than interventional values or "fast_v2" allow.
+        An option has an invalid value, options contradict each other, an explainer has an option already,
+        ``data`` has a type, shape or dtype that the model does not accept, a string or path is not that of a
+        file, or a path through a tree has more features than interventional values (64) or "fast_v2" (16)
+        allow.
     ImportError
         A model file can only be read by its library, which is not installed.
     MemoryError
@@ -378,7 +402,7 @@ class TreeExplainer:
         expected_rows: int | None = None,
         check_additivity: bool = True,
     ) -> None:
-        compute = read_options(
+        options: dict[str, Any] = dict(
             data=data,
             feature_perturbation=feature_perturbation,
             data_weight=data_weight,
@@ -396,6 +420,12 @@ class TreeExplainer:
             expected_rows=expected_rows,
             check_additivity=check_additivity,
         )
+        compute = read_options(**options)
+        existing = _existing(model)
+        if existing is not None:
+            changed = {name: value for name, value in options.items() if not _is_default(name, value)}
+            self.__dict__ = vars(_reopened(existing, changed)).copy()
+            return
         steps, last = unwrap(model)
         steps = steps if isinstance(model, NoCopy) else copies_of(steps)
         self._times = read_times(times)
@@ -649,9 +679,9 @@ class TreeExplainer:
         """Return the kind of results and, for interactions, which; raise the errors of calls for them."""
         if interactions is None:
             index = "SV" if index is None else index
-            require_one_of("index", index, tuple(_VALUE_KINDS))
+            require_one_of("index", index, VALUE_INDICES)
             self._require_values(index)
-            return _VALUE_KINDS[index], None
+            return Kind(1, index), None
         index = "SII" if index is None else index
         if isinstance(interactions, str) and interactions == "matrices":
             if (index, order) != ("SII", 2):
@@ -733,11 +763,11 @@ class TreeExplainer:
             call: they add up to something else than the model's own prediction.
         """
         start = perf_counter()
-        require_one_of("index", index, tuple(_VALUE_KINDS))
+        require_one_of("index", index, VALUE_INDICES)
         if progress is not False:
             require_progress(progress)
-        kind = _VALUE_KINDS[index]
-        rows = self._read(X, kind, VALUE_NAMES[kind])
+        kind = Kind(1, index)
+        rows = self._read(X, kind, kind.values_name)
         labels = self._read_labels(y, rows)
         values, run = self._execute(rows, kind, shap_values, labels, progress)
         if self._agreement.is_open:
@@ -1069,7 +1099,7 @@ class TreeExplainer:
 
     def _features_of(self, index: str) -> Features:
         """Return the features of the results of an index."""
-        return self._columns_in_groups if _VALUE_KINDS.get(index) == OWEN_VALUES else self._features
+        return self._columns_in_groups if index == OWEN_VALUES.index else self._features
 
     @property
     def _features_are_columns(self) -> bool:
@@ -1080,8 +1110,8 @@ class TreeExplainer:
 
     def _require_values(self, index: str) -> None:
         """Reject values of single features that are not computed with the options."""
-        kind = _VALUE_KINDS[index]
-        self._compiled.require(kind, VALUE_NAMES[kind], False)
+        kind = Kind(1, index)
+        self._compiled.require(kind, kind.values_name, False)
 
     def _gpus(self, kind: Kind, n_rows: int) -> tuple[int, ...]:
         """Return the GPUs of a call with rows from the host; empty for the CPU."""
@@ -1296,6 +1326,16 @@ class TreeExplainer:
             f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._compiled.options.precision} precision"
             f"{background}>"
         )
+
+
+#: Options of an explainer that do not affect what it explains, so that a saved one has none of them.
+_CHOSEN_LATER = ("device", "n_jobs", "memory_limit", "expected_rows", "check_additivity")
+
+
+def _is_default(option: str, value: Any) -> bool:
+    """Return whether an option of :class:`TreeExplainer` has its default."""
+    default = signature(TreeExplainer).parameters[option].default
+    return value is default or (isinstance(value, str) and value == default)
 
 
 def read_options(

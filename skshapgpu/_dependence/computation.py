@@ -24,9 +24,8 @@ from .._rows import gpu_arrays
 from .._rows.background import normalized_weights
 from .._rows.inputs import HostRows, Reader
 from .._rows.origins import Origins
-from .._rows.pipelines import unwrap
-from ..adapters import adapt
 from ..adapters.schema import AdaptedModel
+from ..explainer import model_of
 
 
 class Axis(NamedTuple):
@@ -97,8 +96,8 @@ class Computation:
             raise TypeError(
                 "partial dependence is computed on the CPU, but X is on a GPU: copy it to the host"
             )
-        steps, last = unwrap(model)
-        adapted = adapt(last).with_output(model_output, None)
+        steps, adapted = model_of(model)
+        adapted = adapted.with_output(model_output, None)
         require_constant_leaves(
             adapted, "partial dependence", "use sklearn.inspection.partial_dependence(method='brute')"
         )

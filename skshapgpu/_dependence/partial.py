@@ -45,9 +45,10 @@ def partial_dependence(
 
     Parameters
     ----------
-    model : fitted model, str, path or bytes
-        As for :class:`TreeExplainer`. For a ``Pipeline``, features are the columns that the last step
-        receives.
+    model : fitted model, str, path, bytes or TreeExplainer
+        A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
+        For a ``Pipeline``, features are the columns that the last step receives.
+        The options of an explainer have no effect here.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows over which the output is averaged, in any form that ``model.predict`` accepts; not on a GPU.
     features : str, int, or sequence of one or two of them

@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._common.types import AlgorithmName, Cover, Device, FeatureGroups, Outputs, Precision, Table, Vector
+from .._common.types import AlgorithmName, Cover, Device, FeatureGroups, Outputs, Precision, Table, Values, Vector
 from .._engine.algorithms import is_deterministic
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
@@ -34,7 +34,7 @@ from .._versions import __version__
 from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer, read_options
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
-from .cross_fit import Fold, folds_of, params_of, places_of
+from .cross_fit import Fold, folds_of, params_of_rows, positions_of_columns
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
@@ -46,17 +46,17 @@ def _estimator_has(method: str) -> Callable[[Any], bool]:
 
 
 def _shares_a_model(estimator: Any) -> bool:
-    """Return whether a fitted clone has models of the user's in it: those that are frozen are not cloned."""
+    """Return whether a fitted clone contains a model of the user: ``clone`` does not copy frozen models."""
     parts = (estimator, *estimator.get_params().values())
     return any(isinstance(part, FrozenEstimator) for part in parts)
 
 
 def _copy_of(model: Any) -> Any:
-    """Return a copy of a fitted model, with which a transformer predicts what it explains.
+    """Return a copy of a fitted model, so that a transformer predicts with the trees that it explains.
 
-    Explainers keep their own copy of the trees, so predictions of a model that is trained further would be
-    those of other trees. Libraries change models in too many ways to notice all of them cheaply in each
-    call: they add trees, replace leaf values in place, or read another file. So there is one copy instead.
+    Explainers keep their own copy of the trees. If the user trained the model further, its predictions would
+    come from other trees. Libraries change models in many ways: they add trees, replace leaf values in place,
+    or read another file. To notice every change in each call would be slow, so the transformer has a copy.
 
     Raises
     ------
@@ -64,13 +64,13 @@ def _copy_of(model: Any) -> Any:
         The model cannot be copied.
     """
     layers = list(nest(model))
-    # Without predict, nothing but the explainer uses the model. Models of Spark do not change.
+    # A model without predict is used by the explainer only. Models of Spark do not change.
     if not hasattr(layers[-1], "predict") or type(layers[-1]).__module__.startswith("pyspark."):
         return model
     copies: dict[int, Any] = {}
     try:
         for layer in reversed(layers):
-            if isinstance(layer, FrozenEstimator):  # whose __deepcopy__ would be that of the model inside
+            if isinstance(layer, FrozenEstimator):  # layer.__deepcopy__ would be the method of the model inside
                 copies[id(layer)] = FrozenEstimator(deepcopy(layer.estimator, copies))
             elif any(base.__module__ == "lightgbm.basic" for base in type(layer).__mro__):
                 # A Booster's own __deepcopy__ forgets the best iteration, but keeps the rounds after it.
@@ -123,23 +123,23 @@ class ExplainingTransformer(
 
     @classmethod
     def from_fitted(cls, model: Any, **options: Any) -> Self:
-        """Return a fitted transformer around a fitted model, of which a copy is frozen.
+        """Return a fitted transformer around a frozen copy of a fitted model.
 
-        If the model is trained further, the transformer still explains, and predicts with, the model as it
-        was. Call this method again for the new one.
+        If the model is trained further, the transformer still explains the model as it was, and predicts with
+        it. Call this method again for the new model.
 
         Parameters
         ----------
-        model : fitted model
-            See :class:`TreeExplainer`; native boosters are accepted, too.
+        model : fitted model, str, path, bytes or TreeExplainer
+            A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
         **options
             Further arguments of the transformer.
 
         Returns
         -------
         transformer
-            Transformer that is ready for ``transform``; attributes that it learns from rows are missing
-            until ``fit``.
+            Transformer that is ready for ``transform``. It lacks the attributes that only ``fit`` learns from
+            rows.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class ExplainingTransformer(
         self._fit(X, y, self._routed("fit", params))
         return self
 
-    def fit_transform(self, X: Table, y: Vector | None = None, **params: Any) -> np.ndarray:
+    def fit_transform(self, X: Table, y: Vector | None = None, **params: Any) -> Values:
         """Fit and transform the same rows; with ``cv``, by models that were not fitted on them.
 
         Parameters
@@ -193,9 +193,9 @@ class ExplainingTransformer(
         y : array-like, default=None
             Target of each row, in a form that the model's ``fit`` accepts.
         **params
-            See :meth:`fit`; with ``cv`` also ``groups`` for its ``split``, which must be requested if
-            metadata routing is enabled. In each fold, parameters with an entry for each row are subset to
-            the training rows for the model's ``fit``.
+            See :meth:`fit`; with ``cv`` also ``groups`` for its ``split``. If metadata routing is enabled,
+            the splitter must request ``groups``. In each fold, the model's ``fit`` gets parameters that have
+            an entry for each row with the entries of the training rows.
 
         Returns
         -------
@@ -206,7 +206,7 @@ class ExplainingTransformer(
             return super().fit_transform(X, y, **params)
         self._check_options()
         if isinstance(self.estimator, FrozenEstimator):
-            raise ValueError("cv= refits the model in each fold, but it is frozen: use cv=None")
+            raise ValueError("cv= refits the model in each fold, but the model is frozen: use cv=None")
         if on_gpu(X):
             raise TypeError("X is on a GPU, where cv= cannot split it: copy it to the host")
         y, n_rows = self._check_training(X, y), _num_samples(X)
@@ -244,29 +244,32 @@ class ExplainingTransformer(
     def _cross_fitted(
         self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold], tasks: Tasks
     ) -> np.ndarray:
-        """Return the values of ``transform``, each row explained by the model of the fold that tests it."""
-        columns, names, n_rows, result = self._names_given(), self._names_seen(), n_rows_of(X), np.empty(())
+        """Return the result of ``transform``, but explain each row by the model of the fold that tests it."""
+        columns, names, n_rows, result = self._input_names(), self._names_seen(), n_rows_of(X), np.empty(())
         for number, (train, test) in enumerate(folds):
             model = clone(self.estimator)
             target = None if y is None else _safe_indexing(y, train)
             with tasks.task(f"fold-{number}", model):
-                model.fit(select(X, train), target, **params_of(params, train, n_rows))
+                model.fit(select(X, train), target, **params_of_rows(params, train, n_rows))
                 explainer = TreeExplainer(model, **self._explainer_options())
                 if explainer.output_names != self.explainer_.output_names:
-                    raise ValueError(f"the model of fold {number} has other outputs than that of all rows")
-                names_in_fold = explainer._names_seen(columns)
-                known = names_are_known(explainer._steps, names_in_fold)
-                places = places_of(names, names_in_fold, number, known)
-                values = self._values_of(explainer, select(X, test), places)
+                    raise ValueError(
+                        f"the model of fold {number} has other outputs than the model of all rows"
+                    )
+                fold_names = explainer._names_seen(columns)
+                has_names = names_are_known(explainer._steps, fold_names)
+                positions = positions_of_columns(names, fold_names, number, has_names)
+                values = self._transformed_by(explainer, select(X, test), positions)
             if not result.ndim:
                 result = np.empty((n_rows, *values.shape[1:]), values.dtype)
             result[test] = values
         return result
 
-    def _places_of_features(self, explainer: TreeExplainer, places: np.ndarray | None) -> np.ndarray:
-        """Return the position of each feature of another explainer among those of ``explainer_``; -1: none.
+    def _positions_of_features(self, explainer: TreeExplainer, positions: np.ndarray | None) -> np.ndarray:
+        """Return the position of each feature of a fold's explainer in ``explainer_``; -1: it is not there.
 
-        ``places`` has the positions of the other model's columns; None: they are the same.
+        ``positions`` has the position of each column of the fold's model in the model of all rows; None: the
+        columns are the same.
 
         Raises
         ------
@@ -274,27 +277,32 @@ class ExplainingTransformer(
             Groups have other columns.
         """
         n_columns = self.explainer_.n_features
-        here = self.explainer_._features.of_columns(n_columns)
-        here = here if places is None else here[places]
-        there = explainer._features.of_columns(explainer.n_features)
-        found = np.full(explainer._n_explained, -1)
-        found[there[there >= 0]] = here[there >= 0]
-        known = found[found >= 0]
-        if (found[there] != here)[there >= 0].any() or len(np.unique(known)) < len(known):
+        feature_in_all = self.explainer_._features.of_columns(n_columns)  # of each column of the fold's model
+        feature_in_all = feature_in_all if positions is None else feature_in_all[positions]
+        feature_in_fold = explainer._features.of_columns(explainer.n_features)
+        in_fold = feature_in_fold >= 0
+        result = np.full(explainer._n_explained, -1)
+        result[feature_in_fold[in_fold]] = feature_in_all[in_fold]
+        shared = result[result >= 0]
+        differs = (result[feature_in_fold] != feature_in_all)[in_fold]
+        if differs.any() or len(np.unique(shared)) < len(shared):
             raise ValueError(
-                "the groups of a fold's model have other columns than those of the model of all rows: give "
+                "the groups of a fold's model have other columns than the groups of the model of all rows: give "
                 "feature_groups as names of columns instead of positions, or feature_groups='input'"
             )
-        return found
+        return result
 
     @abstractmethod
-    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
-        """Return the columns of ``transform`` from an explainer whose model's columns are at ``places``."""
+    def _transformed_by(self, explainer: TreeExplainer, X: Any, positions: np.ndarray | None) -> np.ndarray:
+        """Return the columns of ``transform``, computed by the explainer of a fold.
+
+        For ``positions``, see :meth:`_positions_of_features`.
+        """
 
     def _check_training(self, X: Any, y: Any) -> Any:
         """Learn the names of the columns, and return y after checks that some libraries do not make."""
         validate_data(self, X, y, skip_check_array=True)
-        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # other arrays may hold text for a pipeline
+        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # other arrays may have strings for a pipeline
             table(X)
         for size, noun in zip(getattr(X, "shape", ()), ("sample", "feature")):
             if not size:
@@ -308,7 +316,7 @@ class ExplainingTransformer(
         tags = get_tags(self)
         if tags.estimator_type == "classifier":
             if not tags.target_tags.multi_output:
-                y = column_or_1d(y, warn=True)  # otherwise they would be rejected only after training
+                y = column_or_1d(y, warn=True)  # a library might reject y only after training
             check_classification_targets(y)
         check_consistent_length(X, y)
         return y
@@ -322,7 +330,7 @@ class ExplainingTransformer(
         if version != __version__:
             warnings.warn(
                 f"this {type(self).__name__} was stored by version {version} of skshapgpu and is loaded by "
-                f"{__version__}: it may be broken or give other values, unless it is refitted",
+                f"{__version__}: it may be broken or give other values. Refit it",
                 UserWarning,
                 stacklevel=2,
             )
@@ -334,11 +342,11 @@ class ExplainingTransformer(
 
     @abstractmethod
     def _learn(self, X: Any) -> None:
-        """Set the attributes that ``fit`` learns from rows; X is None if there are none."""
+        """Set the attributes that ``fit`` learns from the rows X; None: there are no rows."""
 
     def _compile(self) -> None:
         self.explainer_ = TreeExplainer(self.estimator_, **self._explainer_options())
-        self.base_values_ = self.explainer_.expected_value
+        self.base_values_: float | Values = self.explainer_.expected_value
 
     def _explainer_options(self) -> dict[str, Any]:
         return {
@@ -360,10 +368,11 @@ class ExplainingTransformer(
         return X
 
     @property
-    def _explainer_of_checked(self) -> TreeExplainer:
-        """The explainer, for rows of which :meth:`_checked` has warned if they have other names.
+    def _explainer_for_checked(self) -> TreeExplainer:
+        """The explainer for rows that :meth:`_checked` has accepted, with a warning if they have other names.
 
-        It warns itself only if the model, not the transformer, was fitted with names, or the reverse.
+        The explainer repeats that warning only if the model was fitted with names and the transformer
+        without, or the reverse.
         """
         explainer = self.explainer_
         alike = hasattr(self, "feature_names_in_") == (explainer._schema.feature_names is not None)
@@ -379,15 +388,15 @@ class ExplainingTransformer(
         return X
 
     def _as_table(self, X: Any) -> Any:
-        """Return X in a known form, unless it is on a GPU or the first step of a pipeline has to read it."""
+        """Return X as an array or data frame, unless it is on a GPU or a pipeline's first step has to read it."""
         return X if self.explainer_._steps or on_gpu(X) else table(X)
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Return the names of the columns that the model sees, after a check of those of X."""
-        return self.explainer_._names_seen(self._names_given(input_features))
+        """Check the names of the columns of X, and return the names of the columns that the model sees."""
+        return self.explainer_._names_seen(self._input_names(input_features))
 
-    def _names_given(self, input_features: Any = None) -> Any:
-        """Return the checked names of the columns of X; None if X is a list of texts, without columns."""
+    def _input_names(self, input_features: Any = None) -> Any:
+        """Return the checked names of the columns of X; None if X is a list of strings, without columns."""
         if not hasattr(self, "n_features_in_"):
             return input_features
         return OneToOneFeatureMixin.get_feature_names_out(self, input_features)
@@ -534,15 +543,15 @@ class ExplainingTransformer(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = not is_deterministic(self.algorithm)
         try:
-            of_model = deepcopy(get_tags(self.estimator))
+            model_tags = deepcopy(get_tags(self.estimator))
         except (AttributeError, TypeError):  # a native booster, frozen
             return tags
-        tags.estimator_type = of_model.estimator_type
-        tags.classifier_tags = of_model.classifier_tags
-        tags.regressor_tags = of_model.regressor_tags
-        tags.target_tags = of_model.target_tags
-        tags.input_tags = of_model.input_tags
-        tags.non_deterministic |= of_model.non_deterministic
+        tags.estimator_type = model_tags.estimator_type
+        tags.classifier_tags = model_tags.classifier_tags
+        tags.regressor_tags = model_tags.regressor_tags
+        tags.target_tags = model_tags.target_tags
+        tags.input_tags = model_tags.input_tags
+        tags.non_deterministic |= model_tags.non_deterministic
         if isinstance(self.estimator, FrozenEstimator):
             tags.target_tags.required = False
         if tags.classifier_tags is not None:

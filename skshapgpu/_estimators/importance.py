@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils import Bunch, check_scalar, indexable
 from sklearn.utils.validation import _num_features
 
@@ -45,15 +46,15 @@ def shap_importance(
 ) -> Bunch:
     """Measure how much each feature moves the predictions of a tree model.
 
-    The result has the format of :func:`sklearn.inspection.permutation_importance`, but another meaning:
-    permutation importance says how much worse the model predicts without a feature; these importances say
-    how much of its predictions comes from the feature, right or wrong. Out-of-fold importances are
-    ``cross_val_explain(...)["importances"]``.
+    The result has the format of :func:`sklearn.inspection.permutation_importance`, but another meaning.
+    Permutation importance says how much worse the model predicts without a feature. The importances of this
+    function say how much the feature moves the predictions, whether it makes them better or worse. For
+    out-of-fold importances, see ``cross_val_explain(...)["importances"]``.
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted model; see :class:`TreeExplainer`.
+    estimator : fitted model, str, path, bytes or TreeExplainer
+        A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to explain. Rows that the model was not trained on show how it treats new data.
     y : array-like of shape (n_rows,), default=None
@@ -64,13 +65,13 @@ def shap_importance(
     per_output : bool, default=False
         Whether to keep the outputs as the last axis. Otherwise importances are summed over them.
     n_parts : int, default=5
-        Number of parts into which the rows are divided, to show how much importances depend on the rows.
-        Row ``i`` is in part ``i % n_parts``.
+        Number of parts into which the rows are divided. The importances of the parts show how much
+        importances depend on the rows. Row ``i`` is in part ``i % n_parts``.
     sum_by : {"input"} or None, default=None
-        "input": features are the columns of X from which the leading steps of a pipeline made those that the
-        model sees, and their values are sums, as of :meth:`Explanation.sum_by`. The option
-        ``feature_groups="input"`` in ``explain_params`` instead computes the Shapley values of these columns,
-        each of them known or unknown as a whole.
+        "input": features are the columns of X, and a column's value is the sum of the values of the columns
+        that the leading steps of a pipeline made from it, as in :meth:`Explanation.sum_by`. The option
+        ``feature_groups="input"`` in ``explain_params`` instead computes the Shapley values of the columns of
+        X, each of them known or unknown as a whole.
     n_jobs : int or None, default=None
         Number of threads.
     explain_params : dict or None, default=None
@@ -88,8 +89,8 @@ def shap_importance(
         importances : ndarray of float64, shape (n_features, n_parts)
             Importances over the rows of each part.
         feature_names : tuple of str
-            For a ``Pipeline``, names of the columns that its last step sees, or with ``sum_by`` of those of
-            X.
+            Names of the features. For a ``Pipeline``, they are the columns that its last step sees or, with
+            ``sum_by``, the columns of X.
         output_names : tuple or None
             None if there is one output.
 
@@ -136,7 +137,7 @@ class Importances:
     Attributes
     ----------
     importances : ndarray of float64, shape (n_features, n_parts[, n_outputs])
-    of_all : ndarray of float64, shape (n_features[, n_outputs]), or None
+    overall : ndarray of float64, shape (n_features[, n_outputs]), or None
         Importances over all rows; None if there are splits.
     feature_names : tuple of str
     output_names : tuple or None
@@ -144,32 +145,32 @@ class Importances:
         Score of each split; None without splits.
     """
 
-    importances: np.ndarray
-    of_all: np.ndarray | None
+    importances: npt.NDArray[np.float64]
+    overall: npt.NDArray[np.float64] | None
     feature_names: tuple[str, ...]
     output_names: tuple[Any, ...] | None
-    scores: np.ndarray | None = None
+    scores: npt.NDArray[np.float64] | None = None
 
     @property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> npt.NDArray[np.float64]:
         """Importances over all rows, or their mean over the splits."""
-        return np.nanmean(self.importances, axis=1) if self.of_all is None else self.of_all
+        return np.nanmean(self.importances, axis=1) if self.overall is None else self.overall
 
     @property
-    def std(self) -> np.ndarray:
+    def std(self) -> npt.NDArray[np.float64]:
         """Standard deviation of the importances over the parts or splits."""
         return np.nanstd(self.importances, axis=1)
 
     def summed(self) -> Importances:
         """Return the importances summed over the outputs."""
-        without = np.isnan(self.importances).all(axis=2)
-        importances = np.where(without, np.nan, np.nansum(self.importances, axis=2))
-        of_all = None if self.of_all is None else self.of_all.sum(axis=1)
-        return replace(self, importances=importances, of_all=of_all)
+        has_none = np.isnan(self.importances).all(axis=2)
+        importances = np.where(has_none, np.nan, np.nansum(self.importances, axis=2))
+        overall = None if self.overall is None else self.overall.sum(axis=1)
+        return replace(self, importances=importances, overall=overall)
 
 
 def no_score(estimator: Any, X: Any, y: Any = None) -> float:
-    """Score a model by a constant, if ``cross_validate`` is called for its models alone."""
+    """Return a constant score, for calls of ``cross_validate`` of which only the models are used."""
     return 0.0
 
 
@@ -192,21 +193,29 @@ def find_importances(
 ) -> Importances:
     """Compute importances for each output.
 
-    The arguments are those of :func:`shap_importance` and, with ``cv``, of :func:`cross_val_explain`: then
-    clones of the model are fitted, and each explains the test rows of its split. ``by_input`` says whether
-    the features are the columns of X, all of them in their order, instead of those that the model sees after
-    the steps of a pipeline; with ``sum_by``, they are the columns from which these were made. ``weights`` of
-    the rows, for the mean magnitude, and ``scoring`` of the models are used only with ``cv``.
+    With ``cv``, clones of the model are fitted, and each clone explains the test rows of its split. For
+    parameters that are not listed, see :func:`shap_importance` and :func:`cross_val_explain`.
+
+    Parameters
+    ----------
+    by_input : bool, default=False
+        Whether the features are all columns of X, in their order. Otherwise they are the columns that the
+        model sees after the steps of a pipeline or, with ``sum_by``, the columns of X from which the steps
+        made these columns.
+    weights : ndarray of float64, shape (n_rows,), or None, default=None
+        Weights of the rows in means of magnitudes; used only with ``cv``.
+    scoring : callable, str or None
+        Score of the models; used only with ``cv``.
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
     require_sum_by(sum_by)
     aggregate = _AGGREGATIONS[aggregation]
     if cv is None:
         if groups is not None or params is not None:
-            raise ValueError("groups and params are for fits with cv: without it the model is fitted already")
+            raise ValueError("groups and params are for fits with cv=: without cv=, the model is not fitted again")
         options = {"n_jobs": n_jobs, **(explain_params or {})}
-        features_of = partial(_features, X=X, sum_by=sum_by, by_input=by_input)
-        return _of_fitted(estimator, X, y, aggregate, n_parts, options, features_of)
+        read_features = partial(_features, X=X, sum_by=sum_by, by_input=by_input)
+        return _fitted_importances(estimator, X, y, aggregate, n_parts, options, read_features)
     X, y = indexable(X, y)
     results, splits = explained_splits(
         estimator,
@@ -223,38 +232,42 @@ def find_importances(
     )
     first: Split | None = None
     features: tuple[str, ...] = ()
-    of_splits: dict[int, tuple[tuple[str, ...], np.ndarray]] = {}
+    importances_by_split: dict[int, tuple[tuple[str, ...], np.ndarray]] = {}
     for number, split in enumerate(splits):
         if split.explanation is None:
             continue
         first = first or split
         names, values = _features(split.explanation, X, sum_by, by_input)
         features = merged_names(features, names)
-        known = aggregate(values) if weights is None else _weighted_mean(values, weights[split.rows])
-        block = np.full((len(names), len(split.output_names or (None,))), np.nan)
-        block[:, split.outputs] = known
-        of_splits[number] = names, block
+        own_outputs = aggregate(values) if weights is None else _weighted_mean(values, weights[split.rows])
+        all_outputs = np.full((len(names), len(split.output_names or (None,))), np.nan)
+        all_outputs[:, split.outputs] = own_outputs
+        importances_by_split[number] = names, all_outputs
     if first is None:
         raise ValueError("no split could be explained: the warnings say why")
-    importances = aligned(of_splits, features, len(results["fit_time"])).transpose(1, 0, 2)
+    importances = aligned(importances_by_split, features, len(results["fit_time"])).transpose(1, 0, 2)
     return Importances(importances, None, features, first.output_names, results["test_score"])
 
 
-def _of_fitted(
+def _fitted_importances(
     model: Any,
     X: Any,
     y: Any,
     aggregate: Callable[[np.ndarray], np.ndarray],
     n_parts: int,
-    asked: dict[str, Any],
-    features_of: Callable[[Explanation], tuple[tuple[str, ...], np.ndarray]],
+    requested: dict[str, Any],
+    read_features: Callable[[Explanation], tuple[tuple[str, ...], np.ndarray]],
 ) -> Importances:
+    """Return importances of a fitted model.
+
+    ``read_features`` returns the names of the features of an explanation, and their values.
+    """
     check_scalar(n_parts, "n_parts", Integral, min_val=1)
-    explainer = TreeExplainer(model, **explainer_options(model, asked))
+    explainer = TreeExplainer(model, **explainer_options(model, requested))
     explanation = explainer.explain(X, y if explainer.model_output == "log_loss" else None)
     if len(explanation) < n_parts:
         raise ValueError(f"X has {len(explanation)} rows, fewer than n_parts={n_parts}")
-    names, values = features_of(explanation)
+    names, values = read_features(explanation)
     return Importances(
         np.stack([aggregate(values[part::n_parts]) for part in range(n_parts)], axis=1),
         aggregate(values),
@@ -266,7 +279,7 @@ def _of_fitted(
 def _features(
     explanation: Explanation, X: Any, sum_by: str | None, by_input: bool
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return names of the features, and values (n_rows, n_features, n_outputs)."""
+    """Return the names of the features, and their values (n_rows, n_features, n_outputs)."""
     if sum_by is not None:
         explanation = explanation.sum_by(sum_by)
     values = to_host(explanation.values)

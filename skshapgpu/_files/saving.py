@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -20,10 +21,13 @@ from .._versions import __version__
 from ..adapters.ensemble import LINEAR_FIELDS, Ensemble
 from ..adapters.schema import AdaptedModel, InputSchema
 from . import storage
-from .locations import Place
+from .locations import Place, RemotePath, head, is_path, locate
 
 #: Models with linear leaves need version 2, which earlier releases reject instead of ignoring the leaves.
 _FORMAT, _VERSION, _LINEAR_VERSION = "skshapgpu explainer", 1, 2
+
+#: First bytes of a file, which is a ZIP archive.
+_MAGIC = b"PK\x03\x04"
 
 #: Prefix, in files, of the names of the arrays in ``_core.Plan.contents``.
 _TABLES = "tables_"
@@ -155,6 +159,18 @@ def load(path: Place, verify: bool = False) -> Saved:
         return Saved(adapted, options, background, tables)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise ValueError(f"{str(path)!r} is damaged: {error}") from error
+
+
+def explainer_file(model: Any) -> Place | None:
+    """Return the place of the explainer's file that ``model`` is the path of; None if it is anything else.
+
+    Files of explainers are ZIP archives, which no file of a model is that the adapters read.
+    """
+    if not is_path(model):
+        return None
+    place = locate(model)
+    is_file = place.is_file() if isinstance(place, RemotePath) else os.path.isfile(place)
+    return place if is_file and head(place, len(_MAGIC)) == _MAGIC else None
 
 
 def library_version(path: Place) -> str:

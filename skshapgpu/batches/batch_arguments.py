@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._common.checks import require_one_of
+from .._common.indices import VALUE_INDICES
 from .._engine.interactions import Request
 from .._explanations.grouping import Grouping, grouping_of
-from .._files.locations import RemotePath, head, is_path, locate
 from .._rows.pandas_types import PandasTypes
 from .._rows.pipelines import takes_arrays, unwrap
 from ..explainer import TreeExplainer, as_explainer
 
-_VALUE_INDICES = ("SV", "BV", "OV")
-
-#: First bytes of files that TreeExplainer.save wrote; no model file begins with them.
-_EXPLAINER_FILE = b"PK\x03\x04"
-
 
 def explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
-    """Return an explainer for an explainer, a model or a file, for rows without labels.
-
-    Parameters
-    ----------
-    model : TreeExplainer, fitted model, str, path or RemotePath
-        A path is that of a model file, or of a file that ``TreeExplainer.save`` wrote; the content decides.
-    options : dict
-        Options of ``TreeExplainer``, or of ``TreeExplainer.load`` for a saved explainer.
+    """Return the explainer of a model for rows without labels.
 
     Raises
     ------
-    TypeError
-        Options are given for an explainer, which has its own.
     ValueError, TypeError, UnsupportedModelError, NotFittedError, OSError
-        As for ``TreeExplainer`` and ``TreeExplainer.load``; or labels are needed.
+        As for :func:`.as_explainer`; or labels are needed.
     """
     if options.get("model_output") == "log_loss":
         raise _no_labels()
-    explainer = _explainer_of(model, options)
+    explainer = as_explainer(model, options)
     if explainer.model_output == "log_loss":
         raise _no_labels()
     return explainer
-
-
-def _explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
-    if is_path(model):
-        place: Any = locate(model)
-        is_file = place.is_file() if isinstance(place, RemotePath) else os.path.isfile(place)
-        if is_file and head(place, len(_EXPLAINER_FILE)) == _EXPLAINER_FILE:
-            return TreeExplainer.load(place, **options)
-    return as_explainer(model, options)
 
 
 def groups_of_inputs(explainer: TreeExplainer, index: str = "SV") -> Grouping | None:
@@ -98,7 +74,7 @@ def request_of(interactions: Any, index: str | None) -> tuple[Request | None, An
     """
     if interactions is None:
         index = "SV" if index is None else index
-        require_one_of("index", index, _VALUE_INDICES)
+        require_one_of("index", index, VALUE_INDICES)
         return None, index
     index = "SII" if index is None else index
     request = Request.parse(interactions, index)

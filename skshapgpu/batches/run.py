@@ -1,9 +1,9 @@
 """Explanations of more rows than fit into memory: in batches, from files to files, resumable after a crash.
 
-``sources.py`` and ``files.py`` read, ``record_batches.py`` explains and ``sinks.py`` writes, into the folders
-of ``folders.py``; ``overlap.py`` runs all of this at the same time, and ``journal.py`` records which call an
-output belongs to. A batch has the same rows in every run, and its values depend only on these rows, so a
-resumed run writes the same output as an uninterrupted one.
+``sources.py`` and ``files.py`` read rows, ``record_batches.py`` explains them and ``sinks.py`` writes the
+values, into the folders of ``folders.py``. ``overlap.py`` does all of this at the same time, and
+``journal.py`` records which call an output belongs to. A batch has the same rows in every run, and its values
+depend only on these rows, so a resumed run writes the same output as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -41,29 +41,31 @@ from .journal import difference
 from .overlap import overlapped
 from .record_batches import BatchExplainer
 from .sinks import FORMATS, Sink, open_sink, tidy
-from .source import Source, Wanted
+from .source import SelectedColumns, Source
 from .sources import open_source
 from .types import wide_codes
 
 __all__ = ["BatchExplainer", "BatchesResult", "explain_batches"]
 
-#: Bytes of a batch if there is no memory limit: its rows, their values and the resulting output columns.
+#: Bytes of a batch if there is no memory limit: of its rows, their values and the output columns together.
 _BATCH_BYTES = 2**26
 
-#: Batches held at once, for each GPU: one is read, two are explained, and the others wait or are encoded.
-_BATCHES_HELD = 6
+#: Batches in memory at the same time, for each GPU: one is read, two are explained, and the others wait or
+#: are encoded.
+_BATCHES_IN_MEMORY = 6
 
 #: Threads, for each GPU, that encode batches. They start when batches wait for them.
 _ENCODERS_PER_GPU = 3
 
-#: With fewer batches for each GPU, every batch is divided among all GPUs.
-_BATCHES_EACH = 4
+#: Smallest number of batches for each GPU with which each GPU explains entire batches. If there are fewer,
+#: every batch is divided among all GPUs.
+_MIN_BATCHES_PER_GPU = 4
 
 #: Maximum number of rows of a batch; larger batches would not be faster.
 _MAX_ROWS = 2**20
 
 #: Batch sizes above this number are rounded down to a multiple of it.
-_ROUND = 1024
+_BATCH_MULTIPLE = 1024
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,14 @@ class BatchesResult:
     Attributes
     ----------
     path : Path or str
-        The output: a file or a folder. It is a string if it is not in the local file system: the path in
-        ``filesystem``, or the URL without credentials.
+        The output: a file or a folder. It is a Path if the output is in the local file system. Otherwise it
+        is a string: the path in ``filesystem``, or the URL without credentials.
     paths : tuple of Path or str
-        Its files, in the order of the rows.
+        The files of the output, in the order of their rows.
     n_rows : int
         Number of rows of the output.
     n_resumed : int
-        How many of these an earlier call had written.
+        Number of the rows that an earlier call had written.
     batch_rows : int
         Rows of a batch.
     seconds : float
@@ -136,49 +138,50 @@ def explain_batches(
 ) -> BatchesResult:
     """Explain any number of rows in batches, from files to files.
 
-    Reading, explaining, encoding and writing overlap, in several threads. Memory is bounded whatever the
-    number of rows: it takes six batches (for each GPU that ``device`` lists) and the memory of one call of
-    :meth:`.TreeExplainer.explain`. GPUs get entire batches each, if there are many.
+    Reading, explaining, encoding and writing overlap, in several threads. The memory does not depend on the
+    number of rows: it holds six batches (for each GPU that ``device`` lists) and what one call of
+    :meth:`.TreeExplainer.explain` needs. With several GPUs, each explains entire batches if there are many.
 
     If the process is killed, at whatever moment, the same call resumes after the last complete batch, and
-    the output is bit-identical to that of an uninterrupted run. The output records its call: a call with a
-    different model, source, batch size or other option that affects the output is rejected; the same call
-    for a finished output returns at once.
+    the output is bit-identical to the output of an uninterrupted run. The output records its call. The same
+    call for a finished output returns at once; a call with a different model, source, batch size or other
+    option that affects the output is rejected.
 
     Parameters
     ----------
-    model : TreeExplainer, fitted model, str or path
-        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
-        :meth:`.TreeExplainer.save`.
+    model : fitted model, str, path, bytes or TreeExplainer
+        A fitted model or its file, or an explainer or its file: see :class:`.TreeExplainer`.
     source : path, list of paths, dataset, table, array, matrix, data frame or iterator
-        - The path of a Parquet, Arrow (IPC, Feather), CSV or NumPy (``.npy``) file, recognized by its
-          content, CSV by its name; a folder of files in one of the first three formats, read in the order
-          of their paths, with "name=value" folders as columns; or a list of paths of such files. All files
-          must have the columns of the first, in any order; numeric columns get a type that holds the values
-          of all files. URLs such as "s3://bucket/rows/" are paths, too, here and in ``model`` and ``sink``.
+        - The path of a Parquet, Arrow (IPC, Feather), CSV or NumPy (``.npy``) file. CSV files are recognized
+          by their names, other files by their content.
+        - The path of a folder with files in one of the first three formats, which are read in the order of
+          their paths; folders named "name=value" become columns. Or a list of paths of such files. All files
+          must have the columns of the first file, in any order; numeric columns get a type that holds the
+          values of all files.
         - A pyarrow ``Dataset``, ``Table`` or ``RecordBatchReader``.
         - A two-dimensional NumPy array, in memory or memory-mapped, or a sparse matrix.
-        - An iterator over record batches, tables, pandas or polars data frames, arrays or sparse matrices,
-          all with the columns of the first, whose types the output takes over. To resume, it must yield the
-          same rows again: those already explained are read and dropped. It is consumed in another thread.
+        - An iterator over record batches, tables, pandas or polars data frames, arrays or sparse matrices.
+          All items must have the columns of the first item, whose types the output takes over. To resume, the
+          iterator must yield the same rows again; rows that were explained before are read and dropped. It is
+          consumed in another thread.
 
-        The steps of a pipeline receive data frames in which each column has one dtype in all batches; see
-        docs/batches.md.
+        URLs such as "s3://bucket/rows/" are paths, too, here and in ``model`` and ``sink``. The steps of a
+        pipeline receive data frames in which each column has one dtype in all batches; see docs/batches.md.
     sink : path
         A single file, ``NAME.parquet``, ``NAME.arrow``, ``NAME.csv`` or ``NAME.npy``, which appears when it
-        is complete; or, if the name has no extension or ends with a slash, a folder of part files, one for
-        each batch. A NumPy file holds the values alone, in the shape that ``explain`` returns; a CSV file has
-        no base values, as it has no metadata. Incomplete output is kept in a hidden folder beside the file,
-        or inside the output folder.
+        is complete. If the name has no extension or ends with a slash, it is a folder of part files, one for
+        each batch. A NumPy file holds only the values, in the shape that ``explain`` returns. A CSV file has
+        no base values, because it has no metadata. Incomplete output is kept in a hidden folder, beside the
+        file or inside the output folder.
     batch_size : int or "auto", default="auto"
-        Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
-        ``memory_limit``, divided by the number of GPUs, if that is less; a resumed run keeps the size of the
-        first run.
+        Rows of a batch. "auto" chooses the number so that rows and values take about 64 MiB, or less if that
+        exceeds a twelfth of ``memory_limit``, divided by the number of GPUs. A resumed run keeps the size of
+        the first run.
     features, keep, reasons, by_sign, sum_by, interactions, index, prefix, dtype
-        See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep. ``keep`` may also
-        name levels of the index of pandas, in data frames and in Parquet files that pandas wrote.
+        See :class:`~skshapgpu.batches.BatchExplainer`. ``keep`` may also name levels of a pandas index, in
+        data frames and in Parquet files that pandas wrote. Arrays have no columns to keep.
     format : {"parquet", "arrow"} or None, default=None
-        Format of the files of a folder. None: Parquet.
+        Format of the files of a folder. None means Parquet.
     csv_options : dict or None, default=None
         How to read CSV files, which are otherwise read as ``pandas.read_csv`` reads them, with column types
         determined from the whole file. The keys are "delimiter" (by default a comma, or a tab if the file's
@@ -188,15 +191,15 @@ def explain_batches(
     if_exists : {"resume", "overwrite", "error"}, default="resume"
         What to do if ``explain_batches`` has written to ``sink`` before. "resume" continues an output that
         the same call left unfinished, and returns at once if that output is finished. "overwrite" starts
-        anew. "error" raises ``ValueError``. An output that was deleted is forgotten. Files that
+        anew. "error" raises ``ValueError``. An output that was deleted does not count. Files that
         ``explain_batches`` did not write, or that were changed since, are never replaced or deleted.
     progress : bool or callable, default=False
         True shows a bar with rows per second and the time left, using tqdm or rich. A function is called
-        after each batch with the number of rows written and the number of all rows, None if unknown; an
-        exception that it raises ends the run.
+        after each batch with the number of rows written and the number of all rows, which is None if it is
+        not known. An exception that the function raises ends the run.
     filesystem : file system of pyarrow or fsspec, or None, default=None
-        File system of ``model``, ``source`` and ``sink``, where they are paths without a scheme. None: the
-        local one. "file://" URLs are always local.
+        File system of ``model``, ``source`` and ``sink`` if they are paths without a scheme. None means the
+        local file system. "file://" URLs are always local.
     **options
         Options of :class:`.TreeExplainer`, such as ``device`` and ``n_jobs``, unless ``model`` is one.
 
@@ -212,8 +215,8 @@ def explain_batches(
         the model does not accept; a step of a pipeline drops or moves rows; or there is an output of another
         call (the message says what differs) or a file that ``explain_batches`` did not write.
     RuntimeError
-        Another call is writing the same output, or, in another file system, has begun to write it since; or
-        see :meth:`.TreeExplainer.explain`.
+        Another call is writing the same output or, in another file system, has begun to write it since. See
+        also :meth:`.TreeExplainer.explain`.
     ImportError
         pyarrow, or a package for a URL, is not installed, or, for ``progress=True``, neither tqdm nor rich.
     OSError
@@ -236,7 +239,7 @@ def explain_batches(
     >>> pyarrow.parquet.read_schema(sink).names[:3]
     ['patient', 'age', 'sex']
     """
-    begun = perf_counter()
+    start = perf_counter()
     require_progress(progress)
     _require_batch_size(batch_size)
     require_one_of("if_exists", if_exists, ("resume", "overwrite", "error"))
@@ -256,27 +259,27 @@ def explain_batches(
         dtype=dtype,
         **options,
     )
-    target = open_sink(sink, format, filesystem)
+    output = open_sink(sink, format, filesystem)
     csv = CsvFormat.parse(csv_options)
-    rows = open_source(source, csv, filesystem, explainer.keep)
-    if csv.non_defaults() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
+    row_source = open_source(source, csv, filesystem, explainer.keep)
+    if csv.non_defaults() and not (isinstance(row_source, FilesSource) and row_source.kind == "csv"):
         raise ValueError(
             f"csv_options: {', '.join(csv.non_defaults())} is for CSV files, but the source is not one"
         )
-    run = _Run(explainer, rows, target)
-    if is_path(source) and lies_in(target.place, place := locate(source, filesystem)) and place.is_dir():
+    run = _Run(explainer, row_source, output)
+    if is_path(source) and lies_in(output.place, place := locate(source, filesystem)) and place.is_dir():
         raise ValueError(
-            f"the output {str(target.place)!r} is inside the source folder: choose another path for it"
+            f"the output {str(output.place)!r} is inside the source folder: choose another path for it"
         )
-    if not target.journal.folder.exists() and target.place.exists():
-        target.require_ours()  # before the journal's folder is created there
-    for file in rows.places:
-        if lies_in(file, target.place):
+    if not output.journal.folder.exists() and output.place.exists():
+        output.require_ours()  # before the journal's folder is created there
+    for file in row_source.places:
+        if lies_in(file, output.place):
             raise ValueError(
-                f"{str(file)!r} has rows, and would be replaced by the output: name another output"
+                f"{str(file)!r} has rows, and would be replaced by the output: choose another path for it"
             )
-    with target.journal.held():
-        target.require_ours()
+    with output.journal.hold():
+        output.require_ours()
         n_batches = run.settle(batch_size, if_exists)
         if n_batches is None:
             names, n_rows = run.finished()
@@ -285,12 +288,12 @@ def explain_batches(
             n_resumed = n_batches * run.batch_rows
             names, n_rows = run.work_off(n_batches, progress)
     return BatchesResult(
-        path=target.path,
-        paths=tuple(target.files(names)),
+        path=output.path,
+        paths=tuple(output.files(names)),
         n_rows=n_rows,
         n_resumed=n_resumed,
         batch_rows=run.batch_rows,
-        seconds=perf_counter() - begun,
+        seconds=perf_counter() - start,
         base_values=explainer.base_values,
         feature_names=run.feature_names,
         output_names=explainer.explainer.output_names,
@@ -310,15 +313,15 @@ class _Run:
         if source.schema is not None:
             names = explainer.input_names(source.schema)
             require_no_levels(names, source.levels)
-            wanted = Wanted(
+            selected = SelectedColumns(
                 names,
                 explainer.keep,
                 explainer._takes_all_columns,
                 explainer._takes_numbers,
                 explainer._takes_frames,
             )
-            source.settle(wanted)
-            self._columns = wanted.columns
+            source.settle(selected)
+            self._columns = selected.columns
             self._schema = wide_codes(explainer.output_schema(source.schema))
         elif explainer.keep or explainer._arguments()["features"]:
             raise ValueError("keep and features name columns, but the source has arrays, without names")
@@ -331,7 +334,7 @@ class _Run:
         if sink.holds_values:
             if explainer.keep or explainer._arguments()["reasons"]:
                 raise ValueError(
-                    "a .npy file holds values alone: keep and reasons are for Parquet, Arrow and CSV"
+                    "a .npy file holds only values: keep and reasons are for Parquet, Arrow and CSV"
                 )
             n_outputs = len(explainer.explainer.output_names or (None,))
             n_values = len(self._schema.names) // n_outputs
@@ -345,27 +348,22 @@ class _Run:
         Returns
         -------
         int or None
-            Number of batches that are written already; None if the output is complete.
-
-        Raises
-        ------
-        ValueError
-            There is an output of another call, or one that must not be resumed.
+            Number of batches that are already written; None if the output is complete.
         """
         journal, sink = self._sink.journal, self._sink
-        before = None if sink.is_gone() else journal.call
-        if before is not None and batch_size == "auto":
-            self.batch_rows = before["batch_rows"]
+        earlier_call = None if sink.is_gone() else journal.call
+        if earlier_call is not None and batch_size == "auto":
+            self.batch_rows = earlier_call["batch_rows"]
         else:
             self.batch_rows = self._auto_rows() if isinstance(batch_size, str) else int(batch_size)
         call = self._call()
-        if before is not None and if_exists != "overwrite":
+        if earlier_call is not None and if_exists != "overwrite":
             state = "finished" if journal.finished else "unfinished"
-            differs = difference(before, call)
-            if differs is not None:
+            changed = difference(earlier_call, call)
+            if changed is not None:
                 raise ValueError(
-                    f"{str(sink.place)!r} is the {state} output of another call: {differs}. Name another "
-                    "output, or pass if_exists='overwrite' to start anew"
+                    f"{str(sink.place)!r} is the {state} output of another call: {changed}. Choose another "
+                    "path, or pass if_exists='overwrite' to start anew"
                 )
             if if_exists == "error":
                 raise ValueError(
@@ -375,12 +373,12 @@ class _Run:
             if journal.finished is not None and sink.is_there(journal.finished):
                 return None
             journal.take()
-            n_batches = sink.n_whole(self.batch_rows)
+            n_batches = sink.n_complete(self.batch_rows)
             if journal.finished is not None:  # some parts were deleted
                 journal.begin(call)
             sink.open(self._schema, n_batches)
             return n_batches
-        if before is not None and isinstance(batch_size, str):  # the output is overwritten
+        if earlier_call is not None and isinstance(batch_size, str):  # the output is overwritten
             self.batch_rows = self._auto_rows()
             call = self._call()
         journal.take()
@@ -402,13 +400,13 @@ class _Run:
 
         def explain(explainer: BatchExplainer, number: int, piece: Any) -> tuple[int, Any, Any]:
             n_rows = piece.shape[0]
-            with self._about_rows(n_batches + number, n_rows):
-                return n_rows, explainer._kept(piece), self._found(explainer, piece)
+            with self._naming_rows(n_batches + number, n_rows):
+                return n_rows, explainer._kept_columns(piece), self._values_or_explanation(explainer, piece)
 
         def encode(number: int, explained: tuple[int, Any, Any]) -> tuple[int, Any]:
-            n_rows, kept, found = explained
-            with self._about_rows(n_batches + number, n_rows):
-                batch = self._batch(kept, found)
+            n_rows, kept_columns, values = explained
+            with self._naming_rows(n_batches + number, n_rows):
+                batch = self._output_batch(kept_columns, values)
             return n_rows, self._sink.prepare(n_batches + number, batch)
 
         def write(prepared: tuple[int, Any]) -> None:
@@ -422,7 +420,7 @@ class _Run:
         pieces = self._source.read(self._columns, n_done, self.batch_rows)
         n_rows = self._source.n_rows
         try:
-            steps = [partial(explain, each) for each in self._explainers(n_done)]
+            steps = [partial(explain, explainer) for explainer in self._explainers(n_done)]
             with watched(progress, n_rows, n_done) as tracker:
                 overlapped(
                     pieces,
@@ -431,11 +429,12 @@ class _Run:
                     write,
                     report,
                     n_encoders=min(_ENCODERS_PER_GPU * self._n_gpus, os.cpu_count() or 1),
-                    n_held=_BATCHES_HELD * self._n_gpus,
+                    max_items=_BATCHES_IN_MEMORY * self._n_gpus,
                 )
             if n_rows is not None and n_written[0] != n_rows:
                 raise ValueError(
-                    f"the source gave {n_written[0]:,} rows, but had {n_rows:,}: it was changed meanwhile"
+                    f"the source had {n_rows:,} rows, but {n_written[0]:,} were read: it was changed "
+                    "meanwhile; explain it again"
                 )
             names = self._sink.finish(n_written[0])
         finally:
@@ -445,44 +444,44 @@ class _Run:
         return names, n_written[0]
 
     def _explainers(self, n_done: int) -> list[BatchExplainer]:
-        """Return the explainers that take turns with the rows after the first ``n_done``, each in a thread.
+        """Return the explainers, one for each thread, that explain the rows after the first ``n_done``.
 
-        On GPUs, one batch is read and checked while another is explained. Each GPU gets entire batches, if
-        there are many. A single explainer works in the caller's thread, as do steps of a pipeline, which may
-        not be made for threads.
+        A GPU has two explainers, so that one batch is read and checked while another is explained. With
+        several GPUs, each gets entire batches if there are many. Otherwise there is one explainer, in the
+        caller's thread: also for a pipeline, because its steps may not be thread-safe.
         """
-        whole = self._explainer
-        gpus = whole._gpus(self.batch_rows)
-        if not gpus or whole.explainer._steps:
-            return [whole]
+        explainer = self._explainer
+        gpus = explainer._gpus(self.batch_rows)
+        if not gpus or explainer.explainer._steps:
+            return [explainer]
         n_rows = self._source.n_rows
         n_batches = math.inf if n_rows is None else (n_rows - n_done) / self.batch_rows
-        if len(gpus) == 1 or n_batches < _BATCHES_EACH * len(gpus):
-            return [whole] * 2
-        return [whole._on_gpu(index) for index in gpus] * 2
+        if len(gpus) == 1 or n_batches < _MIN_BATCHES_PER_GPU * len(gpus):
+            return [explainer] * 2
+        return [explainer._on_gpu(index) for index in gpus] * 2
 
     @property
     def _n_gpus(self) -> int:
-        """Number of GPUs that the option ``device`` names; 1 for others."""
+        """Number of GPUs that the option ``device`` names; 1 if it names none."""
         return len(self._explainer.explainer._compiled.options.devices.indices) or 1
 
-    def _found(self, explainer: BatchExplainer, piece: Any) -> Any:
-        """Return the values of a piece, or its explanation, as :meth:`_batch` takes them."""
+    def _values_or_explanation(self, explainer: BatchExplainer, piece: Any) -> Any:
+        """Return the values of a piece, or its explanation, as :meth:`_output_batch` takes them."""
         X = piece
         if self._names is not None:
             X = explainer._rows(piece, self._names, self._source.pandas_types)
-        return explainer._found(X, self._names)
+        return explainer._values_or_explanation(X, self._names)
 
-    def _batch(self, kept: list[Any], found: Any) -> Any:
-        """Return what the sink takes for a piece, given its columns that are kept."""
+    def _output_batch(self, kept_columns: list[Any], values: Any) -> Any:
+        """Return what the sink takes for a piece: an array of values, or a batch of all columns."""
         if self._row:
-            return found.reshape(len(found), *self._row)
-        kept = [column.cast(field.type) for column, field in zip(kept, self._schema)]
-        return self._explainer._batch(kept, found, self._names, self._schema)
+            return values.reshape(len(values), *self._row)
+        kept_columns = [column.cast(field.type) for column, field in zip(kept_columns, self._schema)]
+        return self._explainer._output_batch(kept_columns, values, self._names, self._schema)
 
     @contextmanager
-    def _about_rows(self, number: int, n_rows: int) -> Iterator[None]:
-        """Say in messages of errors which rows a batch has."""
+    def _naming_rows(self, number: int, n_rows: int) -> Iterator[None]:
+        """Add to the messages of errors which rows of the source are in the batch."""
         start = number * self.batch_rows
         try:
             yield
@@ -497,16 +496,18 @@ class _Run:
     def _auto_rows(self) -> int:
         limit = self._explainer.explainer.memory_limit
         budget = (
-            _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit // (2 * _BATCHES_HELD * self._n_gpus))
+            _BATCH_BYTES
+            if limit is None
+            else min(_BATCH_BYTES, limit // (2 * _BATCHES_IN_MEMORY * self._n_gpus))
         )
-        # The rows as read and as one block, and the values as computed and as columns.
+        # The rows are in memory twice, as read and as one block; the values too, as computed and as columns.
         n_values = len(self._explainer._value_names(self._names))
         row = 2 * self._source.row_bytes(self._columns) + 2 * n_values * 8
         rows = min(max(budget // max(row, 1), 1), _MAX_ROWS)
-        return rows - rows % _ROUND if rows > _ROUND else rows
+        return rows - rows % _BATCH_MULTIPLE if rows > _BATCH_MULTIPLE else rows
 
     def _call(self) -> dict[str, Any]:
-        """Return everything that determines the bits of the output, compatible with JSON."""
+        """Return everything that determines the bits of the output, in a JSON-compatible form."""
         from .. import _core
 
         explainer = self._explainer.explainer

@@ -312,8 +312,8 @@ class ShapBarDisplay:
 
         Parameters
         ----------
-        estimator : fitted model or TreeExplainer
-            See :class:`TreeExplainer`.
+        estimator : fitted model, str, path, bytes or TreeExplainer
+            A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         y : array-like of shape (n_rows,), default=None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .._common.digits import number
-from .._explanations.selection import places_of, positions
+from .._common.indices import INDICES
+from .._explanations.selection import positions_of_label, positions
 from .._explanations.values import Explanation, LabelledValues
 from .._rows.gpu_arrays import to_host
 from ..explainer import as_explainer
@@ -52,9 +53,6 @@ _BESIDE = 0.6
 #: Pixels between a label and its neighbours.
 _GAP = 4.0
 
-#: Name of one value of an explanation, by its ``index``.
-_NAME_BY_INDEX = {"SV": "SHAP value", "BV": "Banzhaf value", "OV": "Owen value"}
-
 
 def pyplot() -> Any:
     """Import ``matplotlib.pyplot``, or raise an ``ImportError`` that says what to install."""
@@ -67,7 +65,7 @@ def pyplot() -> Any:
 
 def value_name(explanation: Any) -> str:
     """Return the name of one value of an explanation, or of a comparison of explanations."""
-    return _NAME_BY_INDEX[explanation.index]
+    return INDICES[explanation.index].value_name
 
 
 def with_unit(label: str, explanation: Any) -> str:
@@ -125,6 +123,12 @@ def output_position(explanation: LabelledValues, output: Any) -> int | None:
     return int(matches[0])
 
 
+def output_name(explanation: LabelledValues, position: int) -> str:
+    """Return the name of one of several outputs, shortened if it is long."""
+    assert explanation.output_names is not None
+    return short(explanation.output_names[position])
+
+
 def values_of(explanation: Explanation, output: Any) -> np.ndarray:
     """Return the values of one output as a NumPy array (n_rows, n_features); see :func:`output_position`."""
     position = output_position(explanation, output)
@@ -135,7 +139,7 @@ def values_of(explanation: Explanation, output: Any) -> np.ndarray:
 def values_label(explanation: Explanation, output: Any) -> str:
     """Return a label that names the values and, if there are several outputs, the output."""
     position = output_position(explanation, output)
-    suffix = "" if position is None else f" for {short(explanation.output_names[position])}"
+    suffix = "" if position is None else f" for {output_name(explanation, position)}"
     return with_unit(f"{value_name(explanation)}{suffix}", explanation)
 
 
@@ -150,7 +154,7 @@ def row_position(explanation: Explanation, row: Hashable) -> int:
         raise TypeError(f"row must be a position or a label, not {row!r}")
     if explanation.row_labels is None:
         raise TypeError(f"row must be a position, not {row!r}: only rows of a pandas data frame have labels")
-    rows = places_of(explanation.row_labels, row)
+    rows = positions_of_label(explanation.row_labels, row)
     if len(rows) > 1:
         raise ValueError(f"{len(rows)} rows have the label {row!r}: choose one by its position")
     return int(rows[0])

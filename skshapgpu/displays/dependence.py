@@ -344,8 +344,8 @@ class ShapDependenceDisplay:
 
         Parameters
         ----------
-        estimator : fitted model or TreeExplainer
-            See :class:`TreeExplainer`.
+        estimator : fitted model, str, path, bytes or TreeExplainer
+            A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         feature : str or int

@@ -202,8 +202,8 @@ class ShapInteractionDisplay:
 
         Parameters
         ----------
-        estimator : fitted model or TreeExplainer
-            See :class:`TreeExplainer`.
+        estimator : fitted model, str, path, bytes or TreeExplainer
+            A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         index : {"SII", "STII", "BII"}, default="SII"

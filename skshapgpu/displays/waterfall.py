@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from .._common.digits import digits_for
+from .._common.indices import INDICES
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import read_column
@@ -20,6 +21,7 @@ from .base import (
     make_room,
     numeral,
     others_name,
+    output_name,
     output_position,
     ranked,
     require_explanation,
@@ -223,7 +225,7 @@ class ShapWaterfallDisplay:
         """
         require_explanation(explanation)
         require_max_features(max_features)
-        if explanation.index == "BV":
+        if not INDICES[explanation.index].adds_up:
             raise ValueError(
                 "a waterfall adds values up to the prediction, but Banzhaf values do not add up: explain the "
                 "row with index='SV'"
@@ -239,7 +241,7 @@ class ShapWaterfallDisplay:
         base_value = float(base_values if position is None else base_values[position])
         label = explanation.unit
         if position is not None:
-            label += f" of {short(explanation.output_names[position])}"
+            label += f" of {output_name(explanation, position)}"
         display = cls(
             values,
             base_value,
@@ -269,8 +271,8 @@ class ShapWaterfallDisplay:
 
         Parameters
         ----------
-        estimator : fitted model or TreeExplainer
-            See :class:`TreeExplainer`.
+        estimator : fitted model, str, path, bytes or TreeExplainer
+            A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain. All of them are explained: pass only the row to draw if you do not need others.
         y : array-like of shape (n_rows,), default=None

@@ -40,10 +40,10 @@ def explain_dask(
 
     Parameters
     ----------
-    model : TreeExplainer, fitted model, str or path
-        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
-        :meth:`.TreeExplainer.save`. Workers need skshapgpu, but not the model's library; for the leading
-        steps of a pipeline, they need the libraries of those.
+    model : fitted model, str, path, bytes or TreeExplainer
+        A fitted model or its file, or an explainer or its file: see :class:`.TreeExplainer`.
+        Workers need skshapgpu, but not the model's library; for the leading steps of a pipeline, they need the
+        libraries of the steps.
     X : dask array of shape (n_rows, n_features), or dask data frame
         Chunks of an array may be NumPy, SciPy (sparse) or CuPy arrays, and of unknown length. Column chunks
         are merged.

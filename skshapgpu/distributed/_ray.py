@@ -39,10 +39,10 @@ def explain_ray(
 
     Parameters
     ----------
-    model : TreeExplainer, fitted model, str or path
-        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
-        :meth:`.TreeExplainer.save`. Actors need skshapgpu, but not the model's library; for the leading
-        steps of a pipeline, they need the libraries of those.
+    model : fitted model, str, path, bytes or TreeExplainer
+        A fitted model or its file, or an explainer or its file: see :class:`.TreeExplainer`.
+        Actors need skshapgpu, but not the model's library; for the leading steps of a pipeline, they need the
+        libraries of the steps.
     dataset : ray.data.Dataset
         Its columns are read as Arrow columns. A null is missing; for a pipeline whose first step takes data
         frames, columns of integers or booleans must not have nulls: cast them to float64.

@@ -34,10 +34,10 @@ def explain_spark(
 
     Parameters
     ----------
-    model : TreeExplainer, fitted model, str or path
-        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
-        :meth:`.TreeExplainer.save`. Workers need skshapgpu and pyarrow, but not the model's library; for
-        the leading steps of a pipeline, they need the libraries of those.
+    model : fitted model, str, path, bytes or TreeExplainer
+        A fitted model or its file, or an explainer or its file: see :class:`.TreeExplainer`.
+        Workers need skshapgpu and pyarrow, but not the model's library; for the leading steps of a pipeline,
+        they need the libraries of the steps.
     df : pyspark.sql.DataFrame
         A null is missing; for a pipeline whose first step takes data frames, columns of integers or booleans
         must not have nulls: cast them to double. Spark Connect is not supported.
