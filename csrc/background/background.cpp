@@ -1,5 +1,5 @@
-// Plan + background rows -> tables, and the patterns of leaves without a table. All of this depends only on
-// the weight of the background rows with each pattern at a leaf.
+// Plan + background rows -> tables, and patterns of leaves without a table. All of them depend only on the
+// weight of the background rows with each pattern at a leaf.
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -17,7 +17,8 @@ namespace {
 
 // Background rows of a tile.
 constexpr int kTileRows = static_cast<int>(kCountedRows);
-// Tiles that all threads code before they count them, or fewer if the codes would take more than kCodeBytes.
+// The number of tiles that all threads code before they count them. There are fewer tiles if the codes would
+// take more than kCodeBytes.
 constexpr int64_t kTilesAtOnce = 64;
 constexpr int64_t kCodeBytes = 64 << 20;
 
@@ -52,7 +53,7 @@ class TableCounter {
     }
   }
 
-  // Add the weights of the background rows by pattern of a leaf.
+  // Add the weights of the background rows for each pattern of a leaf.
   void add_weights(const TableLeaf& leaf, double* weights) const {
     const double* const by_index = by_index_.data() + begin_[leaf.lookup];
     for (size_t x = 0; x < leaf.size; ++x) weights[leaf.pattern[x]] += by_index[x];
@@ -82,7 +83,7 @@ class TableCounter {
     return static_cast<int>(std::min<int64_t>(kTileRows, rows_.n_rows - first_row(tile)));
   }
 
-  // Call work(i, counter) for each i, divided among all threads.
+  // Call work(i, counter) for each i. All threads share the calls.
   template <class Work>
   void share(int64_t n, const Work& work) const {
     std::atomic<int64_t> next{0};
@@ -135,7 +136,7 @@ class TableCounter {
   std::vector<Patterns> patterns_;
 };
 
-// Return limits for which all tables fit the memory, with the longest possible paths.
+// Return limits for which all tables fit into table_bytes, with the longest possible paths.
 TableLimits affordable(const Plan& plan, size_t table_bytes) {
   TableLimits limits{kLeafBits};
   while (limits.leaf_bits && tables_bytes(plan, limits) > table_bytes) --limits.leaf_bits;
@@ -164,8 +165,8 @@ Plan make_background_plan(const EnsembleView& ensemble, Precision precision, con
   counter.count();
   counter.write_patterns();
 
-  // The base value is the expected value over the background rows: a leaf counts for those that satisfy its
-  // whole path.
+  // The base value is the expected value over the background rows. A leaf counts for the rows that satisfy
+  // its whole path.
   const Tables& tables = plan.tables;
   std::vector<double> reached(tables.trees.size() * plan.n_outputs, 0.0);
   write_tables(plan, limits, n_threads, [&](const TableLeaf& leaf, double* leaf_weights) {

@@ -18,7 +18,7 @@ void PatternIds::clear() {
   patterns_.clear();
 }
 
-// Return the place of a pattern, or a free place for it.
+// Return the place of a pattern, or an empty place if the pattern is new.
 size_t PatternIds::place(uint64_t pattern) const {
   const size_t last = places_.size() - 1;
   size_t i = pattern * 0x9e3779b97f4a7c15 >> (64 - n_bits_);

@@ -29,23 +29,25 @@ class PatternIds {
   std::vector<uint64_t> patterns_;
 };
 
-// Find the patterns, of up to 64 bits, of the rows of some blocks; `index` and `patterns` have room for them.
+// Find the patterns, of up to 64 bits, of the rows of some blocks. `index` and `patterns` have memory for
+// them.
 void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_words, size_t n_blocks,
                   const uint32_t* bits, uint32_t n_bits, uint16_t* index, uint64_t* patterns);
 
-// Background rows that are decided and counted at once.
+// The number of background rows that are decided and counted at once.
 constexpr size_t kCountedRows = 4096;
 
-// One thread's work: adds up the weights of background rows by their decisions at the nodes of a tree.
+// One thread's work: it adds up the weights of background rows by their decisions at the nodes of a tree.
 class RowCounter {
  public:
-  // Begin the next rows of a tree; return where their decisions go, `block_words` for each block.
+  // Begin the next rows of a tree. Return where to write their decisions, `block_words` words for each block.
   uint64_t* begin(size_t n_rows, const double* weights, size_t block_words);
 
-  // Add each row's weight to by_index[i], where i is the number that the bits, at most 16, form for the row.
+  // Add each row's weight to by_index[i], where i is the number that the bits form for the row. There are at
+  // most 16 bits.
   void add_by_index(const uint32_t* bits, uint32_t n_bits, double* by_index);
 
-  // Call add(patterns, weights, number of rows) for each block; a pattern has at most 64 bits.
+  // Call add(patterns, weights, number of rows) for each block. A pattern has at most 64 bits.
   template <class Add>
   void add_patterns(const uint32_t* bits, uint32_t n_bits, const Add& add) {
     row_patterns(kernels(), words_.data(), block_words_, n_blocks_, bits, n_bits, index_.data(),
@@ -70,14 +72,14 @@ void list_bits(const TreeGroups& groups, const TreeGroups::Leaf& leaf, std::vect
 
 // The distinct indices of a tree's groups, then the distinct patterns of its leaves outside of groups.
 struct PatternCounts {
-  std::vector<size_t> begin;  // by group, then by leaf; at the end, the end of the last
+  std::vector<size_t> begin;  // by group, then by leaf; the last element is the end
   std::vector<uint64_t> patterns;
   std::vector<double> weights;
 
   size_t bytes() const { return begin.size() * sizeof(size_t) + patterns.size() * 16; }
 };
 
-// One thread's work. The order of the sums depends only on the background data.
+// One thread's work. The order in which it adds depends only on the background data.
 class BackgroundCounter {
  public:
   BackgroundCounter(const Plan& plan, const CodeTile& background, const std::vector<double>& weights);

@@ -14,13 +14,13 @@
 namespace skshap {
 namespace {
 
-// Memory of a thread for a tile, whose rows share the tables that are made for it.
+// The memory of a thread for a tile. The rows of a tile share the tables that are made for the tile.
 constexpr size_t kTileBytes = 16 << 20;
 constexpr int64_t kMaxTileRows = 4096;
 
 size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size(); }
 
-// Return the memory of a thread for each row of a tile.
+// Return the bytes of a thread's memory for each row of a tile.
 size_t row_bytes(const Plan& plan) {
   return plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * n_sums(plan) +
          2 * TileSums::row_bytes(plan.n_outputs, 1) + block_words(most_inner_nodes(plan)) * 8 / kBlockRows +
@@ -57,7 +57,7 @@ std::vector<size_t> chunks_of_trees(const Plan& plan) {
 
 namespace {
 
-// Count the background data at the leaves of all trees, and keep the counts that fit the memory.
+// Count the background data at the leaves of all trees. Keep as many counts as fit into count_bytes.
 void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_threads) {
   const Plan& plan = out.plan;
   const std::vector<size_t> chunk_of = chunks_of_trees(plan);
@@ -123,7 +123,7 @@ BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Pre
 
 namespace {
 
-// One thread's work: it takes tiles of rows, one output at a time, through all trees and writes the results.
+// One thread's work: it takes tiles of rows through all trees, one output at a time, and writes the results.
 template <class T>
 class Worker {
  public:
@@ -233,7 +233,8 @@ bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows,
 size_t scratch_bytes(const BackgroundPairsPlan& pairs_plan) {
   const Plan& plan = pairs_plan.plan;
   const size_t tile = tile_size(plan).most(), n_inner = most_inner_nodes(plan);
-  // Each leaf of a tree has a path, a Leaf and a Group, in vectors whose capacity may be twice their size.
+  // Each leaf of a tree has a path, a Leaf and a Group. They are in vectors whose capacity may be twice their
+  // size.
   const size_t leaf_bytes = 2 * ((pairs_plan.longest_path + kGroupBits) * sizeof(PathStep) +
                                  sizeof(TreeGroups::Leaf) + sizeof(TreeGroups::Group));
   const size_t tables = plan.precision == Precision::kSingle

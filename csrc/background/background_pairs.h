@@ -1,8 +1,8 @@
-// Banzhaf values, and interactions of pairs of features, against background data.
+// Banzhaf values and interactions of pairs of features, against background data.
 //
-// Like SHAP values against background data, they depend on a row only through its decisions on paths, but
-// tables of all pairs would be too large to keep. They are made tree by tree for a tile of rows, from the
-// weights of the patterns in the background data. See docs/mathematics.md.
+// Like SHAP values against background data, they depend on a row only through its decisions on paths. But
+// tables of all pairs would be too large to keep. So the tables are made tree by tree for a tile of rows,
+// from the weights of the patterns in the background data. See docs/mathematics.md.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct BackgroundPairsPlan {
   CodeTile background;
   std::vector<double> weights;
   std::vector<PatternCounts> counts;  // by tree; empty if memory ran out: counted again for each tile
-  size_t counting_bytes;              // the most that counting takes for a tree
+  size_t counting_bytes;              // the most bytes that counting takes for a tree
 
   size_t count_bytes() const;
   size_t bytes() const;
@@ -30,9 +30,9 @@ struct BackgroundPairsPlan {
 // Return the chunk of each tree.
 std::vector<size_t> chunks_of_trees(const Plan& plan);
 
-// Compile a plan against the background rows `rows`, whose weights add up to 1. Order 1 has values only,
-// order 2 pairs, too. Counts take at most count_bytes. Throw std::invalid_argument as make_plan does, and if
-// a path has more than 64 different features.
+// Compile a plan against the background rows `rows`, whose weights add up to 1. A plan of order 1 has values
+// only, and a plan of order 2 has pairs, too. Counts take at most count_bytes. Throw std::invalid_argument as
+// make_plan does, and also if a path has more than 64 different features.
 BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
                                                const Rows& rows, const double* weights, int order,
                                                Index index, size_t count_bytes, int64_t n_threads);

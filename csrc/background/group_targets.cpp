@@ -15,7 +15,7 @@ void GroupTargets::find(const TreeGroups& groups, const TreeGroups::Group& group
   const uint32_t n = static_cast<uint32_t>(features_.size());
   for (uint32_t i = 0; i < n; ++i) place_[features_[i]] = i;
   if (order_ < 2) return;
-  uint32_t together[kLeafBits] = {};  // by feature: the features that share a leaf's path with it
+  uint32_t together[kLeafBits] = {};  // by feature: the features that are on the path of a leaf with it
   for (size_t i = group.leaves; i < group.leaves_end; ++i) {
     const PathStep* const path = groups.steps.data() + groups.leaves[i].path;
     uint32_t places = 0;

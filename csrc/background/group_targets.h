@@ -1,5 +1,5 @@
-// The numbers that an entry of a group's table has: one for each feature of its leaves and, for order 2, one
-// for each pair of features that share a leaf's path.
+// The numbers in an entry of a group's table: one for each feature of the group's leaves and, for order 2,
+// one for each pair of features that share a leaf's path.
 #pragma once
 
 #include <vector>
@@ -12,15 +12,16 @@ class GroupTargets {
  public:
   explicit GroupTargets(const Plan& plan) : order_(plan.order), place_(plan.features.size()) {}
 
-  // List the features and the pairs of a group, of at most kLeafBits features, both ascending.
+  // List the features and the pairs of a group, both in ascending order. The group has at most kLeafBits
+  // features.
   void find(const TreeGroups& groups, const TreeGroups::Group& group);
 
   const std::vector<int32_t>& features() const { return features_; }
   const std::vector<FeaturePair>& pairs() const { return pairs_; }
   size_t size() const { return features_.size() + pairs_.size(); }
 
-  // List the places of a leaf's numbers in an entry of the group, features first. The path of the leaf, of n
-  // features, ascends, and so do the places.
+  // List the places of a leaf's numbers in an entry of the group, features first. The features of the leaf's
+  // path, of which there are n, ascend, and so do the places.
   void list_leaf(const PathStep* path, uint32_t n, std::vector<uint32_t>& out) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace skshap {
 namespace {
 
-// For each sum, the power of t that is divided out, and by how much the exponent of 1 - t is reduced.
+// For each sum: the power of t by which it is divided, and by how much the exponent of 1 - t is reduced.
 constexpr int kOnOfSum[] = {1, 1, 0, 2, 2, 2, 1, 1, 0};
 constexpr int kOffOfSum[] = {0, 1, 1, 0, 1, 2, 1, 2, 2};
 
@@ -63,7 +63,7 @@ void LeafVectors::write(size_t x, double value, T* out) const {
   if (order_ < 2) return;
   const double mixed = sum(kMixed)[x], neither = sum(kPairOff)[x] * value, both = sum(kPairOn)[x];
   const double *const mixed_less = sum(kMixedLess), *const pair_less = sum(kPairLess);
-  T one[kMostSubsetBits];  // by feature: paired with any that is not in x
+  T one[kMostSubsetBits];  // by feature: the pair with any feature not in x
   double without[kMostSubsetBits];
   std::fill_n(one, n, static_cast<T>(neither));
   for (size_t rest = x; rest; rest &= rest - 1) {
@@ -83,21 +83,23 @@ void LeafVectors::write(size_t x, double value, T* out) const {
     const size_t less_i = x ^ size_t{1} << i;
     for (size_t rest = x >> i >> 1 << i << 1; rest; rest &= rest - 1) {
       const uint32_t j = __builtin_ctzll(rest);
-      // Subtracted in this order, the result is exactly zero if one of the two features changes nothing.
+      // In this order of subtractions, the result is exactly zero if one of the two features changes nothing.
       const double of_pair = (both - without[i]) - (without[j] - least[less_i ^ size_t{1} << j]);
       to[j - i - 1] = static_cast<T>(of_pair * value);
     }
   }
 }
 
-// Going through the patterns was measured to be faster only if there are few for the length of the path.
+// In measurements, going through the patterns was faster only if there were few of them for the length of the
+// path.
 bool LeafVectors::prefers_sums(uint32_t n, size_t n_patterns) {
   return n <= kMostSubsetBits && (n_patterns >> (n / 2)) > 0;
 }
 
 size_t LeafVectors::bytes(const Plan& plan, uint32_t longest) {
   const uint32_t n = std::min(longest, kMostSubsetBits);
-  // The rules of shorter paths together take as much again, and vectors that grow take twice as much.
+  // The rules of all shorter paths together take about as much memory as the rule of the longest, and growing
+  // vectors double this.
   const size_t rules = size_t{4} * 4 * quadrature_nodes(plan.index, static_cast<int>(n)) << n;
   return 8 * (rules + ((kSums + 2) << n));
 }

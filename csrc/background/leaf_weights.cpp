@@ -11,31 +11,31 @@
 namespace skshap {
 namespace {
 
-// Rows that descend together: their loads from memory overlap.
+// The number of rows that descend together, so that their loads from memory overlap.
 constexpr int kTogether = 8;
 
-// A chunk of trees has at most as many nodes, which stay in the cache, unless it has one tree only.
+// The most nodes of a chunk of trees, unless it has one tree only. This many nodes stay in the cache.
 constexpr int64_t kChunkNodes = 1 << 14;
 
-// The most levels of a tree whose rows do not descend, if all nodes of a level have the same split.
+// The most levels of a tree in which rows need not descend, because all nodes of a level have the same split.
 constexpr int kMostLevels = 16;
 
-// Sums of so few leaves are split in parts, because consecutive rows often reach the same leaf, and an
-// addition would wait for the one before it. If all weights are 1, rows are counted in integers, which is
-// faster.
+// The sums of trees with at most this many leaves are split into parts. Consecutive rows often reach the same
+// leaf, and an addition would have to wait for the previous one. If all weights are 1, rows are counted in
+// integers, which is faster.
 constexpr size_t kFewLeaves = 64, kParts = 8;
 
 // A node of a tree that is stored breadth first. A row goes right if its code plus the bias exceeds the
-// operand, or by the bits at the operand. A leaf is its own child.
+// operand, or by the bits at the operand. The child of a leaf is the leaf itself.
 struct Node {
   uint32_t operand;
-  uint32_t first;  // the left child; the right one follows it
+  uint32_t first;  // the left child; the right child follows it
   uint32_t place;  // of the column in a tile
   uint32_t bias;   // kByCategory: categorical
 };
 constexpr uint32_t kByCategory = 2;
 
-// One thread's work: takes the rows of tiles through the trees of a chunk. Code is the type of codes.
+// One thread's work: it takes the rows of tiles through the trees of a chunk. Code is the type of the codes.
 template <class Code>
 class Descent {
  public:
@@ -65,7 +65,7 @@ class Descent {
  private:
   struct Tree {
     size_t nodes, n_nodes;
-    int n_levels;  // of a tree with the same split in all nodes of a level; 0: other trees
+    int n_levels;  // of a tree with the same split in all nodes of a level, else 0
     bool any_category;
   };
 
@@ -175,7 +175,7 @@ class Descent {
       add_to_leaves<double>(n_leaves, [=](size_t row) { return weights[row]; }, leaves);
   }
 
-  // Add the weight of each row of a tile to the leaf at the end of its way.
+  // Add the weight of each row of a tile to the leaf at which the row's way ends.
   template <class Sum, class Weight>
   void add_to_leaves(size_t n_leaves, const Weight& weight, double* leaves) const {
     Sum parts[kFewLeaves][kParts] = {};
@@ -188,7 +188,7 @@ class Descent {
       leaves[leaf] += std::accumulate(parts[leaf], parts[leaf] + kParts, Sum{0});
   }
 
-  // Append a bit to the way of each row: whether it goes right by its code in a numeric column.
+  // Append a bit to the way of each row: it tells whether the row goes right by its code in a numeric column.
   void append(const Node& node, const Code* codes) {
     const auto operand = static_cast<Code>(node.operand), bias = static_cast<Code>(node.bias);
     if constexpr (sizeof(Code) == sizeof(uint16_t))
@@ -197,7 +197,7 @@ class Descent {
       append(codes, [=](Code code) { return static_cast<Code>(code + bias) > operand; });
   }
 
-  // Append a bit to the way of each row: what goes_right returns for its code.
+  // Append a bit to the way of each row: the result of goes_right for the row's code.
   template <class C, class GoesRight>
   void append(const C* codes, const GoesRight& goes_right) {
     uint16_t* const ways = ways_.data();

@@ -14,8 +14,8 @@
 namespace skshap {
 namespace {
 
-// A sum of products that keeps the rounding errors of its operations (Ogita, Rump & Oishi, 2005), because
-// the terms of an offset cancel.
+// A sum of products that keeps the rounding errors of its operations (Ogita, Rump & Oishi, 2005). An offset
+// needs this, because its terms cancel.
 class ExactSum {
  public:
   explicit ExactSum(double first) : sum_(first) {}
@@ -40,7 +40,7 @@ class Compiler {
         coder_(used_.view(), out.plan, n_threads),
         path_(used_.view().n_players) {}
 
-  // Code the columns of the tests and of the terms.
+  // Code the columns of the tests and of the linear terms.
   void add_columns(const Rows& rows, const double* weights) {
     Plan& plan = out_.plan;
     std::vector<int32_t> inputs, of_terms(linear_.feature, linear_.feature + n_terms());
@@ -102,7 +102,7 @@ class Compiler {
     return static_cast<int32_t>(position(inputs, input));
   }
 
-  // Read the background data without means first, then with them.
+  // Read the background data twice: first without subtracting means, then with the means subtracted.
   void find_means(const Rows& rows, const double* weights) {
     const size_t n = static_cast<size_t>(rows.n_rows);
     LinearBackground& background = out_.background;
@@ -212,8 +212,8 @@ double mean_of(const LinearModel& model, const LinearTree& tree, const PatternSu
   return mean;
 }
 
-// Sum up the background data at the leaves of all trees, keep the sums that fit the memory, and subtract the
-// expected value of each tree from its leaves. Return these.
+// Sum up the background data at the leaves of all trees, and keep as many sums as fit into sum_bytes.
+// Subtract the expected value of each tree from its leaves. Return the expected values.
 std::vector<double> sum_up_background(LinearPlan& out, size_t sum_bytes, int64_t n_threads) {
   std::vector<double> means(out.trees.size());
   out.sums.resize(out.trees.size());

@@ -1,12 +1,12 @@
 // SHAP values and Banzhaf values of trees with linear leaves, against background data.
 //
-// A leaf may be a linear function of columns of X instead of a number. For a row x and a background row b,
-// the leaf is reached by the coalitions that contain the features of its path that only x satisfies, and none
-// of those that only b satisfies, and so is each term of the function, with one condition more. A leaf's
-// contributions depend on b through its pattern, what it satisfies and what is missing, and are linear in its
-// values in the terms' columns. So the background rows of a pattern are summed up, once for all rows. They
-// are linear in the values of x, too: the coefficients are found once for all rows of a tile with the same
-// pattern. See docs/mathematics.md.
+// A leaf may be a linear function of columns of X instead of a number. Let x be a row and b a background row.
+// The coalitions that reach the leaf are those with all features of its path that only x satisfies, and with
+// no feature that only b satisfies. The coalitions that reach a term of the function meet one more condition.
+// A leaf's contributions depend on b through its pattern, which says which features b satisfies and which
+// values are missing. They are linear in the values of b in the terms' columns. So the background rows of
+// each pattern are summed up, once for all rows. The contributions are linear in the values of x, too. So
+// their coefficients are found once for all rows of a tile with the same pattern. See docs/mathematics.md.
 #pragma once
 
 #include <functional>
@@ -39,9 +39,10 @@ struct LinearPlan {
   size_t most_inner;
   LinearBackground background;
   std::vector<PatternSums> sums;  // by tree; without leaves if memory ran out: summed up again for each tile
-  size_t summing_bytes;           // the most that summing up takes for a tree
-  // A bound on the magnitude of a leaf, less the expected value of its tree, summed over the trees: reach of
-  // the output plus, for each column, that times the largest magnitude of the row and the background.
+  size_t summing_bytes;           // the most bytes that summing up takes for a tree
+  // A bound on the magnitude of a leaf less the expected value of its tree, summed over the trees:
+  // reach[output] plus, for each column, the column's reach times the largest magnitude of the row and the
+  // background.
   std::vector<double> reach;         // [output]
   std::vector<double> column_reach;  // [output][column]
 
@@ -50,14 +51,14 @@ struct LinearPlan {
 };
 
 // Compile a plan against the background rows `rows`, whose weights add up to 1. Sums of patterns take at most
-// sum_bytes. Throw std::invalid_argument if a path, with the columns of its leaf, has more than 64 different
-// features.
+// sum_bytes. Throw std::invalid_argument if a path and the columns of its leaf together have more than 64
+// different features.
 LinearPlan make_linear_plan(const EnsembleView& ensemble, const LinearLeavesView& leaves, Precision precision,
                             Index index, const Rows& rows, const double* weights, size_t sum_bytes,
                             int64_t n_threads);
 
-// Explain rows like explain() of plan/plan.h. `reach`, unless it is null, receives for each row and output
-// the bound on the magnitude of leaves.
+// Explain rows like explain() of plan/plan.h. If `reach` is not null, it receives the bound on the magnitude
+// of leaves, for each row and output.
 bool explain_linear(const LinearPlan& plan, const Rows& rows, const Result& result, double* reach,
                     int n_threads, const std::function<bool()>& interrupted);
 

@@ -1,8 +1,8 @@
 // The values of rows in the columns of linear terms, and the patterns of rows at linear leaves.
 //
-// Values are less the mean of their column in the background data, so that an offset of the column does not
-// use up digits. A pattern says which features of a leaf a row satisfies, and which of these also have no
-// missing value in the columns of the leaf's terms.
+// The mean of a column in the background data is subtracted from its values, so that an offset of the column
+// does not use up digits. A pattern says which features of a leaf a row satisfies, and which of these
+// features also have no missing value in the columns of the leaf's terms.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace skshap {
 // A column that terms have.
 struct LinearColumn {
   int32_t input, packed;  // as in Column
-  double mean;            // of the background data, missing values left out
-  double largest;         // magnitude in the background data, less the mean
+  double mean;            // of the background data, without missing values
+  double largest;         // largest magnitude of the background values less the mean
 };
 
 struct LinearTerm {
@@ -28,13 +28,13 @@ struct LinearTerm {
   double coefficient;
 };
 
-// A feature of a leaf: one of its path, or of the leaf's terms only.
+// A feature of a leaf: a feature of its path, or of the leaf's terms only.
 struct LinearFeature {
   uint32_t feature;  // position in Plan::features
-  uint32_t bit;      // of the path's latest edge, see tree_paths.h; none for the latter
+  uint32_t bit;      // of the path's latest edge, see tree_paths.h; none if of terms only
 };
 
-// A leaf, less the expected value of its tree. Without terms, both numbers are its value.
+// A leaf less the expected value of its tree. Without terms, both numbers are the value of the leaf.
 struct LinearLeaf {
   size_t first_feature, first_term;
   uint32_t n_path, n_features;  // those of the path come first
@@ -53,7 +53,7 @@ struct LinearModel {
   std::vector<LinearTerm> terms;
 };
 
-// The values of rows in the columns of terms, less the means; 0 if missing.
+// The values of rows in the columns of terms, less the means of the columns. A missing value is 0.
 class TermValues {
  public:
   void allocate(const LinearModel& model, size_t most_rows);
@@ -61,7 +61,7 @@ class TermValues {
   void read(const LinearModel& model, bool x_float32, const Rows& rows, int64_t first_row, size_t n_rows);
 
   const double* column(uint32_t column) const { return values_.data() + column * stride_; }
-  // Return a bit for each row of a block whose value is missing.
+  // Return a word with a bit for each row of a block: whether the row's value is missing.
   uint64_t missing(uint32_t column, size_t block) const { return missing_[column * n_blocks_ + block]; }
   bool any_missing(uint32_t column) const { return any_missing_[column]; }
 
@@ -75,7 +75,7 @@ class TermValues {
   std::vector<uint8_t> any_missing_;
 };
 
-// The features of a leaf that a row satisfies, and those of them that have no missing value.
+// The features of a leaf that a row satisfies, and the satisfied features that have no missing value.
 struct LeafPattern {
   uint64_t fits, present;
 };
@@ -96,7 +96,7 @@ class LeafPatterns {
   void find(const LinearModel& model, const LinearLeaf& leaf, const DecidedRows& rows,
             const TermValues& values);
 
-  // Return the distinct patterns, in the order of their first rows, and the pattern of each row.
+  // Return the distinct patterns, in the order of their first rows; and the number of each row's pattern.
   const std::vector<LeafPattern>& patterns() const { return patterns_; }
   uint32_t of_row(size_t row) const { return of_row_[row]; }
 
@@ -112,9 +112,9 @@ class LeafPatterns {
   PatternIds ids_, missing_ids_, pair_ids_;
 };
 
-// Sums over the background rows of each pattern of a tree's leaves.
+// Sums over the background rows of each pattern, for the leaves of a tree.
 struct PatternSums {
-  std::vector<size_t> begin;  // by leaf, and the end of the last: its patterns
+  std::vector<size_t> begin;  // by leaf: its first pattern; the last element is the end
   std::vector<LeafPattern> patterns;
   // The weight of each pattern, then for each term the sum of weights times values.
   std::vector<double> sums;
@@ -141,7 +141,7 @@ struct LinearBackground {
 
 struct LinearTree;
 
-// One thread's work. The order of the sums depends only on the background data.
+// One thread's work. The order in which it adds depends only on the background data.
 class PatternSummer {
  public:
   PatternSummer(const Plan& plan, const LinearModel& model, const LinearBackground& background);
@@ -162,7 +162,7 @@ class PatternSummer {
   std::vector<uint64_t> words_;
 };
 
-// Decide the nodes of a tree for n_blocks blocks of rows; `words` grows if there is no room.
+// Decide the nodes of a tree for n_blocks blocks of rows. `words` grows if it is too small.
 void decide_blocks(const Plan& plan, const LinearTree& tree, const CodeTile& codes, size_t n_blocks,
                    std::vector<uint64_t>& words);
 

@@ -10,11 +10,12 @@
 namespace skshap {
 namespace {
 
-// Memory of a thread for a tile, whose rows with the same pattern at a leaf share its coefficients.
+// The memory of a thread for a tile. Rows of a tile with the same pattern at a leaf share the leaf's
+// coefficients.
 constexpr size_t kTileBytes = 16 << 20;
 constexpr int64_t kMaxTileRows = 1024;
 
-// The most numbers of a leaf: for each feature, a constant and a coefficient for each term.
+// The most numbers of a leaf: for each feature, a constant and one coefficient for each term.
 constexpr size_t kMostNumbers = static_cast<size_t>(kMaxPathFeatures) * (kMaxPathFeatures + 1);
 
 size_t row_bytes(const LinearPlan& plan) {
@@ -29,14 +30,14 @@ TileSize tile_size(const LinearPlan& plan) {
   return {std::clamp<int64_t>(n_fitting, kBlockRows, kMaxTileRows), 1};
 }
 
-// The contributions of a leaf to its features, for rows of one pattern: linear functions of the row's values
-// in the columns of the leaf's terms.
+// The contributions of a leaf to its features, for rows of one pattern. They are linear functions of the
+// row's values in the columns of the leaf's terms.
 class Contributions {
  public:
   explicit Contributions(Index index) : moments_(index), numbers_(kMostNumbers) {}
 
-  // Sum up the contributions against all background rows; return whether any of these reaches the leaf with
-  // the row.
+  // Sum up the contributions against all background rows. Return whether any background row reaches the leaf
+  // together with the row.
   bool find(const LinearModel& model, const LinearLeaf& leaf, LeafPattern row, const LeafPattern* patterns,
             size_t n_patterns, const double* sums) {
     terms_ = model.terms.data() + leaf.first_term;
@@ -61,7 +62,7 @@ class Contributions {
     return any;
   }
 
-  // Add the contributions to a row, given its values in the columns of the terms, to out[feature].
+  // Set out[feature] to the contributions to a row, given the row's values in the columns of the terms.
   void evaluate(const double* values, double* out) const {
     const double* from = numbers_.data();
     for (uint32_t i = 0; i < n_; ++i) out[i] = from[i];
@@ -72,7 +73,7 @@ class Contributions {
   }
 
  private:
-  // Begin the game that is 1 for coalitions with all features of x and none of b, and else 0.
+  // Begin the game whose value is 1 for coalitions with all features of x and no feature of b, else 0.
   void begin_game(uint64_t x, uint64_t b) {
     p_ = static_cast<uint32_t>(__builtin_popcountll(x));
     q_ = static_cast<uint32_t>(__builtin_popcountll(b));
@@ -84,8 +85,9 @@ class Contributions {
     for (uint32_t i = 0; i < n_; ++i) numbers_[i] += value * game_[i];
   }
 
-  // Add a linear function of which x's values are known and b's unknown, in the game of both. Where a term's
-  // feature is in neither, the change that it makes if it is known is a game with this feature in x.
+  // Add a linear function in the game of x and b, where the values of x are known and the values of b are
+  // unknown. If a term's feature is in neither x nor b, knowing it changes the function. This change is a
+  // game with the feature in x.
   void add_function(uint64_t x, uint64_t b, double constant, const double* sums) {
     begin_game(x, b);
     double value = sums[0] * constant, change = 0;
@@ -114,7 +116,8 @@ class Contributions {
     }
   }
 
-  // Find the game with one feature more in x, but for that feature; add the constant part of all changes.
+  // Find the game with one more feature in x, except for this feature itself. Add the constant part of all
+  // changes.
   void find_change(uint64_t x, uint64_t b, double change) {
     const double of_x = p_ ? moments_.value(p_, q_) : 0, of_b = q_ ? -moments_.value(p_ + 1, q_ - 1) : 0;
     added_ = moments_.value(p_, q_);
@@ -131,7 +134,7 @@ class Contributions {
   std::vector<double> numbers_;  // [1 + term][feature]: constants, then coefficients
 };
 
-// One thread's work: it takes tiles of rows, one output at a time, through all trees and writes the results.
+// One thread's work: it takes tiles of rows through all trees, one output at a time, and writes the results.
 class Worker {
  public:
   Worker(const LinearPlan& linear, const Rows& rows, const Result& result, double* reach, int tile_rows)

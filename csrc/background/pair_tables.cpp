@@ -18,19 +18,19 @@ namespace {
 
 static_assert(kLeafBits <= kMostSubsetBits);
 
-// The sums of a batch, which a GPU has in shared memory for each row, and the lookups, whose entries are
-// added up in the plan's precision. All pairs of 20 features are in one batch.
+// The number of sums of a batch, which a GPU keeps in shared memory for each row; and the number of its
+// lookups, whose entries are added up in the plan's precision. All pairs of 20 features fit into one batch.
 constexpr size_t kBatchPlaces = 210, kBatchLookups = 256;
 
 // --- Layout ---
 
-// Lays out the tables of all trees. Trees whose sums do not fit a batch are divided between several, and the
-// outputs of leaves that have several are in batches of their own: both bound the sums of a row. Leaves
-// without a table are in other batches than tables.
+// Lays out the tables of all trees. A tree whose sums do not fit a batch is divided between several batches,
+// and leaves with several outputs have batches of their own for each output. Both limit the number of a row's
+// sums. Tables and leaves without a table are in different batches.
 class PairLayout {
  public:
-  // The first table of a tree and its first leaf without one, for its first output, and the distances to
-  // those of its next output.
+  // For the first output of a tree: its first table, and its first leaf without a table. The strides are the
+  // distances to the table and the leaf of the next output.
   struct Place {
     size_t lookup, lookup_stride, leaf, leaf_stride;
   };
@@ -56,14 +56,14 @@ class PairLayout {
   }
 
   const Place& place(size_t tree) const { return places_[tree]; }
-  // Return the target of each of a table's numbers, which are in the order of group_targets.h.
+  // Return the targets of a table's numbers, in the order of group_targets.h.
   const uint32_t* columns(const Lookup& lookup) const { return columns_.data() + lookup.targets; }
   PairTableCosts costs() const {
     PairTableCosts costs{out_.lookups.size(), 0, n_tests_, out_.n_elements * element_bytes(plan_)};
     for (const Lookup& lookup : out_.lookups) costs.n_numbers += lookup.n_targets;
     return costs;
   }
-  // Return the bytes of tables and, at most, of patterns.
+  // Return the bytes of the tables plus the largest possible bytes of the patterns.
   size_t bytes() const { return costs().bytes + kPatternBytes * n_patterns_; }
 
  private:
@@ -144,8 +144,8 @@ class PairLayout {
     out_.batches.back().trees_end = out_.trees.size();
   }
 
-  // Add the leaves of a tree that have no table. `begun`: the last batch is one for such leaves; return
-  // whether it is now.
+  // Add the leaves of a tree that have no table. `begun` says whether the last batch is for such leaves.
+  // Return whether it is now.
   bool add_leaves(size_t chunk, size_t tree, bool begun) {
     find_groups(plan_.chunks[chunk], plan_.trees[tree], groups_, limits_);
     places_[tree].leaf = out_.leaves.size();
@@ -185,7 +185,7 @@ class PairLayout {
     ++n_lookups_;
   }
 
-  // List the places of a group's numbers in an output.
+  // List the places of the numbers of a group in an output.
   void list_numbers(const TreeGroups::Group& group) {
     targets_.find(groups_, group);
     numbers_.assign(targets_.features().begin(), targets_.features().end());
@@ -208,7 +208,7 @@ class PairLayout {
         {chunk, out_.trees.size(), out_.trees.size(), out_.places.size(), out_.places.size(), 0});
   }
 
-  // Give the places in numbers_ positions in the last batch.
+  // Find positions in the last batch for the places in numbers_.
   void place_numbers(size_t chunk) {
     const size_t output = std::max(plan_.chunks[chunk].output, 0);
     for (const uint32_t place : numbers_) {
@@ -252,13 +252,14 @@ class PairLayout {
   std::vector<uint32_t> placed_;           // the places of the batch
   std::vector<Place> places_;              // by tree
   std::vector<uint32_t> columns_;          // like Tables::targets
-  size_t n_lookups_ = 0, n_elements_ = 0;  // of the batch: tables, or leaves without one; of all tables
+  size_t n_lookups_ = 0, n_elements_ = 0;  // tables, or leaves without one, of the batch; of all tables
   size_t n_patterns_ = 0, n_tests_ = 0, chunk_tests_ = 0;
 };
 
 // --- Weights ---
 
-// The weights of the background data by pattern of a leaf, from counts for the groups of tile_tables.h.
+// The weights of the background data for each pattern of a leaf, from the counts for the groups of
+// tile_tables.h.
 class LeafWeights {
  public:
   explicit LeafWeights(const BackgroundPairsPlan& pairs)
@@ -268,7 +269,7 @@ class LeafWeights {
         counter_(plan_, pairs.background, pairs.weights),
         words_(plan_) {}
 
-  // Begin with a tree, whose leaves follow in ascending order.
+  // Begin a tree. Its leaves follow in ascending order.
   void begin(const Chunk& chunk, size_t tree) {
     tree_ = &plan_.trees[tree];
     find_groups(chunk, *tree_, groups_);
@@ -346,7 +347,7 @@ class LeafWeights {
 
 // --- Numbers ---
 
-// One thread's work: fills the tables of trees, and lists the patterns of leaves without one.
+// One thread's work: it fills the tables of trees, and lists the patterns of leaves without a table.
 class PairWriter {
  public:
   PairWriter(const BackgroundPairsPlan& pairs, const PairLayout& layout, const TableLimits& limits, Plan& out)
@@ -359,8 +360,8 @@ class PairWriter {
         targets_(out),
         vectors_(out.index, out.order) {}
 
-  // Fill the tables of a tree, and list the patterns of its leaves without one; add to `reached`, by output
-  // of its leaves, the expected value of its leaves over the background data.
+  // Fill the tables of a tree, and list the patterns of its leaves without a table. Add the expected value of
+  // the tree's leaves over the background data to `reached`, by output of the leaves.
   void write_tree(size_t chunk, size_t number, PatternCounts& patterns, double* reached) {
     const TreeProgram& tree = plan_.trees[number];
     n_outputs_ = n_used_outputs(plan_, plan_.chunks[chunk]);
@@ -379,7 +380,7 @@ class PairWriter {
   }
 
  private:
-  // The numbers of a leaf of the group, for a leaf value of 1.
+  // The numbers of a leaf of the group, computed with a leaf value of 1.
   struct Leaf {
     std::vector<uint16_t> patterns;  // by index of the group
     std::vector<uint32_t> numbers;   // in an entry of the group
@@ -468,8 +469,8 @@ class PairWriter {
   std::vector<double> entry_;
 };
 
-// Lay out tables for leaves on paths of as many features as possible, up to kLeafBits, if tables and patterns
-// fit into table_bytes. Return the limits; leave `out` empty if nothing fits.
+// Lay out tables for leaves on paths of as many features as possible, up to kLeafBits, such that tables and
+// patterns fit into table_bytes. Return the limits. If nothing fits, `out` stays empty.
 TableLimits lay_out(const BackgroundPairsPlan& pairs, size_t table_bytes, Tables& tables,
                     std::optional<PairLayout>& out) {
   TableLimits limits{kLeafBits, true};

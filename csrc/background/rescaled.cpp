@@ -2,8 +2,8 @@
 //
 // The factor of each pair of rows is known from the two margins, before any tree is walked. A tree is then
 // walked once for a block of 64 rows and a tile of background rows. At each node, the background rows that
-// arrive there are grouped by the features of the path that they fail, and a group leaves the walk when no
-// row of the block satisfies all of these. See simd/rescaled_kernel-inl.h for the leaves.
+// arrive at it are grouped by the features of the path that they fail. A group leaves the walk when no row of
+// the block satisfies all features that the group fails. See simd/rescaled_kernel-inl.h for the leaves.
 #include "background/rescaled.h"
 
 #include <algorithm>
@@ -25,10 +25,10 @@ void decide(const Plan& plan, const Kernels& kernels, const TreeProgram& tree, c
   decide_block(plan, kernels, plan.decide.data() + tree.decide, tree.n_inner, codes, block, words);
 }
 
-// Return the words of a tree's decisions; those of leaves are read, too.
+// Return the number of words of a tree's decisions, including the words of leaves, which are read as well.
 size_t n_words(const Plan& plan) { return kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1); }
 
-// Add the margins of the trees to those of the 64 rows of a block.
+// Add the margins of the trees to the margins of the 64 rows of a block.
 void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, const CodeTile& codes, int block,
                  uint64_t* words, TileSums& margin) {
   for (const Chunk& chunk : plan.chunks)
@@ -40,7 +40,7 @@ void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, con
     }
 }
 
-// One thread's work: it takes blocks of rows through the background data and all trees and writes the
+// One thread's work: it takes blocks of rows through the background data and all trees, and writes the
 // results.
 template <class T>
 class Worker {
@@ -133,8 +133,8 @@ class Worker {
 
   using Members = uint64_t[kBackgroundWords];
 
-  // Replace the groups below an edge's node by the groups of the node, split by its decision. Return whether
-  // there are any.
+  // Replace the groups below an edge's node by the groups of the node, split by the node's decision. Return
+  // whether there are any groups.
   bool split_groups(const PathEdge& edge) {
     const size_t begin = group_begin_[edge.level], end = group_begin_[edge.level + 1];
     groups_.resize(end);
@@ -156,21 +156,21 @@ class Worker {
     return groups_.size() > end;
   }
 
-  // Return whether a group has any of these members.
+  // Return whether any of the members `those` belong to a group.
   static bool has_members(const BackgroundGroup& group, const Members& those) {
     uint64_t any = 0;
     for (int word = 0; word < kBackgroundWords; ++word) any |= group.members[word] & those[word];
     return any;
   }
 
-  // Add a group of those members that another group has.
+  // Add a group with the members of another group that are in `those`.
   void add_part(const BackgroundGroup& group, const Members& those) {
     groups_.push_back(group);
     for (int word = 0; word < kBackgroundWords; ++word) groups_.back().members[word] &= those[word];
   }
 
-  // Merge the last group with one from `first` on that fails the same features, if there is one. This happens
-  // when a feature is repeated.
+  // If a group from number `first` fails the same features as the last group, merge the last group with it.
+  // This happens when a feature is repeated.
   void merge_last_group(size_t first) {
     const BackgroundGroup& last = groups_.back();
     for (size_t i = first; i < groups_.size() - 1; ++i)
@@ -181,7 +181,7 @@ class Worker {
       }
   }
 
-  // Add the leaf at the end of the path, for the groups that arrive there.
+  // Add the leaf at the end of the path, for the groups that arrive at it.
   void add_leaf(const Chunk& chunk, const TreeProgram& tree, int32_t leaf) {
     uint32_t n_features = 0;
     for (const PathStep& step : walk_.steps()) {
@@ -209,7 +209,7 @@ class Worker {
   }
 
   // Add a tree's values to the sums. Each leaf adds so many numbers that single precision is accurate enough
-  // for a single tree only.
+  // only for one tree at a time.
   void flush(const Chunk& chunk) {
     T* from = phi_.data();
     for (size_t o = 0; o < n_used_outputs(plan_, chunk); ++o)
@@ -238,9 +238,9 @@ class Worker {
   std::vector<uint32_t> slot_of_;  // by used feature
   PathWalk walk_;
   std::vector<BackgroundGroup> groups_;  // of the nodes of the path, and of the current edge
-  std::vector<size_t> group_begin_;      // by level: where the groups of the path's node begin
+  std::vector<size_t> group_begin_;      // by level: number of the first group of the path's node
   size_t first_group_ = 0;               // of the current edge
-  // The path of a leaf, as the kernel takes it:
+  // The path of a leaf, in the form that the kernel takes:
   uint32_t slots_[kMaxPathFeatures];
   uint64_t failing_[kMaxPathFeatures];
 };

@@ -1,10 +1,12 @@
 // SHAP values of a function of the margin against background data, by the rescale rule.
 //
-// For a row x and a background row b, the values of the margin f are multiplied by the slope of the secant
+// For a row x and a background row b, the SHAP values of the margin f are multiplied by the slope of the
+// secant
 //     s(x, b) = (link(f(x)) - link(f(b))) / (f(x) - f(b)),
-// or by the derivative of the link if both margins are equal, and averaged over the background rows. The base
-// value is the mean of link(f(b)), and the base value plus the values of a row is link(f(x)). shap has this
-// as model_output="probability" and "log_loss" (Lundberg et al., 2020). See docs/which_shap.md.
+// or by the derivative of the link if both margins are equal. The products are averaged over the background
+// rows. The base value is the mean of link(f(b)), and the base value plus the values of a row is link(f(x)).
+// shap computes these values with model_output="probability" and "log_loss" (Lundberg et al., 2020). See
+// docs/which_shap.md.
 #pragma once
 
 #include <functional>
@@ -31,12 +33,12 @@ struct RescaledPlan {
 };
 
 // Compile a plan against the background rows `rows`, whose weights add up to 1. Throw std::invalid_argument
-// as make_plan does, and if a path has more than 64 different features.
+// as make_plan does, and also if a path has more than 64 different features.
 RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                                 const double* weights, Link link, double scale);
 
-// Explain rows like explain() of plan/plan.h. `labels`: one for each row, or null for a link without labels.
-// The margins of the result are those of the model, before the link.
+// Explain rows like explain() of plan/plan.h. `labels` has one label for each row; it is null for a link
+// without labels. The margins of the result are the margins of the model, before the link.
 bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* labels, const Result& result,
                       int n_threads, const std::function<bool()>& interrupted);
 

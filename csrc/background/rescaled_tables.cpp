@@ -7,7 +7,7 @@
 namespace skshap {
 namespace {
 
-// The tables of each term, and the patterns that all of them share.
+// The sizes of the tables of each term, and of the patterns that all terms share.
 struct Parts {
   size_t term_bytes, n_terms, n_patterns;  // terms of all outputs
 
@@ -17,7 +17,7 @@ struct Parts {
   }
 };
 
-// Return the parts if leaves with paths of as many features as possible have tables.
+// Return the sizes for limits at which leaves with paths of as many features as possible have tables.
 Parts parts_that_fit(const RescaledPlan& rescaled, const std::vector<SeparableSlope>& slopes,
                      size_t table_bytes) {
   const Plan& plan = rescaled.plan;

@@ -1,9 +1,9 @@
-// Rescaled values by tables: with the slope as a sum of products (separable_slope.h), the values of x are
+// Rescaled values by tables. With the slope as a sum of products (separable_slope.h), the values of x are
 //     sum over terms k of alpha_k(x) phi_k(x),
-// where phi_k are the SHAP values of the margin against background rows with the weights w_b beta_k(b). They
-// have tables like any values against background data. This replaces a pass over all background rows for each
-// x by as many lookups as there are terms, mostly about 10. Leaves on paths that are too long for tables have
-// the patterns of the background data, which have a weight for each term.
+// where phi_k are the SHAP values of the margin against background rows with the weights w_b beta_k(b). These
+// SHAP values have tables, like any values against background data. So there is no pass over all background
+// rows for each x; instead, there are as many lookups as there are terms, mostly about 10. Leaves on paths
+// that are too long for tables have the patterns of the background data, which have a weight for each term.
 #pragma once
 
 #include <optional>
@@ -15,21 +15,22 @@
 namespace skshap {
 
 struct RescaledTables {
-  Plan plan;  // the layout of the tables, which is that of each term
+  Plan plan;  // with the layout of the tables, which all terms share
   Link link;
   double scale;
   std::vector<SeparableSlope> slopes;  // by output, without of_background
-  // [output][term]: the contents of the tables; only those of the plan's precision are there.
+  // [output][term]: the contents of the tables. Only the array of the plan's precision is filled.
   std::vector<std::vector<Contents<float>>> floats;
   std::vector<std::vector<Contents<double>>> doubles;
   std::vector<std::vector<Contents<double>>> weights;  // of the patterns, as in Tables::weights
 };
 
-// Separate the slopes of all outputs. Throw std::invalid_argument if the margins are spread too widely.
+// Separate the slopes of all outputs into sums of products. Throw std::invalid_argument if the margins are
+// spread too widely.
 std::vector<SeparableSlope> separate_slopes(const RescaledPlan& plan);
 
-// The cost of tables and patterns of all terms: their bytes, and the number of patterns at all leaves, at
-// most.
+// The cost of the tables and patterns of all terms: their bytes, and the largest possible number of patterns
+// at all leaves.
 struct RescaledTableCosts {
   size_t bytes, n_patterns;
 };
@@ -38,9 +39,9 @@ struct RescaledTableCosts {
 // spread too widely.
 std::optional<RescaledTableCosts> rescaled_table_costs(const RescaledPlan& plan, size_t table_bytes);
 
-// Fill the tables of all terms, for as many leaves as fit, with the patterns of all others, into table_bytes;
-// `ensemble` and `rows` are those of the plan. Throw std::invalid_argument as separate_slopes() does, and
-// TableMemoryError if nothing fits.
+// Fill the tables of all terms, for as many leaves as fit into table_bytes together with the patterns of all
+// other leaves. `ensemble` and `rows` must be the ones of which the plan was made. Throw
+// std::invalid_argument as separate_slopes() does, and TableMemoryError if nothing fits.
 RescaledTables make_rescaled_tables(const RescaledPlan& plan, const EnsembleView& ensemble, const Rows& rows,
                                     size_t table_bytes, int64_t n_threads);
 

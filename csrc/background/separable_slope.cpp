@@ -9,12 +9,12 @@ namespace skshap {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-// The largest error of interpolation, and the largest part of s(x, b) that the terms leave out, relative to
-// the largest slope: less than the rounding errors of the numbers that are computed with them.
+// The largest error of interpolation, and the largest part of s(x, b) that the terms leave out, both relative
+// to the largest slope. They are smaller than the rounding errors of the numbers computed with them.
 constexpr double kSingleError = 0x1p-30, kDoubleError = 0x1p-45;
-// Margins x at which the space of all functions s(x, .) is sampled: so many for each unit of the scaled
-// margin, up to the distance from the background margins from which links are straight lines, then
-// geometrically.
+// The margins x at which the space of all functions s(x, .) is sampled. There are kSamples for each unit of
+// the scaled margin, up to a distance of kCurved from the background margins. Farther away, links are
+// straight lines, and the distances of the samples grow by kRatio.
 constexpr double kSamples = 4, kCurved = 40, kRatio = 1.15;
 constexpr size_t kMostSamples = 4096, kMostTerms = 128;
 
@@ -26,8 +26,8 @@ constexpr size_t kMostSamples = 4096, kMostTerms = 128;
 double error_of(Precision precision) { return precision == Precision::kSingle ? kSingleError : kDoubleError; }
 
 // Return how many Chebyshev nodes interpolate the slope in an interval of this half-width (scaled). The error
-// falls like rho^-n, where the ellipse with foci at the ends of the interval that reaches the next
-// singularity has semi-axes that add up to rho times the half-width.
+// falls like rho^-n. Of the ellipses with foci at the ends of the interval, take the one that reaches the
+// nearest singularity: its semi-axes add up to rho times the half-width.
 size_t n_chebyshev(Link link, double half_width, Precision precision) {
   if (link == Link::kSquaredError) return 2;  // it is a straight line
   const double ratio = kPi / half_width, rho = ratio + std::sqrt(1 + ratio * ratio);
@@ -35,7 +35,7 @@ size_t n_chebyshev(Link link, double half_width, Precision precision) {
   return n < 1e9 ? static_cast<size_t>(n) : size_t{1} << 30;
 }
 
-// The values of s(x, .) at the nodes, for samples of x and of the label.
+// Return the values of s(x, .) at the nodes, for samples of x and of the label.
 std::vector<double> sample(Link link, double scale, const std::vector<double>& nodes, double low,
                            double high) {
   const auto [first, last] = std::minmax_element(nodes.begin(), nodes.end());
@@ -67,15 +67,17 @@ void subtract(double factor, const double* from, size_t n, double* to) {
   for (size_t i = 0; i < n; ++i) to[i] -= factor * from[i];
 }
 
-// Return an orthonormal basis, [term][node], of the samples: the orthogonalized samples that are farthest
-// from the space of those before them, until all are nearer than `error` times the largest number. Scalar
-// products of many numbers have a larger rounding error. There is at least one.
+// Return an orthonormal basis of the samples, [term][node]. It consists of orthogonalized samples: each is
+// the sample farthest from the space of the samples before it, until all samples are nearer than `error`
+// times the largest number. If the rounding error of the scalar products is larger than `error`, it takes the
+// place of `error`. The basis has at least one term.
 std::vector<double> basis_of(std::vector<double> samples, size_t n_nodes, double error) {
   const size_t n = samples.size() / n_nodes;
   double largest = 0;
   error = std::max(error, 0x1p-53 * static_cast<double>(n_nodes));
   for (const double x : samples) largest = std::max(largest, std::fabs(x));
-  // The squares of the samples of a saturated link would underflow; a power of two changes no other bits.
+  // The squares of the samples of a saturated link would underflow. Multiplying by a power of two changes no
+  // other bits.
   if (largest > 0) {
     const int exponent = std::ilogb(largest);
     for (double& x : samples) x = std::ldexp(x, -exponent);
@@ -106,7 +108,7 @@ std::vector<double> basis_of(std::vector<double> samples, size_t n_nodes, double
     }
     basis.insert(basis.end(), next.begin(), next.end());
   }
-  // A saturated link has samples of 0 only; one term remains.
+  // A saturated link has only samples of 0. One term remains.
   if (basis.empty()) basis.assign(n_nodes, 1 / std::sqrt(static_cast<double>(n_nodes)));
   return basis;
 }

@@ -5,13 +5,14 @@
 namespace skshap {
 namespace {
 
-// Size of the tables that rows go through together: few enough that they stay in the L2 cache.
+// The size of the tables that rows go through together. Tables of this size stay in the L2 cache.
 constexpr size_t kTableBytes = 512 << 10;
 constexpr size_t kMaxTables = 16;
-// Number of rows that go through the tables together: if possible, so few that their phi stays in the L1
-// cache.
+// The number of rows that go through the tables together. If possible, they are so few that their phi stays
+// in the L1 cache.
 constexpr size_t kPartRows = 128;
-// Number of tables whose entries are added up in the plan's precision; adding up more would lose accuracy.
+// The number of tables whose entries are added up in the plan's precision. Adding up more entries would lose
+// accuracy.
 constexpr int kMaxAdded = 256;
 
 constexpr size_t kGroupSize = size_t{1} << kGroupBits;
@@ -28,7 +29,8 @@ size_t longest_row(const Plan& plan) {
   return longest;
 }
 
-// Return the elements of the tables: at least those of the longest leaf for a block of rows.
+// Return the number of elements of the tables: at least as many as the tables of the longest leaf have for a
+// block of rows.
 template <class T>
 size_t table_elements(const Plan& plan, uint32_t longest_path) {
   const size_t of_block = size_t{leaf_numbers(plan.order, longest_path)} * kBlockRows;
@@ -168,7 +170,7 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
   count_table();
 }
 
-// Sum the background weights of a leaf by its own pattern, which is found for each index of its group.
+// Sum the background weights of a leaf by the leaf's pattern, which is found for each index of its group.
 template <class T>
 void TileTables<T>::sum_up_group_leaf(const PathStep* path, uint32_t n, const Counts& counts) {
   bits_.clear();
@@ -180,7 +182,7 @@ void TileTables<T>::sum_up_group_leaf(const PathStep* path, uint32_t n, const Co
   vectors_.sum_up(n, weights_.data());
 }
 
-// List the positions of a group's features and pairs, ascending.
+// List the positions of the features and pairs of a group, in ascending order.
 template <class T>
 void TileTables<T>::list_targets(const TreeGroups& groups, const TreeGroups::Group& group) {
   group_targets_.find(groups, group);
@@ -189,7 +191,7 @@ void TileTables<T>::list_targets(const TreeGroups& groups, const TreeGroups::Gro
   for (const FeaturePair pair : group_targets_.pairs()) targets_.push_back(position(pair.first, pair.second));
 }
 
-// Replace the indices of rows by their numbers among the indices that occur.
+// Replace the index of each row by the number of this index among the indices that occur.
 template <class T>
 void TileTables<T>::number(uint16_t* index, uint32_t n_bits) {
   const size_t n_rows = n_blocks_ * kBlockRows;
@@ -253,14 +255,14 @@ void TileTables<T>::add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& l
 
 // --- Lookups ---
 
-// Return where the rows' indices into the next table go.
+// Return where to write the rows' indices into the next table.
 template <class T>
 uint16_t* TileTables<T>::new_index() {
   if (n_indices_ == kMaxTables) run_lookups();
   return indices_[n_indices_++].data();
 }
 
-// Make room in the table that is being built.
+// Ensure that the table that is being built has enough memory.
 template <class T>
 T* TileTables<T>::make_room(size_t n_elements) {
   if (n_elements_ + n_elements > capacity_) {

@@ -1,4 +1,4 @@
-// Tables of interactions against background data, made for the rows of a tile and then discarded.
+// Tables of interactions against background data. They are made for the rows of a tile and then discarded.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace skshap {
 
-// The most bits of the index of a table that several leaves below one node share.
+// The most bits of the index of a table that is shared by several leaves below one node.
 constexpr uint32_t kGroupBits = 10;
 static_assert(kGroupBits <= kLeafBits);
 
@@ -20,9 +20,9 @@ static_assert(kGroupBits <= kLeafBits);
 void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups,
                  const TableLimits& limits = {kGroupBits});
 
-// One thread's work: rows go through the tables of one group of leaves after the other. A table has a vector
-// for each index that occurs in the tile. Neither its numbers nor the order in which a row adds up vectors
-// depend on anything else.
+// One thread's work. Rows go through the tables of one group of leaves after another. A table has a vector
+// for each index that occurs in the tile. The numbers of the vector of an index, and the order in which a row
+// adds up vectors, do not depend on the other rows of the tile.
 template <class T>
 class TileTables {
  public:
@@ -31,14 +31,14 @@ class TileTables {
   // Begin a chunk, whose slots and pairs ascend. Its trees will add to sums[row][used feature, then pair].
   void begin(const Chunk& chunk, size_t n_rows, double* sums);
 
-  // Add a tree. `words` are the decisions of the rows; `values` are those of the tree's leaves for one
-  // output.
+  // Add a tree. `words` are the decisions of the rows, and `values` are the values of the tree's leaves for
+  // one output.
   void add_tree(const TreeProgram& tree, const TreeGroups& groups, const PatternCounts& counts,
                 const double* values, const uint64_t* words);
 
   void end();
 
-  // Return the bytes allocated for each row of the tile, and those that do not depend on the rows.
+  // Return the bytes allocated for each row of the tile, and the bytes that do not depend on the rows.
   static size_t row_bytes(const Plan& plan);
   static size_t bytes(const Plan& plan, uint32_t longest_path);
 
@@ -51,7 +51,7 @@ class TileTables {
     size_t targets;
     uint32_t n_targets;
   };
-  // Patterns and weights of the background rows at a group of leaves, or at a leaf.
+  // Patterns and weights of the background rows, at a group of leaves or at a leaf.
   struct Counts {
     const uint64_t* patterns;
     const double* weights;
@@ -75,7 +75,7 @@ class TileTables {
   void flush();
 
   const Plan& plan_;
-  const size_t capacity_;  // of the tables that wait for rows, in elements
+  const size_t capacity_;  // elements of the tables that wait for rows
   const Chunk* chunk_ = nullptr;
   size_t n_rows_ = 0, n_blocks_ = 0;  // of the tile
   double* sums_ = nullptr;
@@ -85,7 +85,7 @@ class TileTables {
   Aligned<T> phi_;    // [row][row_size_]: the chunk's features, then its pairs
   int n_tables_ = 0;  // since the last flush
 
-  // Finished tables that wait for rows, and the table that is being built.
+  // The finished tables that wait for rows; the last one is being built.
   std::vector<Lookup> lookups_;
   Aligned<T> tables_;
   size_t n_elements_ = 0;
@@ -101,7 +101,7 @@ class TileTables {
   PatternIds ids_;
   std::vector<uint64_t> patterns_;  // of the rows
   std::vector<uint16_t> number_of_, leaf_number_of_, leaf_index_;
-  std::vector<uint16_t> group_index_;  // a leaf's pattern, by index of its group
+  std::vector<uint16_t> group_index_;  // pattern of a leaf, by index of its group
   Aligned<T> group_table_, leaf_table_;
   std::vector<double> weights_;
   std::vector<uint32_t> slot_of_, pair_position_;  // by used feature; [slot][slot]
