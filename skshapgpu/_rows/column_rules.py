@@ -72,7 +72,7 @@ class ColumnRules:
             check_known_names(names, known_names)
 
     def number_categories(self, categorical: Sequence[int]) -> None:
-        """Number the columns of categories and strings at these positions, and check how many there are."""
+        """Store the positions of columns of categories and strings, and check how many there are."""
         self._category_numbers = {feature: number for number, feature in enumerate(categorical)}
         expected_number = self._schema.n_categorical
         if expected_number is not None and len(categorical) != expected_number:

@@ -1,10 +1,10 @@
 """Origins of the columns that a model sees: the columns of X from which the steps of a pipeline made them.
 
-Scalers, encoders, imputers and selectors make each of their columns from a single input column, which follows
-from their class and their fitted attributes. Names prove nothing: "a_b_c" may be "c" of "a_b" or "b_c" of
-"a", and ``Normalizer`` keeps the names of columns that it mixes. Therefore only known classes are trusted,
-and not their subclasses, which may do something else. Columns made by any other step have no origin, unless
-all input columns of the step have the same origin.
+Scalers, encoders, imputers and selectors make each of their columns from a single input column. Which column
+it is follows from their class and their fitted attributes. Names prove nothing: "a_b_c" may be "c" of "a_b"
+or "b_c" of "a", and ``Normalizer`` keeps the names of columns that it mixes. So only known classes are
+trusted, and not their subclasses, which may do something else. The columns of any other step have a known
+origin only if all input columns of the step have the same origin.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .gpu_arrays import on_gpu
 from .pipelines import AsArray, names_made, unique
 from .tables import n_rows_of, names_of, select, table
 
-#: Function of a fitted step and its number of input columns. It returns, for each output column, the position
-#: of the input column from which the step makes it, or None if that is not known.
+#: Function of a fitted step and its number of input columns. It returns the position of the input column from
+#: which the step makes each output column, or None if these positions are not known.
 _SourceColumns = Callable[[Any, int], np.ndarray | None]
 
 
@@ -64,39 +64,28 @@ class Origins:
         data = None if self.data is None else select(self.data, rows)
         columns, changed = self.columns, self.changed
         if features is not None:
-            columns, changed = (None if each is None else each[features] for each in (columns, changed))
+            columns = None if columns is None else columns[features]
+            changed = None if changed is None else changed[features]
         return replace(self, data=data, columns=columns, changed=changed)
 
     def grouped(self, members: Sequence[Sequence[int]]) -> Origins:
         """Return the origins of groups of features, given by their positions."""
         if self.columns is None:
             return self
-        found = [np.unique(self.columns[list(group)]) for group in members]
-        if any(len(columns) > 1 for columns in found):
+        columns_of_groups = [np.unique(self.columns[list(group)]) for group in members]
+        if any(len(columns) > 1 for columns in columns_of_groups):
             reason = "they were grouped across input columns"
             return replace(self, columns=None, changed=None, reason=reason)
-        return replace(self, columns=np.concatenate(found), changed=None)
+        return replace(self, columns=np.concatenate(columns_of_groups), changed=None)
 
     def require(self, advice: str) -> np.ndarray:
-        """Return ``columns``.
-
-        Raises
-        ------
-        ValueError
-            The columns are not known. The message says why, and ends with ``advice``.
-        """
+        """Return ``columns``; raise ``ValueError``, which ends with ``advice``, if they are not known."""
         if self.columns is None:
             raise ValueError(f"the input columns of the features are not known: {self.reason}. {advice}")
         return self.columns
 
     def input_names(self) -> list[str]:
-        """Return for each feature the name of the column from which it was made.
-
-        Raises
-        ------
-        ValueError
-            The columns are not known.
-        """
+        """Return the name of the column from which each feature was made; raise ``ValueError`` if unknown."""
         columns = self.require("Give sum_by() a mapping of names to lists of features instead")
         return [self.names[column] for column in columns]
 
@@ -108,9 +97,9 @@ class Origins:
         assert self.columns is not None
         if self.named and names is not None:
             used = [self.names[column] for column in self.columns]
-            position = {name: i for i, name in enumerate(names)}
-            if set(used) <= set(position):
-                return np.array([position[name] for name in used], int)
+            position_of_name = {name: i for i, name in enumerate(names)}
+            if set(used) <= set(position_of_name):
+                return np.array([position_of_name[name] for name in used], int)
         return self.columns
 
     @property
@@ -130,7 +119,7 @@ class Origins:
 
     @property
     def are_columns(self) -> bool:
-        """Whether each feature was made from the column of X at its own position, and no column is left."""
+        """Whether each feature was made from the column at its own position, and X has no other columns."""
         return self.columns is not None and np.array_equal(self.columns, np.arange(len(self.names)))
 
     def made_from(self, position: int) -> np.ndarray:
@@ -144,21 +133,17 @@ class Origins:
         if self.columns is None:
             raise IndexError(
                 f"{position} is the position of a column of X, and it is not known which features the steps "
-                f"make from that: {self.reason}. Give names of features instead"
+                f"make from it: {self.reason}. Give names of features instead"
             )
         if not 0 <= position < self.n_inputs:
             raise IndexError(f"{position} is out of range for the {self.n_inputs} columns of X")
         return np.flatnonzero(self._columns_passed == position)
 
     def made_alone_from(self, position: int, names: Sequence[str]) -> int | None:
-        """Return the only feature that was made from a column of X; None: the steps drop the column.
+        """Return the only feature that was made from a column of X, or None if the steps drop the column.
 
-        ``names`` are those of all features.
-
-        Raises
-        ------
-        IndexError
-            As for :meth:`made_from`, or there are several.
+        ``names`` are the names of all features. Raise ``IndexError`` as :meth:`made_from` does, and if
+        several features were made from the column.
         """
         features = self.made_from(position)
         if len(features) > 1:
@@ -194,7 +179,7 @@ def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
         names = _names_in(steps[0], getattr(steps[0], "n_features_in_", None))
         columns = np.arange(len(names))
         for step in steps:
-            columns = _through(step, columns)  # those whose values it changes become negative
+            columns = _through(step, columns)  # a column whose values the step changes becomes negative
         if len(columns) != n_features:
             raise _UnknownError(f"the steps say that they make {len(columns)} columns, not {n_features}")
     except _UnknownError as error:
@@ -204,7 +189,7 @@ def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
 
 
 def with_data(origins: Origins, X: Any) -> Origins:
-    """Return the origins with the original X, if that is a table."""
+    """Return the origins with X, before the steps, as data if it is a table."""
     if origins.columns is None:
         return origins
     try:
@@ -215,13 +200,13 @@ def with_data(origins: Origins, X: Any) -> Origins:
 
 
 def summed_by_column(values: np.ndarray, columns: Sequence[Any] | np.ndarray, n_columns: int) -> np.ndarray:
-    """Sum values over the features made from each column of X; a column without features has zeros.
+    """Sum values over the features made from each column of X. A column without features has zeros.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows, n_features, ...)
     columns : sequence of (int or sequence of int), of length n_features
-        Column from which each feature was made; or the columns that form it, each of which gets its value.
+        Column from which each feature was made, or the columns that form it, each of which gets its value.
     n_columns : int
 
     Returns
@@ -229,8 +214,8 @@ def summed_by_column(values: np.ndarray, columns: Sequence[Any] | np.ndarray, n_
     ndarray of shape (n_rows, n_columns, ...)
     """
     sums = np.zeros((len(values), n_columns, *values.shape[2:]), values.dtype)
-    for feature, of_feature in enumerate(columns):
-        for column in np.atleast_1d(of_feature):
+    for feature, feature_columns in enumerate(columns):
+        for column in np.atleast_1d(feature_columns):
             sums[:, column] += values[:, feature]
     return sums
 
@@ -241,17 +226,17 @@ def names_are_known(steps: Sequence[Any], names: Sequence[str]) -> bool:
     A step without names discards the names of its input. A later step may derive names from the positions of
     its input columns, which may differ between splits.
     """
-    known, names_out = True, None
+    are_known, names_out = True, None
     for step in steps:
         names_out = names_made(step, names_out)
         n_columns = getattr(step, "n_features_in_", None)
-        if known or n_columns is None or hasattr(step, "feature_names_in_"):
-            known = names_out is not None
-        elif names_out is not None:  # known if they do not depend on the lost names
-            known = names_out == names_made(step, [f"column {i}" for i in range(n_columns)])
+        if are_known or n_columns is None or hasattr(step, "feature_names_in_"):
+            are_known = names_out is not None
+        elif names_out is not None:  # names are known if they do not depend on the lost ones
+            are_known = names_out == names_made(step, [f"column {i}" for i in range(n_columns)])
     if names_out is None and steps:  # then the names are those that the model was fitted with, if any
         return tuple(names) != tuple(f"x{i}" for i in range(len(names)))
-    return known
+    return are_known
 
 
 def _names_in(transformer: Any, n_columns: int | None) -> list[str]:
@@ -259,11 +244,11 @@ def _names_in(transformer: Any, n_columns: int | None) -> list[str]:
     if names is not None:
         return [str(name) for name in names]
     if n_columns is None:
-        raise _UnknownError(f"{_named(transformer)} does not say how many columns X has")
+        raise _UnknownError(f"{_name_of(transformer)} does not say how many columns X has")
     return [f"x{i}" for i in range(n_columns)]
 
 
-def _named(transformer: Any) -> str:
+def _name_of(transformer: Any) -> str:
     return type(transformer).__name__
 
 
@@ -277,8 +262,8 @@ def _changed(columns: np.ndarray) -> np.ndarray:
     return np.where(columns < 0, columns, ~columns)
 
 
-def _are_one(columns: np.ndarray) -> bool:
-    """Return whether columns were made from a single one."""
+def _have_one_source(columns: np.ndarray) -> bool:
+    """Return whether columns were made from a single column of X."""
     sources = _sources(columns)
     return len(sources) > 0 and bool((sources == sources[0]).all())
 
@@ -286,8 +271,8 @@ def _are_one(columns: np.ndarray) -> bool:
 def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
     """Return the origins of a transformer's output columns, given those of its input columns.
 
-    The origin of a column is the column of X from which it was made, or if its values are others than there,
-    the bitwise complement of that number.
+    The origin of a column is the position of the column of X from which it was made, or the bitwise
+    complement of this position if the steps have changed the values.
     """
     from sklearn.compose import ColumnTransformer
 
@@ -302,66 +287,69 @@ def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
         return columns
     expected = getattr(transformer, "n_features_in_", len(columns))
     if expected != len(columns):
-        raise _UnknownError(f"{_named(transformer)} takes {expected} columns, but is given {len(columns)}")
+        raise _UnknownError(f"{_name_of(transformer)} takes {expected} columns, but is given {len(columns)}")
     if kind is FeatureUnion:
-        parts = [_part(transformer, name, step, columns) for name, step in transformer.transformer_list]
-        return np.concatenate(parts) if parts else columns[:0]
+        origins = [
+            _through_member(transformer, name, step, columns) for name, step in transformer.transformer_list
+        ]
+        return np.concatenate(origins) if origins else columns[:0]
     if kind is ColumnTransformer:
         return _through_columns(transformer, columns)
-    places_of = ONE_TO_ONE.get(kind) or _of_scikit_learn().get(kind)
-    places = None if places_of is None else places_of(transformer, len(columns))
-    if places is not None:
-        return (columns if _keeps_values(transformer) else _changed(columns))[places]
-    if _are_one(columns):
+    find_sources = ONE_TO_ONE.get(kind) or _one_to_one_steps().get(kind)
+    sources = None if find_sources is None else find_sources(transformer, len(columns))
+    if sources is not None:
+        return (columns if _keeps_values(transformer) else _changed(columns))[sources]
+    if _have_one_source(columns):
         return np.repeat(_changed(columns[:1]), _n_made(transformer, len(columns)))
-    raise _UnknownError(f"{_named(transformer)} is not known to make each of its columns from a single one")
+    raise _UnknownError(f"{_name_of(transformer)} is not known to make each of its columns from a single one")
 
 
 def _n_made(transformer: Any, n_columns: int) -> int:
     names_out = names_made(transformer, _names_in(transformer, n_columns))
     if names_out is None:
-        raise _UnknownError(f"{_named(transformer)} does not say how many columns it makes")
+        raise _UnknownError(f"{_name_of(transformer)} does not say how many columns it makes")
     return len(names_out)
 
 
-def _part(whole: Any, name: str, step: Any, columns: np.ndarray) -> np.ndarray:
+def _through_member(transformer: Any, name: str, step: Any, columns: np.ndarray) -> np.ndarray:
+    """Return the origins of the output columns of a step inside a transformer."""
     try:
         return _through(step, columns)
     except _UnknownError as error:
-        raise _UnknownError(f"in {name!r} of a {_named(whole)}, {error}") from None
+        raise _UnknownError(f"in {name!r} of a {_name_of(transformer)}, {error}") from None
 
 
 def _through_columns(transformer: Any, columns: np.ndarray) -> np.ndarray:
     names = _names_in(transformer, len(columns))
     slices = transformer.output_indices_
-    origins_out = np.empty(max((part.stop for part in slices.values()), default=0), columns.dtype)
-    for name, step, chosen in transformer.transformers_:
-        place = slices[name]
-        if place.stop == place.start:
+    origins_out = np.empty(max((span.stop for span in slices.values()), default=0), columns.dtype)
+    for name, step, selection in transformer.transformers_:
+        span = slices[name]
+        if span.stop == span.start:
             continue
-        taken = columns[_numbers(chosen, names)]
-        if _are_one(taken) and step != "passthrough":  # all columns made from them have the same origin
-            origins_out[place] = _changed(taken[:1])
+        step_columns = columns[_positions(selection, names)]
+        if _have_one_source(step_columns) and step != "passthrough":  # all of its outputs have this origin
+            origins_out[span] = _changed(step_columns[:1])
             continue
-        origins = _part(transformer, name, step, taken)
-        if len(origins) != place.stop - place.start:
-            raise _UnknownError(f"{name!r} of a {_named(transformer)} makes another number of columns")
-        origins_out[place] = origins
+        origins = _through_member(transformer, name, step, step_columns)
+        if len(origins) != span.stop - span.start:
+            raise _UnknownError(f"{name!r} of a {_name_of(transformer)} makes another number of columns")
+        origins_out[span] = origins
     return origins_out
 
 
-def _numbers(chosen: Any, names: list[str]) -> np.ndarray:
+def _positions(selection: Any, names: list[str]) -> np.ndarray:
     """Return the positions of the columns that a ``ColumnTransformer`` passes to one of its transformers."""
-    if isinstance(chosen, UserList):  # the remainder, in releases that warn if its elements are read
-        chosen = chosen.data
-    if isinstance(chosen, slice):
-        start, stop, step = chosen.start, chosen.stop, chosen.step
+    if isinstance(selection, UserList):  # the remainder, in releases that warn if its elements are read
+        selection = selection.data
+    if isinstance(selection, slice):
+        start, stop, step = selection.start, selection.stop, selection.step
         if isinstance(start, str):
             start = names.index(start)
         if isinstance(stop, str):  # slices by label include the end
             stop = names.index(stop) + 1
         return np.arange(len(names))[start:stop:step]
-    keys = np.atleast_1d(np.asarray(chosen, dtype=object if isinstance(chosen, str) else None))
+    keys = np.atleast_1d(np.asarray(selection, dtype=object if isinstance(selection, str) else None))
     if keys.dtype.kind in "OUS":
         return np.array([names.index(str(key)) for key in keys], int)
     return np.arange(len(names))[keys]
@@ -377,41 +365,41 @@ def _keeps_values(step: Any) -> bool:
     kind = type(step)
     if kind is FunctionTransformer:
         return step.func is None
-    return kind is AsArray or _of_scikit_learn().get(kind) is selected
+    return kind is AsArray or _one_to_one_steps().get(kind) is selected
 
 
-def _each(step: Any, n_columns: int) -> np.ndarray:
+def _all_columns(step: Any, n_columns: int) -> np.ndarray:
     return np.arange(n_columns)
 
 
 #: Steps outside scikit-learn that make each of their columns from a single one.
-ONE_TO_ONE: dict[type, _SourceColumns] = {AsArray: _each}
+ONE_TO_ONE: dict[type, _SourceColumns] = {AsArray: _all_columns}
 
 
 @cache
-def _of_scikit_learn() -> dict[type, _SourceColumns]:
+def _one_to_one_steps() -> dict[type, _SourceColumns]:
     """Return the steps of scikit-learn that make each of their columns from a single one."""
     from sklearn import feature_selection, preprocessing
     from sklearn.impute import MissingIndicator, SimpleImputer
     from sklearn.kernel_approximation import AdditiveChi2Sampler
 
     return {
-        preprocessing.Binarizer: _each,
-        preprocessing.MaxAbsScaler: _each,
-        preprocessing.MinMaxScaler: _each,
-        preprocessing.OrdinalEncoder: _each,
-        preprocessing.PowerTransformer: _each,
-        preprocessing.QuantileTransformer: _each,
-        preprocessing.RobustScaler: _each,
-        preprocessing.StandardScaler: _each,
-        preprocessing.FunctionTransformer: _of_function,
-        preprocessing.KBinsDiscretizer: _of_bins,
-        preprocessing.OneHotEncoder: _of_categories,
-        preprocessing.SplineTransformer: _of_splines,
-        preprocessing.TargetEncoder: _of_targets,
-        AdditiveChi2Sampler: _of_samples,
-        MissingIndicator: _flagged,
-        SimpleImputer: _imputed,
+        preprocessing.Binarizer: _all_columns,
+        preprocessing.MaxAbsScaler: _all_columns,
+        preprocessing.MinMaxScaler: _all_columns,
+        preprocessing.OrdinalEncoder: _all_columns,
+        preprocessing.PowerTransformer: _all_columns,
+        preprocessing.QuantileTransformer: _all_columns,
+        preprocessing.RobustScaler: _all_columns,
+        preprocessing.StandardScaler: _all_columns,
+        preprocessing.FunctionTransformer: _function_sources,
+        preprocessing.KBinsDiscretizer: _bin_sources,
+        preprocessing.OneHotEncoder: _category_sources,
+        preprocessing.SplineTransformer: _spline_sources,
+        preprocessing.TargetEncoder: _target_sources,
+        AdditiveChi2Sampler: _sample_sources,
+        MissingIndicator: _indicator_sources,
+        SimpleImputer: _imputed_sources,
         feature_selection.GenericUnivariateSelect: selected,
         feature_selection.RFE: selected,
         feature_selection.RFECV: selected,
@@ -426,8 +414,8 @@ def _of_scikit_learn() -> dict[type, _SourceColumns]:
     }
 
 
-def _of_function(step: Any, n_columns: int) -> np.ndarray | None:
-    """Accept a missing function and NumPy's elementwise functions.
+def _function_sources(step: Any, n_columns: int) -> np.ndarray | None:
+    """Return all columns if there is no function, or if it is an elementwise function of NumPy.
 
     ``feature_names_out="one-to-one"`` proves nothing: division by the sum of a row also keeps names.
     """
@@ -436,11 +424,11 @@ def _of_function(step: Any, n_columns: int) -> np.ndarray | None:
     return np.arange(n_columns) if func is None or elementwise else None
 
 
-def _of_bins(step: Any, n_columns: int) -> np.ndarray:
+def _bin_sources(step: Any, n_columns: int) -> np.ndarray:
     return np.repeat(np.arange(n_columns), 1 if step.encode == "ordinal" else step.n_bins_)
 
 
-def _of_categories(step: Any, n_columns: int) -> np.ndarray:
+def _category_sources(step: Any, n_columns: int) -> np.ndarray:
     infrequent = getattr(step, "infrequent_categories_", None) or [None] * n_columns
     dropped = [None] * n_columns if step.drop_idx_ is None else step.drop_idx_
     counts = [
@@ -450,25 +438,25 @@ def _of_categories(step: Any, n_columns: int) -> np.ndarray:
     return np.repeat(np.arange(n_columns), counts)
 
 
-def _of_splines(step: Any, n_columns: int) -> np.ndarray:
+def _spline_sources(step: Any, n_columns: int) -> np.ndarray:
     return np.repeat(np.arange(n_columns), step.n_features_out_ // n_columns)
 
 
-def _of_targets(step: Any, n_columns: int) -> np.ndarray:
+def _target_sources(step: Any, n_columns: int) -> np.ndarray:
     multiclass = step.target_type_ == "multiclass"
     return np.repeat(np.arange(n_columns), len(step.classes_) if multiclass else 1)
 
 
-def _of_samples(step: Any, n_columns: int) -> np.ndarray:
+def _sample_sources(step: Any, n_columns: int) -> np.ndarray:
     return np.tile(np.arange(n_columns), 2 * step.sample_steps - 1)
 
 
-def _flagged(step: Any, n_columns: int) -> np.ndarray:
+def _indicator_sources(step: Any, n_columns: int) -> np.ndarray:
     return np.asarray(step.features_)
 
 
-def _imputed(step: Any, n_columns: int) -> np.ndarray:
-    """Drop columns without a statistic, as the imputer does; columns of its indicator come last."""
+def _imputed_sources(step: Any, n_columns: int) -> np.ndarray:
+    """Leave out columns without a statistic, as the imputer does. The columns of its indicator come last."""
     empty = [isinstance(value, Real) and value != value for value in step.statistics_]
-    kept = np.flatnonzero(np.logical_not(empty))
-    return kept if step.indicator_ is None else np.concatenate([kept, step.indicator_.features_])
+    imputed = np.flatnonzero(np.logical_not(empty))
+    return imputed if step.indicator_ is None else np.concatenate([imputed, step.indicator_.features_])

@@ -1,9 +1,9 @@
 """Columns of Arrow as columns of pandas: each column has one pandas dtype in all batches of a source.
 
-pandas holds integers beside missing values as floats, and booleans beside them as objects, and a batch need
-not have all categories of its source. So a dtype that is determined from a batch would depend on its size.
-:class:`PandasTypes` holds the dtypes that the frame of all rows of the source has: those of
-``pandas.read_parquet`` for a single file, with the extension dtypes that pandas recorded in the schema.
+pandas holds integers beside missing values as floats, and booleans beside missing values as objects. A batch
+may lack categories of its source. So a dtype that is determined from a batch would depend on the size of the
+batch. :class:`PandasTypes` holds the dtypes that a frame of all rows of the source has. For a single file,
+they are the dtypes of ``pandas.read_parquet``, with the extension dtypes that pandas recorded in the schema.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TypesScan:
         self._with_nulls.add(name)
 
     def add(self, rows: Any, part: Any = None) -> None:
-        """Add rows of a part of the source, such as a file; they may lack columns that are not needed.
+        """Add rows of a part of the source, such as a file. The rows may lack columns that are not needed.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class TypesScan:
         return [dictionary.content() for dictionary in self._dictionaries.get(name, {}).values()]
 
     def types(self, advice: str = "") -> PandasTypes:
-        """Return the types; ``advice`` says, in messages, what to do about a null that was not added."""
+        """Return the types. In messages, ``advice`` says what to do about a null that was not added."""
         dictionaries, differing = {}, {}
         for name, parts in self._dictionaries.items():
             if not is_dictionary(self.schema.field(name).type):
@@ -121,14 +121,14 @@ class _Dictionary:
         return list(self._values), self._kind.ordered
 
     def merged_with(self, others: Sequence[_Dictionary]) -> _Dictionary:
-        """Return a dictionary with the values of others, too, after those of this one."""
+        """Return a dictionary with the values of this one, followed by the values of others."""
         merged = _Dictionary(self._kind)
-        for one in (self, *others):
-            merged._values |= one._values
+        for dictionary in (self, *others):
+            merged._values |= dictionary._values
         return merged
 
     def array(self) -> Any:
-        """Return all values; a missing value among them is left out."""
+        """Return all values that are not missing."""
         values = [value for value in self._values if value is not None]
         return require_arrow().array(values, self._kind.value_type)
 
@@ -142,12 +142,12 @@ class PandasTypes:
     with_nulls : set of str
         Columns of integers or booleans that have missing values somewhere in the source.
     dictionaries : mapping of str to pyarrow.Array
-        All categories of columns with a dictionary. Such a column becomes one of values if it is not listed.
+        All categories of columns with a dictionary. If such a column is not listed, its codes become values.
     advice : str
         What to do about a missing value in another column of integers or booleans, for messages.
     differing : mapping of str to list or None
-        Categories of columns whose dictionaries differ between the parts of the source, those of the first
-        part first, whether or not they are in ``dictionaries``.
+        Categories of columns whose dictionaries differ between the parts of the source, beginning with the
+        categories of the first part. The columns may be in ``dictionaries`` or not.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class PandasTypes:
         Parameters
         ----------
         rows : pyarrow.RecordBatch or pyarrow.Table
-            Rows with the columns of the schema, in any order and perhaps among others.
+            Rows with the columns of the schema, in any order and possibly among other columns.
 
         Raises
         ------
@@ -205,7 +205,8 @@ class PandasTypes:
     def read_otherwise(self, frame: Any) -> Any:
         """Return a frame of :meth:`frame` in which the columns whose categories differ have another order.
 
-        It is one that another part of the source could have; those that became values have categories again.
+        Another part of the source could have this order. Columns whose codes became values have categories
+        again.
         """
         frame = frame.copy(deep=False)
         for name, values in self.differing.items():
@@ -221,13 +222,13 @@ class PandasTypes:
         Raises
         ------
         ValueError
-            As for :meth:`frame`; but integers beside floats, which become floats anyhow, may be missing.
+            As for :meth:`frame`. But integers may be missing beside floats, where they become floats anyway.
         """
         dtype = self._row.to_numpy().dtype
         return self._rows_of(rows, floats=dtype.kind == "f").to_numpy(dtype)
 
     def _rows_of(self, rows: Any, floats: bool = False) -> Any:
-        """Return a data frame, in which integers may be floats if ``floats``."""
+        """Return rows as a data frame. If ``floats``, columns of integers may be floats in it."""
         arrow = require_arrow()
         columns = []
         for field in self._schema:
@@ -238,8 +239,8 @@ class PandasTypes:
             )
         fields = [field.with_type(column.type) for field, column in zip(self._schema, columns)]
         frame = _frame(arrow.Table.from_arrays(columns, schema=arrow.schema(fields, self._schema.metadata)))
-        for place, (field, dtype) in enumerate(zip(self._schema, self.dtypes)):
-            series = frame.iloc[:, place]
+        for position, (field, dtype) in enumerate(zip(self._schema, self.dtypes)):
+            series = frame.iloc[:, position]
             if _is_category(dtype):
                 if not series.cat.categories.isin(dtype.categories).all():
                     raise ValueError(
@@ -256,14 +257,14 @@ class PandasTypes:
                 )
             else:
                 series = series.astype(dtype)
-            frame.isetitem(place, series)
+            frame.isetitem(position, series)
         return frame
 
 
 def recorded_nulls(schema: Any) -> set[str]:
     """Return the columns of integers and booleans that were objects or floats when pandas wrote them.
 
-    pandas holds them so beside missing values, even if a batch has none.
+    In pandas, these columns had missing values, even if a batch has none.
     """
     columns = _recorded(schema.metadata).get("columns", [])
     recorded = {column["field_name"]: column["numpy_type"] for column in columns}
@@ -271,7 +272,7 @@ def recorded_nulls(schema: Any) -> set[str]:
 
 
 def _recorded(metadata: Any) -> dict[str, Any]:
-    """Return what pandas recorded in the metadata of a schema; empty if that cannot be read."""
+    """Return what pandas recorded in the metadata of a schema, or an empty dict if it cannot be read."""
     try:
         recorded = json.loads((metadata or {})[_PANDAS])
         for column in recorded["columns"]:
@@ -288,12 +289,12 @@ def _without_levels(metadata: Any) -> dict[bytes, bytes] | None:
 
 
 def _as_values(field: Any) -> Any:
-    """Return the field of the values of a dictionary, of which pandas holds missing ones as NaN."""
+    """Return the field of a dictionary's values, in which pandas holds missing values as NaN."""
     return field.with_type(field.type.value_type).with_metadata({MISSING_KEY: MISSING_NAN})
 
 
 def _row(field: Any, has_nulls: bool, dictionary: Any) -> Any:
-    """Return a column of one row, which is missing if that may be so somewhere in the source."""
+    """Return a column of one row, which is missing if any row of the source may be missing."""
     arrow = require_arrow()
     if dictionary is not None:
         codes = arrow.nulls(1, field.type.index_type)
@@ -308,12 +309,8 @@ def _row(field: Any, has_nulls: bool, dictionary: Any) -> Any:
 def _frame(table: Any) -> Any:
     """Convert a table to a data frame, whose index is new.
 
-    Raises
-    ------
-    ImportError
-        pandas is not installed.
-    ValueError
-        A column cannot be converted; the message names it.
+    Raise ``ImportError`` if pandas is not installed, and ``ValueError``, which names the column, if a column
+    cannot be converted.
     """
     try:
         import pandas
@@ -325,12 +322,12 @@ def _frame(table: Any) -> Any:
         frame = table.to_pandas()
     except (ValueError, TypeError, NotImplementedError) as error:  # pyarrow's own errors derive from these
         raise ValueError(_unreadable(table, error)) from error
-    for place, field in enumerate(table.schema):
-        series, missing = frame.iloc[:, place], (field.metadata or {}).get(MISSING_KEY)
+    for position, field in enumerate(table.schema):
+        series, missing = frame.iloc[:, position], (field.metadata or {}).get(MISSING_KEY)
         if missing == MISSING_NAN and series.dtype == object:
             values = series.to_numpy(object, copy=True)
             values[series.isna()] = np.nan
-            frame.isetitem(place, pandas.Series(values, dtype=object))
+            frame.isetitem(position, pandas.Series(values, dtype=object))
     return frame
 
 
@@ -350,16 +347,14 @@ def _is_category(dtype: Any) -> bool:
 
 
 def _castable(column: Any, kind: Any) -> Any:
-    """Return the type to cast a column to: categories are matched by pandas, whatever their codes."""
+    """Return the type to cast a column to. Codes keep their type, as pandas compares the categories."""
     return column.type if is_dictionary(kind) and is_dictionary(column.type) else kind
 
 
 def _require_whole_lists(field: Any, column: Any) -> None:
-    """Reject lists of integers or booleans with missing values, for which pandas changes whole batches.
+    """Raise ``ValueError`` for lists of integers or booleans with missing values.
 
-    Raises
-    ------
-    ValueError
+    pandas would change the dtype of all lists of the batch.
     """
     types = require_arrow().types
     kind = field.type
@@ -375,13 +370,13 @@ def _require_whole_lists(field: Any, column: Any) -> None:
         )
 
 
-def same_dtype(one: Any, other: Any) -> bool:
+def same_dtype(first: Any, second: Any) -> bool:
     """Return whether two dtypes of pandas are equal, including the order of categories."""
-    if _is_category(one) and _is_category(other):
-        return one.ordered == other.ordered and one.categories.tolist() == other.categories.tolist()
-    return bool(one == other)
+    if _is_category(first) and _is_category(second):
+        return first.ordered == second.ordered and first.categories.tolist() == second.categories.tolist()
+    return bool(first == second)
 
 
 def columns_of(schema: Any, names: Sequence[str]) -> Any:
-    """Return the schema of some columns, in this order, with the metadata of the whole."""
+    """Return the schema of some columns, in this order, with the metadata of the whole schema."""
     return require_arrow().schema([schema.field(name) for name in names], schema.metadata)

@@ -1,8 +1,9 @@
 """Models that predict with another model: pipelines, searches, frozen estimators and similar wrappers.
 
-These classes predict with the model inside, after the steps that a pipeline has before it. The table
-:data:`_WRAPPERS` lists them, and all code walks through them by :func:`nest`. A class of another package that
-computes predictions of its own is rejected, because they need not be those of the model inside.
+A wrapper predicts with the model inside it; a pipeline applies its other steps first. The table
+:data:`_WRAPPERS` lists the classes, and all code walks through them by :func:`nest`. A class of another
+package that computes its own predictions is rejected, because they may differ from the predictions of the
+model inside.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Wrapper:
     Attributes
     ----------
     fitted : tuple of str
-        Attributes that may hold the fitted model; the first that exists counts.
+        Attributes that may hold the fitted model. The first one that exists is used.
     unfitted : str
         Attribute that holds the model before it is fitted.
     packages : tuple of str
@@ -81,7 +82,7 @@ _PREDICTING = (
 
 @dataclass(frozen=True, eq=False)
 class NoCopy:
-    """Marker for a model that is not refitted while its explainer is in use, so its steps need no copies."""
+    """Marker of a model that is not refitted while its explainer is in use, so its steps need no copies."""
 
     model: Any
 
@@ -93,7 +94,7 @@ def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
     ----------
     model : estimator
     fitted : bool, default=False
-        Whether all of them must be fitted. Otherwise unfitted models are yielded as they were given.
+        Whether all of these models must be fitted. Otherwise, unfitted models are yielded as they are.
 
     Raises
     ------
@@ -106,23 +107,24 @@ def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
     yield model
     while (wrapper := _wrapper_of(model)) is not None:
         name = type(model).__name__
-        found = next((attribute for attribute in wrapper.fitted if hasattr(model, attribute)), None)
-        if found is None and fitted:
+        fitted_attribute = next((a for a in wrapper.fitted if hasattr(model, a)), None)
+        if fitted_attribute is None and fitted:
             if hasattr(model, "cv_results_"):
                 raise UnsupportedModelError(f"this {name} kept no model: use refit=True")
             raise NotFittedError(f"this {name} is not fitted yet: call fit first")
-        inside = getattr(model, found or wrapper.unfitted)
+        attribute = fitted_attribute or wrapper.unfitted
+        inner_model = getattr(model, attribute)
         if isinstance(model, Pipeline):
-            inside = inside[-1][1] if inside else None
-            if inside is None or isinstance(inside, str):
+            inner_model = inner_model[-1][1] if inner_model else None
+            if inner_model is None or isinstance(inner_model, str):
                 raise UnsupportedModelError(f"cannot explain a {name} whose last step is no model")
-        if (own := overridden(model, _PREDICTING)) is not None:
-            held = "last step" if isinstance(model, Pipeline) else found or wrapper.unfitted
+        if (method := overridden(model, _PREDICTING)) is not None:
+            inner = "last step" if isinstance(model, Pipeline) else attribute
             raise UnsupportedModelError(
-                f"cannot explain a {name}: {own} is its own, so it need not predict what its {held} "
-                f"does. Explain its {held}, or register an adapter for the class"
+                f"cannot explain a {name}: {method} is its own, so it need not predict what its {inner} "
+                f"does. Explain its {inner}, or register an adapter for the class"
             )
-        model = inside
+        model = inner_model
         yield model
 
 
@@ -156,15 +158,15 @@ def is_self_training(model: Any) -> bool:
 
 
 def overridden(model: Any, methods: Sequence[str]) -> str | None:
-    """Return the first method of a wrapper that is not from a known package; None if all are."""
+    """Return the first method of a wrapper that is from an unknown package, or None if there is none."""
     wrapper = _wrapper_of(model)
     assert wrapper is not None
-    known = {"builtins", *wrapper.packages}
+    packages = {"builtins", *wrapper.packages}
     for method in methods:
         if method in getattr(model, "__dict__", ()):
             return f"the {method} that was set on it"
         owner = next((base for base in type(model).__mro__ if method in vars(base)), object)
-        if owner.__module__.partition(".")[0] not in known:
+        if owner.__module__.partition(".")[0] not in packages:
             return f"{owner.__module__}.{owner.__qualname__}.{method}"
     return None
 
@@ -225,7 +227,7 @@ def _without(model: Any, *attributes: str) -> Any:
 
 
 def takes_arrays(step: Any) -> bool:
-    """Return whether a step says that it was fitted on an array, so that columns are known by position only.
+    """Return whether a step says that it was fitted on an array, so that it knows columns by position only.
 
     Only steps that scikit-learn's own ``fit`` has fitted say so, by ``n_features_in_`` without
     ``feature_names_in_``; other classes set these attributes as they like.
@@ -233,10 +235,10 @@ def takes_arrays(step: Any) -> bool:
     if isinstance(step, FrozenEstimator):
         return takes_arrays(step.estimator)
     if isinstance(step, Pipeline):
-        steps = [inner for _, inner in step.steps if not (inner is None or isinstance(inner, str))]
+        steps = [member for _, member in step.steps if not (member is None or isinstance(member, str))]
         return bool(steps) and takes_arrays(steps[0])
     if isinstance(step, FeatureUnion):
-        return any(takes_arrays(inner) for _, inner in step.transformer_list if not isinstance(inner, str))
+        return any(takes_arrays(member) for _, member in step.transformer_list if not isinstance(member, str))
     if hasattr(step, "feature_names_in_") or not hasattr(step, "n_features_in_"):
         return False
     owner = next((base for base in type(step).__mro__ if "fit" in vars(base)), type(step))
@@ -276,12 +278,10 @@ class Prepared:
 
 
 def prepare(steps: Sequence[Any], X: Any, may_write: bool | None = None) -> Prepared:
-    """Transform X by the steps, or a copy of X if they may write into it; None: find out whether they may.
+    """Transform X by the steps, or a copy of X if they may write into it.
 
-    Raises
-    ------
-    ValueError
-        A step returns other rows than it receives, or returns them in another order.
+    ``may_write`` says whether they may; with None, this function determines it. Raise ``ValueError`` if a
+    step returns other rows than it receives, or returns them in another order.
     """
     may_write = any_may_write(steps) if may_write is None else may_write
     transformed = copied(X) if may_write else X
@@ -292,9 +292,9 @@ def prepare(steps: Sequence[Any], X: Any, may_write: bool | None = None) -> Prep
 
 
 def _require_rows(step: Any, before: Any, after: Any) -> None:
-    """Reject the result of a step whose rows are not those that it received.
+    """Raise ``ValueError`` if the rows of a step's result are not the rows that it received.
 
-    Another order shows in the index of pandas, unless the step gives the rows a new one.
+    Another order shows in the index of pandas, unless the step gives the rows a new index.
     """
     name = type(step).__name__
     try:
@@ -311,7 +311,7 @@ def _require_rows(step: Any, before: Any, after: Any) -> None:
     if labels is None or labels_after is None or labels_after.equals(labels):
         return
     is_range = type(labels_after).__name__ == "RangeIndex"
-    if is_range and (labels_after.start, labels_after.step) == (0, 1):  # new numbers
+    if is_range and (labels_after.start, labels_after.step) == (0, 1):  # the step has numbered the rows anew
         return
     if labels_after.names == labels.names and labels_after.isin(labels).all():
         raise ValueError(
@@ -355,8 +355,8 @@ def prepare_on_gpu(steps: Sequence[Any], X: Any, may_write: bool) -> Any:
 def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:
     """Return the names of the columns that the steps make from columns with these names; None if unknown.
 
-    A step without names loses those before it; the next step then starts from the names that it was fitted
-    with, as in scikit-learn.
+    After a step without names, the next step starts from the names that it was fitted with, as in
+    scikit-learn.
     """
     for step in steps:
         names = names_made(step, names)
@@ -372,7 +372,7 @@ def names_made(step: Any, names: Any) -> list[str] | None:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Return the names, with positions added to those that occur several times: "a [0]", "a [2]"."""
-    count = Counter(names)
-    marked = [f"{name} [{i}]" if count[name] > 1 else name for i, name in enumerate(names)]
+    """Return the names, with the position added to each name that occurs several times: "a [0]", "a [2]"."""
+    counts = Counter(names)
+    marked = [f"{name} [{i}]" if counts[name] > 1 else name for i, name in enumerate(names)]
     return marked if len(set(marked)) == len(marked) else [f"x{i}" for i in range(len(names))]

@@ -1,7 +1,7 @@
-"""Predictions by the model of the user: its own wrappers and steps around a method of the innermost model.
+"""Predictions by the model of the user: its own wrappers and steps around a function of the innermost model.
 
-An explainer reads wrappers and steps by itself (``pipelines.py``). To be compared with what the model
-predicts, it needs their own way from X to the innermost model, but the margin of that model instead of its
+An explainer reads wrappers and steps by itself (``pipelines.py``). To compare it with the model, X must pass
+through the model's own wrappers and steps, but end in the margin of the innermost model instead of
 ``predict``.
 """
 
@@ -17,13 +17,13 @@ from .pipelines import is_self_training, nest, steps_before
 
 
 class _Innermost:
-    """A fitted model whose ``predict`` is another function; all else is the model's own."""
+    """A fitted model whose ``predict`` is replaced by a function. Its other attributes are unchanged."""
 
     def __init__(self, model: Any, predict: Callable[[Any], Any]) -> None:
         self._model = model
         self.predict = predict
 
-    def fit(self, X: Any, y: Any = None) -> _Innermost:  # pipelines insist that it exists
+    def fit(self, X: Any, y: Any = None) -> _Innermost:  # pipelines require this method
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -49,18 +49,18 @@ def through_wrappers(model: Any, predict: Callable[[Any], Any]) -> Callable[[Any
         Function that calls ``predict`` of the wrappers, which transform X, with ``predict`` inside.
     """
     *wrappers, innermost = nest(model, fitted=True)
-    inside: Any = None
+    inner: Any = None
     for wrapper in reversed(wrappers):
         if isinstance(wrapper, Pipeline):
             outer = copy(wrapper)
             outer.steps = [
                 *wrapper.steps[:-1],
-                (wrapper.steps[-1][0], inside or _Innermost(innermost, predict)),
+                (wrapper.steps[-1][0], inner or _Innermost(innermost, predict)),
             ]
         elif is_self_training(wrapper) or steps_before(wrapper):
             outer = copy(wrapper)
-            outer.estimator_ = inside or _Innermost(innermost, predict)
+            outer.estimator_ = inner or _Innermost(innermost, predict)
         else:
-            continue  # it hands X on as it is
-        inside = outer
-    return predict if inside is None else inside.predict
+            continue  # this wrapper passes X on as it is
+        inner = outer
+    return predict if inner is None else inner.predict

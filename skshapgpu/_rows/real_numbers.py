@@ -17,7 +17,7 @@ def is_missing(value: Any) -> bool:
 
 
 def require_real(kind: str, where: str, *, text: bool = False) -> None:
-    """Reject a dtype that does not hold real numbers; objects are checked one by one later."""
+    """Raise an error for a dtype that does not hold real numbers. Objects are checked one by one later."""
     if kind in "fiubO" or (kind in "UT" and text):
         return
     if kind == "c":

@@ -18,7 +18,7 @@ class Rows(Protocol):
     dtype : numpy dtype
         Type of the results: float32 for float32 X, else float64.
     names : tuple of str or None
-        Names of the columns; None if X has none and error messages do not need them.
+        Names of the columns. None if X has no names and error messages do not need any.
     row_labels : pandas.Index or None
     """
 

@@ -40,7 +40,7 @@ from sklearn.preprocessing import (
 )
 
 from skshapgpu import ShapBoruta, ShapRFECV, ShapSelector, ShapTransformer, TreeExplainer, explain
-from skshapgpu._rows.origins import ONE_TO_ONE, _of_scikit_learn, origins_of
+from skshapgpu._rows.origins import ONE_TO_ONE, _one_to_one_steps, origins_of
 from skshapgpu._rows.pipelines import AsArray
 
 N_ROWS = 90
@@ -195,7 +195,7 @@ def test_origins_are_the_columns_that_move_what_is_made(step: Any, data: Any) ->
 
 def test_every_known_step_is_tried() -> None:
     tried = {type(step) for step, _ in CASES}
-    assert {*_of_scikit_learn(), *ONE_TO_ONE} - {AsArray} <= tried
+    assert {*_one_to_one_steps(), *ONE_TO_ONE} - {AsArray} <= tried
 
 
 class Ratios(StandardScaler):
