@@ -49,22 +49,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ._common.indices import INDICES
+from ._common.types import InteractionIndex, ValueIndex
 from .adapters.ensemble import Ensemble
 
 __all__ = ["ReferenceValues", "interventional", "path_dependent", "rescaled"]
 
-Index = Literal["SV", "BV", "OV", "SII", "STII", "BII"]
+Index = ValueIndex | InteractionIndex
 Order = Literal[1, 2, 3]
-
-#: The orders of each index: how many players a value belongs to. The first order is the default.
-ORDERS: dict[Index, tuple[Order, ...]] = {
-    "SV": (1,),
-    "BV": (1,),
-    "OV": (1,),
-    "SII": (2, 3),
-    "STII": (2,),
-    "BII": (2, 3),
-}
 
 #: An elementwise function of margins and a label.
 Link = Callable[[np.ndarray, float], np.ndarray]
@@ -265,9 +257,9 @@ def rescaled(
 
 def _require_order(index: Index, order: Order | None) -> Order:
     """Return the order, by default that of the index; raise ``ValueError`` if the index does not have it."""
-    if index not in ORDERS:
-        raise ValueError(f"index must be one of {', '.join(map(repr, ORDERS))}, not {index!r}")
-    orders = ORDERS[index]
+    if index not in INDICES:
+        raise ValueError(f"index must be one of {', '.join(map(repr, INDICES))}, not {index!r}")
+    orders = INDICES[index].orders
     if order is None:
         return orders[0]
     if order not in orders:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from .._common.checks import require_weights_unmasked
-from .._explanations.interactions import INDEX_NAMES, InteractionExplanation
+from .._common.indices import INDICES, INTERACTION_INDICES
+from .._explanations.interactions import InteractionExplanation
 from .._explanations.values import Explanation, column_names
 from .._files.locations import is_path, locate, shown
 from .._rows.arrow import require_arrow
@@ -182,7 +183,7 @@ class FileSample(Sample):
 
     def _value_columns(self, names: list[str]) -> list[str]:
         """Return the columns of the values, the last ones of a file, whatever their prefix."""
-        if self.facts["index"] in INDEX_NAMES.values():
+        if self.facts["index"] in [INDICES[name].values_name for name in INTERACTION_INDICES]:
             raise ValueError(
                 f"{self.what}: {self._shown} has {self.facts['index']}; values of features are compared, "
                 "not interactions"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from .._common.indices import INDICES
+
 DEVICES = ("cpu", "cuda")
 
 #: Values of the option ``model_output`` that are functions of time, with an output for each time.
@@ -16,19 +18,33 @@ TIME_OUTPUTS = ("survival", "cumulative_hazard")
 
 
 class Kind(NamedTuple):
-    """Kind of results: values of single features or, from order 2 on, interactions of sets of features."""
+    """Kind of results: values of single features or, from order 2 on, interactions of sets of features.
 
-    order: int = 1
-    index: str = "SII"  # type: ignore[assignment]  # the method of tuples is not needed
+    The index has its public name, as in the table of indices.
+    """
+
+    order: int
+    index: str  # type: ignore[assignment]  # the method of tuples is not needed
+
+    @property
+    def values_name(self) -> str:
+        """Name of the results, such as "SHAP values"."""
+        return INDICES[self.index].values_name
 
     @property
     def adds_up(self) -> bool:
         """Whether the base value plus the values of a row is its margin."""
-        return self.index != "BII"
+        return INDICES[self.index].adds_up
+
+    @property
+    def core_index(self) -> str:
+        """Name of the index in the core, which has none for Owen values."""
+        name = INDICES[self.index].core_name
+        assert name is not None
+        return name
 
 
-SHAP_VALUES, BANZHAF_VALUES, OWEN_VALUES = Kind(), Kind(1, "BII"), Kind(1, "OV")
-VALUE_NAMES = {SHAP_VALUES: "SHAP values", BANZHAF_VALUES: "Banzhaf values", OWEN_VALUES: "Owen values"}
+SHAP_VALUES, BANZHAF_VALUES, OWEN_VALUES = Kind(1, "SV"), Kind(1, "BV"), Kind(1, "OV")
 
 _PAIRS = (Kind(2, "SII"), Kind(2, "STII"), Kind(2, "BII"))
 _TRIPLES = (Kind(3, "SII"), Kind(3, "BII"))
@@ -173,12 +189,6 @@ _BY_NAME = dict(zip(NAMES, ALGORITHMS))
 def named(name: str) -> Algorithm:
     """Return the algorithm of this name."""
     return _BY_NAME[name]
-
-
-def indices_of(order: int) -> tuple[str, ...]:
-    """Return the names of the indices that exist for an order."""
-    kinds = (kind for found in AUTO.results for kind in found.kinds)
-    return tuple(dict.fromkeys(kind.index for kind in kinds if kind.order == order))
 
 
 def is_deterministic(name: Any) -> bool:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from .._common import memory
 from .._common.digits import number
 from .._common.memory import shown
-from .._explanations.interactions import INDEX_NAMES
 from .._rows.inputs import HostRows
-from .algorithms import SHAP_VALUES, VALUE_NAMES, Kind
+from .algorithms import SHAP_VALUES, Kind
 from .compiled_model import CompiledModel
 from .costs import trees as tree_costs
 from .costs.baselines import comparison_seconds, cuda_comparison_seconds
@@ -108,10 +107,9 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
     execution, options = plan_execution(compiled, kind, X.n_rows), compiled.options
     run, n_sets = HostRun(compiled, kind, X, execution, None), 0
     if request is None:
-        name = VALUE_NAMES[kind]
         need = run.need(*value_row_bytes(run))
     else:
-        name, n_sets = INDEX_NAMES[kind.index], len(compiled.sets(kind, request.result))
+        n_sets = len(compiled.sets(kind, request.result))
         n_kept = {"strongest": min(request.count, n_sets), "listed": len(request.listed)}
         need = run.need(*row_bytes(run, request, n_sets, n_kept.get(request.form, n_sets)))
     refusal = None
@@ -134,7 +132,7 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
         refusal=refusal,
         build_seconds=execution.building,
         seconds=seconds,
-        result=name,
+        result=kind.values_name,
         no_seconds_reason=reason,
     )
 

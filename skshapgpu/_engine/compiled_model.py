@@ -25,7 +25,6 @@ from .algorithms import (
     BANZHAF_VALUES,
     OWEN_VALUES,
     SHAP_VALUES,
-    VALUE_NAMES,
     Algorithm,
     Kind,
     Results,
@@ -367,7 +366,13 @@ class CompiledModel:
         if self.has_linear_leaves:
             assert background is not None
             return _core.LinearPlan(
-                attributes, precision, background.rows, background.weights, kind.index, table_bytes, n_threads
+                attributes,
+                precision,
+                background.rows,
+                background.weights,
+                kind.core_index,
+                table_bytes,
+                n_threads,
             )
         if background is not None and AUTO.find(kind, interventional=True) is not None:
             rows, weights, link = background.rows, background.weights, self.link
@@ -383,9 +388,15 @@ class CompiledModel:
                     groups=self._two_levels.groups.tolist(),
                 )
             if kind != SHAP_VALUES:
-                order, index = kind
                 return _core.BackgroundPairsPlan(
-                    attributes, precision, rows, weights, order, index, table_bytes, n_threads
+                    attributes,
+                    precision,
+                    rows,
+                    weights,
+                    kind.order,
+                    kind.core_index,
+                    table_bytes,
+                    n_threads,
                 )
             if link is not None and link.is_joint:
                 return SoftmaxPlan(self.ensemble, precision, background, link)
@@ -402,7 +413,7 @@ class CompiledModel:
                 attributes,
                 precision,
                 kind.order,
-                kind.index,
+                kind.core_index,
                 tables,
                 table_bytes,
                 n_threads,
@@ -568,7 +579,7 @@ class CompiledModel:
         if not possible:
             raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
         if found is None:
-            names = " and ".join(VALUE_NAMES[kind] for kind in self._results)
+            names = " and ".join(kind.values_name for kind in self._results)
             raise ValueError(f"algorithm={algorithm.name!r} computes {names} only, not {what}: use 'auto'")
         if not (on_gpu or self.options.devices.indices) or self.on_gpus(kind):
             return

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._explanations.interactions import INDEX_NAMES
+from .._common.indices import INTERACTION_INDICES, indices_of
 from .._rows.gpu_arrays import scale_and_sum
-from .algorithms import Kind, indices_of
+from .algorithms import Kind
 from .runs import Run, chunk_of
 
 _NOUNS = {2: "pair", 3: "triple"}
@@ -57,8 +57,10 @@ class Request:
         """
         if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order not in _NOUNS:
             raise ValueError(f"order must be 2 or 3, not {order!r}")
-        if not isinstance(index, str) or index not in INDEX_NAMES:
-            raise ValueError(f"index must be one of {', '.join(map(repr, INDEX_NAMES))}, not {index!r}")
+        if not isinstance(index, str) or index not in INTERACTION_INDICES:
+            raise ValueError(
+                f"index must be one of {', '.join(map(repr, INTERACTION_INDICES))}, not {index!r}"
+            )
         if index not in (indices := indices_of(int(order))):
             choices = " or ".join(map(repr, indices))
             raise ValueError(f"order={order} has index {choices}, not {index!r}, which is of order 2")
@@ -97,7 +99,7 @@ class Request:
     @property
     def title(self) -> str:
         """Name of the results, for messages."""
-        return f"{INDEX_NAMES[self.kind.index]} of {self.result}"
+        return f"{self.kind.values_name} of {self.result}"
 
     @property
     def noun(self) -> str:
@@ -310,7 +312,7 @@ class RowBytes(NamedTuple):
 
 def row_bytes(run: Run, request: Request, n_sets: int, n_kept: int) -> RowBytes:
     """Return the bytes of a row, given the numbers of sets that occur and that are kept."""
-    n_features, item, name = run.n_features, run.dtype.itemsize, INDEX_NAMES[request.kind.index]
+    n_features, item, name = run.n_features, run.dtype.itemsize, request.kind.values_name
     outputs = f"{run.n_outputs} outputs"
     if request.form == "matrices":
         matrix = n_features**2 * item

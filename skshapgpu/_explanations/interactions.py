@@ -9,19 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from .._common.indices import INDICES
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import select
 from .grouping import group_pairs, grouping_of, require_whole_sums, summed_pairs
 from .selection import positions
 from .values import LabelledValues, column_names, ranking
-
-#: Interaction indices, and the names of their values.
-INDEX_NAMES = {
-    "SII": "SHAP interaction values",
-    "STII": "Shapley-Taylor interaction values",
-    "BII": "Banzhaf interaction values",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -223,7 +217,7 @@ class InteractionExplanation(LabelledValues):
         if self.feature_values is None:
             raise ValueError("not all pairs are available: use interactions='occurring'")
         values, feature_values = to_host(self.values), to_host(self.feature_values)
-        if self.index == "BII":
+        if not INDICES[self.index].adds_up:
             return feature_values
         n_pairs, n_features = len(self.interactions), len(self.feature_names)
         half = np.full(2 * n_pairs, 0.5, values.dtype)
@@ -283,7 +277,7 @@ class InteractionExplanation(LabelledValues):
         return pd.DataFrame(values, index=self.row_labels, columns=columns)
 
     def _title(self) -> str:
-        return INDEX_NAMES[self.index]
+        return INDICES[self.index].values_name
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = super()._facts()

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_scalar
 
 from .._common.digits import number
+from .._common.indices import INDICES
 from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
@@ -406,7 +407,7 @@ class Explanation(LabelledValues):
         return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
 
     def _title(self) -> str:
-        return {"SV": "SHAP values", "BV": "Banzhaf values", "OV": "Owen values"}[self.index]
+        return INDICES[self.index].values_name
 
     def strongest(self, n: int = 10) -> list[tuple[str, float]]:
         """Return the features with the largest mean magnitude over the rows.

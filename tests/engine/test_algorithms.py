@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from helpers.ensembles import leaf_scale
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+import skshapgpu
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._common import devices
+from skshapgpu._common.indices import INDICES, INTERACTION_INDICES, VALUE_INDICES, indices_of
+from skshapgpu._common.types import InteractionIndex, ValueIndex
 from skshapgpu._engine.algorithms import (
     ALGORITHMS,
     AUTO,
@@ -30,7 +34,6 @@ from skshapgpu._engine.algorithms import (
     Algorithm,
     Kind,
     Results,
-    indices_of,
     named,
 )
 from skshapgpu._engine.execution import plan_execution
@@ -42,12 +45,9 @@ ROOT = Path(__file__).parents[2]
 #: Largest error of each precision, relative to the sum of the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
-ORDERS, INDICES = (1, 2, 3), ("SII", "STII", "BII")
-#: Names of the indices of values.
-VALUES = {"SII": "SV", "BII": "BV", "OV": "OV"}
-
-#: All options, including those that no algorithm supports. SHAP and Banzhaf values have no third index.
-KINDS = [Kind(order, index) for order in ORDERS for index in INDICES if (order, index) != (1, "STII")]
+#: All kinds that users may ask for without groups, and triples of an index that has none.
+KINDS = [SHAP_VALUES, BANZHAF_VALUES]
+KINDS += [Kind(order, index) for order in (2, 3) for index in INTERACTION_INDICES]
 
 CANCER, Y = load_breast_cancer(return_X_y=True)
 COLUMNS = [20, 21, 22, 23, 27, 24]
@@ -102,7 +102,7 @@ def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
     """Compute results of this kind; triples are in the order of ``occurring_interactions``."""
     if kind.order == 1:
         labels = LABELS if explainer.model_output == "log_loss" else None
-        return explainer.explain(X, labels, index=VALUES[kind.index]).values
+        return explainer.explain(X, labels, index=kind.index).values
     interactions = explainer.explain_interactions(X, index=kind.index, order=kind.order)
     return interactions.matrices() if kind.order == 2 else interactions.values
 
@@ -125,11 +125,10 @@ def expected(kind: Kind, interventional: bool, model_output: str) -> np.ndarray:
         occurring = TreeExplainer(model(), device="cpu").occurring_interactions(order=3)
         assert len(occurring) > 3
         return np.stack([found[tuple(triple)] for triple in occurring.tolist()], axis=1)
-    index = VALUES[kind.index] if kind.order == 1 else kind.index
     groups = [0, 1, 0, 2, 1, 0] if kind == OWEN_VALUES else None
     if interventional:
-        return reference.interventional(ensemble, X, BACKGROUND, index=index, groups=groups).values[:, 0]
-    return reference.path_dependent(ensemble, X, index=index, groups=groups).values[:, 0]
+        return reference.interventional(ensemble, X, BACKGROUND, index=kind.index, groups=groups).values[:, 0]
+    return reference.path_dependent(ensemble, X, index=kind.index, groups=groups).values[:, 0]
 
 
 def sigmoid(margin: Any, y: float) -> Any:
@@ -350,8 +349,52 @@ def test_auto_computes_all_that_any_algorithm_does() -> None:
                         assert computes(AUTO, device, *case)
 
 
-def test_indices() -> None:
-    assert [indices_of(order) for order in ORDERS] == [("SII", "BII", "OV"), INDICES, ("SII", "BII")]
+# Indices
+
+
+def test_the_table_of_indices_has_what_users_may_pass() -> None:
+    assert get_args(ValueIndex) == VALUE_INDICES == indices_of(1) == ("SV", "BV", "OV")
+    assert get_args(InteractionIndex) == INTERACTION_INDICES == indices_of(2) == ("SII", "STII", "BII")
+    assert indices_of(3) == ("SII", "BII")
+    assert [*VALUE_INDICES, *INTERACTION_INDICES] == list(INDICES)
+
+
+def test_kinds_carry_the_public_name_of_their_index() -> None:
+    computed = {kind for found in AUTO.results for kind in found.kinds}
+    assert computed == {Kind(order, name) for name, entry in INDICES.items() for order in entry.orders}
+    with devices.elsewhere():
+        explainer = explainer_of(AUTO, "cpu", False, "raw", feature_groups={"a": [0, 2, 5], "b": [1, 4]})
+    for name in VALUE_INDICES:
+        explanation = explainer.explain(X, index=name)
+        assert explanation.index == name
+        assert explainer.plan(40, index=name).result == Kind(1, name).values_name
+        assert Kind(1, name).values_name in explanation._repr_html_()
+
+
+def test_no_other_module_lists_the_names_of_indices() -> None:
+    """Types must be written out; a test above compares them with the table. Two names may be a condition."""
+    package = Path(skshapgpu.__file__).parent
+    listing = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Dict):
+                elements: list[Any] = [*node.keys, *node.values]
+            elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+                elements = node.elts
+            else:
+                continue
+            names = [element.value for element in elements if isinstance(element, ast.Constant)]
+            if len(set(INDICES) & {name for name in names if isinstance(name, str)}) > 2:
+                listing.add(path.relative_to(package).as_posix())
+    assert listing == {"_common/indices.py", "_common/types.py"}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_the_core_is_called_by_its_own_names(name: str) -> None:
+    kind = Kind(INDICES[name].orders[0], name)
+    assert kind.adds_up == (name not in ("BV", "BII"))
+    if name != "OV":  # the core has functions of their own for Owen values
+        assert kind.core_index == {"SV": "SII", "BV": "BII"}.get(name, name)
 
 
 # Documentation
@@ -382,7 +425,7 @@ TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
     ],
     "interventional Banzhaf values, and interactions of pairs": [
         (BANZHAF_VALUES, True, "raw"),
-        *((Kind(2, index), True, "raw") for index in INDICES),
+        *((Kind(2, index), True, "raw") for index in INTERACTION_INDICES),
     ],
     "[Owen values](which_shap.md#owen-values) of columns within groups, with and without background data": [
         (OWEN_VALUES, False, "raw"),

@@ -122,7 +122,7 @@ def test_algorithms_for_comparison_take_longer() -> None:
 def test_background_tables_that_are_too_large_for_gpus() -> None:
     deep = RandomForestRegressor(10, max_depth=8, random_state=0).fit(X, Y)
     limited = explainer_of(deep, X[:3], memory_limit=10_000)
-    assert limited._compiled.pair_tables(Kind(2)) is None
+    assert limited._compiled.pair_tables(Kind(2, "SII")) is None
     assert limited.plan(1, interactions="occurring").seconds > 0
 
 
@@ -150,7 +150,7 @@ def test_interactions_on_gpus_take_longer_than_values() -> None:
     compiled = explainer_of(FOREST)._compiled
     on_gpu = plan_on_cpu(compiled, SHAP_VALUES, 1000)._replace(indices=(0,))
     assert estimate(compiled, SHAP_VALUES, 1000, on_gpu) == (on_gpu.seconds, None)
-    few, many = (estimate(compiled, Kind(2), n_rows, on_gpu)[0] for n_rows in (1000, 100_000))
+    few, many = (estimate(compiled, Kind(2, "SII"), n_rows, on_gpu)[0] for n_rows in (1000, 100_000))
     assert on_gpu.seconds + 1e-4 < few < on_gpu.seconds + 2e-3
     assert many - few > 99_000 * 55 * 4e-10  # all pairs of ten columns are transferred
 
