@@ -11,8 +11,8 @@ namespace {
 
 constexpr int32_t kNone = -1;
 
-// A unit as a tree of its own: the path from the root, with a leaf of value 0 beside each node, and the nodes
-// below. Its nodes are in preorder.
+// A unit as a tree of its own. It has the nodes of the path from the root, with a leaf of value 0 beside each
+// of them, and the nodes below the path. Its nodes are in preorder.
 class UnitTree {
  public:
   UnitTree(const Plan& plan, const std::vector<int32_t>& parents) : plan_(plan), parents_(parents) {}
@@ -59,11 +59,11 @@ class UnitTree {
   const int32_t* children() const { return children_.data(); }
   const double* values() const { return values_.data(); }
 
-  // Return the bit of this tree's words that stands for a bit of the tree; see bit_rows.
+  // Return the bit, among the words of this tree, that stands for a bit of the original tree; see bit_rows.
   uint32_t moved_bit(uint32_t bit) const { return moved_word(bit >> 1) << 1 | (bit & 1); }
 
  private:
-  // List the inner nodes of the path, then those below it.
+  // List the inner nodes of the path, then the inner nodes below it.
   void find_nodes(const Unit& unit, const TreeProgram& tree) {
     const int32_t* const parents = parents_.data() + tree.children / 2;
     nodes_.clear();

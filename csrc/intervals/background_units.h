@@ -9,7 +9,7 @@ namespace skshap {
 
 class BackgroundUnits {
  public:
-  // `plan` is that of the background tables, and its layout.
+  // `plan` has the background tables, and `layout` is a layout of it.
   BackgroundUnits(const Plan& plan, const IntervalLayout& layout);
 
   // Return a plan of the trees without tables by intervals. It borrows their background tables.

@@ -1,5 +1,5 @@
-// The values of each unit are computed for each combination of its classes: the rows are codes that stand for
-// them. The entries of a table are sums of those of its units.
+// For each unit, values are computed for each combination of the unit's classes, from rows of codes that
+// stand for the combinations. The entries of a table are sums of the entries of its units.
 #include "intervals/builder.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr size_t kVectorSums = 16;
 
 // --- The index of a table ---
 
-// Find a code of each class of a digit.
+// Find a code for each class of a digit.
 void find_class_codes(const Digits& numbers, const Digit& digit, std::vector<uint16_t>& codes) {
   codes.assign(digit.n_classes, kMissing);
   for (uint32_t i = digit.n_intervals; i-- > 0;) {
@@ -40,8 +40,8 @@ uint16_t class_of(const Digits& numbers, const Digit& digit, uint16_t code) {
       digit)[std::lower_bound(operands, operands + digit.n_intervals - 1, code) - operands];
 }
 
-// Write the steps of a digit whose classes are `stride` apart in the index. The first class is 0, because
-// classes are numbered as they occur.
+// Write the steps of a digit. Its classes are `stride` apart in the index. The first class is 0, because
+// classes are numbered in the order in which they occur.
 IndexColumn write_column(const Digits& numbers, const Digit& digit, uint32_t stride,
                          std::vector<IndexStep>& steps) {
   const uint32_t first = static_cast<uint32_t>(steps.size());
@@ -90,7 +90,8 @@ class TableWriter {
     codes_of_table_.resize(std::max(codes_of_table_.size(), packed.digits.size()));
     for (size_t i = 0; i < packed.digits.size(); ++i)
       find_class_codes(layout_.units.numbers, packed.digits[i], codes_of_table_[i]);
-    // If the other units ask no more than the first one, its entries are those of the table.
+    // If the other units distinguish no more codes than the first unit, the entries of the first unit are the
+    // entries of the table.
     index_entries(packed, layout_.units.units[packed.units[0]], table.n_entries);
     const bool alike = std::equal(order_.begin(), order_.begin() + table.n_entries, index_.data());
     if (alike) {
@@ -135,7 +136,7 @@ class TableWriter {
     values_->write(number, codes_, numbers_, sums, margins);
   }
 
-  // Set the codes to those of the classes of all entries; the last block is filled up.
+  // Set the codes to the codes of the classes, for all entries. The last block is filled up.
   void code(const Unit& unit, size_t n_entries) {
     size_t stride = 1;
     for (size_t i = 0; i < unit.n_digits; ++i) {
@@ -170,7 +171,7 @@ class TableWriter {
     }
   }
 
-  // Fill index_ with the entry of the unit for each entry of the table.
+  // Write, for each entry of the table, the number of the unit's entry to index_.
   void index_entries(const PackedTable& table, const Unit& unit, size_t n_entries) {
     const Digits& numbers = layout_.units.numbers;
     grow(index_, whole_blocks(n_entries));
@@ -200,8 +201,8 @@ class TableWriter {
   const TableWindow* window_ = nullptr;
   EntryNumbers numbers_{};                             // of the window
   std::vector<uint16_t> codes_of_class_, pattern_;     // of a digit of the unit
-  std::vector<std::vector<uint16_t>> codes_of_table_;  // by digit of the table: of its classes
-  std::vector<uint16_t> of_class_;  // by class of a digit of the table: its part of the unit's entry
+  std::vector<std::vector<uint16_t>> codes_of_table_;  // by digit of the table: a code for each class
+  std::vector<uint16_t> of_class_;  // by class of a digit of the table: its part of the unit's entry number
   CodeTile codes_;
   Aligned<T> unit_sums_;
   Aligned<double> unit_margins_;
@@ -229,8 +230,8 @@ void write_window(const PackedWindow& packed, Plan& plan) {
   out.windows.push_back(window);
 }
 
-// Allocate the contents of all tables. Whole vectors are loaded from rows of 16 sums, so these come first:
-// rows of 8 numbers in single precision may end in the middle of a vector.
+// Allocate the contents of all tables. Whole vectors are loaded from rows of 16 sums, so these rows come
+// first: after rows of 8 numbers in single precision, a row could begin in the middle of a vector.
 void place_contents(Plan& plan) {
   IntervalTables& out = plan.intervals;
   size_t n_sums = 0, n_margins = 0;
@@ -290,7 +291,7 @@ void write_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t 
   });
 }
 
-// Add the tables of a layout to a plan of the other trees.
+// Add the tables of a layout to a plan of the trees without tables.
 template <class SomeUnits>
 void add_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t n_threads, Plan& plan) {
   write_layout(layout, plan);

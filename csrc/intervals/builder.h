@@ -5,8 +5,8 @@
 
 namespace skshap {
 
-// Compile a plan with the tables of a layout of another plan, whose other trees are walked or, for Owen
-// values, `unwalked`.
+// Compile a plan with the tables of a layout of another plan. The trees without tables are walked or, for
+// Owen values, `unwalked`.
 Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t n_threads,
                         bool unwalked = false);
 

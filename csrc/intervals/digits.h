@@ -1,4 +1,5 @@
-// Digits of a table's index: for each column, which of its codes the leaves of the table tell apart.
+// Digits of a table's index. For each column, a digit says which codes of the column the leaves of the table
+// tell apart.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +8,9 @@
 
 namespace skshap {
 
-// The classes of a column's codes. Code c of a numeric column lies in the interval after as many operands as
-// are less than c; each category code is an interval of its own. Intervals of the same class are not told
-// apart. Missing values have a class, too.
+// The classes of a column's codes. The operands divide the codes of a numeric column into intervals: the
+// number of a code's interval is the number of operands below the code. In a categorical column, each code is
+// an interval of its own. Intervals of the same class are not told apart. Missing values have a class, too.
 struct Digit {
   uint32_t column;
   bool categorical;
@@ -27,21 +28,24 @@ class Digits {
     return numbers_.data() + digit.numbers + digit.n_intervals - 1;
   }
 
-  // Add a digit; its classes are numbered in the order in which they occur, missing values last.
+  // Add a digit. Its classes are numbered in the order in which they occur, and the class of missing values
+  // comes last.
   Digit add(uint32_t column, bool categorical, const std::vector<uint16_t>& operands,
             const std::vector<uint32_t>& classes, uint32_t missing);
 
-  // Return how many classes the codes have that either of two digits of the same column tells apart.
+  // Return the number of classes if all codes that either digit tells apart are told apart. Both digits are
+  // of the same column.
   uint32_t merged_classes(const Digit& a, const Digit& b);
   // Add the digit with these classes.
   Digit merge(const Digit& a, const Digit& b);
 
  private:
-  // Call take(operand of the end of an interval, class in a, class in b) for each interval of both digits.
+  // Call take(operand at the end of an interval, class in a, class in b) for each interval of the two digits
+  // together.
   template <class Take>
   void for_intervals(const Digit& a, const Digit& b, const Take& take) const;
-  // Return a number below n for each of n different pairs of classes, in the order of the calls since
-  // start().
+  // Return a number for a pair of classes. Different pairs have different numbers, which count from 0 in the
+  // order of the calls since start().
   void start(const Digit& a, const Digit& b);
   uint32_t number_of(uint32_t a, uint32_t b);
 

@@ -10,26 +10,26 @@
 namespace skshap {
 namespace {
 
-// Features of a window, or of a table of several units: for one output, their sums fill a cache line in
-// single precision.
+// The most features of a window, or of a table of several units. For one output, the sums of this many
+// features fill a cache line in single precision.
 constexpr size_t kWindowFeatures = 16;
-// Larger tables than these never pay. Several share the numbers of 16 bits.
+// Tables larger than this never save time. Several tables share the numbers of 16 bits.
 constexpr uint32_t kMostEntries = (1 << 16) / kTablesAtOnce;
-// Part of the trees of a large model for which tables are laid out first, in two blocks: if they save less
-// than kLeastSaving of the time there, the model has none. It is smaller if there are few rows to save time
-// for.
+// The fraction of a large model's trees for which tables are laid out first, in two blocks. If these tables
+// save less than kLeastSaving of the time for their trees, the model gets no tables. The fraction is smaller
+// if there are few rows, for which little time can be saved.
 constexpr int64_t kManyLeaves = 8192;
 constexpr double kMostSampled = 0.125, kSampledPerRow = 4e-6;
 constexpr size_t kLeastTrees = 2;  // of a block
 constexpr double kLeastSaving = 0.08;
-// By how much tables of a sample may take more memory for each leaf than those of all trees.
+// The factor by which tables of a sample may take more memory for each leaf than tables of all trees.
 constexpr double kSharing = 2;
 
-// The time to merge trees, for each of their leaves, and for each that is left to be compiled, relative to
-// that for a node of a unit.
+// The time to merge trees: for each of their leaves, and for each leaf that remains to be compiled. It is
+// relative to the time for a node of a unit.
 constexpr double kMergedLeaf = 0.5, kLeafLeft = 1.5;
 
-// The time to pack a unit, relative to that for one of its nodes.
+// The time to pack a unit, relative to the time for one of its nodes.
 constexpr double kPackedUnit = 5;
 
 class Layout {
@@ -44,7 +44,7 @@ class Layout {
   }
 
   IntervalLayout lay_out() {
-    // The index is computed from codes of 16 bits, and has at least two values.
+    // The index is computed from codes of 16 bits, and has at least two possible values.
     if (most_entries_ < 2 || plan_.wide_codes || plan_.features.size() > most_features() ||
         !has_possible_codes() || !sample_pays()) {
       out_.units.first_of_tree.assign(plan_.trees.size() + 1, 0);
@@ -77,10 +77,10 @@ class Layout {
   }
 
   size_t n_leaves(size_t tree) const { return plan_.trees[tree].n_inner + 1; }
-  // Return the number of Gauss-Legendre nodes of a tree, for which the prices are.
+  // Return the number of Gauss-Legendre nodes of a tree, to which the prices refer.
   int n_nodes(size_t tree) const { return quadrature_nodes(plan_.index, plan_.trees[tree].n_features); }
   size_t n_leaf_outputs(size_t tree) const { return n_used_outputs(plan_, chunk_of(plan_, tree)); }
-  // Return the seconds for a row without tables by intervals.
+  // Return the seconds for explaining a row by a tree without tables by intervals.
   double seconds_without(size_t tree) const {
     return plan_.tables.against_background ? background_seconds(tree) : walk_seconds(tree);
   }
@@ -89,7 +89,7 @@ class Layout {
     double seconds = static_cast<double>(n_leaves(tree)) * prices_.leaf;
     return seconds + background_seconds(tables.lookups, tables.lookups_end, prices_.table);
   }
-  // Return the seconds to look up a row in some background tables, at a price for each.
+  // Return the seconds to look up a row in some background tables, given the price of a table.
   double background_seconds(size_t first, size_t end, double price) const {
     double seconds = 0;
     for (size_t i = first; i < end; ++i) {
@@ -99,7 +99,7 @@ class Layout {
     return seconds;
   }
   double walk_seconds(size_t tree) const {
-    // Each further output of a leaf takes about this fraction of the work for the first.
+    // Each further output of a leaf takes about this fraction of the work for the first output.
     const double work = 1 + 0.7 * static_cast<double>(n_leaf_outputs(tree) - 1);
     return static_cast<double>(n_leaves(tree)) * work * (prices_.leaf + prices_.leaf_node * n_nodes(tree));
   }
@@ -155,8 +155,8 @@ class Layout {
     return false;
   }
 
-  // Return whether tables of all trees may take no more memory than they should, given those of a sample; of
-  // more trees, more units share tables.
+  // Return whether the memory of tables for all trees is expected to be within the limit, given the tables of
+  // a sample. In the tables of all trees, more units share a table than in a sample.
   bool sampled_bytes_fit(const std::vector<bool>& chosen) const {
     double bytes = 0, n_sampled = 0;
     for (const PackedWindow& window : out_.windows)
@@ -167,7 +167,7 @@ class Layout {
     return bytes * static_cast<double>(plan_.n_leaves) / n_sampled <= kSharing * limits_.most_bytes;
   }
 
-  // Return the seconds to build the tables of each tree and to look up all rows.
+  // Return, for each tree, the seconds to build its tables and to look up all rows in them.
   std::vector<double> table_seconds() const {
     std::vector<double> seconds(plan_.trees.size(), 0.0);
     for (const PackedWindow& window : out_.windows)
@@ -182,8 +182,8 @@ class Layout {
     return seconds;
   }
 
-  // Drop the units of trees for which tables save no time, unless packing the others again takes longer than
-  // that saves; return whether there are any.
+  // Drop the units of trees for which tables save no time, unless packing the remaining units again takes
+  // longer than this saves. Return whether units were dropped.
   bool drop_trees() {
     const std::vector<double> seconds = table_seconds();
     std::vector<Unit> kept;
@@ -204,7 +204,7 @@ class Layout {
     return true;
   }
 
-  // Return whether a tree is within the limits of GPUs, if the layout is for one.
+  // Return whether a tree may be merged: if the layout is for a GPU, only trees within its limits may be.
   bool may_be_merged(size_t tree) const {
     if (!limits_.on_gpu) return true;
     const TreeProgram& program = plan_.trees[tree];
@@ -218,7 +218,8 @@ class Layout {
                        });
   }
 
-  // Merge the trees that are walked, if that pays; return the part of the leaves of each tree that is left.
+  // Merge the trees that are walked, if this saves time. Return, for each tree, the fraction of its leaves
+  // that remain.
   std::vector<double> merge() {
     std::vector<double> part_left(plan_.trees.size(), 1.0);
     if (plan_.tables.against_background || !plan_.groups.empty()) return part_left;
@@ -243,7 +244,7 @@ class Layout {
     return part_left;
   }
 
-  // `part_left` is the part of the leaves of each tree that is left.
+  // Sum up the costs. `part_left` is, for each tree, the fraction of its leaves that remain.
   void sum_costs(const std::vector<double>& part_left) {
     IntervalCosts& costs = out_.costs;
     TableCost& tables = costs.tables;

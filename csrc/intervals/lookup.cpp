@@ -7,9 +7,9 @@
 namespace skshap {
 namespace {
 
-// Sums in single precision are added to those in double precision after this many tables.
+// After this many tables, the sums in single precision are added to sums in double precision.
 constexpr size_t kMostTables = 64;
-// Most rows whose indices stay in the cache next to the core until they are used.
+// The most rows whose indices stay in the cache nearest to the core until they are used.
 constexpr size_t kPartRows = 64 * kBlockRows;
 
 size_t longest_row(const Plan& plan) {
@@ -51,7 +51,7 @@ bool IntervalRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, T
   return true;
 }
 
-// Look up tables that lie one behind the other: first, first + 1, ...
+// Look up tables that follow each other: first, first + 1, ...
 template <class T>
 void IntervalRunner<T>::look_up(const TableWindow& window, size_t first, size_t n_tables,
                                 const CodeTile& codes, TileSums* margin) {

@@ -1,4 +1,4 @@
-// Explains the rows of a tile by the tables by intervals of a plan.
+// Explains the rows of a tile by a plan's tables by intervals.
 #pragma once
 
 #include "base/aligned.h"
@@ -8,16 +8,15 @@
 
 namespace skshap {
 
-// One thread's work. A tile goes through a few tables after the others, so that each is read from memory once
-// for all of its rows; part of the rows at a time: first the indices in all of these tables, then the
-// lookups.
+// One thread's work. A tile goes through a few tables at a time, so that each table is read from memory once
+// for all rows of the tile. A part of the rows is taken at a time: first their indices in all these tables
+// are found, then the entries are looked up.
 template <class T>
 class IntervalRunner {
  public:
   IntervalRunner(const Plan& plan, size_t tile_rows);
 
-  // Add to the sums of features and, unless it is null, to the margin. Return false when `stop` returned
-  // true.
+  // Add to the sums of features and, unless it is null, to the margin. Return false if `stop` returned true.
   bool run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin, const Stop& stop);
 
  private:

@@ -10,14 +10,15 @@
 namespace skshap {
 namespace {
 
-// Tables that may take more units. Similar units are in the same or in neighbouring trees.
+// The most tables that may take more units. Similar units are in the same tree or in neighbouring trees.
 constexpr size_t kMostOpen = 128;
-// Tables to which a unit is compared: those with most of its thresholds.
+// The most tables to which a unit is compared. These are the tables with most of its thresholds.
 constexpr size_t kMostCompared = 4;
-// A table grows by about this factor for each further threshold; those that could not are not compared.
+// For each further threshold, a table grows by about this factor. Tables that could not grow so much are not
+// compared.
 constexpr double kThresholdGrowth = 1.25;
 
-// Return how many bits are set, by operations that the compiler vectorizes.
+// Return how many bits are set. The compiler vectorizes these operations.
 uint64_t n_bits(uint64_t x) {
   x -= x >> 1 & 0x5555555555555555;
   x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
@@ -72,7 +73,7 @@ class Packer {
     update(n_open_++);
   }
 
-  // Note what similar_tables() needs to know of an open table.
+  // Update the arrays that similar_tables() reads for an open table.
   void update(size_t i) {
     const PackedTable& table = tables_[open_[i]];
     n_entries_[i] = table.n_entries;
@@ -83,12 +84,12 @@ class Packer {
 
   const Digit& digit(const Unit& unit, size_t i) const { return units_.digits[unit.digits + i]; }
 
-  // Find the open tables that lack the fewest thresholds of a unit, as long as they could take these. The
-  // loops have no branches, so that the compiler vectorizes them.
+  // Find the open tables that lack the fewest of a unit's thresholds, among the tables that could take the
+  // lacking thresholds. The loops have no branches, so that the compiler vectorizes them.
   void find_similar_tables(const Unit& unit) {
     constexpr int16_t kTooMany = std::numeric_limits<int16_t>::max();
     static_assert(64 * kMostOpen + kMostOpen <= kTooMany);
-    // How many thresholds each table lacks, and where two lack as many, the number of the table.
+    // The key orders tables by how many thresholds they lack, and then by their number.
     int16_t key[kMostOpen];
     for (size_t i = 0; i < kMostOpen; ++i) {
       const int16_t lacks = static_cast<int16_t>(n_bits(unit.thresholds & ~thresholds_[i]));
@@ -103,8 +104,8 @@ class Packer {
     }
   }
 
-  // Return by which factor a table would grow; 0 if it cannot take the unit, or would grow by at least
-  // `bound`.
+  // Return the factor by which a table would grow. Return 0 if it cannot take the unit, or would grow by at
+  // least `bound`.
   double growth_of(const PackedTable& table, const Unit& unit, double bound) {
     const double most = std::min(bound, static_cast<double>(most_entries_) / table.n_entries);
     double growth = 1;
@@ -124,7 +125,7 @@ class Packer {
     return growth;
   }
 
-  // Return whether the features of the unit fit beside those of a table.
+  // Return whether a table can take the features of the unit in addition to its own features.
   bool has_room(const PackedTable& table) const {
     return size(table.features | features_) <= std::max(most_features_, size(table.features));
   }
@@ -153,7 +154,7 @@ class Packer {
 
   // Close the largest open table.
   void close_one() {
-    // To compare each element with the largest one so far, by its address, takes several times as long.
+    // Comparing each element with the largest one so far, by its address, takes several times as long.
     uint32_t most = 0;
     for (size_t i = 0; i < n_open_; ++i) most = std::max(most, n_entries_[i]);
     const size_t i = static_cast<size_t>(std::find(n_entries_, n_entries_ + n_open_, most) - n_entries_);
@@ -171,7 +172,7 @@ class Packer {
   const size_t most_features_;
   std::vector<FeatureSet> feature_of_column_;
   std::vector<PackedTable> tables_;
-  // The open tables: their numbers, sizes, thresholds, and how many more of these they could take.
+  // The open tables: their numbers, sizes and thresholds, and how many more thresholds they could take.
   size_t n_open_ = 0, open_[kMostOpen];
   uint32_t n_entries_[kMostOpen];
   int16_t most_lacking_[kMostOpen] = {};
@@ -180,7 +181,7 @@ class Packer {
   // Open tables that are similar to the unit, and the features of the unit.
   size_t n_similar_ = 0, similar_[kMostCompared];
   FeatureSet features_ = 0;
-  std::vector<Digit> digits_;  // of a table, while a unit is added
+  std::vector<Digit> digits_;  // of a table to which a unit is being added
 };
 
 }  // namespace

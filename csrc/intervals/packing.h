@@ -1,4 +1,5 @@
-// Packs units into tables: units that ask the same share one, and so do others while it stays small.
+// Packs units into tables. Units that distinguish the same codes share a table, and other units share a table
+// as long as it stays small.
 #pragma once
 
 #include <vector>
@@ -7,8 +8,9 @@
 
 namespace skshap {
 
-// Models that use more features would need many windows; laying out their tables was measured to take longer
-// than the tables save, except in calls of as many rows as pay on a GPU.
+// The most features of a model. Models with more features would need many windows. In measurements, laying
+// out their tables took longer than the tables saved, except in calls of as many rows as are worthwhile on a
+// GPU.
 constexpr size_t kMostFeatures = 32, kMostGpuFeatures = 64;
 
 // Positions in Plan::features, as bits.
@@ -21,12 +23,13 @@ struct PackedTable {
   std::vector<size_t> units;  // in Units::units
   std::vector<Digit> digits;  // ascending by column
   FeatureSet features;
-  int32_t output;  // of its trees; -1: each leaf holds all outputs
+  int32_t output;  // of its trees, or -1 if each leaf holds all outputs
   uint32_t n_entries;
   uint64_t thresholds;  // a bit for each, by its hash
 };
 
-// A table has at most most_entries entries, and at most most_features features unless it has only one unit.
+// Pack units into tables. A table has at most most_entries entries. It has at most most_features features
+// unless it has only one unit.
 std::vector<PackedTable> pack_units(const Plan& plan, Units& units, uint32_t most_entries,
                                     size_t most_features);
 
@@ -37,7 +40,7 @@ struct PackedWindow {
   int32_t output;
 };
 
-// Divide tables into windows of at most most_features features, unless one table has more.
+// Divide tables into windows. A window has at most most_features features, unless one table has more.
 std::vector<PackedWindow> group_tables(const std::vector<PackedTable>& tables, size_t most_features);
 
 }  // namespace skshap

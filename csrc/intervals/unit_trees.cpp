@@ -9,8 +9,9 @@ namespace {
 
 constexpr int32_t kNoLeaf = -1;
 
-// Leaves of a part of merged trees: at most so many, so that its decisions fit a cache; and about as many
-// parts for threads to share, unless they are small. On a GPU, each part is a chunk, which has few leaves.
+// The limits of a part of merged trees. A part has at most kMostPartLeaves leaves, so that its decisions fit
+// a cache. There are about kManyParts parts for threads to share, unless the parts would have fewer than
+// kFewPartLeaves leaves. On a GPU, each part is a chunk, which has few leaves.
 constexpr size_t kMostPartLeaves = 2048, kFewPartLeaves = 512, kManyParts = 32;
 
 }  // namespace
@@ -94,7 +95,7 @@ void UnitTrees::add_merged(const MergedTrees& merged, size_t most) {
   }
 }
 
-// Copy the nodes above some of the leaves; places without any have a leaf of value 0.
+// Copy the nodes above some of the leaves. A place without any of these leaves becomes a leaf of value 0.
 void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves_end) {
   struct Place {
     int32_t node, parent;
@@ -131,12 +132,13 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
   }
 }
 
-// Copy the nodes of the path from the root, with a leaf of value 0 beside each, then those below.
+// Copy the nodes of the path from the root, with a leaf of value 0 beside each of them, and then the nodes
+// below.
 void UnitTrees::add_unit(const Unit& unit) {
   path_.clear();  // from the unit's node up
   for (int32_t node = unit.node; node != 0; node = parent_[node]) path_.push_back(node);
   const int64_t first = tree_offsets_.back();
-  int64_t above = -1;  // the node that leads to the next one
+  int64_t above = -1;  // the node above the next node of the path
   bool right = false;
   double cover = 1;
   const auto attach = [&](int32_t child) {
@@ -157,7 +159,7 @@ void UnitTrees::add_unit(const Unit& unit) {
   attach(copy(node, cover));
 }
 
-// Copy a node and all nodes below it; return its number in its new tree.
+// Copy a node and all nodes below it. Return the number of the copy in its new tree.
 int32_t UnitTrees::copy(int32_t node, double cover) {
   const int64_t first = tree_offsets_.back();
   const auto add = [&](int32_t from, double of_parent) {
@@ -176,7 +178,7 @@ int32_t UnitTrees::copy(int32_t node, double cover) {
   return root;
 }
 
-// Add a node without children, with the value of a leaf or 0; return its number in its new tree.
+// Add a node without children, whose value is the value of a leaf or 0. Return its number in its new tree.
 int32_t UnitTrees::add_leaf(double cover, int32_t leaf) {
   const int32_t number = add_node(cover);
   if (leaf != kNoLeaf) std::copy_n(values_ + leaf * width_, width_, value_.end() - width_);
@@ -194,7 +196,7 @@ int32_t UnitTrees::add_node(double cover) {
   return number;
 }
 
-// Make a node test what a node of the plan tests.
+// Give a node the test of a node of the plan.
 void UnitTrees::set_test(int32_t number, int32_t node) {
   set_test(number, test_of(nodes_[node]), feature_of_column_[nodes_[node].column]);
 }

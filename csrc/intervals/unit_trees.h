@@ -8,16 +8,16 @@
 namespace skshap {
 
 // The trees without tables come first, then the units of a layout. In the tree of a unit, the leaves of other
-// units are cut off: each subtree beside the path to its leaves is a leaf of value 0. As values are linear in
-// the leaves, the values of a tree are the sums of those of its units. Trees that were merged are divided,
-// too, so that the decisions of each part fit a cache.
+// units are cut off: each subtree beside the path to the unit's leaves is a leaf of value 0. As values are
+// linear in the leaf values, the values of a tree are the sums of the values of its units. Merged trees are
+// also divided, so that the decisions of each part fit a cache.
 class UnitTrees {
  public:
   UnitTrees(const Plan& plan, const IntervalLayout& layout);
 
   const EnsembleView& view() const { return view_; }
   CodedTests tests() const { return {plan_, tests_.data(), n_walked_}; }
-  int32_t n_walked() const { return n_walked_; }  // trees without tables, or parts of merged ones
+  int32_t n_walked() const { return n_walked_; }  // trees without tables, or parts of merged trees
 
  private:
   void reserve(const IntervalLayout& layout);

@@ -8,17 +8,20 @@
 namespace skshap {
 namespace {
 
-// A table's index has a step for each code of a categorical column, in every block of rows.
+// The limit of categories. In every block of rows, a table's index takes a step for each code of a
+// categorical column.
 constexpr size_t kMostCategories = 256;
-// Units of a tree that are found before the tree is given up because they have too few leaves.
+// The number of units of a tree that are found before the tree may be given up because the units have too few
+// leaves.
 constexpr double kSpareUnits = 8;
 // Tables would not pay for deeper trees.
 constexpr size_t kMostLevels = 64;
-// A unit that is the leaves of one background table, which cannot be divided, may have so many entries.
+// The most entries of a unit that consists of the leaves of one background table, because such a unit cannot
+// be divided.
 constexpr uint32_t kMostOfOneTable = 2048;
 
-// A test of a column on the path above a node, and whether the path needs codes beyond its threshold or, with
-// categories, those that do not pass.
+// A test of a column on the path above a node. `beyond` says whether the path needs codes beyond the
+// threshold of the test or, with categories, codes that do not pass the test.
 struct Condition {
   const DecideNode* test;
   bool beyond;
@@ -82,7 +85,7 @@ class Finder {
     return divide(0) && has_enough_leaves(0);
   }
 
-  // Find the leaves that share background tables; return whether all leaves have some.
+  // Find the leaves that share background tables. Return whether all leaves have background tables.
   bool find_groups() {
     const TableTree& tables = table_tree_of(plan_, tree_);
     if (tables.leaves != tables.leaves_end) return false;
@@ -95,7 +98,7 @@ class Finder {
 
   bool is_group(int32_t node) const { return plan_.tables.against_background && is_group_[node]; }
 
-  // Give the last unit its background tables. Units and tables are found in the same order.
+  // Assign the last unit its background tables. Units and tables are found in the same order.
   void take_groups() {
     if (!plan_.tables.against_background) return;
     Unit& unit = out_.units.back();
@@ -105,8 +108,8 @@ class Finder {
     unit.lookups_end = table_tree_of(plan_, tree_).lookups + next_group_;
   }
 
-  // Return whether the units so far have least_leaves leaves on average, `spare` units apart: deep trees are
-  // given up before all of their units are found.
+  // Return whether the units so far, except for `spare` units, have least_leaves leaves on average. Deep
+  // trees are given up before all their units are found.
   bool has_enough_leaves(double spare) const {
     return (static_cast<double>(n_units_) - spare) * least_leaves_ <= static_cast<double>(n_leaves_);
   }
@@ -114,7 +117,7 @@ class Finder {
   bool is_leaf(int32_t node) const { return node >= n_inner_; }
   int32_t child(int32_t node, bool right) const { return children_[2 * node + right]; }
 
-  // Divide the leaves below a node; return whether tables can explain them all.
+  // Divide the leaves below a node into units. Return whether tables can explain all of these leaves.
   bool divide(int32_t node) {
     if (take(node)) {
       take_groups();
@@ -170,7 +173,7 @@ class Finder {
     return true;
   }
 
-  // Return the bits of the thresholds of the digits from `first` on.
+  // Return the bits of the thresholds of the digits, beginning with digit number `first`.
   uint64_t thresholds_of(size_t first) const {
     uint64_t bits = 0;
     const auto add = [&](uint32_t column, uint32_t operand) {
@@ -198,7 +201,7 @@ class Finder {
     return range;
   }
 
-  // Return whether the rank divides the range of its column's codes and is new.
+  // Add a rank if it divides the range of its column's codes and is new. Return whether it was added.
   static bool add_divisor(ColumnTests& tests, int32_t rank) {
     if (!tests.range.divided_by(rank)) return false;
     const auto place = std::lower_bound(tests.divisors.begin(), tests.divisors.end(), rank);
@@ -207,8 +210,8 @@ class Finder {
     return true;
   }
 
-  // Collect the tests below a node. Stop, and return false, once they need too many entries, even if missing
-  // values need none.
+  // Collect the tests below a node. As soon as the tests need too many entries, even without entries for
+  // missing values, stop and return false.
   bool collect(int32_t node, double most_entries) {
     n_below_ = 0;
     double n_entries = 1;
@@ -236,14 +239,15 @@ class Finder {
     return true;
   }
 
-  // The class of all codes that fail the conditions of the path is kOutside; the others count from there.
+  // The class of all codes that fail the conditions of the path is kOutside. The numbers of other classes
+  // follow it.
   static constexpr uint32_t kOutside = 0;
 
   Digit numeric_digit(uint32_t c) {
     const ColumnTests& tests = tests_[c];
     operands_.clear();
     classes_.clear();
-    // A code that is beyond `after`, but not beyond the next operand.
+    // Add the interval of codes that are beyond `after` but not beyond the next operand.
     const auto add_interval = [&](int32_t after) {
       classes_.push_back(tests.range.contains(after) ? static_cast<uint32_t>(classes_.size()) + 1 : kOutside);
     };
@@ -264,7 +268,7 @@ class Finder {
     return out_.numbers.add(c, false, operands_, classes_, missing);
   }
 
-  // Return the class of the interval whose codes go the same way as missing values, or a new one.
+  // Return the class of the interval whose codes go the same way as missing values, or a new class.
   uint32_t class_of_missing(const ColumnTests& tests) const {
     for (size_t i = 0; i < classes_.size(); ++i) {
       const int32_t after = i ? operands_[i - 1] : -1;
@@ -287,7 +291,7 @@ class Finder {
         if (passes(condition.test, code) == condition.beyond) classes_[code] = kOutside;
     uint32_t n_classes = 2;
     for (const DecideNode* test : tests.below) {
-      // Split each class by this test; the part that passes keeps its number.
+      // Split each class by this test. The codes that pass keep the number of their class.
       std::vector<uint32_t> other(n_classes, kOutside);
       for (size_t code = 0; code < n_codes; ++code) {
         uint32_t& of_code = classes_[code];
@@ -316,7 +320,7 @@ class Finder {
   std::vector<bool> is_group_;  // by node
   size_t next_group_ = 0;
   std::vector<ColumnTests> tests_;
-  // Columns of the path, and of the unit: each once.
+  // The columns of the path, and the columns of the unit. Each column is listed once.
   std::vector<uint32_t> path_, used_;
   size_t level_ = 0;
   std::vector<int32_t> stack_;

@@ -1,7 +1,8 @@
-// Divides trees into units: leaves below a node, few enough thresholds on their paths for a table.
+// Divides trees into units. A unit consists of the leaves below a node, with few enough thresholds on their
+// paths for a table.
 //
-// Against background data, trees have tables already (plan/tables.h), of the leaves below some nodes. The
-// entries of a unit are sums of theirs, so each of these tables belongs to one unit as a whole.
+// Against background data, trees have tables already (plan/tables.h), each for the leaves below some node.
+// The entries of a unit are sums of entries of such tables, so each of them belongs to one unit as a whole.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@ namespace skshap {
 
 struct Unit {
   size_t tree;                  // in Plan::trees
-  int32_t node;                 // the root of its leaves, as in Plan::children
-  uint32_t n_nodes;             // inner nodes of its paths, from the root of the tree on
+  int32_t node;                 // the root of the subtree of its leaves, as in Plan::children
+  uint32_t n_nodes;             // inner nodes of its paths, from the root of the tree
   size_t digits, n_digits;      // in Units::digits, ascending by column
   uint32_t n_entries;           // the product of the numbers of classes
   uint64_t thresholds;          // a bit for each threshold and category test, by its hash
-  size_t lookups, lookups_end;  // in Tables::lookups, with background data: its tables there
+  size_t lookups, lookups_end;  // with background data: its tables in Tables::lookups
 };
 
 struct Units {
@@ -31,14 +32,15 @@ struct Units {
   bool has(size_t tree) const { return first_of_tree[tree] < first_of_tree[tree + 1]; }
 };
 
-// Divide all trees of a plan into units whose tables have at most most_entries entries. A tree has none if a
-// leaf needs a larger table, if units would have fewer than least_leaves leaves on average, or if it tests a
-// column of too many categories, or is not chosen (by tree; empty: all are). With background data, tables may
-// be somewhat larger, and a tree has none if one of its leaves has no table.
+// Divide the trees of a plan into units whose tables have at most most_entries entries. `chosen` says, by
+// tree, whether to divide it; if it is empty, all trees are divided. A tree has no units if a leaf needs a
+// larger table, if the units would have fewer than least_leaves leaves on average, or if the tree tests a
+// column of too many categories. With background data, tables may be somewhat larger, and a tree has no units
+// if one of its leaves has no table.
 Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves,
                  const std::vector<bool>& chosen = {});
 
-// Return the output of a tree; -1: each leaf holds all outputs.
+// Return the output of a tree, or -1 if each leaf holds all outputs.
 int32_t output_of(const Plan& plan, size_t tree);
 const Chunk& chunk_of(const Plan& plan, size_t tree);
 

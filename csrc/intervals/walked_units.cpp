@@ -60,7 +60,7 @@ class Walker : public UnitValues<T> {
     return n_used_outputs(plan_, chunk) * chunk.slots.size() * kBlockRows;
   }
 
-  // Find the sums of the walks that belong to each number of an entry.
+  // Find, for each number of an entry, the sums of the walks that belong to it.
   void find_columns(const std::vector<UnitCopy>& copies, const EntryNumbers& numbers) {
     columns_.assign(numbers.row_size, zeros_.data());
     const T* phi = phi_.data();
@@ -77,7 +77,7 @@ class Walker : public UnitValues<T> {
     }
   }
 
-  // Return whether the value of a feature is from this copy, as it is from one of them.
+  // Return whether the value of a feature is from this copy. The value of a feature is from one copy only.
   bool has_value(const std::vector<UnitCopy>& copies, const UnitCopy& copy, int32_t feature) const {
     if (static_cast<size_t>(feature) >= plan_.features.size()) return false;
     if (copies.size() == 1) return true;
@@ -102,7 +102,7 @@ class Walker : public UnitValues<T> {
   Margins margins_;
   Aligned<uint64_t> words_;
   Aligned<T> phi_, stack_, zeros_;
-  std::vector<const T*> columns_;  // by number of an entry: 64 of them
+  std::vector<const T*> columns_;  // by number of an entry: 64 sums of the walk
   Aligned<double> margin_;
 };
 

@@ -1,4 +1,4 @@
-// Units for path-dependent values: each is compiled as a tree of its own and walked.
+// Units for path-dependent values. Each unit is compiled as a tree of its own and walked.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace skshap {
 
-// A tree of the plan that is a unit, or for Owen values one of its copies: with the features of a group apart
-// (see plan/owen_trees.h), unless that is kNoGroup.
+// A tree of the plan that is a unit or, for Owen values, a copy of a unit in which the features of a group
+// are apart (see plan/owen_trees.h). kNoGroup means that no features are apart.
 constexpr int32_t kNoGroup = -1;
 struct UnitCopy {
   size_t tree;
@@ -21,7 +21,7 @@ class WalkedUnits {
   // Compile the units of a layout of `plan`. For Owen values, the trees without tables may be `unwalked`.
   WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads, bool unwalked);
 
-  // The plan of the trees without tables and, behind these, of the units.
+  // Return the plan of the trees without tables, followed by the units.
   Plan& plan() { return out_; }
 
   template <class T>
