@@ -1,4 +1,4 @@
-// Takes blocks of rows through the trees of a chunk that are walked.
+// Takes blocks of rows through those trees of a chunk that are walked.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline bool has_walks(const Plan& plan, const Chunk& chunk) {
                      [](const TreeProgram& tree) { return tree.walked; });
 }
 
-// The sums of a chunk for the rows of a block, one after the other in memory that is aligned to 64 bytes.
+// The sums of a chunk for the rows of a block. They follow each other in memory that is aligned to 64 bytes.
 template <class T>
 class ChunkSums {
  public:
@@ -96,7 +96,7 @@ class ChunkWalk {
     }
   }
 
-  // Room for the decisions of a block, for other methods.
+  // Return memory for the decisions of a block, for other methods.
   uint64_t* words() const { return words_.data(); }
   Margins& margins() { return margins_; }
 

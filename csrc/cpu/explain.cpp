@@ -18,11 +18,12 @@
 namespace skshap {
 namespace {
 
-// Bytes for the codes and sums of a tile, per thread. Larger tiles stream a large model less often. Each
-// table is read once for a whole tile, so with tables larger tiles pay off, but the sums, to which each tree
-// adds, must stay in the L2 cache. Several tables by intervals are added to the sums at once.
+// The bytes for the codes and sums of a tile, per thread. With larger tiles, a large model is streamed less
+// often, and each table is read once for a whole tile, so larger tiles save time with tables. But each tree
+// adds to the sums, which must stay in the L2 cache. Several tables by intervals are added to the sums at
+// once.
 constexpr size_t kTileBytes = 2 << 20, kTableTileBytes = 1 << 20;
-// Bytes for the sums of few rows that threads share, per thread.
+// The bytes per thread for the sums of few rows that threads share.
 constexpr size_t kSharedBytes = 4 << 20;
 constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096, kMaxIntervalTileRows = 16384;
 
@@ -37,7 +38,8 @@ size_t fast_v2_row_bytes(const Plan& plan) {
                                               : FastV2<double>::row_bytes(plan);
 }
 
-// Return the bytes that a thread allocates for decisions, the walk and other methods, whatever the rows are.
+// Return the bytes that a thread allocates for decisions, the walk and other methods. They do not depend on
+// the rows.
 template <class T>
 size_t bytes_of_method(const Plan& plan) {
   return ChunkWalk<T>::bytes(plan) + (plan.method == Method::kFastV2 ? FastV2<T>::bytes(plan) : 0);
@@ -46,16 +48,16 @@ size_t method_bytes(const Plan& plan) {
   return in_precision(plan.precision, [&](auto number) { return bytes_of_method<decltype(number)>(plan); });
 }
 
-// Return how many outputs the sums of a tile are for: one after the other, if each tree has only one, so that
-// the sums stay in the L2 cache.
+// Return the number of outputs that the sums of a tile have. If each tree has only one output, this is 1, so
+// that the sums stay in the L2 cache: outputs follow one after another.
 size_t outputs_at_once(const Plan& plan) {
   const bool has_vectors = std::any_of(plan.chunks.begin(), plan.chunks.end(),
                                        [](const Chunk& chunk) { return chunk.output < 0; });
   return has_vectors || has_tables(plan) ? plan.n_outputs : 1;
 }
 
-// Return the number of sums of values of an output. Those of pairs to which tables add come after the
-// features.
+// Return the number of sums for the values of an output. Sums of pairs to which tables add come after the
+// sums of features.
 size_t n_value_sums(const Plan& plan) {
   return plan.features.size() + (plan.tables.any() ? plan.pairs.size() : 0);
 }
@@ -68,7 +70,7 @@ size_t sum_bytes(const Plan& plan) {
          TileSums::row_bytes(n_outputs, plan.triples.size());
 }
 
-// Choose a tile size that fits the memory. Threads share tables best with large tiles.
+// Choose a tile size that fits the memory. Threads share tables best if tiles are large.
 TileSize tile_size(const Plan& plan) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) + sum_bytes(plan) +
                            table_row_bytes(plan) + interval_row_bytes(plan) + fast_v2_row_bytes(plan);
@@ -80,7 +82,7 @@ TileSize tile_size(const Plan& plan) {
   return {std::max<int64_t>(1, n_blocks) * kBlockRows, 4, !has_tables(plan)};
 }
 
-// The sums of rows, which become their values and interactions, for some of the outputs at once.
+// The sums of rows for some outputs at once. They become the values and interactions of the rows.
 class RowSums {
  public:
   RowSums(const Plan& plan, const Result& result, size_t n_outputs, int n_rows)
@@ -91,7 +93,7 @@ class RowSums {
     main_.resize(plan.features.size());
   }
 
-  // Begin with zeros for the outputs from first_output on.
+  // Begin with zeros for several outputs, of which first_output is the first.
   void begin(size_t first_output) {
     first_output_ = first_output;
     values_.clear();
@@ -99,7 +101,7 @@ class RowSums {
     triples_.clear();
   }
 
-  // Add the sums of a chunk for a block of the rows; those of margins unless `margin` is null.
+  // Add the sums of a chunk to a block of the rows. The sums of margins are added unless `margin` is null.
   template <class T>
   void add(const Chunk& chunk, int block, const ChunkSums<T>& sums, TileSums* margin) {
     if (margin)
@@ -113,7 +115,7 @@ class RowSums {
     add_places(chunk, block, chunk.triples, plan_.leaf_scale, sums.triples, triples_);
   }
 
-  // Write the results of the first n_rows rows, and add their values to the totals, unless these are null.
+  // Write the results of the first n_rows rows. Add their values to the totals unless these are null.
   void write(int64_t first_row, int n_rows, const TileSums* totals) {
     add_table_pairs();
     if (result_.is_float32)
@@ -126,7 +128,7 @@ class RowSums {
   TileSums& values() { return values_; }
 
  private:
-  // Add sums of a chunk to those of the rows; places[slot] is the place of a slot's sum there.
+  // Add the sums of a chunk to the sums of the rows. places[slot] is the place for the sum of a slot.
   template <class T>
   void add_places(const Chunk& chunk, int block, const std::vector<int32_t>& places, double scale,
                   const T* from, const TileSums& sums) const {
@@ -154,7 +156,8 @@ class RowSums {
       }
   }
 
-  // Move the sums of pairs that tables added to, which find twice the interaction, to those of the walk.
+  // Add the sums of pairs from tables, halved, to the sums of pairs from the walk: tables have twice the
+  // interaction.
   void add_table_pairs() {
     const size_t n_used = plan_.features.size();
     for (size_t o = 0; o < n_outputs(); ++o)
@@ -210,7 +213,7 @@ size_t most_sum_bytes(const Plan& plan) {
   return most;
 }
 
-// One thread's work on a plan: it takes tiles of rows through all trees and writes the results.
+// One thread's work on a plan: it takes tiles of rows through all trees, and writes the results.
 template <class T>
 class Worker {
  public:
@@ -272,9 +275,11 @@ class Worker {
 
 // --- Few rows ---
 
-// Blocks of rows for each thread from which on threads take tiles. With fewer, the work is a grid.
+// If there are at least this many blocks of rows for each thread, threads take tiles. If there are fewer, the
+// work is a grid.
 constexpr int64_t kTiledBlocks = 8;
-// Vectors of 16 rows times leaves for which a thread is worth waking: tens of microseconds.
+// The work for which a thread is worth waking: the number of vectors of 16 rows times the number of leaves.
+// This work takes tens of microseconds.
 constexpr int64_t kLeastWork = 2048;
 
 // The chunks of a plan, as parts of a grid.
@@ -340,7 +345,7 @@ class ChunkParts {
   const Result& result_;
 };
 
-// Return the bytes of a block of a grid: its codes and the sums of all chunks.
+// Return the bytes of a block of a grid: the bytes of its codes, and of the sums of all chunks.
 size_t block_bytes(const Plan& plan) {
   const bool single = plan.precision == Precision::kSingle;
   size_t bytes = code_bytes(plan);

@@ -1,18 +1,19 @@
 // SHAP values by the recursions of TreeSHAP (Lundberg et al., 2020, algorithm 2) and Fast TreeSHAP v1 (Yang,
-// 2021, arXiv:2109.09847), one row at a time: the baselines that the walk is compared with.
+// 2021, arXiv:2109.09847), one row at a time. These methods are the baselines with which the walk is
+// compared.
 //
 // Both methods keep weights for a path with L different features,
 //     w_k = k! (L - k)! / (L + 1)! (sum over the sets of k known features of the product
 //                                   of their one fractions and the zero fractions of the others).
 // They add a feature (EXTEND in the papers) and take it out again (UNWIND) by recursions over k. At a leaf, a
-// feature's value is computed from the sum over k of the weights without it.
+// feature's value is computed from the sum over k of the weights without the feature.
 //
-// TreeSHAP has weights of all features of the path. Fast TreeSHAP v1 has weights of the features that the row
-// satisfies only: the row reaches the leaf only if all others are unknown, so the product of their zero
-// fractions is a common factor, and at a leaf they all get the same value.
+// TreeSHAP has weights of all features of the path. Fast TreeSHAP v1 has weights only of the features that
+// the row satisfies. The row reaches the leaf only if all other features are unknown. So the product of the
+// zero fractions of the other features is a common factor, and at a leaf all of them get the same value.
 //
-// Nodes come in preorder, so the path to a node's parent is still stored at the level above. No function
-// calls itself, and deep trees need no deep stack.
+// Nodes come in preorder. So when a node is reached, the path to its parent is still stored at the level
+// above. No function calls itself, and deep trees need no deep stack.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -44,9 +45,9 @@ Sizes sizes_of(const Plan& plan) {
 
 // One of the two recursions: kFast is Fast TreeSHAP v1.
 //
-// The plan says which splits are on the same feature (plan/tree_paths.h). The zero fractions are multiplied
-// here, row by row, in the precision of the weights that they are divided out of, and for Fast TreeSHAP v1
-// only as long as the row satisfies the feature.
+// The plan says which splits are on the same feature (plan/tree_paths.h). This class multiplies the zero
+// fractions row by row, in the precision of the weights from which they will be divided out. For Fast
+// TreeSHAP v1, it does so only as long as the row satisfies the feature.
 template <class T, bool kFast>
 class Recursion final : public TreeWorker<T> {
  public:
@@ -59,10 +60,10 @@ class Recursion final : public TreeWorker<T> {
   static size_t bytes(const Plan& plan);
 
  private:
-  // A feature of the path, for all splits on it together.
+  // A feature of the path, which stands for all splits on it.
   struct Element {
     uint32_t slot;
-    bool satisfied;  // whether the row satisfies it: the one fraction
+    bool satisfied;  // whether the row satisfies the feature: the one fraction
     T zero_fraction;
   };
   struct Path {
@@ -71,8 +72,8 @@ class Recursion final : public TreeWorker<T> {
     int n_elements;    // L
     int n_weights;     // L + 1, or the number of satisfied features + 1
     T unsatisfied;     // Fast TreeSHAP v1: product of the zero fractions of features that are not satisfied
-    bool unreachable;  // no row comes here, whatever is known, so nothing below has a value
-    Element split;     // at a node: its feature as the path above left it; it is not among the elements
+    bool unreachable;  // no row comes here, whatever is known, so nodes below have no values
+    Element split;     // at a node: the state of its feature on the path above; not an element
   };
   struct Node {
     int32_t parent, level;
@@ -191,12 +192,12 @@ void Recursion<T, kFast>::explain_row(const uint64_t* words, int row, T* phi) {
   }
 }
 
-// Make the path to a child from the path to its parent.
+// Make the path to a child, given the path to its parent.
 template <class T, bool kFast>
 void Recursion<T, kFast>::descend(const Path& above, T share, bool satisfied, Path& below) const {
   const Element element{above.split.slot, satisfied, above.split.zero_fraction * share};
-  // No row reaches this child, whether the feature is known or not, and TreeSHAP could not take the feature
-  // out again.
+  // No row reaches this child, whether the feature is known or not. TreeSHAP could not take the feature out
+  // again.
   below.unreachable = above.unreachable || (!satisfied && element.zero_fraction == 0);
   if (below.unreachable) return;
   below.n_elements = above.n_elements;
@@ -227,8 +228,8 @@ void Recursion<T, kFast>::extend(const Element& element, Path& path) const {
   ++path.n_weights;
 }
 
-// Compute the weights without an element of the path, which may overwrite those of the path; return their
-// sum. With Fast TreeSHAP v1, the weights without an unsatisfied element do not depend on which one it is.
+// Compute the weights without an element of the path. They may overwrite the weights of the path. Return
+// their sum. With Fast TreeSHAP v1, the weights are the same without any unsatisfied element.
 template <class T, bool kFast>
 T Recursion<T, kFast>::unwind(const Path& path, const Element& element, T* weights) const {
   const int n = path.n_elements, top = path.n_weights - 1;
@@ -254,7 +255,7 @@ T Recursion<T, kFast>::unwind(const Path& path, const Element& element, T* weigh
   return sum;
 }
 
-// Make a path end before a split on a feature: take out what earlier splits on the feature have added.
+// End a path before a split on a feature: take out the earlier splits on this feature.
 template <class T, bool kFast>
 void Recursion<T, kFast>::take_out(const Node& node, Path& path) const {
   if (!node.repeated) {

@@ -8,8 +8,8 @@
 namespace skshap {
 namespace {
 
-// The list, made at its first use: algorithms are registered while the module is loaded, in any order of
-// files.
+// Return the list of algorithms. It is made at the first call, because algorithms are registered while the
+// module is loaded, in any order of files.
 std::vector<const TreeAlgorithm*>& list() {
   static std::vector<const TreeAlgorithm*> all;
   return all;

@@ -1,7 +1,8 @@
 // Algorithms that explain one tree at a time, for path-dependent SHAP values without tables.
 //
-// Each has a source file of its own in this folder, which registers it. Everything else reads the list: the
-// names in Python, the limits, the scratch memory, and the loop over the trees in cpu/explain.cpp.
+// Each algorithm has its own source file in this folder, which registers it. All other code reads the list of
+// algorithms: the names in Python, the limits, the scratch memory, and the loop over the trees in
+// cpu/explain.cpp.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +15,13 @@
 
 namespace skshap {
 
-// One thread's work on any tree of a plan.
+// One thread's work, for any tree of a plan.
 template <class T>
 class TreeWorker {
  public:
   virtual ~TreeWorker() = default;
 
-  // Add the SHAP values of the rows of a block, divided by Plan::leaf_scale, to phi[output][slot][64];
+  // Add the SHAP values of the rows of a block, divided by Plan::leaf_scale, to phi[output][slot][64].
   // `words` was written by `decide`.
   virtual void add_tree(const Chunk& chunk, const TreeProgram& tree, const uint64_t* words, int n_rows,
                         T* phi) = 0;
@@ -46,15 +47,14 @@ struct TreeAlgorithm {
 // Return all algorithms.
 const std::vector<const TreeAlgorithm*>& tree_algorithms();
 
-// Make a plan of order 1 explain by an algorithm. Throw std::invalid_argument if a path has too many
-// features.
+// Let an algorithm explain a plan of order 1. Throw std::invalid_argument if a path has too many features.
 void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm);
 
 // Register an algorithm, whose address is kept.
 void add_to_list(const TreeAlgorithm& algorithm);
 
-// The registration of an algorithm; it lives as long as the program. Worker<T> is a TreeWorker<T> that is
-// made from a plan; its static function bytes(plan) returns the bytes that it allocates.
+// The registration of an algorithm, which lives as long as the program. Worker<T> is a TreeWorker<T> that is
+// made from a plan. Its static function bytes(plan) returns the bytes that a worker allocates.
 template <template <class> class Worker>
 class RegisteredTreeAlgorithm {
  public:

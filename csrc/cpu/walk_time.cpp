@@ -11,7 +11,8 @@
 namespace skshap {
 namespace {
 
-// Return CPU seconds: waiting for a busy machine is not the walk's work.
+// Return the seconds of CPU time. They do not include waiting for a busy machine, which is not the walk's
+// work.
 double now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 template <class T>
@@ -31,7 +32,8 @@ WalkTime time_walk_in(const Plan& plan, const Rows& rows) {
   WalkTime time;
   std::vector<uint64_t> words;
   for (const Chunk& chunk : plan.chunks) {
-    // The decisions of all trees come first, because reading the clock takes as long as walking a small tree.
+    // All trees are decided first, and then walked, because reading the clock takes as long as walking a
+    // small tree.
     const auto each_tree = [&](const auto& run) {
       size_t first = 0;
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {

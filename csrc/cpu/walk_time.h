@@ -9,10 +9,10 @@ struct WalkTime {
   double decide = 0, walk = 0;  // CPU seconds
 };
 
-constexpr int64_t kMaxTimedRows = 1024;  // which a thread explains together, unless rows have many columns
+constexpr int64_t kMaxTimedRows = 1024;  // explained together by a thread, unless rows have many columns
 
-// Take rows through the trees of a plan of order 1 as one tile, and return how long deciding and walking
-// take. Trees with tables are left out.
+// Take rows through the trees of a plan of order 1 as one tile. Return how long deciding takes, and how long
+// walking takes. Trees with tables are left out.
 WalkTime time_walk(const Plan& plan, const Rows& rows);
 
 }  // namespace skshap
