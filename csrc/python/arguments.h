@@ -20,7 +20,7 @@ inline Precision precision_named(const std::string& name) {
   throw py::value_error("precision must be 'single' or 'double', not '" + name + "'");
 }
 
-// Check the background rows and return them; their weights add up to 1.
+// Check the background rows and their weights, which must add up to 1. Return the rows.
 inline Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
   require_floats(background, "background");
   const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();

@@ -1,4 +1,4 @@
-// Arrays: passes over those of X and of results, and the memory of large ones.
+// Arrays: passes over X and over results, and the memory of large arrays.
 #include <pybind11/stl.h>
 
 #include <memory>
@@ -44,8 +44,8 @@ py::array_t<double> scale_and_sum_magnitudes(py::array& results, double factor, 
   return sums;
 }
 
-// Return a new array of float32 or float64, and whether all of its elements are 0. A large one may be in
-// memory that another array gave back.
+// Return a new array of float32 or float64, and whether all its elements are 0. A large array may use memory
+// that another array gave back.
 py::tuple new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
   const size_t bytes = array_bytes(shape, dtype);
   if (bytes < kLargeBytes) return py::make_tuple(py::array(dtype, shape), false);

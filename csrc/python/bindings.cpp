@@ -1,4 +1,4 @@
-// The Python boundary: checks arguments and releases the GIL. skshapgpu/_core.pyi documents it.
+// The boundary to Python: it checks arguments and releases the GIL. skshapgpu/_core.pyi documents it.
 #include "python/bindings.h"
 
 #include <pybind11/stl.h>
@@ -33,7 +33,8 @@ void bind_linear(py::module_& module);      // linear_bindings.cpp
 
 namespace {
 
-// How a plan computes path-dependent values; the names are those in skshapgpu/_engine/algorithms.py.
+// The method by which a plan computes path-dependent values. Its names are in
+// skshapgpu/_engine/algorithms.py.
 struct NamedMethod {
   Method method;
   const TreeAlgorithm* tree_algorithm;
@@ -236,7 +237,8 @@ std::vector<size_t> term_counts(const RescaledTables& tables) {
 
 using BaseValue = std::optional<std::vector<double>>;
 
-// Return what receives the additivity gaps, if there are base values, one for each output.
+// Return the receiver of the additivity gaps, or null if there are no base values. There is one base value
+// for each output.
 std::unique_ptr<Gaps> gaps_of(const Plan& plan, const BaseValue& base_value) {
   if (!base_value) return nullptr;
   if (base_value->size() != static_cast<size_t>(plan.n_outputs))

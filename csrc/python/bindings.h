@@ -1,4 +1,4 @@
-// Shared by the Python modules: checks of arrays, and the handling of Ctrl-C.
+// Code that the Python modules share: checks of arrays, and the handling of Ctrl-C.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -14,8 +14,8 @@ namespace skshap {
 
 namespace py = pybind11;
 
-// Return whether an array has this type, in native byte order and aligned, so that its elements can be read
-// in place.
+// Return whether an array has this type, in native byte order, and is aligned, so that its elements can be
+// read in place.
 template <class T>
 bool holds(const py::handle& array) {
   constexpr int kAligned = 0x0100;  // NPY_ARRAY_ALIGNED
@@ -67,7 +67,7 @@ inline Rows checked_rows(const Plan& plan, const py::array& X) {
   return rows_of(X);
 }
 
-// Check X, which may have only the columns that trees test, and return its rows.
+// Check X, which may have only the columns that trees test, and return the rows of X.
 inline Rows host_rows(const Plan& plan, const py::array& X) {
   require_walks(plan);
   const bool packed = X.ndim() == 2 && X.shape(1) != plan.n_inputs && X.shape(1) == plan.n_used_inputs;
@@ -109,7 +109,7 @@ inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& va
 }
 
 // Return the data of labels, one for each row, or null for a link without labels. The arguments of a call
-// keep the array alive.
+// keep the array of labels alive.
 inline const double* checked_labels(const py::object& labels, py::ssize_t n_rows, bool has_labels) {
   const double* data = nullptr;
   if (!labels.is_none()) {
@@ -152,11 +152,12 @@ inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::ar
 }
 
 // Return the result of `take`, which waits for the GIL. When the interpreter is shutting down, Python before
-// 3.14 exits the thread instead of giving it the GIL. This would unwind destructors that must not throw, and
-// abort, so such a thread sleeps for the rest of the process, as in later versions of Python.
+// 3.14 exits the thread instead of giving it the GIL. This exit would unwind destructors that must not throw,
+// and would abort the process. So such a thread sleeps for the rest of the process, as it does in later
+// versions of Python.
 template <class Take>
 auto gil_or_sleep(const Take& take) {
-  // Unwinding destroys objects, whichever C++ runtime is linked; not every one of them can catch it.
+  // Unwinding destroys objects, whichever C++ runtime is linked, whereas not every runtime can catch it.
   struct Sleeper {
     bool has_gil = false;
     ~Sleeper() {
@@ -187,8 +188,8 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// Function that periodically asks Python, from a thread without the GIL, whether a signal has arrived or the
-// calls of the thread are to end. If so, a Python exception is set.
+// A function that asks Python periodically, from a thread without the GIL, whether a signal has arrived or
+// the thread's calls are to end. If so, a Python exception is set.
 class Interrupt {
  public:
   bool operator()() {
@@ -215,7 +216,7 @@ class Interrupt {
   Clock::time_point last_ = Clock::now();
 };
 
-// Run `work` without the GIL; its argument tells it whether a signal has arrived.
+// Run `work` without the GIL. The argument of `work` tells it whether a signal has arrived.
 template <class Work>
 void run_interruptibly(const Work& work) {
   Interrupt interrupted;

@@ -1,4 +1,4 @@
-// The Python boundary of the GPU half; skshapgpu/_cuda.pyi documents it.
+// The boundary between Python and the GPU half. skshapgpu/_cuda.pyi documents it.
 #include <pybind11/stl.h>
 #include <memory>
 
@@ -60,7 +60,7 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
   return input.refused;
 }
 
-// Return a new array of float32 or float64 in page-locked memory, or None if there is to be none.
+// Return a new array of float32 or float64 in page-locked memory, or None if there is no such memory for it.
 py::object new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
   const size_t bytes = array_bytes(shape, dtype);
   struct Taken {
@@ -98,7 +98,7 @@ py::dict path_summary(const Plan& plan, const std::string& packing) {
 
 PYBIND11_MODULE(_cuda, module) {
   py::module_::import("skshapgpu._core");  // the module that defines Plan
-  // The more specific one comes last: translators are tried in reverse order.
+  // The more specific error comes last, because translators are tried in reverse order.
   py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
   py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
   py::class_<DeviceArray>(module, "DeviceArray")

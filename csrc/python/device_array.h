@@ -1,4 +1,4 @@
-// Arrays on a device, for the Python boundary of the GPU half.
+// Arrays on a device, for the boundary between Python and the GPU half.
 #pragma once
 
 #include <cstdint>

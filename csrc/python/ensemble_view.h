@@ -11,8 +11,8 @@ namespace skshap {
 template <class T>
 using Array = py::array_t<T, py::array::c_style>;
 
-// Return an attribute of the ensemble, which must have exactly the documented dtype; `n` is its length, or
-// -1.
+// Return an attribute of the ensemble, which must have exactly the documented dtype. `n` is the length that
+// it must have, or -1 for any length.
 template <class T>
 Array<T> attribute(const py::dict& ensemble, const char* name, py::ssize_t n) {
   const py::object value = ensemble[name];
@@ -50,8 +50,8 @@ inline LinearAttributes linear_attributes(const py::dict& ensemble) {
 }
 
 // Call `make` with a view of an ensemble, without the GIL, and return its result. Ensemble
-// (skshapgpu/adapters/ensemble.py) has validated all values; only types and lengths are checked here. Linear
-// leaves are rejected unless the caller reads them itself.
+// (skshapgpu/adapters/ensemble.py) has validated all values, so only types and lengths are checked here.
+// Linear leaves are rejected unless the caller reads them itself.
 template <class Make>
 auto with_view(const py::dict& ensemble, const Make& make, bool reads_linear_leaves = false) {
   if (linear_attributes(ensemble).feature.size() && !reads_linear_leaves)

@@ -10,7 +10,7 @@
 
 namespace skshap {
 
-// Return one of the arrays of stored tables, or an empty one. The contents keep the array alive.
+// Return one of the arrays of stored tables, or an empty array. The returned contents keep the array alive.
 template <class T>
 Contents<T> stored_array(const py::dict& stored, const char* name) {
   using Array = py::array_t<T, py::array::c_style>;
@@ -29,7 +29,8 @@ Contents<T> stored_array(const py::dict& stored, const char* name) {
   return out;
 }
 
-// Return the stored tables from the result of contents(). `layout`: digest, level_limit and leaf_bits.
+// Return the stored tables, given the result of contents(). `layout` consists of the digest, level_limit and
+// leaf_bits.
 inline std::unique_ptr<StoredTables> stored_tables_of(const py::object& given) {
   if (given.is_none()) return nullptr;
   const auto dict = given.cast<py::dict>();
@@ -48,7 +49,7 @@ inline std::unique_ptr<StoredTables> stored_tables_of(const py::object& given) {
   return stored;
 }
 
-// Return a view of some numbers of a plan, which the array keeps alive.
+// Return a view of some numbers of a plan. The array keeps the plan alive.
 template <class T>
 py::array_t<T> view_of(const Contents<T>& contents, const py::object& plan) {
   py::array_t<T> out(static_cast<py::ssize_t>(contents.size()), contents.data(), plan);
