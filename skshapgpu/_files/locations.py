@@ -1,7 +1,7 @@
 """Places of files: local paths, and paths in other file systems, such as object stores.
 
-A path with a scheme (``s3://bucket/rows.parquet``) is opened by pyarrow where pyarrow knows the scheme, and
-by fsspec otherwise; other paths are local, unless the caller passes a file system. A URL may hold
+A path with a scheme (``s3://bucket/rows.parquet``) is opened by pyarrow if pyarrow knows the scheme, and by
+fsspec otherwise. Other paths are local, unless the caller passes a file system. A URL may hold
 credentials, so it is never shown as it is: :func:`shown` returns it without its user and query.
 """
 
@@ -23,17 +23,17 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 import numpy as np
 
-#: A path with a scheme. One letter would be a drive of Windows.
+#: The beginning of a path with a scheme. A single letter is not a scheme but a drive of Windows.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 
 #: Characters of a URL that are not percent-encoded before pyarrow parses it.
 _SAFE = "%/:?[]@!$&'()*+,;=~-._"
 
-#: Schemes whose user is the container of the data, and no credential.
+#: Schemes in whose URLs the user is not a credential but the container of the data.
 _CONTAINER_AS_USER = ("abfs", "abfss")
 
-#: Kinds of file systems, by pyarrow or fsspec, in which an object appears only when it is complete, and which
-#: have no folders of their own.
+#: Types of file systems, as pyarrow names them, in which an object appears only when it is complete. They do
+#: not have folders, either.
 _OBJECT_STORES = {
     *("s3", "gcs", "abfs"),
     *(f"py::fsspec+{name}" for name in ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss")),
@@ -50,13 +50,13 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
 class RemotePath:
-    """Path in a file system of pyarrow, with the part of the interface of ``pathlib.Path`` that is used here.
+    """Path in a file system of pyarrow, with the methods of ``pathlib.Path`` that this package uses.
 
     Attributes
     ----------
     filesystem : pyarrow.fs.FileSystem
     path : str
-        Path in this file system.
+        Path in the file system.
     """
 
     def __init__(self, filesystem: Any, path: str, shown: str) -> None:
@@ -120,16 +120,14 @@ class RemotePath:
         return self._info().type.name == "File"
 
     def stamp(self) -> tuple[int, int | None]:
-        """Return the size of a file and the time of its last change in nanoseconds, if it is known.
+        """Return the size of the file, and the time of its last change in nanoseconds or None.
 
-        Raises
-        ------
-        FileNotFoundError
+        Raise ``FileNotFoundError`` if there is no file.
         """
-        found = self._info()
-        if found.type.name != "File":
+        info = self._info()
+        if info.type.name != "File":
             raise FileNotFoundError(f"there is no file {str(self)!r}")
-        return found.size, _time_of(self.filesystem, found)
+        return info.size, _time_of(self.filesystem, info)
 
     def open(self) -> Any:
         """Open the file for reading at any position; only what is read is transferred."""
@@ -146,19 +144,19 @@ class RemotePath:
             return file.read()
 
     def read_array(self) -> np.ndarray:
-        """Return the content of the file as read-only bytes, aligned like memory-mapped ones."""
+        """Return the content of the file as a read-only array of bytes, aligned like a memory-mapped one."""
         import pyarrow
 
         with self.open() as file:
-            found = np.frombuffer(pyarrow.allocate_buffer(file.size()), np.uint8)
+            content = np.frombuffer(pyarrow.allocate_buffer(file.size()), np.uint8)
             n_read = 0
-            while n_read < len(found):
-                n = file.readinto(found[n_read : n_read + _COPIED_BYTES].data)
-                if not n:
+            while n_read < len(content):
+                n_new = file.readinto(content[n_read : n_read + _COPIED_BYTES].data)
+                if not n_new:
                     raise OSError(f"{str(self)!r} ended early while it was read")
-                n_read += n
-        found.flags.writeable = False
-        return found
+                n_read += n_new
+        content.flags.writeable = False
+        return content
 
     def write_bytes(self, content: bytes) -> None:
         """Write a small file."""
@@ -167,36 +165,33 @@ class RemotePath:
             local.write_bytes(content)
             self.upload(local)
 
-    def upload(self, local: Path, aside: RemotePath | None = None) -> None:
+    def upload(self, local: Path, upload_folder: RemotePath | None = None) -> None:
         """Copy a local file to this path, where it appears when it is complete.
 
         Parameters
         ----------
         local : Path
-        aside : RemotePath or None
-            Folder for the incomplete file, where the file system shows it; None: that of this path.
-
-        Raises
-        ------
-        OSError
+        upload_folder : RemotePath or None
+            Folder for the incomplete file, if the file system shows incomplete files. None means the folder
+            of this path.
         """
         if not self.appears_whole:
             self.parent.make()
-            aside = aside or self.parent
-            aside.make()
-            beside = aside / f".{self.name}.{secrets.token_hex(4)}"
+            upload_folder = upload_folder or self.parent
+            upload_folder.make()
+            temporary = upload_folder / f".{self.name}.{secrets.token_hex(4)}"
             try:
-                self.filesystem.move(_sent(local, beside).path, self.path)
+                self.filesystem.move(_upload_to(local, temporary).path, self.path)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    beside.delete()
+                    temporary.delete()
                 raise
             return
         before = self.stamp() if self.is_file() else None
         try:
-            _sent(local, self)
+            _upload_to(local, self)
         except BaseException:
-            with contextlib.suppress(OSError):  # a stream that is closed after an error may leave a fragment
+            with contextlib.suppress(OSError):  # a stream that an error closes may leave a fragment
                 after = self.stamp()
                 if after != before and after[0] != local.stat().st_size:
                     self.delete()
@@ -208,7 +203,7 @@ class RemotePath:
             self.filesystem.create_dir(self.path, recursive=True)
 
     def delete(self) -> None:
-        """Delete a file, or a folder with all files in it; nothing happens if there is none."""
+        """Delete the file, or the folder with all files in it, if it exists."""
         for tries_left in reversed(range(_DELETE_TRIES)):
             kind = self._info().type.name
             try:
@@ -219,23 +214,26 @@ class RemotePath:
                 return
             except OSError as error:
                 has_changed = isinstance(error, FileNotFoundError) or error.errno == errno.ENOTEMPTY
-                if not has_changed or not tries_left:  # since the files were listed, by another call
+                if not has_changed or not tries_left:  # another call may change files after the listing
                     raise
 
     def entries(self, recursive: bool = False) -> dict[str, tuple[int, int | None] | None]:
-        """Return the :meth:`stamp` of each file in a folder by its path in it, and None for folders."""
+        """Return the contents of the folder by their paths in it: stamps of files, and None for folders.
+
+        With ``recursive``, the contents of the folders in it are included. See :meth:`stamp`.
+        """
         import pyarrow.fs
 
         self._forget_listings()
         selector = pyarrow.fs.FileSelector(self.path, recursive=recursive, allow_not_found=True)
-        found: dict[str, tuple[int, int | None] | None] = {}
+        stamps: dict[str, tuple[int, int | None] | None] = {}
         begin = len(self.path.strip("/")) + 1 if self.path.strip("/") else 0
         for info in self.filesystem.get_file_info(selector):
             name = info.path.strip("/")[begin:]
             if name:
                 is_file = info.type.name == "File"
-                found[name] = (info.size, _time_of(self.filesystem, info)) if is_file else None
-        return found
+                stamps[name] = (info.size, _time_of(self.filesystem, info)) if is_file else None
+        return stamps
 
 
 #: A place of a file or folder.
@@ -253,31 +251,29 @@ def is_url(path: Any) -> bool:
 
 
 def shown(path: Any) -> str:
-    """Return a path for messages and records: of a URL, scheme, host and path, without credentials."""
+    """Return a path for messages and records. A URL is shown without its user and its query."""
     if isinstance(path, RemotePath):
         return str(path)
     text = os.fsdecode(path)
     if not (scheme := _URL.match(text)):
         return text
-    after = text[scheme.end() :].partition("?")[0]
-    host, slash, rest = after.partition("/")
-    if "@" in rest and re.search(r":(?![0-9]*$)", host):  # a secret key with a slash that is not encoded
-        user, _, after = after.rpartition("@")
-        host, slash, rest = after.partition("/")
+    without_scheme = text[scheme.end() :].partition("?")[0]
+    host, slash, path_in_host = without_scheme.partition("/")
+    # A secret key may contain a slash that is not encoded.
+    if "@" in path_in_host and re.search(r":(?![0-9]*$)", host):
+        user, _, without_scheme = without_scheme.rpartition("@")
+        host, slash, path_in_host = without_scheme.partition("/")
     else:
         user, _, host = host.rpartition("@")
     if scheme[1].lower() in _CONTAINER_AS_USER and user.partition(":")[0]:
         host = f"{user.partition(':')[0]}@{host}"
-    return f"{scheme[0]}{host}{slash}{rest}"
+    return f"{scheme[0]}{host}{slash}{path_in_host}"
 
 
-def opened(filesystem: Any) -> Any:
-    """Return the pyarrow file system for the argument ``filesystem``; None for the local one.
+def open_filesystem(filesystem: Any) -> Any:
+    """Return the pyarrow file system for the argument ``filesystem``, or None for the local one.
 
-    Raises
-    ------
-    TypeError
-        It is not a file system of pyarrow or fsspec.
+    Raise ``TypeError`` if ``filesystem`` is not a file system of pyarrow or fsspec.
     """
     if filesystem is None:
         return None
@@ -300,25 +296,25 @@ def locate(path: Any, filesystem: Any = None) -> Place:
     ----------
     path : str, path-like or RemotePath
     filesystem : file system of pyarrow or fsspec, or None
-        File system of paths without a scheme; None: the local one.
+        File system of paths without a scheme. None means the local one.
 
     Raises
     ------
     ValueError
-        A URL is not valid, or of an unknown kind.
+        A URL is not valid, or has an unknown scheme.
     ImportError
-        A package for such URLs is not installed.
+        The package for the scheme is not installed.
     OSError
         The file system cannot be reached.
     TypeError
-        ``filesystem`` is none.
+        ``filesystem`` is not a file system of pyarrow or fsspec.
     """
     return locate_all([path], filesystem)[0]
 
 
 def locate_all(paths: Sequence[Any], filesystem: Any = None) -> list[Place]:
     """Return the places of several paths; URLs of one file system share a connection."""
-    default = opened(filesystem)
+    default = open_filesystem(filesystem)
     bases: dict[tuple[str, str, str], tuple[Any, str]] = {}
     return [_located(path, default, bases) for path in paths]
 
@@ -329,27 +325,27 @@ def _located(path: Any, default: Any, bases: dict[tuple[str, str, str], tuple[An
     if is_url(path):
         text = os.fsdecode(path)
         if text[:5].lower() == "file:":
-            return _of_file_url(text)
+            return _parse_file_url(text)
         parts = _split(text)
         key, below = (parts.scheme, parts.netloc, parts.query), unquote(parts.path).strip("/")
         if key in bases and below:
             filesystem, base = bases[key]
             return RemotePath(filesystem, base + below, shown(text))
-        filesystem, found = _of_url(text)
-        if below and found.endswith(below):
-            bases[key] = filesystem, found.removesuffix(below)
-        return RemotePath(filesystem, found, shown(text))
+        filesystem, path_in_filesystem = _open_url(text)
+        if below and path_in_filesystem.endswith(below):
+            bases[key] = filesystem, path_in_filesystem.removesuffix(below)
+        return RemotePath(filesystem, path_in_filesystem, shown(text))
     if default is None:
         return Path(os.fsdecode(path))
     text = os.fsdecode(path)
-    return RemotePath(default, _normal(default, text), text)
+    return RemotePath(default, _listed_form(default, text), text)
 
 
 def _split(url: str) -> SplitResult:
     return urlsplit(url, allow_fragments=False)  # "#" is a character of names
 
 
-def _of_file_url(url: str) -> Path:
+def _parse_file_url(url: str) -> Path:
     parts = _split(url)
     if parts.netloc not in ("", "localhost"):
         raise ValueError(f"{shown(url)!r} names another machine: a local file is file:///PATH")
@@ -358,8 +354,8 @@ def _of_file_url(url: str) -> Path:
     return Path(url2pathname(parts.path))
 
 
-def _of_url(url: str) -> tuple[Any, str]:
-    """Return the pyarrow file system of a URL, and the path in it; errors do not show the URL itself."""
+def _open_url(url: str) -> tuple[Any, str]:
+    """Return the pyarrow file system of a URL and the path in it. Errors do not show secrets of the URL."""
     fs, scheme = _pyarrow_fs(repr(shown(url))), url.partition("://")[0].lower()
     if scheme in ("http", "https") and (_split(url).query or "@" in _split(url).netloc):
         raise ValueError(
@@ -368,14 +364,14 @@ def _of_url(url: str) -> tuple[Any, str]:
         )
     try:
         filesystem, path = fs.FileSystem.from_uri(quote(url, safe=_SAFE))
-        return filesystem, _normal(filesystem, path)
-    except (NotImplementedError, ImportError):  # pyarrow was built without it, or calls a package itself
+        return filesystem, _listed_form(filesystem, path)
+    except (NotImplementedError, ImportError):  # pyarrow was built without the scheme, or lacks a package
         pass
     except ValueError as error:
         if "nrecognized filesystem type" not in str(error):
-            raise ValueError(f"{shown(url)!r} is not a valid URL{_said(error, url)}") from None
+            raise ValueError(f"{shown(url)!r} is not a valid URL{_error_text(error, url)}") from None
     except OSError as error:
-        raise OSError(f"{shown(url)!r} cannot be opened{_said(error, url)}") from None
+        raise OSError(f"{shown(url)!r} cannot be opened{_error_text(error, url)}") from None
     try:
         import fsspec.core
     except ImportError:
@@ -384,39 +380,39 @@ def _of_url(url: str) -> tuple[Any, str]:
             "fsspec, and the package that fsspec needs for it"
         ) from None
     try:
-        found, path = fsspec.core.url_to_fs(url)
+        fsspec_filesystem, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
-        raise ImportError(f"{shown(url)!r} cannot be opened{_said(error, url)}") from None
+        raise ImportError(f"{shown(url)!r} cannot be opened{_error_text(error, url)}") from None
     except ValueError as error:
         raise ValueError(
-            f"{shown(url)!r}: neither pyarrow nor fsspec can open {scheme}:// URLs{_said(error, url)}"
+            f"{shown(url)!r}: neither pyarrow nor fsspec can open {scheme}:// URLs{_error_text(error, url)}"
         ) from None
-    except Exception as error:  # of a package that fsspec calls
-        raise OSError(f"{shown(url)!r} cannot be opened{_said(error, url)}") from None
-    filesystem = fs.PyFileSystem(fs.FSSpecHandler(found))
-    return filesystem, _normal(filesystem, path)
+    except Exception as error:  # the packages that fsspec calls raise any errors
+        raise OSError(f"{shown(url)!r} cannot be opened{_error_text(error, url)}") from None
+    filesystem = fs.PyFileSystem(fs.FSSpecHandler(fsspec_filesystem))
+    return filesystem, _listed_form(filesystem, path)
 
 
-def _said(error: Exception, url: str) -> str:
-    """Return the text of an error for the end of a message, unless it repeats secret parts of a URL."""
+def _error_text(error: Exception, url: str) -> str:
+    """Return the text of an error for the end of a message; nothing if it repeats secrets of the URL."""
     parts, text = _split(url), str(error)
     user = parts.netloc.rpartition("@")[0]
     hidden = [user, *user.split(":"), parts.query, *(value for _, value in parse_qsl(parts.query))]
-    hidden += [unquote(each) for each in hidden]
-    return "" if any(each and each in text for each in hidden) else f": {text}"
+    hidden += [unquote(secret) for secret in hidden]
+    return "" if any(secret and secret in text for secret in hidden) else f": {text}"
 
 
-def _pyarrow_fs(what: str) -> Any:
+def _pyarrow_fs(argument: str) -> Any:
     try:
         import pyarrow.fs
     except ImportError as error:
         raise ImportError(
-            f"{what}: other file systems than the local one need pyarrow: pip install skshapgpu[arrow]"
+            f"{argument}: other file systems than the local one need pyarrow: pip install skshapgpu[arrow]"
         ) from error
     return pyarrow.fs
 
 
-def _normal(filesystem: Any, path: str) -> str:
+def _listed_form(filesystem: Any, path: str) -> str:
     """Return a path as the file system itself lists it."""
     fsspec = _fsspec_of(filesystem)
     path = path if fsspec is None else str(fsspec._strip_protocol(path))
@@ -424,28 +420,34 @@ def _normal(filesystem: Any, path: str) -> str:
 
 
 def _fsspec_of(filesystem: Any) -> Any:
-    """Return the file system of fsspec that a file system of pyarrow wraps; None if there is none."""
-    found = getattr(getattr(filesystem, "handler", None), "fs", None)
-    return found if hasattr(found, "invalidate_cache") else None
+    """Return the file system of fsspec that a file system of pyarrow wraps, or None."""
+    fsspec_filesystem = getattr(getattr(filesystem, "handler", None), "fs", None)
+    return fsspec_filesystem if hasattr(fsspec_filesystem, "invalidate_cache") else None
 
 
 def _time_of(filesystem: Any, info: Any) -> int | None:
-    """Return the time of the last change in nanoseconds; pyarrow does not read all that fsspec gives."""
+    """Return the time of the last change in nanoseconds, or None if it is not known.
+
+    fsspec is asked, too, because pyarrow does not read all of its keys.
+    """
     if info.mtime_ns is not None:
         return info.mtime_ns
     if (fsspec := _fsspec_of(filesystem)) is None:
         return None
-    about = fsspec.info(info.path)
-    for found in (about.get(key) for key in _TIMES):
-        if isinstance(found, datetime):
-            return int(found.timestamp() * 1e6) * 1000
-        if isinstance(found, (int, float)):
-            return int(found * 1e6) * 1000
+    facts = fsspec.info(info.path)
+    for time in (facts.get(key) for key in _TIMES):
+        if isinstance(time, datetime):
+            return int(time.timestamp() * 1e6) * 1000
+        if isinstance(time, (int, float)):
+            return int(time * 1e6) * 1000
     return None
 
 
-def _sent(local: Path, to: RemotePath) -> RemotePath:
-    """Copy a local file, in a thread: Ctrl-C must not close the stream early, as if it were complete."""
+def _upload_to(local: Path, to: RemotePath) -> RemotePath:
+    """Copy a local file to a path, which is returned.
+
+    It is copied in a thread, because Ctrl-C would otherwise close the stream early, as if it were complete.
+    """
 
     def copy() -> None:
         with (
@@ -461,21 +463,16 @@ def _sent(local: Path, to: RemotePath) -> RemotePath:
 
 
 def head(place: Place, n: int) -> bytes:
-    """Return the first bytes of a file.
-
-    Raises
-    ------
-    OSError
-    """
+    """Return the first ``n`` bytes of a file."""
     with open(place, "rb") if isinstance(place, Path) else place.open() as file:
         return file.read(n)
 
 
 @contextlib.contextmanager
 def fetched(place: RemotePath) -> Iterator[str]:
-    """Copy a file, or a folder of small files, to a temporary folder, which is deleted again.
+    """Copy a file, or a folder of small files, to a temporary folder, which is deleted afterwards.
 
-    Errors that name the copy are made to name the place instead.
+    If an error names the copy, its message is changed to name the place.
 
     Yields
     ------
@@ -509,8 +506,8 @@ def _copied(place: RemotePath, local: Path) -> None:
             file.write(piece)
 
 
-def lies_in(place: Place, folder: Place) -> bool:
-    """Return whether a place is a folder, or lies in it."""
+def is_inside(place: Place, folder: Place) -> bool:
+    """Return whether a place is inside a folder, or is the folder itself."""
     if isinstance(place, Path) or isinstance(folder, Path):
         if not (isinstance(place, Path) and isinstance(folder, Path)):
             return False

@@ -1,4 +1,4 @@
-"""Model files wherever they are: those in other file systems are copied to a temporary folder to be read."""
+"""Model files in any file system. Files that are not local are copied to a temporary folder first."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from .locations import RemotePath, fetched, is_path, is_url, locate
 def adapt_file(model: Any) -> AdaptedModel:
     """Return the adapted model of a fitted model, or of a model file or folder given by its path or URL.
 
-    Raises
-    ------
-    ValueError, UnsupportedModelError, TypeError, ImportError, OSError
-        As for :func:`.adapt`; or the URL is not that of a file.
+    Errors are raised as by :func:`.adapt`; ``ValueError`` also if the URL is not the URL of a file.
     """
     if not is_path(model) or not (isinstance(model, RemotePath) or is_url(model)):
         return adapt(model)
@@ -25,7 +22,7 @@ def adapt_file(model: Any) -> AdaptedModel:
         return adapt(place)
     if not place.exists():
         raise ValueError(f"there is no file {str(place)!r}; a string is treated as the path of a model file")
-    if place.is_dir() and not spark_folder.is_saved(place):  # it may be large
+    if place.is_dir() and not spark_folder.is_saved(place):  # copying it might take long
         raise ValueError(f"{str(place)!r} is a directory; expected a model file")
     with fetched(place) as copy:
         return adapt(copy)

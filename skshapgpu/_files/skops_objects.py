@@ -1,7 +1,7 @@
 """Objects in files of skops, which are loaded without a pickle: only types that are trusted are created.
 
-A file names the types of the objects that it holds. skops creates those that it trusts itself, such as
-the transformers of scikit-learn, and others only if the caller lists them.
+A file names the types of the objects that it holds. skops creates objects of the types that it trusts itself,
+such as the transformers of scikit-learn, and objects of other types only if the caller lists these types.
 """
 
 from __future__ import annotations
@@ -23,18 +23,15 @@ class UntrustedTypesError(ValueError):
         self.types = types
 
 
-def require_skops(what: str) -> Any:
-    """Return the module ``skops.io``; ``what`` says which files it reads or writes, for the error.
+def require_skops(reason: str) -> Any:
+    """Return the module ``skops.io``, or raise ``ImportError`` if skops is not installed.
 
-    Raises
-    ------
-    ImportError
-        skops is not installed.
+    ``reason`` is the beginning of the error's message: it says why skops is needed.
     """
     try:
         import skops.io
     except ImportError as error:
-        raise ImportError(f"{what}, which is not installed: pip install skshapgpu[skops]") from error
+        raise ImportError(f"{reason}, which is not installed: pip install skshapgpu[skops]") from error
     return skops.io
 
 
@@ -59,12 +56,12 @@ def loads(skops: Any, content: bytes, trusted: Collection[str]) -> Any:
         The content is damaged, or the code of a type fails.
     """
     try:
-        unknown = sorted(set(skops.get_untrusted_types(data=content)) - set(trusted))
-        found = None if unknown else skops.loads(content, trusted=list(trusted))
+        untrusted = sorted(set(skops.get_untrusted_types(data=content)) - set(trusted))
+        loaded = None if untrusted else skops.loads(content, trusted=list(trusted))
     except (ImportError, MemoryError):
         raise
-    except Exception as error:  # of whatever the content makes skops and the types do
+    except Exception as error:  # skops and the code of the types may raise any error
         raise ValueError(str(error)) from error
-    if unknown:
-        raise UntrustedTypesError(unknown)
-    return found
+    if untrusted:
+        raise UntrustedTypesError(untrusted)
+    return loaded

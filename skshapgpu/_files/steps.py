@@ -1,4 +1,4 @@
-"""Files of the leading steps of a pipeline, which skops writes and reads: no pickle is loaded."""
+"""Files of the leading steps of a pipeline. skops writes and reads them, so no pickle is loaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .skops_objects import UntrustedTypesError, loads, require_skops
 _OWN = ("skshapgpu._rows.pipelines.AsArray",)
 
 #: Packages that every installation of this package has in suitable versions.
-_ALWAYS_THERE = {"numpy", "scipy", "joblib", "skshapgpu"}
+_REQUIRED_PACKAGES = {"numpy", "scipy", "joblib", "skshapgpu"}
 
 
 def dump(steps: Sequence[Any], grouped_by_input: bool, trusted: Collection[str]) -> bytes:
@@ -25,9 +25,9 @@ def dump(steps: Sequence[Any], grouped_by_input: bool, trusted: Collection[str])
     ----------
     steps : sequence of transformers
     grouped_by_input : bool
-        Whether features are groups of the columns that the steps make from a column of X.
+        Whether all columns that the steps make from one column of X form one feature.
     trusted : collection of str
-        Types, besides those that skops trusts itself, that :func:`load` will be told to create.
+        Types, besides the types that skops trusts itself, that :func:`load` will be told to create.
 
     Raises
     ------
@@ -40,11 +40,13 @@ def dump(steps: Sequence[Any], grouped_by_input: bool, trusted: Collection[str])
     names = ", ".join(type(step).__name__ for step in steps)
     try:
         content = skops.dumps({"steps": list(steps), "grouped_by_input": grouped_by_input})
-    except Exception as error:  # of skops or of a step, of many kinds
+    except Exception as error:  # skops or a step may raise any error
         raise ValueError(f"skops cannot save the leading steps of the pipeline ({names}): {error}") from error
-    if at_home := [name for name in skops.get_untrusted_types(data=content) if name.startswith("__main__.")]:
+    if main_types := [
+        name for name in skops.get_untrusted_types(data=content) if name.startswith("__main__.")
+    ]:
         raise ValueError(
-            f"the leading steps of the pipeline hold {', '.join(at_home)}, which only this process knows: "
+            f"the leading steps of the pipeline hold {', '.join(main_types)}, which only this process knows: "
             "define it in a module that can be imported"
         )
     load(content, trusted)
@@ -58,17 +60,17 @@ def load(content: bytes, trusted: Collection[str]) -> tuple[list[Any], bool]:
     ----------
     content : bytes
     trusted : collection of str
-        Full names of types, besides those that skops trusts itself, that may be created.
+        Full names of types, besides the types that skops trusts itself, that may be created.
 
     Raises
     ------
     ImportError
         skops, or a package that defines a type, is not installed.
     ValueError
-        The file holds other types, or is damaged.
+        The file holds types that are not trusted, or is damaged.
     """
     try:
-        found = loads(_skops(), content, [*trusted, *_OWN])
+        loaded = loads(_skops(), content, [*trusted, *_OWN])
     except UntrustedTypesError as error:
         raise ValueError(
             f"the leading steps of the pipeline hold {error}. If you trust them, pass "
@@ -76,22 +78,22 @@ def load(content: bytes, trusted: Collection[str]) -> tuple[list[Any], bool]:
         ) from None
     except ValueError as error:
         raise ValueError(f"skops cannot load the leading steps of the pipeline: {error}") from error
-    if not isinstance(found, dict) or set(found) != {"steps", "grouped_by_input"}:
+    if not isinstance(loaded, dict) or set(loaded) != {"steps", "grouped_by_input"}:
         raise ValueError("the file holds no steps of a pipeline")
-    steps = found["steps"]
+    steps = loaded["steps"]
     if not isinstance(steps, list) or not all(hasattr(step, "transform") for step in steps):
-        raise ValueError("the file holds steps that transform nothing")
-    return steps, bool(found["grouped_by_input"])
+        raise ValueError("the file holds steps without a method transform")
+    return steps, bool(loaded["grouped_by_input"])
 
 
 def packages(content: bytes) -> list[str]:
-    """Return the names of the packages, as Python imports them, that define the types in a file.
+    """Return the import names of the packages that define the types in a file.
 
-    Those that this package requires are left out, except scikit-learn, on whose version its objects depend.
+    Packages that this package requires are left out, except scikit-learn: its objects depend on its version.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        found = {name.partition(".")[0] for name in _modules(json.loads(archive.read("schema.json")))}
-    return sorted(found - set(sys.stdlib_module_names) - _ALWAYS_THERE)
+        names = {name.partition(".")[0] for name in _modules(json.loads(archive.read("schema.json")))}
+    return sorted(names - set(sys.stdlib_module_names) - _REQUIRED_PACKAGES)
 
 
 def _modules(node: Any) -> Iterator[str]:

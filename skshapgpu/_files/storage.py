@@ -31,11 +31,11 @@ _HEADER = "header.json"
 #: Arrays begin at multiples of this many bytes, so that they are aligned for vector instructions.
 _ALIGNMENT = 64
 
-#: Larger arrays that may be read lazily are not compared with their checksums when a file is opened, as that
-#: would read them in full.
+#: Largest size of an array that is always compared with its checksum when a file is opened. Larger arrays are
+#: not compared if they may be read lazily, because comparing reads the whole array.
 LAZY_BYTES = 2**24
 
-#: Limits above any file of ours, so that the content of a file cannot request unlimited memory.
+#: Limits that no file of this package reaches, so that a damaged file cannot request unlimited memory.
 _MAX_HEADER = 2**26
 _MAX_ARRAYS = 64
 
@@ -64,28 +64,24 @@ def is_ours(path: str | os.PathLike[str] | RemotePath) -> bool:
 
 
 def require_ours(path: str | os.PathLike[str] | RemotePath, is_ours: Callable[[Any], bool] = is_ours) -> None:
-    """Raise an error if writing to a path would replace a file that is not ours.
-
-    Raises
-    ------
-    FileExistsError
-        The file exists, and ``is_ours`` is false for it.
-    """
+    """Raise ``FileExistsError`` if there is a file for which ``is_ours`` is false."""
     exists = path.exists() if isinstance(path, RemotePath) else os.path.lexists(path)
     if exists and not is_ours(path):
         raise not_ours(path)
 
 
 def not_ours(path: Any) -> FileExistsError:
-    """Return the error to raise for an existing file that is not ours."""
+    """Return the error to raise for an existing file that this package did not write."""
     return FileExistsError(
         f"{shown(path)!r} exists, and is not a file that skshapgpu would replace: choose another "
         "path, or delete it"
     )
 
 
-def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: Callable[[Any], bool]) -> None:
-    """Rename a complete file from ``beside`` to ``path``; only a file that is ours is replaced.
+def put(
+    complete_file: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: Callable[[Any], bool]
+) -> None:
+    """Rename a complete file to ``path``, where only a file of this package is replaced.
 
     Raises
     ------
@@ -99,7 +95,7 @@ def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: C
     if os.path.lexists(path):
         require_ours(path, is_ours)
         try:
-            os.replace(beside, path)
+            os.replace(complete_file, path)
         except PermissionError as error:
             raise PermissionError(
                 error.errno,
@@ -109,13 +105,13 @@ def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: C
             ) from error
         return
     try:
-        os.link(beside, path)  # unlike a rename, this never replaces a file
+        os.link(complete_file, path)  # unlike a rename, this never replaces a file
     except FileExistsError as error:
         raise not_ours(path) from error
     except OSError:  # a file system without links
-        os.replace(beside, path)
+        os.replace(complete_file, path)
     else:
-        os.unlink(beside)
+        os.unlink(complete_file)
 
 
 def write(target: Place, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -124,7 +120,8 @@ def write(target: Place, header: Mapping[str, Any], arrays: Mapping[str, np.ndar
     Parameters
     ----------
     target : Path or RemotePath
-        Place of the file. A file that this function wrote before is replaced when the new one is complete.
+        Place of the file. If this function wrote a file there before, it is replaced when the new file is
+        complete.
     header : mapping
         Must be serializable by ``json``.
     arrays : mapping of str to ndarray
@@ -149,16 +146,16 @@ def write(target: Place, header: Mapping[str, Any], arrays: Mapping[str, np.ndar
             target.upload(local)
         return
     # Files made by tempfile would be readable by their owner only.
-    beside = target.parent / f".{target.name}.{secrets.token_hex(4)}"
+    temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
-        with open(beside, "xb") as file:
+        with open(temporary, "xb") as file:
             _write(file, header, arrays)
             file.flush()
             os.fsync(file.fileno())
-        put(beside, target, is_ours)
+        put(temporary, target, is_ours)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):  # an interrupt may come after the file has been renamed
-            os.unlink(beside)
+            os.unlink(temporary)
         raise
 
 
@@ -176,7 +173,7 @@ def _write(file: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray
                 npy.write_array(member, array, allow_pickle=False)
         archive.close()
     except BaseException:
-        archive.fp = None  # closing it after an interrupt within a member would raise another error
+        archive.fp = None  # after an interrupt within a member, closing the archive would raise another error
         raise
 
 
@@ -202,9 +199,9 @@ def read(
     ----------
     path : Path or RemotePath
     lazy : collection of str
-        Arrays that are only checked for their position if they are large.
+        Names of arrays that are not compared with their checksums if they are large.
     verify : bool
-        Also compare these with their checksums.
+        Whether to compare these arrays, too.
 
     Returns
     -------
@@ -217,7 +214,7 @@ def read(
     OSError
         The file cannot be read.
     ValueError
-        The file is not ours, or is damaged.
+        This package did not write the file, or it is damaged.
     """
     if isinstance(path, RemotePath):
         from pyarrow import BufferReader

@@ -16,7 +16,7 @@ from typing import Any
 from .._files.locations import Place, RemotePath
 from .._rows.arrow import is_text, require_arrow
 
-#: Texts that stand for missing values, as in ``pandas.read_csv``.
+#: Strings that stand for missing values, as in ``pandas.read_csv``.
 _NULL_VALUES = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
     *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
@@ -37,12 +37,13 @@ class CsvFormat:
     Attributes
     ----------
     delimiter : str or None
-        None: a comma, or a tab if the name of the file ends in ``.tsv``.
+        If None, the delimiter is a comma, or a tab if the name of the file ends in ``.tsv``.
     quote_char : str
-        Empty: nothing is quoted.
+        If empty, nothing is quoted.
     null_values : sequence of str
-        Texts that stand for missing values, in addition to those of pandas.
+        Strings that stand for missing values, in addition to ``_NULL_VALUES``.
     decimal : str
+        The decimal point: "." or ",".
     """
 
     delimiter: str | None = None
@@ -52,12 +53,7 @@ class CsvFormat:
 
     @classmethod
     def parse(cls, options: Any) -> CsvFormat:
-        """Return the options that the argument ``csv_options`` holds.
-
-        Raises
-        ------
-        ValueError, TypeError
-        """
+        """Return the format that the argument ``csv_options`` describes; ``None`` means the defaults."""
         if options is None:
             return cls()
         if not isinstance(options, Mapping):
@@ -93,13 +89,13 @@ class CsvFile:
     ----------
     place : Path or RemotePath
     path : str
-        The place, for messages.
+        The place as text, for messages.
     names : list of str
         Names of the columns.
     n_rows : int
         Number of rows; known after :meth:`scan`.
     levels : frozenset of str
-        Columns that are levels of an index: none, as the file does not say so.
+        Columns that are levels of an index. Always empty, because CSV files do not record levels.
     """
 
     levels: frozenset[str] = frozenset()
@@ -114,7 +110,7 @@ class CsvFile:
             )
         self.names = self._header()
         self.n_rows = 0
-        self._found: dict[str, _Found] = {}
+        self._scans: dict[str, _ColumnScan] = {}
 
     def _header(self) -> list[str]:
         quote = self._options.quote_char
@@ -131,12 +127,12 @@ class CsvFile:
             raise _unreadable(self.path, error) from error
         if names is None:
             raise ValueError(f"{self.path!r} cannot be read: it is empty")
-        others = [sign for sign in _DELIMITERS if sign in names[0] and sign != self._delimiter]
-        if len(names) == 1 and others and self._options.delimiter is None:
+        other_delimiters = [sign for sign in _DELIMITERS if sign in names[0] and sign != self._delimiter]
+        if len(names) == 1 and other_delimiters and self._options.delimiter is None:
             raise ValueError(
                 f"{self.path!r} has a single column, {names[0]!r:.60}, if the delimiter is "
-                f"{self._delimiter!r}: use csv_options={{'delimiter': {others[0]!r}}}, or name the "
-                "other one if that is right"
+                f"{self._delimiter!r}: use csv_options={{'delimiter': {other_delimiters[0]!r}}}, or name "
+                f"{self._delimiter!r} there if the file has one column"
             )
         return names
 
@@ -156,52 +152,47 @@ class CsvFile:
         )
 
     def scan(self, columns: Sequence[str]) -> None:
-        """Read the whole file to determine its number of rows and the types of some columns.
-
-        Raises
-        ------
-        ValueError
-            The file cannot be read as CSV.
-        """
-        self._found = {name: _Found() for name in columns}
-        for batch in self._texts(columns):
-            for name, found in self._found.items():
-                found.add(batch.column(name), self.n_rows, self._options.decimal)
+        """Read the whole file to determine its number of rows and the types of some columns."""
+        self._scans = {name: _ColumnScan() for name in columns}
+        for batch in self._string_batches(columns):
+            for name, column_scan in self._scans.items():
+                column_scan.add(batch.column(name), self.n_rows, self._options.decimal)
             self.n_rows += batch.num_rows
 
     def type_of(self, name: str, exact: bool = False) -> Any:
         """Return the type of a column after :meth:`scan`; null if all of its values are missing.
 
-        With ``exact``, it is text if no integer type holds all of the column's whole numbers.
+        If no 64-bit integer type holds all whole numbers of the column, the type is a string type with
+        ``exact``, and float64 otherwise.
         """
-        return self._found[name].type(exact)
+        return self._scans[name].type(exact)
 
     def exceeds_64_bits(self, name: str) -> bool:
         """Return whether a column has whole numbers that no 64-bit integer type holds, after :meth:`scan`."""
-        return self._found[name].exceeds_64_bits
+        return self._scans[name].exceeds_64_bits
 
     def has_gaps(self, name: str) -> bool:
         """Return whether a column has missing values, after :meth:`scan`."""
-        return self._found[name].gaps
+        return self._scans[name].gaps
 
-    def first_text(self, name: str) -> tuple[int, str]:
-        """Return the row and the value of the first non-number in a column of text, after :meth:`scan`."""
-        found = self._found[name].text
-        assert found is not None
-        return found
+    def first_string(self, name: str) -> tuple[int, str]:
+        """Return the row and the value of the first string that is not a number, after :meth:`scan`."""
+        row_and_value = self._scans[name].text
+        assert row_and_value is not None
+        return row_and_value
 
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
         """Read columns in record batches, with the types of a schema."""
         arrow = require_arrow()
-        for batch in self._texts(schema.names):
+        for batch in self._string_batches(schema.names):
             try:
                 columns = [self._converted(c, field.type) for c, field in zip(batch.columns, schema)]
             except arrow.ArrowInvalid as error:
                 raise _unreadable(self.path, error) from error
             yield arrow.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _texts(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Read columns as text, null where a value is missing."""
+    def _string_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Read columns as strings, with nulls for missing values."""
         arrow, options = require_arrow(), self._options
         import pyarrow.csv
 
@@ -238,18 +229,21 @@ class CsvFile:
         return numbers
 
     def _missing_numbers(self) -> list[float]:
-        """Return the null values that are numbers: pandas treats them as missing however they are written."""
-        found = []
+        """Return the null values that are numbers.
+
+        pandas treats a number as missing however the file writes it: with the null value "-9", also "-9.0".
+        """
+        numbers = []
         for text in self._options.null_values:
             try:
-                found.append(float(text.replace(self._options.decimal, ".")))
+                numbers.append(float(text.replace(self._options.decimal, ".")))
             except ValueError:
                 continue
-        return found
+        return numbers
 
 
-class _Found:
-    """Kinds of values found in a column so far.
+class _ColumnScan:
+    """The kinds of values that a column has in the rows that were scanned so far.
 
     The kinds are "int" and "negative" for 64-bit integers, "uint" for integers that need an unsigned type,
     "huge" for larger integers, "float", "bool" and "text".
@@ -261,7 +255,7 @@ class _Found:
         self.text: tuple[int, str] | None = None
 
     def add(self, column: Any, start: int, decimal: str) -> None:
-        """Add the values of further rows; ``start`` is the number of the first of them."""
+        """Add the values of further rows; ``start`` is the number of the first of these rows."""
         values = column.drop_null()
         self.gaps |= len(values) < len(column)
         if not len(values) or "text" in self.kinds:
@@ -282,7 +276,7 @@ class _Found:
         return "huge" in self.kinds or {"uint", "negative"} <= self.kinds
 
     def type(self, exact: bool) -> Any:
-        """Return the type that ``pandas.read_csv`` would find, except for missing values and huge numbers."""
+        """Return the type that ``pandas.read_csv`` would choose, except for missing and huge numbers."""
         arrow, kinds = require_arrow(), self.kinds
         if not kinds:
             return arrow.null()
@@ -298,24 +292,24 @@ class _Found:
 
 
 def _kinds(values: Any, decimal: str, floats: bool) -> set[str]:
-    """Return the kinds of non-missing texts; ``floats`` says whether earlier rows had floats."""
+    """Return the kinds of strings, none of which is missing; ``floats``: whether earlier rows had floats."""
     arrow = require_arrow()
     import pyarrow.compute as compute
 
-    if not _are(values, arrow.float64(), decimal):
-        words = arrow.array(_TRUE + _FALSE)
-        return {"bool" if compute.all(compute.is_in(values, value_set=words)).as_py() else "text"}
+    if not _fit_type(values, arrow.float64(), decimal):
+        boolean_words = arrow.array(_TRUE + _FALSE)
+        return {"bool" if compute.all(compute.is_in(values, value_set=boolean_words)).as_py() else "text"}
     if floats:
         return {"float"}
-    if _are(values, arrow.int64(), decimal):
+    if _fit_type(values, arrow.int64(), decimal):
         smallest = compute.min(_numbers(values, arrow.int64(), decimal)).as_py()
         return {"int", "negative"} if smallest < 0 else {"int"}
     if not compute.all(compute.match_substring_regex(values, r"^\s*[+-]?[0-9]+\s*$")).as_py():
         return {"float"}
-    return {"uint"} if _are(values, arrow.uint64(), decimal) else {"huge"}
+    return {"uint"} if _fit_type(values, arrow.uint64(), decimal) else {"huge"}
 
 
-def _are(values: Any, kind: Any, decimal: str) -> bool:
+def _fit_type(values: Any, kind: Any, decimal: str) -> bool:
     try:
         _numbers(values, kind, decimal)
     except require_arrow().ArrowInvalid:
@@ -324,27 +318,28 @@ def _are(values: Any, kind: Any, decimal: str) -> bool:
 
 
 def _is_number(text: str, decimal: str) -> bool:
-    return _are(require_arrow().array([text]), require_arrow().float64(), decimal)
+    return _fit_type(require_arrow().array([text]), require_arrow().float64(), decimal)
 
 
-def _numbers(texts: Any, kind: Any, decimal: str) -> Any:
-    """Convert texts to numbers, or raise ``ArrowInvalid``."""
+def _numbers(strings: Any, kind: Any, decimal: str) -> Any:
+    """Convert strings to numbers, or raise ``ArrowInvalid``."""
     import pyarrow.compute as compute
 
     if decimal != ".":
-        texts = compute.replace_substring(texts, ".", "?")  # it separates thousands: no number
-        texts = compute.replace_substring(texts, decimal, ".")
+        # A point separates thousands: pandas does not read such strings as numbers.
+        strings = compute.replace_substring(strings, ".", "?")
+        strings = compute.replace_substring(strings, decimal, ".")
     try:
-        return texts.cast(kind)
+        return strings.cast(kind)
     except require_arrow().ArrowInvalid:
-        plain = compute.replace_substring_regex(compute.ascii_trim_whitespace(texts), r"^\+", "")
+        plain = compute.replace_substring_regex(compute.ascii_trim_whitespace(strings), r"^\+", "")
         return plain.cast(kind)
 
 
 def _unreadable(path: str, error: Exception) -> ValueError:
     hint = ""
     if "UTF8" in str(error):
-        hint = "; files must be of UTF-8"
+        hint = "; save the file as UTF-8"
     elif "straddl" in str(error):
         hint = (
             f"; a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is not closed: see quote_char in "

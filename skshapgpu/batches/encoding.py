@@ -1,4 +1,4 @@
-"""Formats of outputs: what writes tables to a file, and what reads how many rows a file has."""
+"""Formats of outputs: functions that write tables to files, and that read the number of rows of a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.lib import format as npy
 
 from .._rows.arrow import is_text, require_arrow
 
-#: Column of the parts of a NumPy file; each of its lists has the values of a row.
+#: Name of the only column of the parts of a NumPy file. Each row of the column is a list of values.
 VALUES = "values"
 
 
@@ -26,21 +26,21 @@ def writer(file: Any, schema: Any, form: str) -> Any:
         return pyarrow.csv.CSVWriter(file, schema)
     import pyarrow.parquet
 
-    # Floats rarely repeat, so a dictionary does not pay for them.
-    others = [field.name for field in schema if not arrow.types.is_floating(field.type)]
-    return pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=others)
+    # Floats rarely repeat, so a dictionary would not make their columns smaller.
+    dictionary_columns = [field.name for field in schema if not arrow.types.is_floating(field.type)]
+    return pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=dictionary_columns)
 
 
-def write(writer: Any, whole: Any, form: str) -> None:
+def write(writer: Any, table: Any, form: str) -> None:
     """Append a table."""
     if form == "parquet":
-        writer.write_table(whole, row_group_size=max(whole.num_rows, 1))
+        writer.write_table(table, row_group_size=max(table.num_rows, 1))
     else:
-        writer.write_table(whole)
+        writer.write_table(table)
 
 
 class NpyWriter:
-    """Object that writes tables of a column ``VALUES`` to a NumPy file.
+    """Object that writes tables with the single column ``VALUES`` to a NumPy file.
 
     Parameters
     ----------
@@ -55,28 +55,31 @@ class NpyWriter:
         self._n_rows = 0
         file.write(npy_header(0, row, dtype))
 
-    def write_table(self, whole: Any) -> None:
+    def write_table(self, table: Any) -> None:
         """Append rows."""
-        for chunk in whole.column(VALUES).chunks:
+        for chunk in table.column(VALUES).chunks:
             self._file.write(np.ascontiguousarray(chunk.flatten(), self._dtype).data)
-        self._n_rows += whole.num_rows
+        self._n_rows += table.num_rows
 
     def close(self) -> None:
-        """Write the number of rows to the beginning."""
+        """Write the number of rows into the header."""
         self._file.seek(0)
         self._file.write(npy_header(self._n_rows, self._row, self._dtype))
 
 
 def npy_header(n_rows: int, row: Sequence[int], dtype: Any) -> bytes:
-    """Return a header; its length is independent of ``n_rows``, as NumPy leaves room for growth."""
+    """Return the header of a NumPy file.
+
+    Its length is independent of ``n_rows``, because NumPy reserves room for more digits.
+    """
     header = io.BytesIO()
-    about = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False}
-    npy.write_array_header_1_0(header, about | {"shape": (n_rows, *row)})
+    description = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False}
+    npy.write_array_header_1_0(header, description | {"shape": (n_rows, *row)})
     return header.getvalue()
 
 
 def batch_of_values(values: np.ndarray) -> Any:
-    """Return values, of shape (n_rows, ...), as a record batch of a column ``VALUES``."""
+    """Return values of shape (n_rows, ...) as a record batch with the single column ``VALUES``."""
     arrow = require_arrow()
     size = int(np.prod(values.shape[1:]))
     if size:
@@ -94,37 +97,33 @@ def schema_of_values(row: Sequence[int], dtype: Any, metadata: Any) -> Any:
 
 
 def require_csv(schema: Any) -> None:
-    """Reject columns whose values CSV cannot hold.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise ``ValueError`` if CSV cannot hold the values of a column."""
     arrow = require_arrow()
     for field in schema:
         kind = field.type
-        held = not (arrow.types.is_nested(kind) or "binary" in str(kind))
-        if held:
+        is_supported = not (arrow.types.is_nested(kind) or "binary" in str(kind))
+        if is_supported:
             try:
-                none = arrow.table([arrow.nulls(1, kind)], schema=arrow.schema([field.with_nullable(True)]))
-                with writer(io.BytesIO(), none.schema, "csv") as csv:
-                    csv.write_table(none)
+                nullable = arrow.schema([field.with_nullable(True)])
+                one_null = arrow.table([arrow.nulls(1, kind)], schema=nullable)
+                with writer(io.BytesIO(), one_null.schema, "csv") as csv:
+                    csv.write_table(one_null)
             except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError, arrow.ArrowTypeError):
-                held = False
-        if not held:
+                is_supported = False
+        if not is_supported:
             raise ValueError(
                 f"a CSV file cannot hold the column {field.name!r} of {kind}: leave it out of keep=, or "
                 "write Parquet or Arrow"
             )
 
 
-def plain(schema: Any, kept: Collection[str] = ()) -> Any:
-    """Replace dictionary types by those of their values, except in the columns ``kept``."""
+def plain(schema: Any, dictionary_columns: Collection[str] = ()) -> Any:
+    """Replace dictionary types by the types of their values, except in ``dictionary_columns``."""
     arrow = require_arrow()
     return arrow.schema(
         [
             field.with_type(field.type.value_type)
-            if arrow.types.is_dictionary(field.type) and field.name not in kept
+            if arrow.types.is_dictionary(field.type) and field.name not in dictionary_columns
             else field
             for field in schema
         ],
@@ -133,10 +132,11 @@ def plain(schema: Any, kept: Collection[str] = ()) -> Any:
 
 
 class Dictionaries:
-    """One dictionary for each column of an Arrow file with categories, made of those of its parts.
+    """One dictionary for each categorical column of an Arrow file, which joins the dictionaries of its parts.
 
-    Many readers accept only one in a file. Columns of ordered categories become columns of values if the
-    parts have different ones, as there is no common order; so do those of categories that are nested.
+    Many readers accept only one dictionary for a column. Two kinds of columns become columns of values
+    instead: ordered categories that differ between parts, because they have no common order, and nested
+    categories.
 
     Parameters
     ----------
@@ -161,23 +161,26 @@ class Dictionaries:
         """Add the categories of a part."""
         import pyarrow.compute as compute
 
-        for name, known in self._values.items():
+        for name, categories in self._values.items():
             column = table.column(name)
             for chunk in column.chunks:
-                own = chunk.dictionary.drop_null().unique()
-                if known is not None and not own.equals(known):
-                    if column.type.ordered:
-                        self._without_order.add(name)
-                    others = own.filter(compute.invert(compute.is_in(own, value_set=known)))
-                    own = require_arrow().concat_arrays([known, others])
-                known = self._values[name] = own
+                chunk_categories = chunk.dictionary.drop_null().unique()
+                if categories is None or chunk_categories.equals(categories):
+                    categories = self._values[name] = chunk_categories
+                    continue
+                if column.type.ordered:
+                    self._without_order.add(name)
+                is_known = compute.is_in(chunk_categories, value_set=categories)
+                new_categories = chunk_categories.filter(compute.invert(is_known))
+                categories = require_arrow().concat_arrays([categories, new_categories])
+                self._values[name] = categories
 
     def schema(self) -> Any:
         """Return the schema of the file."""
         return plain(self._schema, self._values.keys() - self._without_order)
 
     def recoded(self, table: Any, schema: Any) -> Any:
-        """Return a part with the types of :meth:`schema` and with the dictionaries of the file."""
+        """Return the table of a part with the types of :meth:`schema` and the dictionaries of the file."""
         arrow = require_arrow()
         import pyarrow.compute as compute
 

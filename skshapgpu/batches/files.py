@@ -19,17 +19,25 @@ from .._rows.arrow import MISSING_KEY, MISSING_NAN, is_dictionary, is_text, requ
 from .._rows.pandas_types import PandasTypes, TypesScan, columns_of
 from .csv_files import CsvFile, CsvFormat
 from .index_levels import RangeLevel, level_columns, range_levels
-from .source import SCANNED_ROWS, Source, Wanted, of_listing, of_schema, require_same_names, row_bytes
-from .types import fitted, wider
+from .source import (
+    SCANNED_ROWS,
+    SelectedColumns,
+    Source,
+    columns_fingerprint,
+    files_fingerprint,
+    require_same_names,
+    row_bytes,
+)
+from .types import cast_to_schema, wider
 
 #: Bytes read of a column of a Parquet file at once, so that large row groups are not held in memory.
 _BUFFER_BYTES = 2**18
 
-#: Bytes read at once of all columns of a file in another file system, where each request takes its time, and
-#: at most of one column.
+#: Bytes read at once from a file in another file system, where each request takes time: of all columns
+#: together, and at most of one column.
 _REMOTE_BYTES, _REMOTE_BUFFER_BYTES = 2**26, 2**23
 
-#: Number of files in another file system that are looked into at the same time.
+#: Number of files in another file system that are opened at the same time.
 _FILES_AT_ONCE = 16
 
 #: Number of batches that pyarrow may read ahead.
@@ -50,16 +58,17 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FilesSource(Source):
-    """Files of one format, in the given order or that of their paths.
+    """Files of one format, in the order of the list that the user passed, or of their paths in a folder.
 
     Parameters
     ----------
     files : list of CsvFile or _ArrowFile
     kind : str
     keys : list of dict
-        For each file, the columns that the names of its folders define, and those that are ranges.
+        For each file, the columns that are not stored in it: the columns that the names of its folders
+        define, with their values, and the index levels that are ranges.
     schema : pyarrow.Schema
-        Schema of the first file and of these columns.
+        Columns of the first file, followed by the columns in ``keys``.
     csv : CsvFormat
     """
 
@@ -68,42 +77,46 @@ class FilesSource(Source):
     ) -> None:
         self._files, self.kind, self._keys, self._csv = files, kind, keys, csv
         self.schema, self.places = schema, tuple(file.place for file in files)
-        self._infos = _each(info_of, self.places)
+        self._infos = _map_files(info_of, self.places)
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        found = {"kind": self.kind, **of_schema(self.schema, columns), **of_listing(self._infos)}
-        return found | {"csv": self._csv.non_defaults()} if self._csv.non_defaults() else found
+        facts = {
+            "kind": self.kind,
+            **columns_fingerprint(self.schema, columns),
+            **files_fingerprint(self._infos),
+        }
+        return facts | {"csv": self._csv.non_defaults()} if self._csv.non_defaults() else facts
 
     def schemas(self) -> list[tuple[str, Any]]:
-        """Return the path and the schema of each file; not for CSV, which has none."""
+        """Return the path and the schema of each file. CSV files have no schema: do not call it for them."""
         return [(file.path, file.schema) for file in self._files]
 
-    def settle(self, wanted: Wanted) -> None:
+    def settle(self, selected: SelectedColumns) -> None:
         for file, keys in zip(self._files, self._keys):
-            self._require_columns(file, keys, wanted)
+            self._require_columns(file, keys, selected)
         if self.kind == "csv":
             for file, keys in zip(self._files, self._keys):
-                file.scan([name for name in wanted.columns if name not in keys])
+                file.scan([name for name in selected.columns if name not in keys])
         fields = []
         for field in self.schema:
-            if field.name in wanted.columns:
-                field = field.with_type(self._type_for_all(field.name, wanted))
-                if self.kind == "csv" and field.name not in wanted.kept:  # as pandas.read_csv represents it
+            if field.name in selected.columns:
+                field = field.with_type(self._type_for_all(field.name, selected))
+                if self.kind == "csv" and field.name not in selected.kept:  # as pandas.read_csv represents it
                     field = field.with_metadata({MISSING_KEY: MISSING_NAN})
             fields.append(field)
         self.schema = require_arrow().schema(fields, self.schema.metadata)
         self.n_rows = sum(file.n_rows for file in self._files)
-        if wanted.frames:
-            self.pandas_types = self._types_for_all(columns_of(self.schema, wanted.features))
+        if selected.through_pandas:
+            self.pandas_types = self._types_for_all(columns_of(self.schema, selected.features))
 
     def _types_for_all(self, schema: Any) -> PandasTypes:
-        """Return the types with which pandas holds columns of all files."""
+        """Return the pandas types of columns, which are the same for all files."""
         arrow, scan = require_arrow(), TypesScan(schema)
-        found = _each(partial(_scanned, scan.needed), list(zip(self._files, self._keys)))
-        for number, (with_nulls, batches) in enumerate(found):
+        file_scans = _map_files(partial(_scanned, scan.needed), list(zip(self._files, self._keys)))
+        for number, (with_nulls, batches) in enumerate(file_scans):
             for name in with_nulls:
                 scan.add_nulls(name)
             try:
@@ -115,7 +128,7 @@ class FilesSource(Source):
         return scan.types()
 
     def _require_extension_dtypes(self, names: Sequence[str]) -> None:
-        """Reject files of which pandas recorded different extension dtypes, such as Int64 and int64."""
+        """Reject files for which pandas recorded different extension dtypes, such as Int64 and int64."""
         dtypes: list[dict[str, Any]] = []
         for file, keys in zip(self._files, self._keys):
             if self.kind == "csv" or len(self._files) == 1:
@@ -123,65 +136,66 @@ class FilesSource(Source):
             columns = columns_of(file.schema, [name for name in names if name not in keys])
             dtypes.append(TypesScan(columns).types().extension_dtypes)
             for name in names:
-                first, own = dtypes[0].get(name), dtypes[-1].get(name)
-                if first != own:
+                first_dtype, dtype = dtypes[0].get(name), dtypes[-1].get(name)
+                if first_dtype != dtype:
                     raise ValueError(
-                        f"pandas wrote column {name!r} as {own or 'a dtype of NumPy'} to {file.path!r}, but "
-                        f"as {first or 'a dtype of NumPy'} to {self._files[0].path!r}: write it with the "
-                        "same dtype to all files, or explain them one by one"
+                        f"pandas wrote column {name!r} as {dtype or 'a NumPy dtype'} to {file.path!r}, but "
+                        f"as {first_dtype or 'a NumPy dtype'} to {self._files[0].path!r}: write the "
+                        "column with the same dtype to all files, or explain the files one by one"
                     )
 
-    def _require_columns(self, file: Any, keys: dict[str, Any], wanted: Wanted) -> None:
-        for name in wanted.columns:
+    def _require_columns(self, file: Any, keys: dict[str, Any], selected: SelectedColumns) -> None:
+        for name in selected.columns:
             if name in file.names and name in keys:
                 raise ValueError(
                     f"column {name!r} is in {file.path!r} and in the name of its folder: pass a list of the "
                     "files, so that folder names are not read"
                 )
         first = f"the first file, {self._files[0].path!r}"
-        names = [name for name in file.names if name not in file.levels or name in wanted.columns]
-        require_same_names([*names, *keys], self.schema.names, wanted, repr(file.path), first)
+        names = [name for name in file.names if name not in file.levels or name in selected.columns]
+        require_same_names([*names, *keys], self.schema.names, selected, repr(file.path), first)
 
-    def _type_for_all(self, name: str, wanted: Wanted) -> Any:
+    def _type_for_all(self, name: str, selected: SelectedColumns) -> Any:
         """Return the type that holds the values of a column in all files."""
         arrow = require_arrow()
         if name in self._keys[0] and not isinstance(self._keys[0][name], RangeLevel):
             return self.schema.field(name).type
-        feature = name in wanted.features
-        whole, begun = arrow.null(), self._files[0]
+        is_feature = name in selected.features
+        common_type, first_file = arrow.null(), self._files[0]
         for file, keys in zip(self._files, self._keys):
-            kind = arrow.int64() if name in keys else file.type_of(name, exact=not feature)
-            if self.kind == "csv" and feature and wanted.numbers and is_text(kind):
-                row, text = file.first_text(name)
+            kind = arrow.int64() if name in keys else file.type_of(name, exact=not is_feature)
+            if self.kind == "csv" and is_feature and selected.only_numbers and is_text(kind):
+                row, string = file.first_string(name)
                 raise ValueError(
                     f"could not convert string to float: row {row} of column {name!r} of {file.path!r} is "
-                    f"{text!r:.60}, where the model expects numbers{_advice(text, self._csv)}"
+                    f"{string!r:.60}, where the model expects numbers{_advice(string, self._csv)}"
                 )
-            if self.kind == "csv" and feature and wanted.frames and file.exceeds_64_bits(name):
+            if self.kind == "csv" and is_feature and selected.through_pandas and file.exceeds_64_bits(name):
                 raise ValueError(
                     f"column {name!r} of {file.path!r} has integers that no 64-bit type holds together, so "
                     "pandas.read_csv reads them as strings or objects: read the file with pandas, and pass "
                     "the data frame"
                 )
-            found = wider(whole, kind)
-            if feature and wanted.frames and _is_decimal(whole) and _is_decimal(kind) and whole != kind:
-                found = None  # a step may look at the digits: 1.5 is not 1.50
-            if found is None and self.kind == "csv" and not feature:
-                found = arrow.string()  # keep the text as it is written
-            if found is None:
+            widened = wider(common_type, kind)
+            both_decimal = _is_decimal(common_type) and _is_decimal(kind)
+            if is_feature and selected.through_pandas and both_decimal and common_type != kind:
+                widened = None  # a step may look at the digits: 1.5 is not 1.50
+            if widened is None and self.kind == "csv" and not is_feature:
+                widened = arrow.string()  # keep the characters that the file has
+            if widened is None:
                 raise ValueError(
-                    f"column {name!r} is {kind} in {file.path!r}, but {whole} in {begun.path!r}: write it "
-                    "with the same type to all files, or explain them one by one"
+                    f"column {name!r} is {kind} in {file.path!r}, but {common_type} in {first_file.path!r}: "
+                    "write it with the same type to all files, or explain the files one by one"
                 )
-            if arrow.types.is_null(whole):
-                begun = file
-            whole = found
-        if self.kind == "csv" and feature:
-            if arrow.types.is_null(whole):
+            if arrow.types.is_null(common_type):
+                first_file = file
+            common_type = widened
+        if self.kind == "csv" and is_feature:
+            if arrow.types.is_null(common_type):
                 return arrow.float64()
-            if arrow.types.is_integer(whole) and any(file.has_gaps(name) for file in self._files):
+            if arrow.types.is_integer(common_type) and any(file.has_gaps(name) for file in self._files):
                 return arrow.float64()
-        return whole
+        return common_type
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         arrow = require_arrow()
@@ -190,12 +204,13 @@ class FilesSource(Source):
             if start >= file.n_rows:
                 start -= file.n_rows
                 continue
-            own, row = arrow.schema([field for field in schema if field.name not in keys]), 0
+            stored = arrow.schema([field for field in schema if field.name not in keys])
+            row = 0
             try:
-                for piece in file.read(own, start, n):
+                for piece in file.read(stored, start, n):
                     size = piece.num_rows
                     if start < size and not isinstance(piece, _Skipped):
-                        piece = _with_keys(fitted(piece, own, repr(file.path)), schema, keys, row)
+                        piece = _with_keys(cast_to_schema(piece, stored, repr(file.path)), schema, keys, row)
                         yield piece.slice(start) if start else piece
                     start, row = max(0, start - size), row + size
             except (ValueError, OSError) as error:  # a half-written file may be unreadable
@@ -212,7 +227,7 @@ def _is_decimal(kind: Any) -> bool:
 
 def _require_unchanged(place: Place, info: tuple[str, int, int | None]) -> None:
     if info_of(place) != info:
-        raise ValueError(f"{str(place)!r} was changed while it was read: start anew")
+        raise ValueError(f"{str(place)!r} was changed while it was read: explain it again")
 
 
 class _ArrowFile:
@@ -231,25 +246,25 @@ class _ArrowFile:
         return self.schema.field(name).type
 
     def null_counts(self, names: Sequence[str]) -> dict[str, int]:
-        """Return the numbers of missing values of columns, as far as the file records all of them."""
+        """Return the numbers of missing values of the columns for which every row group records one."""
         if self._kind != "parquet":
             return {}
         import pyarrow.parquet
 
         source = self.place.open() if isinstance(self.place, RemotePath) else self.path
-        about = pyarrow.parquet.read_metadata(source)
-        groups = [about.row_group(i) for i in range(about.num_row_groups)]
-        places = {about.schema.column(i).path: i for i in range(about.num_columns)}
+        file_metadata = pyarrow.parquet.read_metadata(source)
+        row_groups = [file_metadata.row_group(i) for i in range(file_metadata.num_row_groups)]
+        positions = {file_metadata.schema.column(i).path: i for i in range(file_metadata.num_columns)}
         counts = {}
         for name in names:
-            columns = [group.column(places[name]) for group in groups] if name in places else []
-            known = [column.statistics for column in columns if column.is_stats_set]
-            if len(known) == len(groups) and all(statistics.has_null_count for statistics in known):
-                counts[name] = sum(statistics.null_count for statistics in known)
+            columns = [group.column(positions[name]) for group in row_groups] if name in positions else []
+            recorded = [column.statistics for column in columns if column.is_stats_set]
+            if len(recorded) == len(row_groups) and all(statistics.has_null_count for statistics in recorded):
+                counts[name] = sum(statistics.null_count for statistics in recorded)
         return counts
 
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
-        """Yield all rows in batches; those before ``start`` may come without their content."""
+        """Yield all rows in batches. For rows before ``start``, a :class:`_Skipped` may stand instead."""
         if self._kind == "parquet":
             yield from self._read_parquet(schema.names, start, n)
             return
@@ -258,32 +273,36 @@ class _ArrowFile:
         )
 
     def _read_parquet(self, columns: list[str], start: int, n: int) -> Iterator[Any]:
-        """Yield the pages of a row group one at a time; a pyarrow scanner would hold whole row groups."""
+        """Read the file page by page, because a pyarrow scanner would hold whole row groups in memory."""
         import pyarrow.parquet
 
-        source, size = self.path, _BUFFER_BYTES
+        source, buffer_size = self.path, _BUFFER_BYTES
         if isinstance(self.place, RemotePath):
             source = self.place.open()
-            size = min(max(size, _REMOTE_BYTES // max(len(columns), 1)), _REMOTE_BUFFER_BYTES)
-        with pyarrow.parquet.ParquetFile(source, pre_buffer=False, buffer_size=size) as file:
-            first, skipped = 0, 0
-            while first < file.num_row_groups:
-                size = file.metadata.row_group(first).num_rows
-                if skipped + size > start:
+            n_bytes = max(buffer_size, _REMOTE_BYTES // max(len(columns), 1))
+            buffer_size = min(n_bytes, _REMOTE_BUFFER_BYTES)
+        with pyarrow.parquet.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size) as file:
+            first_group, n_skipped = 0, 0
+            while first_group < file.num_row_groups:
+                size = file.metadata.row_group(first_group).num_rows
+                if n_skipped + size > start:
                     break
-                first, skipped = first + 1, skipped + size
-            if skipped:
-                yield _Skipped(skipped)
-            groups = list(range(first, file.num_row_groups))
-            if groups:
-                for piece in file.iter_batches(n, row_groups=groups, columns=columns):
+                first_group, n_skipped = first_group + 1, n_skipped + size
+            if n_skipped:
+                yield _Skipped(n_skipped)
+            group_numbers = list(range(first_group, file.num_row_groups))
+            if group_numbers:
+                for piece in file.iter_batches(n, row_groups=group_numbers, columns=columns):
                     yield piece.select(columns)
 
 
 def _scanned(
     needed: Sequence[str], file_and_keys: tuple[Any, dict[str, Any]]
 ) -> tuple[list[str], Iterator[Any]]:
-    """Return columns of a file with missing values, and batches of the columns of which that is not known."""
+    """Return the columns that are known to have missing values, and batches of the undecided columns.
+
+    A column is undecided if the file does not record whether it has missing values.
+    """
     file, keys = file_and_keys
     with_nulls = [name for name in needed if name in keys and keys[name] is None]
     names = [name for name in needed if name not in keys]
@@ -303,7 +322,7 @@ class _Skipped:
 
 
 def _with_keys(piece: Any, schema: Any, keys: dict[str, Any], row: int) -> Any:
-    """Add the columns that the names of folders define, and ranges; ``row`` is the first row's number."""
+    """Add the columns in ``keys``; ``row`` is the number of the first row of ``piece`` in its file."""
     if len(piece.schema) == len(schema):
         return piece
     arrow, n_rows = require_arrow(), piece.num_rows
@@ -322,20 +341,20 @@ def _with_keys(piece: Any, schema: Any, keys: dict[str, Any], row: int) -> Any:
 def files_in(folder: Place) -> list[Place]:
     """Return the files below a folder, in the order of their paths.
 
-    Files are left out if their name, or that of a folder, begins with a dot or an underscore.
+    A file is left out if its name, or the name of a folder on its path, begins with a dot or an underscore.
     """
     if isinstance(folder, Path):
-        names = [path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file()]
+        paths = [path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file()]
     else:
         entries = folder.entries(recursive=True)
-        names = [tuple(name.split("/")) for name, stamp in entries.items() if stamp is not None]
-    found: list[Place] = []
-    for parts in sorted(names):
+        paths = [tuple(name.split("/")) for name, stamp in entries.items() if stamp is not None]
+    files: list[Place] = []
+    for parts in sorted(paths):
         if not any(part[0] in "._" for part in parts):
-            found.append(folder / "/".join(parts))
-    if not found:
+            files.append(folder / "/".join(parts))
+    if not files:
         raise ValueError(f"there are no files in {str(folder)!r}")
-    return found
+    return files
 
 
 def format_of(path: Place) -> str:
@@ -343,7 +362,7 @@ def format_of(path: Place) -> str:
     if not path.is_file():
         pattern = ""
         if isinstance(path, Path) and set("*?[") & set(path.name):
-            pattern = "; for a pattern pass sorted(glob.glob(...))"
+            pattern = "; to use a pattern, pass sorted(glob.glob(...))"
         raise ValueError(f"there is no file {str(path)!r}{pattern}")
     begin = head(path, 8)
     for magic, kind in _MAGIC.items():
@@ -363,47 +382,45 @@ def format_of(path: Place) -> str:
 def open_files(
     places: Sequence[Place], folder: Place | None, csv: CsvFormat, keep: Sequence[str] = ()
 ) -> FilesSource:
-    """Return the source for some files, whose folders below ``folder`` may define columns.
+    """Return the source for some files.
 
-    Raises
-    ------
-    ValueError
-        The files are not of one format, or of one file system, or cannot be read.
+    With ``folder``, the names of the folders between it and a file may define columns. Raise ``ValueError``
+    if the files are not of one format, or not in one file system, or cannot be read.
     """
     arrow = require_arrow()
     import pyarrow.dataset
 
     places = [place.absolute() if isinstance(place, Path) else place for place in places]
     _require_one_filesystem(places)
-    kinds = set(_each(format_of, places))
+    kinds = set(_map_files(format_of, places))
     if len(kinds) > 1:
         raise ValueError(f"the files of a source must be of one format, not of {' and '.join(sorted(kinds))}")
     kind = kinds.pop()
     if kind == "npy":
         raise ValueError(
-            "several .npy files cannot be one source: pass an iterator over the arrays, or one of the paths"
+            "several .npy files cannot be one source: pass one path, or an iterator over the arrays"
         )
     if kind in ("csv", "tsv"):
-        files = _each(lambda place: CsvFile(place, csv, kind), places)
+        files = _map_files(lambda place: CsvFile(place, csv, kind), places)
         columns = [arrow.field(name, arrow.null()) for name in files[0].names]  # the types depend on all rows
         if folder is None:
             return FilesSource(files, "csv", [{} for _ in files], arrow.schema(columns), csv)
         form = pyarrow.dataset.CsvFileFormat(parse_options=files[0].parse_options())
-        whole = _dataset(places, form, folder)
-        keys = _keys(whole)
-        there = {name for of_file in keys for name in of_file}
-        of_folders = [field for field in whole.schema if field.name in there - set(files[0].names)]
-        return FilesSource(files, "csv", keys, arrow.schema([*columns, *of_folders]), csv)
-    whole = _dataset(places, kind, folder)
-    both = list(zip(places, whole.get_fragments()))
-    fragments = _each(lambda each: _ArrowFile(each[1], each[0], kind), both)
-    keys, schema = _keys(whole), whole.schema
-    for file, of_file in zip(fragments, keys):
-        of_file |= range_levels(file.schema, keep, repr(file.path))
+        dataset = _dataset(places, form, folder)
+        keys = _keys(dataset)
+        key_names = {name for file_keys in keys for name in file_keys} - set(files[0].names)
+        key_columns = [field for field in dataset.schema if field.name in key_names]
+        return FilesSource(files, "csv", keys, arrow.schema([*columns, *key_columns]), csv)
+    dataset = _dataset(places, kind, folder)
+    fragments = list(zip(places, dataset.get_fragments()))
+    arrow_files = _map_files(lambda item: _ArrowFile(item[1], item[0], kind), fragments)
+    keys, schema = _keys(dataset), dataset.schema
+    for file, file_keys in zip(arrow_files, keys):
+        file_keys |= range_levels(file.schema, keep, repr(file.path))
     for name, key in keys[0].items():
         if isinstance(key, RangeLevel):
             schema = schema.append(arrow.field(name, arrow.int64()))
-    return FilesSource(fragments, kind, keys, schema, csv)
+    return FilesSource(arrow_files, kind, keys, schema, csv)
 
 
 def _require_one_filesystem(places: Sequence[Place]) -> None:
@@ -420,8 +437,8 @@ def _require_one_filesystem(places: Sequence[Place]) -> None:
         )
 
 
-def _each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Call a function for each file; for files in another file system at the same time."""
+def _map_files(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Call a function for each file; in another file system, for several files at the same time."""
     place = items[0][0] if isinstance(items[0], tuple) else items[0]
     if not isinstance(place, RemotePath) or len(items) == 1:
         return [function(item) for item in items]
@@ -451,16 +468,16 @@ def _path_in_filesystem(place: Place) -> str:
     return os.fspath(place) if isinstance(place, Path) else place.path
 
 
-def _keys(whole: Any) -> list[dict[str, Any]]:
+def _keys(dataset: Any) -> list[dict[str, Any]]:
     """Return the columns and values that the names of folders define for each file."""
     import pyarrow.dataset
 
-    fragments = whole.get_fragments()
+    fragments = dataset.get_fragments()
     return [pyarrow.dataset.get_partition_keys(fragment.partition_expression) for fragment in fragments]
 
 
 def unreadable(path: str, error: Exception) -> Exception:
-    """Return the error to raise for a file that cannot be read."""
+    """Return the error to raise for a file that cannot be read: ``error`` itself if the file is missing."""
     if isinstance(error, FileNotFoundError):
         return error
     return ValueError(f"{path!r} cannot be read: {error}")
@@ -474,8 +491,8 @@ def info_of(place: Place) -> tuple[str, int, int | None]:
     return os.path.abspath(place), stat.st_size, stat.st_mtime_ns
 
 
-def _advice(text: str, csv: CsvFormat) -> str:
-    """Name the option that would make a text readable as a number, if there is one."""
-    if csv.decimal == "." and re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text.strip()):
+def _advice(string: str, csv: CsvFormat) -> str:
+    """Name the option with which a string could be read as a number or as a missing value."""
+    if csv.decimal == "." and re.fullmatch(r"[+-]?[0-9]*,[0-9]+", string.strip()):
         return "; numbers with a decimal comma need csv_options={'decimal': ','}"
     return "; if it means that a value is missing, list it under null_values in csv_options"

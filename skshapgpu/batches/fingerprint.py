@@ -1,4 +1,4 @@
-"""Fingerprints of explainers and of columns, by which a resumed run over batches recognizes its beginning."""
+"""Fingerprints of explainers and of columns, which show whether a run continues an earlier one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
     pipeline cannot be pickled, the ``repr`` of the steps is used, which may differ from process to process.
     """
     adapted, compiled = explainer._adapted, explainer._compiled
-    about = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}
+    model_fields = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}
     background = compiled.background
     steps = None
     if explainer._reader.steps:
@@ -29,7 +29,7 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
             steps = repr(explainer._reader.steps)
     return {
         "trees": saving.digest(adapted.ensemble),
-        "schema": joblib.hash(about),
+        "schema": joblib.hash(model_fields),
         "steps": steps,
         "background": background and joblib.hash([background.rows, background.weights]),
         "algorithm": compiled.options.algorithm.name,
@@ -44,7 +44,7 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
 
 
 def columns_written(schema: Any) -> dict[str, Any]:
-    """Return a JSON-compatible fingerprint of an output's columns: their number, the first, and a digest."""
+    """Return a JSON-compatible fingerprint of an output's columns: their number, the first four, a digest."""
     columns = [[field.name, str(field.type), field.nullable] for field in schema]
     digest = hashlib.sha256(repr(columns).encode()).hexdigest()
     return {"number": len(columns), "first": columns[:4], "digest": digest}

@@ -1,9 +1,9 @@
-"""Folders in which output is kept: local ones, and those of object stores and other file systems.
+"""Folders for output: local folders, and folders of object stores and other file systems.
 
-A local folder belongs to the process that holds the lock on a file in it, and a file gets its name by a link
-or a rename. An object store has neither locks nor links: whoever begins to write puts a random token into the
-folder, and stops when another one is there. A file is uploaded from a local temporary file, and appears when
-it is complete.
+In a local folder, only the process that holds the lock on one of its files may write, and a file gets its
+final name by a link or a rename. An object store has neither locks nor links. There, a call that begins to
+write puts a random token into the folder, and it stops when it finds the token of another call. It uploads a
+file from a local temporary file; the upload appears when it is complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .._files.locations import Place, RemotePath
 
 _LOCK, _OWNER = "lock", "owner"
 
-#: Number of files of a remote folder that are looked into at the same time.
+#: Number of files of a remote folder that are opened at the same time.
 _FILES_AT_ONCE = 16
 
 #: Size and time of the last change of a file.
@@ -38,7 +38,7 @@ class Folder(ABC):
     ----------
     place : Path or RemotePath
     has_lock : bool
-        Whether nobody else writes into the folder while it is held.
+        Whether :meth:`hold` keeps all other calls from writing into the folder.
     """
 
     place: Place
@@ -62,7 +62,7 @@ class Folder(ABC):
 
     @abstractmethod
     def stamp(self, name: str) -> Stamp | None:
-        """Return the stamp of a file; None if there is neither a file nor a folder of that name."""
+        """Return the stamp of a file; None for a folder, and if there is nothing of that name."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -74,16 +74,14 @@ class Folder(ABC):
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
-        """Write a small file, completely or not at all; an existing one is replaced."""
+        """Write a small file, completely or not at all. An existing file is replaced."""
 
     @abstractmethod
-    def put(self, beside: Path, name: str, is_ours: Callable[[str], bool]) -> None:
-        """Give a complete file of :meth:`scratch` a name; only a local folder takes it away from there.
+    def put(self, new_file: Path, name: str, is_ours: Callable[[str], bool]) -> None:
+        """Give a complete file from :meth:`scratch` its name in this folder.
 
-        Raises
-        ------
-        FileExistsError
-            There is a file of that name, of which ``is_ours`` is false.
+        A local folder moves the file; another file system copies it. Raise ``FileExistsError`` if the folder
+        has a file of that name for which ``is_ours`` is false.
         """
 
     @abstractmethod
@@ -91,22 +89,19 @@ class Folder(ABC):
         """Delete a file, or a folder with its content, if it exists."""
 
     @abstractmethod
-    def each(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
-        """Call a function, which looks into a file, for several names."""
+    def map_files(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
+        """Call a function for the names of several files, some at the same time if the folder is remote."""
 
     @abstractmethod
-    def held(self, output: str) -> contextlib.AbstractContextManager[None]:
-        """Hold the folder, as far as it can be: see :meth:`take`.
+    def hold(self, output: str) -> contextlib.AbstractContextManager[None]:
+        """Keep other calls out of the folder if it has a lock; see :meth:`take` for the other folders.
 
-        Raises
-        ------
-        RuntimeError
-            Another call is writing the output.
+        Raise ``RuntimeError`` if another call is writing the output.
         """
 
     @abstractmethod
     def take(self) -> None:
-        """Declare that this call writes from now on."""
+        """Declare that this call writes from now on, which stops an earlier call."""
 
     @abstractmethod
     def require_taken(self, output: str) -> None:
@@ -158,15 +153,15 @@ class LocalFolder(Folder):
         return pyarrow.OSFile(os.fspath(self.place / name))
 
     def write(self, name: str, content: bytes) -> None:
-        beside = self.place / f"{name}.new"
-        with open(beside, "wb") as file:
+        new_file = self.place / f"{name}.new"
+        with open(new_file, "wb") as file:
             file.write(content)
             flush(file)
-        os.replace(beside, self.place / name)
+        os.replace(new_file, self.place / name)
         flush_folder(self.place)
 
-    def put(self, beside: Path, name: str, is_ours: Callable[[str], bool]) -> None:
-        storage.put(beside, self.place / name, lambda path: is_ours(Path(path).name))
+    def put(self, new_file: Path, name: str, is_ours: Callable[[str], bool]) -> None:
+        storage.put(new_file, self.place / name, lambda path: is_ours(Path(path).name))
         flush_folder(self.place)
 
     def delete(self, name: str) -> None:
@@ -176,11 +171,11 @@ class LocalFolder(Folder):
         else:
             path.unlink(missing_ok=True)
 
-    def each(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
+    def map_files(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
         return [function(name) for name in names]
 
     @contextlib.contextmanager
-    def held(self, output: str) -> Iterator[None]:
+    def hold(self, output: str) -> Iterator[None]:
         self.place.mkdir(parents=True, exist_ok=True)
         with open(self.place / _LOCK, "ab") as file:
             if not _locked(file.fileno()):
@@ -203,8 +198,8 @@ class RemoteFolder(Folder):
     place: RemotePath
     has_lock = False
 
-    def __init__(self, place: RemotePath, aside: RemotePath | None = None) -> None:
-        self.place, self._aside = place, aside
+    def __init__(self, place: RemotePath, upload_folder: RemotePath | None = None) -> None:
+        self.place, self._upload_folder = place, upload_folder
         self._token: bytes | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
@@ -235,21 +230,21 @@ class RemoteFolder(Folder):
     def write(self, name: str, content: bytes) -> None:
         (self.place / name).write_bytes(content)
 
-    def put(self, beside: Path, name: str, is_ours: Callable[[str], bool]) -> None:
+    def put(self, new_file: Path, name: str, is_ours: Callable[[str], bool]) -> None:
         path = self.place / name
         if path.exists() and not is_ours(name):
             raise storage.not_ours(path)
-        path.upload(beside, self._aside)
+        path.upload(new_file, self._upload_folder)
 
     def delete(self, name: str) -> None:
         (self.place / name).delete()
 
-    def each(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
+    def map_files(self, function: Callable[[str], bool], names: Iterable[str]) -> list[bool]:
         with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
             return list(pool.map(function, names))
 
     @contextlib.contextmanager
-    def held(self, output: str) -> Iterator[None]:
+    def hold(self, output: str) -> Iterator[None]:
         try:
             yield
         finally:
@@ -262,10 +257,10 @@ class RemoteFolder(Folder):
 
     def require_taken(self, output: str) -> None:
         try:
-            found: bytes | None = self.read(_OWNER)
+            token: bytes | None = self.read(_OWNER)
         except FileNotFoundError:
-            found = None
-        if found != self._token:
+            token = None
+        if token != self._token:
             raise RuntimeError(
                 f"another call has begun to write {output!r}, so this one stops: let one call at a time "
                 "write an output"
@@ -282,15 +277,15 @@ class RemoteFolder(Folder):
             self._scratch = None
 
 
-#: Names, in the folder of a journal, by which calls exclude each other.
+#: Names of the files in the folder of a journal by which calls exclude each other.
 GUARDS = (_LOCK, _OWNER)
 
 
-def folder_of(place: Place, aside: str | None = None) -> Folder:
-    """Return the folder at a place; ``aside`` names the folder in it for incomplete files."""
+def open_folder(place: Place, upload_folder: str | None = None) -> Folder:
+    """Return the folder at a place. Uploads in progress are kept in its subfolder ``upload_folder``."""
     if isinstance(place, Path):
         return LocalFolder(place)
-    return RemoteFolder(place, None if aside is None else place / aside)
+    return RemoteFolder(place, None if upload_folder is None else place / upload_folder)
 
 
 def flush(file: Any) -> None:
@@ -300,7 +295,7 @@ def flush(file: Any) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Have the operating system write the names in a folder to disk, where it supports that."""
+    """Have the operating system write the names in a folder to disk, if it can."""
     if os.name == "nt":
         return
     number = os.open(folder, os.O_RDONLY)

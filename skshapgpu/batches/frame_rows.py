@@ -1,4 +1,4 @@
-"""Rows of data frames of pandas, passed on as they are: pandas has dtypes that Arrow does not have."""
+"""Rows of pandas data frames that are not converted, because pandas has dtypes that Arrow does not have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .types import wide_codes
 
 @dataclass(frozen=True)
 class FrameRows:
-    """Rows of a data frame of pandas, with the same part of the interface as record batches of Arrow.
+    """Rows of a pandas data frame, with the attributes of Arrow record batches that readers of rows use.
 
     Attributes
     ----------
@@ -44,28 +44,26 @@ class FrameRows:
 
 
 def frame_schema(frame: Any) -> Any:
-    """Return the names of the columns of a data frame, and which have categories or are float32, as a schema.
+    """Return an Arrow schema with the names of the columns of a data frame.
 
-    The other types are null: a column of pandas need not have a type of Arrow.
+    Only categories and float32 columns have their types. All other types are null, because Arrow may have no
+    type for a pandas column.
     """
     arrow = require_arrow()
-    known = {"category": arrow.dictionary(arrow.int32(), arrow.string()), "float32": arrow.float32()}
-    kinds = [known.get(str(dtype).lower(), arrow.null()) for dtype in frame.dtypes]
+    arrow_types = {"category": arrow.dictionary(arrow.int32(), arrow.string()), "float32": arrow.float32()}
+    kinds = [arrow_types.get(str(dtype).lower(), arrow.null()) for dtype in frame.dtypes]
     return arrow.schema([(str(name), kind) for name, kind in zip(frame.columns, kinds)])
 
 
 def one_batch(table: Any) -> Any:
     """Return a table of few rows as one record batch.
 
-    Raises
-    ------
-    ValueError
-        A column of text is longer than a record batch can hold.
+    Raise ``ValueError`` if the strings of a column are longer than a record batch can hold.
     """
     arrow = require_arrow()
     if not table.num_columns:
         return arrow.RecordBatch.from_arrays([], names=[])
     batches = table.cast(wide_codes(table.schema)).unify_dictionaries().combine_chunks().to_batches()
-    if len(batches) > 1:  # an Arrow column of text holds at most 2 GiB
-        raise ValueError("the texts of a batch are too long: use a smaller batch_size")
+    if len(batches) > 1:  # an Arrow column of strings holds at most 2 GiB
+        raise ValueError("the strings of a batch are too long: use a smaller batch_size")
     return batches[0] if batches else arrow.RecordBatch.from_pylist([], schema=table.schema)

@@ -1,4 +1,4 @@
-"""Check that the steps of a pipeline transform each row by itself, and its categories by their values."""
+"""Checks that the steps of a pipeline transform each row by itself, and categories by their values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .._rows.inputs import Reader
 from .._rows.pandas_types import PandasTypes
 from .._rows.tables import n_rows_of, select
 
-#: Number of rows that are transformed together; half of them are then transformed again, without the others.
+#: Number of rows that are transformed together. Every second row is then transformed again without the rest.
 _ROWS = 32
 
-#: Difference, in units of the largest magnitude of a column, that rounding cannot explain: libraries multiply
-#: matrices of other sizes in another order.
+#: Largest difference that rounding can explain, relative to the largest magnitude of a column. There is
+#: rounding because libraries add products in another order if a matrix has another size.
 _MOST_ROUNDING = 1e-4
 
 
 def require_independent_rows(reader: Reader, X: Any) -> bool:
-    """Reject steps that make other numbers of a row if other rows are beside it.
+    """Raise ``ValueError`` if steps transform a row differently when other rows are in the same call.
 
-    Ranks, means and sorting within the rows of a call are such steps: values would depend on the batch size.
+    Steps that rank or sort rows, or subtract their mean, do so: values would depend on the batch size.
 
     Parameters
     ----------
@@ -33,36 +33,36 @@ def require_independent_rows(reader: Reader, X: Any) -> bool:
     Returns
     -------
     bool
-        Whether the rows could be compared: a step may refuse some of them.
-
-    Raises
-    ------
-    ValueError
+        Whether the rows could be compared. They could not if a step rejects a row.
     """
     n_rows = min(n_rows_of(X), _ROWS)
-    some = np.arange(1, n_rows, 2)
+    every_second = np.arange(1, n_rows, 2)
     try:
-        together = _transformed(reader, select(X, np.arange(n_rows)))[some]
-        alone = _transformed(reader, select(X, some))
-    except (ValueError, TypeError):  # of a value that is not accepted: the call itself names the row
+        together = _transformed(reader, select(X, np.arange(n_rows)))[every_second]
+        alone = _transformed(reader, select(X, every_second))
+    except (
+        ValueError,
+        TypeError,
+    ):  # a value is not accepted: explaining the batch raises an error that names the row
         return False
-    place = _first_difference(together, alone)
-    if place is None:
+    row_and_column = _first_difference(together, alone)
+    if row_and_column is None:
         return True
-    row, column = place
+    row, column = row_and_column
     raise ValueError(
-        f"column {reader.default_names[column]!r} of row {some[row]} is {together[row, column]:.6g} if the "
+        f"column {reader.default_names[column]!r} of row {every_second[row]} is "
+        f"{together[row, column]:.6g} if the "
         f"steps of the pipeline transform {n_rows} rows, but {alone[row, column]:.6g} if they transform "
-        f"{len(some)} of them: a step computes a row from other rows, so its values would depend on the "
-        "batch size. Transform all rows first, and explain the last step of the pipeline"
+        f"{len(every_second)} of them: a step computes a row from other rows, so its values would depend on "
+        "the batch size. Transform all rows first, and explain the last step of the pipeline"
     )
 
 
 def require_values_of_categories(reader: Reader, X: Any, types: PandasTypes) -> None:
-    """Reject steps that make other numbers of categories in another order, if that differs between files.
+    """Raise ``ValueError`` if steps depend on the order of categories, and files have different orders.
 
-    pandas gives all files the order of the first, but each file by itself has its own. A step that looks at
-    codes gets something else from one than from the other.
+    All files together are read with the order of the first file, but pandas would read each single file with
+    its own order. The codes of the categories differ, so a step that uses codes returns different numbers.
 
     Parameters
     ----------
@@ -71,18 +71,17 @@ def require_values_of_categories(reader: Reader, X: Any, types: PandasTypes) -> 
     X : data frame
         Rows of a batch, as ``types`` made them.
     types : PandasTypes
-
-    Raises
-    ------
-    ValueError
     """
     rows = X.iloc[:_ROWS]
-    one = _transformed(reader, rows)
+    transformed = _transformed(reader, rows)
     try:
-        other = _transformed(reader, types.read_otherwise(rows))
-    except Exception:  # a step of the user may raise anything about what it was not fitted with
+        transformed_otherwise = _transformed(reader, types.read_otherwise(rows))
+    except Exception:  # a step of the user may raise anything for an order with which it was not fitted
         return
-    if one.shape == other.shape and _first_difference(one, other) is None:
+    if (
+        transformed.shape == transformed_otherwise.shape
+        and _first_difference(transformed, transformed_otherwise) is None
+    ):
         return
     name = next(iter(types.differing))
     raise ValueError(
@@ -92,12 +91,12 @@ def require_values_of_categories(reader: Reader, X: Any, types: PandasTypes) -> 
     )
 
 
-def _first_difference(one: np.ndarray, other: np.ndarray) -> tuple[int, int] | None:
-    """Return the row and the column of the first difference that is not rounding."""
-    scale = np.nanmax(np.abs(one), axis=0, initial=0.0)
-    same = (np.isnan(one) & np.isnan(other)) | (one == other)
+def _first_difference(first: np.ndarray, second: np.ndarray) -> tuple[int, int] | None:
+    """Return the row and the column of the first difference that is larger than rounding, or None."""
+    scale = np.nanmax(np.abs(first), axis=0, initial=0.0)
+    same = (np.isnan(first) & np.isnan(second)) | (first == second)
     with np.errstate(invalid="ignore"):
-        differs = ~same & ~(np.abs(one - other) <= _MOST_ROUNDING * scale)
+        differs = ~same & ~(np.abs(first - second) <= _MOST_ROUNDING * scale)
     if not differs.any():
         return None
     row, column = np.argwhere(differs)[0].tolist()

@@ -1,6 +1,6 @@
-"""Levels of the index of pandas: in data frames, and in what pandas records about the index in Arrow schemas.
+"""Levels of the index of pandas: in data frames, and in the metadata that pandas adds to Arrow schemas.
 
-Levels can be kept, by their names. They are no features.
+The user can keep levels by their names. Levels are not features.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RangeLevel:
         return require_arrow().array(self.start + self.step * np.arange(first, first + n, dtype=np.int64))
 
 
-def _recorded(schema: Any) -> list[Any]:
+def _recorded_levels(schema: Any) -> list[Any]:
     """Return the levels that pandas recorded in a schema: names of columns, and ranges."""
     try:
         return list(json.loads((schema.metadata or {})[b"pandas"])["index_columns"])
@@ -37,38 +37,32 @@ def _recorded(schema: Any) -> list[Any]:
 
 def level_columns(schema: Any) -> set[str]:
     """Return the names of the columns of a schema that are levels of the index, as pandas recorded them."""
-    return {level for level in _recorded(schema) if isinstance(level, str)} & set(schema.names)
+    return {level for level in _recorded_levels(schema) if isinstance(level, str)} & set(schema.names)
 
 
 def range_levels(schema: Any, keep: Sequence[str], where: str) -> dict[str, RangeLevel]:
-    """Return the levels to keep that pandas recorded as ranges.
+    """Return the levels to keep that pandas recorded as ranges, by their names.
 
-    Raises
-    ------
-    ValueError
-        A column has the name of such a level.
+    Raise ``ValueError`` if a column has the name of such a level.
     """
-    found = {}
-    for level in _recorded(schema):
+    ranges = {}
+    for level in _recorded_levels(schema):
         if isinstance(level, dict) and level.get("kind") == "range" and level.get("name") in keep:
             name = level["name"]
             if name in schema.names:
                 raise _ambiguous(name, where)
-            found[name] = RangeLevel(int(level["start"]), int(level["step"]))
-    return found
+            ranges[name] = RangeLevel(int(level["start"]), int(level["step"]))
+    return ranges
 
 
 def levels_to_keep(frame: Any, keep: Sequence[str], where: str) -> Any:
     """Return the levels of the index of a pandas frame that are kept, as a frame; None if there are none.
 
-    Raises
-    ------
-    ValueError
-        A name is one of a column and of a level, or of several levels, or of no column while the index has
-        no name.
+    Raise ``ValueError`` if it is not clear what a name stands for: for a column and a level, for several
+    levels, or for neither a column nor a level while the index has no name.
     """
     names = list(frame.index.names)
-    wanted = []
+    level_names = []
     for name in keep:
         is_column = name in frame.columns
         if name in names:
@@ -76,31 +70,27 @@ def levels_to_keep(frame: Any, keep: Sequence[str], where: str) -> Any:
                 raise _ambiguous(name, where)
             if names.count(name) > 1:
                 raise ValueError(f"the index of {where} has several levels {name!r}: rename them")
-            wanted.append(name)
+            level_names.append(name)
         elif not is_column and None in names:
-            there = ", ".join(map(repr, frame.columns[:20]))
+            columns = ", ".join(map(repr, frame.columns[:20]))
             raise ValueError(
-                f"there is no column {name!r} to keep; there are {there}. The index of {where} has no name: "
+                f"there is no column {name!r} to keep; there are {columns}. The index of {where} has no "
+                "name: "
                 f"to keep it, name it by X.index.name = {name!r}, or a level of several by X.index.names"
             )
-    if not wanted:
+    if not level_names:
         return None
-    levels = frame.index.to_frame(index=False)[wanted]
+    levels = frame.index.to_frame(index=False)[level_names]
     levels.index = frame.index
     return levels
 
 
 def require_no_levels(features: Sequence[str], levels: Sequence[str]) -> None:
-    """Reject features that are levels of the index of data frames.
-
-    Raises
-    ------
-    ValueError
-    """
-    if taken := [name for name in features if name in levels]:
+    """Raise ``ValueError`` if a feature is a level of the index of data frames."""
+    if level_features := [name for name in features if name in levels]:
         raise ValueError(
-            f"the feature {taken[0]!r} is a level of the index, not a column: use X.reset_index(), and keep "
-            "another column"
+            f"the feature {level_features[0]!r} is a level of the index, not a column: use "
+            "X.reset_index(), and keep another column"
         )
 
 

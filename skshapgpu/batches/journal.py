@@ -1,10 +1,11 @@
 """Journal of an output: a folder beside it that records its call, so that a run can be resumed.
 
-The folder holds ``journal.json``, which is written before the first row, before a file gets its final name
-and when the output is complete, and half-written files. A local one has ``lock``, which a running process
-holds, and which the operating system releases when that ends, for whatever reason; one in another file system
-has ``owner``, the token of the call that has begun last. The output itself shows which rows are done. The
-folder may outlive the output, so it does not prove by itself that a file belongs to that call.
+The folder holds ``journal.json`` and half-written files. ``journal.json`` is written before the first row,
+before a file gets its final name and when the output is complete. A local folder has a file ``lock``. The
+running process holds the lock, and the operating system releases it when the process ends, for whatever
+reason. A folder in another file system has a file ``owner``, the token of the call that began last. The
+output itself shows which rows are done. The folder may outlive the output, so a journal alone does not prove
+that a file belongs to its call.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._files.locations import Place
-from .folders import GUARDS, Folder, folder_of
+from .folders import GUARDS, Folder, open_folder
 
 _FORMAT, _VERSION = "skshapgpu batches", 1
 _JOURNAL = "journal.json"
@@ -32,13 +33,13 @@ class Journal:
     ----------
     folder : Folder
     call : dict or None
-        Call passed to :meth:`begin` for the existing output; None if there is no output.
+        Call that was passed to :meth:`begin` for the existing output; None if there is no output.
     finished : dict or None
-        Facts passed to :meth:`finish`; None if the output is not complete.
+        Facts that were passed to :meth:`finish`; None if the output is not complete.
     ours : list of str
         Digests of the files written by this package that may exist at the path of the output.
     replaced : dict or None
-        Call whose output :meth:`begin` has deleted; if it still runs, it may yet write a part.
+        Call whose output was replaced in :meth:`begin`. If it still runs, it may yet write a part.
     """
 
     def __init__(self, folder: Folder, output: Place) -> None:
@@ -49,17 +50,12 @@ class Journal:
         self.replaced: dict[str, Any] | None = None
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other processes, and other calls in this one, out of a local folder.
+    def hold(self) -> Iterator[None]:
+        """Read the journal, and keep other processes and calls out of its folder if it has a lock.
 
-        Raises
-        ------
-        RuntimeError
-            Another call is writing the output.
-        ValueError
-            The journal is damaged, or was written by a later version.
+        Raise ``RuntimeError`` if another call is writing the output.
         """
-        with self.folder.held(self._output):
+        with self.folder.hold(self._output):
             self._read()
             yield
 
@@ -68,12 +64,7 @@ class Journal:
         self.folder.take()
 
     def require_taken(self) -> None:
-        """Raise an error if another call has begun to write since :meth:`take`.
-
-        Raises
-        ------
-        RuntimeError
-        """
+        """Raise ``RuntimeError`` if another call has begun to write since :meth:`take`."""
         self.folder.require_taken(self._output)
 
     def _read(self) -> None:
@@ -88,13 +79,13 @@ class Journal:
         except (ValueError, LookupError, TypeError) as error:
             raise ValueError(
                 f"{str(self.folder.place / _JOURNAL)!r} cannot be read as the journal of an output: {error}; "
-                "use another output, or delete both"
+                "choose another path for the output, or delete the journal and the output"
             ) from error
 
     def begin(self, call: dict[str, Any]) -> None:
         """Forget the rows of an earlier output, and record the call of the new one.
 
-        An existing output file is still known as written by this package.
+        The journal still records that this package wrote an existing output file.
         """
         for name in self.folder.entries():
             if name not in (*GUARDS, _JOURNAL):
@@ -110,7 +101,7 @@ class Journal:
             self._write(self.call, self.finished)
 
     def finish(self, facts: dict[str, Any]) -> None:
-        """Record that the output is complete: the file that was added last, or those of a folder."""
+        """Record that the output is complete: the last file passed to :meth:`add`, or a folder."""
         assert self.call is not None
         self.ours = self.ours[-1:]
         self._write(self.call, facts)
@@ -132,15 +123,15 @@ def is_unfinished(output: Place) -> bool:
     """Return whether an output is a folder that lacks files of its call."""
     if not output.is_dir():  # a single file appears when it is complete
         return False
-    folder = folder_of(output)
+    folder = open_folder(output)
     journal = Journal(folder / INSIDE, output)
     journal._read()
     if journal.call is None:
         return False
     if journal.finished is None:
         return True
-    there = folder.entries()
-    return not all(name in there for name, _ in journal.finished["files"])
+    entries = folder.entries()
+    return not all(name in entries for name, _ in journal.finished["files"])
 
 
 def call_digest(call: dict[str, Any]) -> str:
@@ -152,9 +143,9 @@ def difference(old: Any, new: Any, name: str = "") -> str | None:
     """Describe the first difference between two calls; return None if they are equal."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*new, *(key for key in old if key not in new)]:
-            found = difference(old.get(key), new.get(key), f"{name}.{key}" if name else key)
-            if found is not None:
-                return found
+            description = difference(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+            if description is not None:
+                return description
         return None
     if old == new:
         return None

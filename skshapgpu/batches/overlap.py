@@ -1,8 +1,8 @@
 """Overlapping of reading, explaining, encoding and writing, in threads that hand on items.
 
-Items are numbered as they are read. If a stage fails, the items before are still written, and none after, so
-that an output has no gap. An item is read only once the one ``n_held`` places before it is written, so memory
-is bounded whichever stage is slowest.
+Items are numbered in the order in which they are read. If a stage fails for an item, all items before it are
+still written and no item after it, so that an output has no gap. An item is read only when fewer than
+``max_items`` items are read and not yet written, so memory is bounded whichever stage is slowest.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ class _Line:
     n_written : int
         Number of items that are written.
     error : BaseException or None
-        Error that ended the items; None at their end.
+        Error because of which no more items are written; None if there is none.
     """
 
-    def __init__(self, n_held: int, n_encoders: int) -> None:
+    def __init__(self, max_items: int, n_encoders: int) -> None:
         self._changed = Condition()
-        self._n_held = n_held
+        self._max_items = max_items
         self._end = math.inf  # number of the first item that is not to be written
         self._read: deque[Any] = deque()
-        self._n_taken = 0  # of those that were read
+        self._n_taken = 0  # items that explainers have taken
         self._explained: dict[int, Any] = {}
         self._n_encoded = 0  # items that encoders have taken
-        self._n_idle, self._n_more = 0, n_encoders - 1  # encoders that wait, or may still be started
+        self._n_idle = 0  # encoders that wait for an item
+        self._n_startable = n_encoders - 1  # encoders that may still be started
         self.n_written = 0
         self.error: BaseException | None = None
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        """Declare that there are no items from this number on, or that an error makes them useless."""
+        """Declare that no item from this number on is to be written: there is none, or there is an error."""
         with self._changed:
             if number < self._end:
                 self._end, self.error = number, error
@@ -68,7 +69,7 @@ class _Line:
     def is_wanted(self, number: int) -> bool:
         """Wait until an item may be read; return False if it is not to be read."""
         with self._changed:
-            self._changed.wait_for(lambda: number < self.n_written + self._n_held or number >= self._end)
+            self._changed.wait_for(lambda: number < self.n_written + self._max_items or number >= self._end)
             return number < self._end
 
     def put(self, item: Any) -> None:
@@ -87,13 +88,13 @@ class _Line:
             return self._n_taken - 1, self._read.popleft()
 
     def put_explained(self, number: int, result: Any) -> bool:
-        """Hand over an explained item; return whether to start another encoder."""
+        """Hand over an explained item, and return whether to start another encoder."""
         with self._changed:
             self._explained[number] = result
             self._changed.notify_all()
-            if len(self._explained) <= self._n_idle or not self._n_more:
+            if len(self._explained) <= self._n_idle or not self._n_startable:
                 return False
-            self._n_more -= 1
+            self._n_startable -= 1
             return True
 
     def take_explained(self) -> tuple[int, Any] | None:
@@ -135,7 +136,7 @@ def overlapped(
     done: Callable[[], None],
     *,
     n_encoders: int = 1,
-    n_held: int = 6,
+    max_items: int = 6,
 ) -> None:
     """Call ``write(encode(number, explain(number, item)))`` for each item.
 
@@ -148,39 +149,39 @@ def overlapped(
     encode : callable
         Called in up to ``n_encoders`` threads at the same time.
     write : callable
-        Called in these threads, for one item after the other, in order.
+        Called in the threads of ``encode``, for one item after the other, in order.
     done : callable
         Called in the caller's thread again and again, and once at the end.
     n_encoders : int
-    n_held : int
+    max_items : int
         Largest number of items that are in memory at the same time.
 
     Raises
     ------
     BaseException
-        Any error that one of them raises; that of the first item, if several fail. All items before it are
-        written; if ``done`` fails, all that are explained by then.
+        The error of the first item for which a function failed; all items before it are written. If ``done``
+        fails, its error; all items that were explained before are written.
     """
-    line, stop = _Line(n_held, n_encoders), Event()
+    line, stop = _Line(max_items, n_encoders), Event()
     encoders: list[Thread] = []
-    others: list[Thread] = []
+    other_threads: list[Thread] = []
 
     def add_encoder() -> None:
         encoders.append(_started("writer", _encode_all, line, encode, write))
 
     def explain_next(function: Step) -> bool:
-        taken = line.take()
-        if taken is None:
+        numbered_item = line.take()
+        if numbered_item is None:
             return False
-        number = taken[0]
+        number = numbered_item[0]
         try:
-            result = function(*taken)
+            result = function(*numbered_item)
         except BaseException as error:
             line.end(number, error)
             return False
-        del taken
+        del numbered_item
         if line.put_explained(number, result):
-            with suppress(RuntimeError):  # there are no more threads: those that run do the work
+            with suppress(RuntimeError):  # no thread can be started: the running encoders do the work
                 add_encoder()
         return True
 
@@ -190,14 +191,14 @@ def overlapped(
 
     try:
         reader = _started("reader", _feed, items, line)
-        others.append(reader)
+        other_threads.append(reader)
         add_encoder()
         if callable(explain):
             while explain_next(explain):
                 done()
         else:
             for function in explain:
-                others.append(_started("explainer", stoppable(stop, explain_all), function))
+                other_threads.append(_started("explainer", stoppable(stop, explain_all), function))
         n_written = 0
         while line.wait(n_written):
             n_written = line.n_written
@@ -207,9 +208,9 @@ def overlapped(
         raise
     finally:
         stop.set()  # items that are still being explained are not wanted
-        for thread in others[1:] + encoders:
+        for thread in other_threads[1:] + encoders:
             thread.join()
-        for thread in others[:1]:
+        for thread in other_threads[:1]:
             thread.join(_PATIENCE)
     if line.error is not None:
         raise line.error
@@ -241,11 +242,11 @@ def _feed(items: Iterator[Any], line: _Line) -> None:
 
 
 def _encode_all(line: _Line, encode: Step, write: Callable[[Any], None]) -> None:
-    while (taken := line.take_explained()) is not None:
-        number = taken[0]
+    while (numbered_result := line.take_explained()) is not None:
+        number = numbered_result[0]
         try:
-            encoded = encode(*taken)
-            del taken
+            encoded = encode(*numbered_result)
+            del numbered_result
             if not line.is_next(number):
                 return
             write(encoded)

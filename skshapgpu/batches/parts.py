@@ -1,4 +1,4 @@
-"""Parts of an output: a file for each batch, which names its call in its metadata."""
+"""Parts of an output: a file for each batch. The metadata of a part identifies the call that wrote it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import encoding
 from .folders import Folder, Stamp, flush
 from .journal import Journal, call_digest
 
-#: Metadata key of a part for the digest of its call.
+#: Key in the metadata of a part, under which the digest of its call is stored.
 _CALL_KEY = b"skshapgpu call"
 
 
@@ -22,7 +22,7 @@ class Parts:
     Attributes
     ----------
     names : list of str
-        Those that are written, in order.
+        Names of the parts that are written, in order.
     """
 
     def __init__(self, folder: Folder, journal: Journal, form: str) -> None:
@@ -34,10 +34,13 @@ class Parts:
     def _name(self, number: int) -> str:
         return f"part-{number:06d}.{self._form}"
 
-    def n_whole(self, n_batch: int) -> int:
-        """Count the parts up to the first gap; a shorter last part is not counted, and is written again."""
-        there, number = self._folder.entries(), 0
-        while self._name(number) in there:
+    def n_complete(self, n_batch: int) -> int:
+        """Count the parts of ``n_batch`` rows up to the first gap.
+
+        A last part with fewer rows is not counted; it will be written again.
+        """
+        entries, number = self._folder.entries(), 0
+        while self._name(number) in entries:
             number += 1
         if number and self._n_rows(self._name(number - 1)) != n_batch:
             number -= 1
@@ -54,51 +57,48 @@ class Parts:
         self._schema = schema.with_metadata({**(schema.metadata or {}), _CALL_KEY: call})
         self.names = [self._name(number) for number in range(n_batches)]
         if not self._folder.has_lock and n_batches:
-            there = self._folder.entries()
-            self._stamps = {name: there.get(name) for name in self.names}
-        self._aside = self._journal.folder.scratch() / "unwritten"
-        shutil.rmtree(self._aside, ignore_errors=True)  # left over if a run was killed
-        self._aside.mkdir(exist_ok=True)
+            entries = self._folder.entries()
+            self._stamps = {name: entries.get(name) for name in self.names}
+        self._new_files = self._journal.folder.scratch() / "unwritten"
+        shutil.rmtree(self._new_files, ignore_errors=True)  # a run that was killed leaves it
+        self._new_files.mkdir(exist_ok=True)
 
     def prepare(self, number: int, batch: Any) -> Path:
-        """Write a batch to a file with another name, which is returned."""
-        beside = self._aside / self._name(number)
-        with new(beside) as file:
+        """Write a batch to a temporary file, and return its path."""
+        temporary_file = self._new_files / self._name(number)
+        with create_file(temporary_file) as file:
             with encoding.writer(file, self._schema, self._form) as writer:
                 encoding.write(writer, require_arrow().Table.from_batches([batch], self._schema), self._form)
             flush(file)
-        return beside
+        return temporary_file
 
-    def write(self, beside: Path, keep: bool = False) -> None:
-        """Give the next part its name; with ``keep``, a copy that was uploaded is not deleted."""
+    def write(self, temporary_file: Path, keep: bool = False) -> None:
+        """Give the next part its name. After an upload, delete the temporary file unless ``keep``."""
         name = self._name(len(self.names))
         self._journal.require_taken()
         try:
-            self._folder.put(beside, name, self._may_replace)
+            self._folder.put(temporary_file, name, self._may_replace)
         except OSError:
             self._journal.require_taken()  # another call may have deleted the folder
             raise
         if not self._folder.has_lock:
             self._stamps[name] = self._folder.stamp(name)
             if not keep:
-                beside.unlink()
+                temporary_file.unlink()
         self.names.append(name)
 
     def finish(self) -> list[str]:
-        """Return the names of all parts; if there are none, write one without rows, for its schema.
+        """Return the names of all parts. If there are none, write one without rows, which has the schema.
 
-        Raises
-        ------
-        RuntimeError
-            Another call has written parts meanwhile.
+        Raise ``RuntimeError`` if another call has written parts meanwhile.
         """
         arrow = require_arrow()
         if not self.names:
-            none = [arrow.array([], field.type) for field in self._schema]
-            self.write(self.prepare(0, arrow.RecordBatch.from_arrays(none, schema=self._schema)))
+            empty_columns = [arrow.array([], field.type) for field in self._schema]
+            self.write(self.prepare(0, arrow.RecordBatch.from_arrays(empty_columns, schema=self._schema)))
         self._journal.require_taken()
-        there = self._folder.entries()
-        for name in there:  # left over from a run that saw more rows
+        entries = self._folder.entries()
+        for name in entries:  # an earlier run, which read more rows, may have left more parts
             if name not in self.names and is_part(name) and name.endswith(self._form):
                 if self._may_replace(name):
                     self._folder.delete(name)
@@ -106,36 +106,39 @@ class Parts:
                     raise self._mixed(name)
         if not self._folder.has_lock:
             for name, stamp in self._stamps.items():
-                if not _same_file(stamp, there.get(name)):
+                if not _same_file(stamp, entries.get(name)):
                     raise self._mixed(name)
         return self.names
 
     def _mixed(self, name: str) -> RuntimeError:
         self._journal.require_taken()
         return RuntimeError(
-            f"{str(self._folder.place / name)!r} was written by another call meanwhile: start anew, and "
-            "let one call at a time write an output"
+            f"{str(self._folder.place / name)!r} was written by another call meanwhile: write the "
+            "output again, with one call at a time"
         )
 
     def is_of_call(self, name: str) -> bool:
-        """Return whether a part names the call of the journal in its metadata."""
-        return self._is_of(name, [self._journal.call])
+        """Return whether a part was written by the call in the journal, according to its metadata."""
+        return self._was_written_by(name, [self._journal.call])
 
     def _may_replace(self, name: str) -> bool:
-        """Return whether a part is of the call, or was written late by the call that it has replaced."""
-        has_lock = self._folder.has_lock
-        return self._is_of(name, [self._journal.call, None if has_lock else self._journal.replaced])
+        """Return whether a part was written by the call in the journal, or by the call that it replaced.
 
-    def _is_of(self, name: str, calls: list[dict[str, Any] | None]) -> bool:
+        In a folder without a lock, the replaced call may still run and write a part.
+        """
+        has_lock = self._folder.has_lock
+        return self._was_written_by(name, [self._journal.call, None if has_lock else self._journal.replaced])
+
+    def _was_written_by(self, name: str, calls: list[dict[str, Any] | None]) -> bool:
         digests = [call_digest(call).encode() for call in calls if call is not None]
         if not digests:
             return False
         try:
             with self._folder.open(name) as file:
-                found = encoding.metadata(file, name.rpartition(".")[2])
+                metadata = encoding.metadata(file, name.rpartition(".")[2])
         except (ValueError, OSError):  # pyarrow's own errors derive from these
             return False
-        return found.get(_CALL_KEY) in digests
+        return metadata.get(_CALL_KEY) in digests
 
     def _opened(self, name: str) -> Any:
         try:
@@ -144,16 +147,13 @@ class Parts:
             self._journal.require_taken()  # another call may have deleted the part
             raise
 
-    def tables(self, number: int, beside: Path | None = None) -> list[Any]:
-        """Return the content of an Arrow part; ``beside`` may be a local copy of it.
+    def tables(self, number: int, local_copy: Path | None = None) -> list[Any]:
+        """Return the content of an Arrow part, which is read from ``local_copy`` if that is given.
 
-        Raises
-        ------
-        RuntimeError
-            It is the part of another call.
+        Raise ``RuntimeError`` if another call wrote the part.
         """
         arrow, name = require_arrow(), self.names[number]
-        with arrow.OSFile(os.fspath(beside)) if beside is not None else self._opened(name) as file:
+        with arrow.OSFile(os.fspath(local_copy)) if local_copy is not None else self._opened(name) as file:
             with arrow.ipc.open_file(file) as reader:
                 if reader.schema.metadata.get(_CALL_KEY) != self._schema.metadata[_CALL_KEY]:
                     raise self._mixed(name)
@@ -166,14 +166,14 @@ def is_part(name: str) -> bool:
     return name.startswith("part-") and name.endswith((".parquet", ".arrow"))
 
 
-def new(path: Path) -> Any:
-    """Open a new file; unlink an existing one first, as it may be a hard link to the output."""
+def create_file(path: Path) -> Any:
+    """Open a new file. An existing file is unlinked, not truncated: it may be a hard link to the output."""
     path.unlink(missing_ok=True)
     return open(path, "xb")
 
 
-def _same_file(one: Stamp | None, other: Stamp | None) -> bool:
-    """Return whether two stamps can be those of one version of a file; listings round times to seconds."""
-    if one is None or other is None or one[0] != other[0]:
+def _same_file(first: Stamp | None, second: Stamp | None) -> bool:
+    """Return whether two stamps may be of the same version of a file. Listings round times to seconds."""
+    if first is None or second is None or first[0] != second[0]:
         return False
-    return one[1] is None or other[1] is None or one[1] // 10**9 == other[1] // 10**9
+    return first[1] is None or second[1] is None or first[1] // 10**9 == second[1] // 10**9

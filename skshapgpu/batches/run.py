@@ -31,7 +31,7 @@ from .._common.types import (
     ValueIndex,
     lists_options,
 )
-from .._files.locations import is_path, lies_in, locate
+from .._files.locations import is_inside, is_path, locate
 from .._versions import __version__
 from .csv_files import CsvFormat
 from .files import FilesSource
@@ -267,14 +267,14 @@ def explain_batches(
             f"csv_options: {', '.join(csv.non_defaults())} is for CSV files, but the source is not one"
         )
     run = _Run(explainer, row_source, output)
-    if is_path(source) and lies_in(output.place, place := locate(source, filesystem)) and place.is_dir():
+    if is_path(source) and is_inside(output.place, place := locate(source, filesystem)) and place.is_dir():
         raise ValueError(
             f"the output {str(output.place)!r} is inside the source folder: choose another path for it"
         )
     if not output.journal.folder.exists() and output.place.exists():
         output.require_ours()  # before the journal's folder is created there
     for file in row_source.places:
-        if lies_in(file, output.place):
+        if is_inside(file, output.place):
             raise ValueError(
                 f"{str(file)!r} has rows, and would be replaced by the output: choose another path for it"
             )

@@ -6,9 +6,9 @@ of parts from the first on. A single file is assembled from such parts, in a tem
 begins anew; a local NumPy file grows from batch to batch instead, and a small file beside it records how many
 of its rows are complete.
 
-Only output that this package wrote is ever replaced or deleted, as its content proves: a part names its
-call in its metadata, and a single file has the digest that the journal recorded before the file got its
-name.
+Only output that this package wrote is ever replaced or deleted. The content proves who wrote it: the metadata
+of a part identifies its call, and the digest of a single file is in the journal, which recorded it before the
+file got its name.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import numpy as np
 from .._files.locations import Place, RemotePath, locate
 from . import encoding
 from .encoding import NpyWriter, batch_of_values, npy_header, plain, require_csv, schema_of_values
-from .folders import Folder, flush, folder_of
+from .folders import Folder, flush, open_folder
 from .journal import INSIDE, Journal
-from .parts import Parts, is_part, new
+from .parts import Parts, create_file, is_part
 
-_SUFFIXES = {
+_FORMAT_OF_SUFFIX = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
@@ -42,11 +42,11 @@ _SUFFIXES = {
 }
 FORMATS = ("parquet", "arrow", "csv", "npy")
 
-#: Formats of the files of a folder.
-_OF_PARTS = ("parquet", "arrow")
+#: Formats of the part files of a folder.
+_PART_FORMATS = ("parquet", "arrow")
 
-#: Number of bytes that a digest reads at each place, and number of places: together, files of up to 4 MiB are
-#: read completely.
+#: Number of bytes that a digest reads at each position, and number of positions. Files of up to 4 MiB, the
+#: product, are read completely.
 _DIGEST_BYTES, _DIGEST_PLACES = 2**16, 64
 
 
@@ -60,7 +60,7 @@ class Sink(ABC):
         Kind of output, as the journal records it.
     journal : Journal
     holds_values : bool
-        Whether the output has values alone, and takes them as arrays: see :meth:`shape`.
+        Whether the output has only values, and :meth:`prepare` takes arrays: see :meth:`shape`.
     """
 
     kind: str
@@ -72,12 +72,12 @@ class Sink(ABC):
 
     @property
     def path(self) -> Path | str:
-        """The output, for the user."""
+        """The path of the output as it is returned to the user."""
         return self.place if isinstance(self.place, Path) else str(self.place)
 
     @abstractmethod
     def files(self, names: Sequence[str]) -> list[Path | str]:
-        """Return the paths of files of the output, for the user."""
+        """Return the paths of files of the output as they are returned to the user."""
 
     @abstractmethod
     def sizes(self, names: Sequence[str]) -> list[list[Any]]:
@@ -85,24 +85,16 @@ class Sink(ABC):
 
     @abstractmethod
     def require_ours(self) -> None:
-        """Raise an error if the destination contains anything that is not output of this package.
+        """Raise ``ValueError`` if the destination has files that this package did not write.
 
-        Raises
-        ------
-        ValueError
-            There are files that ``explain_batches`` did not write, or that were changed since.
+        Files that were changed since this package wrote them count as such, too.
         """
 
     def require_types(self, schema: Any) -> None:  # noqa: B027 - most formats hold all types
-        """Reject columns whose values the format cannot hold.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Raise ``ValueError`` if the format cannot hold the values of a column."""
 
     def shape(self, *row: int, dtype: Any) -> None:
-        """Set the shape and dtype of the values of a row; called before the output is opened."""
+        """Set the shape and dtype of the values of a row. It is called before :meth:`open`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -114,7 +106,7 @@ class Sink(ABC):
         """Delete earlier output."""
 
     @abstractmethod
-    def n_whole(self, n_batch: int) -> int:
+    def n_complete(self, n_batch: int) -> int:
         """Return the number of complete batches of ``n_batch`` rows before the first gap."""
 
     @abstractmethod
@@ -123,11 +115,11 @@ class Sink(ABC):
 
     @abstractmethod
     def prepare(self, number: int, batch: Any) -> Any:
-        """Do whatever work for a batch with this number does not depend on other batches; thread-safe."""
+        """Do the work for a batch that does not depend on other batches. It is thread-safe."""
 
     @abstractmethod
     def write(self, prepared: Any) -> None:
-        """Append a batch that was prepared."""
+        """Append a batch: what :meth:`prepare` returned for it."""
 
     @abstractmethod
     def finish(self, n_rows: int) -> list[str]:
@@ -145,7 +137,7 @@ class PartsSink(Sink):
     """A folder of part files."""
 
     def __init__(self, place: Place, form: str) -> None:
-        self._folder = folder_of(place, INSIDE)
+        self._folder = open_folder(place, INSIDE)
         super().__init__(place, self._folder / INSIDE)
         self.kind = f"folder of {form}"
         self._parts = Parts(self._folder, self.journal, form)
@@ -155,21 +147,21 @@ class PartsSink(Sink):
         return [path if isinstance(path, Path) else str(path) for path in paths]
 
     def sizes(self, names: Sequence[str]) -> list[list[Any]]:
-        there = self._folder.entries()
-        return [[name, (there[name] or (0, None))[0]] for name in names]
+        entries = self._folder.entries()
+        return [[name, (entries[name] or (0, None))[0]] for name in names]
 
     def require_ours(self) -> None:
-        there = self._folder.entries()
-        foreign = [name for name in there if name != INSIDE and not is_part(name)]
+        entries = self._folder.entries()
+        foreign = [name for name in entries if name != INSIDE and not is_part(name)]
         if not foreign:
-            names = [name for name in there if is_part(name)]
-            are_ours = self._folder.each(self._parts.is_of_call, names)
+            names = [name for name in entries if is_part(name)]
+            are_ours = self._folder.map_files(self._parts.is_of_call, names)
             finished = self.journal.finished
             sizes = None if finished is None else dict(finished["files"])
             foreign = [
                 name
                 for name, is_ours in zip(names, are_ours)
-                if not is_ours or (sizes is not None and sizes.get(name) != (there[name] or (None,))[0])
+                if not is_ours or (sizes is not None and sizes.get(name) != (entries[name] or (None,))[0])
             ]
         if foreign:
             raise ValueError(
@@ -187,8 +179,8 @@ class PartsSink(Sink):
         for name in self._all_parts():
             self._folder.delete(name)
 
-    def n_whole(self, n_batch: int) -> int:
-        return self._parts.n_whole(n_batch)
+    def n_complete(self, n_batch: int) -> int:
+        return self._parts.n_complete(n_batch)
 
     def open(self, schema: Any, n_batches: int) -> None:
         self._parts.open(schema, n_batches)
@@ -211,7 +203,7 @@ class _FileSink(Sink):
 
     def __init__(self, place: Place) -> None:
         state = f".{place.name}.skshapgpu"
-        self._folder = folder_of(place.parent, state)
+        self._folder = open_folder(place.parent, state)
         super().__init__(place, self._folder / state)
 
     def files(self, names: Sequence[str]) -> list[Path | str]:
@@ -223,18 +215,18 @@ class _FileSink(Sink):
     def require_ours(self) -> None:
         if not self.place.exists() or self._is_ours(self.place.name):
             return
-        what = "exists, and is no output of explain_batches"
+        problem = "exists, and is no output of explain_batches"
         if self.journal.call is not None:
-            what = "was changed, or written by others, since explain_batches wrote a file of that name"
-        raise ValueError(f"{str(self.place)!r} {what}: name another output, or delete it")
+            problem = "was changed, or written by others, since explain_batches wrote a file of that name"
+        raise ValueError(f"{str(self.place)!r} {problem}: choose another path, or delete the file")
 
     def is_gone(self) -> bool:
         call = self.journal.call
-        done = self.journal.finished is not None or call is None or not self.n_whole(call["batch_rows"])
+        done = self.journal.finished is not None or call is None or not self.n_complete(call["batch_rows"])
         return done and not self.place.exists()
 
     def clear(self) -> None:
-        """Keep the file: it stays until it is replaced."""
+        """Delete nothing: the file stays until :meth:`finish` replaces it."""
 
     def is_there(self, finished: dict[str, Any]) -> bool:
         return self.place.exists()
@@ -242,11 +234,11 @@ class _FileSink(Sink):
     def _is_ours(self, name: str) -> bool:
         return _digest(self.place.parent / name) in self.journal.ours
 
-    def _put(self, beside: Path) -> list[str]:
-        """Give a complete file its name."""
-        self.journal.add(_digest(beside))
+    def _put(self, complete_file: Path) -> list[str]:
+        """Give the complete file its name in the folder, and return that name in a list."""
+        self.journal.add(_digest(complete_file))
         self.journal.require_taken()
-        self._folder.put(beside, self.place.name, self._is_ours)
+        self._folder.put(complete_file, self.place.name, self._is_ours)
         return [self.place.name]
 
 
@@ -269,8 +261,8 @@ class JoinedSink(_FileSink):
     def shape(self, *row: int, dtype: Any) -> None:
         self._row, self._dtype = row, np.dtype(dtype)
 
-    def n_whole(self, n_batch: int) -> int:
-        return self._parts.n_whole(n_batch)
+    def n_complete(self, n_batch: int) -> int:
+        return self._parts.n_complete(n_batch)
 
     def open(self, schema: Any, n_batches: int) -> None:
         self._parts_folder.make()
@@ -279,8 +271,8 @@ class JoinedSink(_FileSink):
         self._schema = schema if self._form == "parquet" else plain(schema)
         self._dictionaries = encoding.Dictionaries(schema) if self._form == "arrow" else None
         self._parts.open(schema, n_batches)
-        self._beside = self.journal.folder.scratch() / "joined"
-        self._file = new(self._beside)
+        self._joined_file = self.journal.folder.scratch() / "joined"
+        self._file = create_file(self._joined_file)
         if self.holds_values:
             self._writer = NpyWriter(self._file, self._row, self._dtype)
         elif not self._dictionaries:
@@ -298,21 +290,24 @@ class JoinedSink(_FileSink):
             self._join(prepared if prepared.exists() else None)
         prepared.unlink(missing_ok=True)
 
-    def _join(self, beside: Path | None = None) -> None:
-        """Append parts that are not in the file yet; they are read again, so that all runs do the same."""
+    def _join(self, last_part: Path | None = None) -> None:
+        """Append the parts that are not in the file yet.
+
+        They are read again from their files, as a resumed run must do, so that every run writes the same.
+        """
         n_parts = len(self._parts.names)
         for number in range(self._n_joined, n_parts):
-            for whole in self._parts.tables(number, beside if number == n_parts - 1 else None):
+            for table in self._parts.tables(number, last_part if number == n_parts - 1 else None):
                 if self._dictionaries:
-                    whole = self._dictionaries.recoded(whole, self._schema)
-                encoding.write(self._writer, whole.cast(self._schema), self._form)
+                    table = self._dictionaries.recoded(table, self._schema)
+                encoding.write(self._writer, table.cast(self._schema), self._form)
             self._n_joined += 1
 
     def _begin_with_dictionaries(self, dictionaries: encoding.Dictionaries) -> None:
-        """Begin the file when all parts are complete, as it begins with the dictionaries."""
+        """Begin the file, which starts with the dictionaries of all parts, when all parts are complete."""
         for number in range(len(self._parts.names)):
-            for whole in self._parts.tables(number):
-                dictionaries.add(whole)
+            for table in self._parts.tables(number):
+                dictionaries.add(table)
         self._schema = dictionaries.schema()
         self._writer = encoding.writer(self._file, self._schema, self._form)
 
@@ -324,17 +319,17 @@ class JoinedSink(_FileSink):
         self._end()
         flush(self._file)
         self.close()
-        return self._put(self._beside)
+        return self._put(self._joined_file)
 
     def _end(self) -> None:
-        """Write the end of the file, once: an Arrow writer would write it again."""
+        """Write the end of the file, once. An Arrow writer would write it again at a second call."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
 
     def close(self) -> None:
         if self._file is not None:
-            with contextlib.suppress(ValueError, OSError):  # a file that nobody reads
+            with contextlib.suppress(ValueError, OSError):  # nobody reads the file of a failed run
                 self._end()
             self._file.close()
             self._file = None
@@ -354,32 +349,32 @@ class NpySink(_FileSink):
     def __init__(self, place: Path) -> None:
         super().__init__(place)
         folder = self.journal.folder.scratch()
-        self._state, self._beside, self._rows = folder, folder / "values", folder / "rows"
+        self._state_folder, self._values_file, self._rows_file = folder, folder / "values", folder / "rows"
         self._file: Any = None
 
     def shape(self, *row: int, dtype: Any) -> None:
         self._row, self._dtype = row, np.dtype(dtype)
 
-    def n_whole(self, n_batch: int) -> int:
+    def n_complete(self, n_batch: int) -> int:
         place = self.place
         assert isinstance(place, Path)
-        if place.exists() and self._beside.exists() and place.samefile(self._beside):
-            self._beside.unlink()  # a run ended while the file had both names
+        if place.exists() and self._values_file.exists() and place.samefile(self._values_file):
+            self._values_file.unlink()  # a run ended while the file had both names
         try:
-            n_rows = int(self._rows.read_text())
-            enough = self._beside.stat().st_size >= self._offset(n_rows)
+            n_rows = int(self._rows_file.read_text())
+            is_long_enough = self._values_file.stat().st_size >= self._offset(n_rows)
         except (FileNotFoundError, ValueError):
             return 0
-        self._kept = n_rows - n_rows % n_batch
-        return n_rows // n_batch if enough else 0
+        self._n_kept = n_rows - n_rows % n_batch
+        return n_rows // n_batch if is_long_enough else 0
 
     def _offset(self, n_rows: int) -> int:
         header = len(npy_header(0, self._row, self._dtype))
         return header + n_rows * int(np.prod(self._row)) * self._dtype.itemsize
 
     def open(self, schema: Any, n_batches: int) -> None:
-        self._file = open(self._beside, "r+b" if self._beside.exists() else "w+b")
-        self._n_rows = self._kept if n_batches else 0
+        self._file = open(self._values_file, "r+b" if self._values_file.exists() else "w+b")
+        self._n_rows = self._n_kept if n_batches else 0
         self._file.truncate(self._offset(self._n_rows))
         self._file.seek(self._offset(self._n_rows))
 
@@ -390,18 +385,18 @@ class NpySink(_FileSink):
         self._file.write(prepared.data)
         flush(self._file)
         self._n_rows += len(prepared)
-        beside = self._state / "rows.new"
-        with open(beside, "w", encoding="utf-8") as file:
+        new_rows_file = self._state_folder / "rows.new"
+        with open(new_rows_file, "w", encoding="utf-8") as file:
             file.write(str(self._n_rows))
             flush(file)
-        os.replace(beside, self._rows)
+        os.replace(new_rows_file, self._rows_file)
 
     def finish(self, n_rows: int) -> list[str]:
         self._file.seek(0)
         self._file.write(npy_header(n_rows, self._row, self._dtype))
         flush(self._file)
         self.close()
-        return self._put(self._beside)
+        return self._put(self._values_file)
 
     def close(self) -> None:
         if self._file is not None:
@@ -410,23 +405,14 @@ class NpySink(_FileSink):
 
 
 def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
-    """Return the sink that the arguments of ``explain_batches`` specify.
-
-    Raises
-    ------
-    ValueError, TypeError
-        ``sink`` is not a path, has the extension of another format, is a link to nothing, or lies in a folder
-        that does not exist.
-    ImportError, OSError
-        Its file system cannot be opened.
-    """
+    """Return the sink for the arguments ``sink``, ``format`` and ``filesystem`` of ``explain_batches``."""
     if not isinstance(sink, (str, os.PathLike)):
         raise TypeError(f"sink must be a path, not a {type(sink).__qualname__}")
     place = locate(sink, filesystem)
     if isinstance(place, Path) and place.is_symlink() and not place.exists():
         raise ValueError(
             f"{str(place)!r} is a link to {os.readlink(place)!r}, which does not exist: delete the link, or "
-            "name another output"
+            "choose another path"
         )
     suffix = place.suffix.lower()
     is_dir = place.is_dir()
@@ -434,43 +420,43 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
         "/"
     )  # of a URL with a query
     if is_dir or not suffix or named_folder:
-        if form is not None and form not in _OF_PARTS:
+        if form is not None and form not in _PART_FORMATS:
             raise ValueError(
-                "the files of a folder have format 'parquet' or 'arrow'; a NumPy file is named 'NAME.npy', a "
-                "CSV file 'NAME.csv'"
+                "the files of a folder have format 'parquet' or 'arrow': for a NumPy or CSV file, give sink= "
+                "the name of a file, 'NAME.npy' or 'NAME.csv'"
             )
         if not is_dir and place.exists():
-            raise ValueError(f"{str(place)!r} is a file, not a folder")
+            raise ValueError(f"{str(place)!r} is a file, not a folder: choose another path for the folder")
         return PartsSink(place, form or "parquet")
-    kind = _SUFFIXES.get(suffix)
+    kind = _FORMAT_OF_SUFFIX.get(suffix)
     if kind is None:
         raise ValueError(
-            f"{str(place)!r} has no extension of an output file: {', '.join(_SUFFIXES)}. A folder of part "
-            "files has no extension, or its name ends with a slash"
+            f"{str(place)!r} has none of the extensions of output files, {', '.join(_FORMAT_OF_SUFFIX)}. To "
+            "write a folder of part files, leave out the extension, or end the path with a slash"
         )
     if form is not None and form != kind:
-        raise ValueError(f"{str(place)!r} is a file of {kind}, but format is {form!r}")
+        raise ValueError(f"{str(place)!r} is a file of {kind}, but format is {form!r}: leave out format=")
     folder = place.absolute().parent if isinstance(place, Path) else place.parent
     is_implied = isinstance(folder, RemotePath) and (folder.appears_whole or not folder.path)
     if not is_implied and not folder.is_dir():
-        raise ValueError(f"there is no folder {str(folder)!r}")
+        raise ValueError(f"there is no folder {str(folder)!r}: make it first")
     if kind == "npy" and isinstance(place, Path):
         return NpySink(place)
     return JoinedSink(place, kind)
 
 
 def _digest(place: Place) -> str:
-    """Return a digest of a file's size and of bytes sampled at evenly spaced places."""
+    """Return a digest of a file's size and of bytes that are read at evenly spaced positions."""
     with open(place, "rb") if isinstance(place, Path) else place.open() as file:
         size = file.seek(0, os.SEEK_END)
         if isinstance(place, RemotePath) and size <= _DIGEST_BYTES * _DIGEST_PLACES:  # one request, not many
             file.seek(0)
             file = io.BytesIO(file.read())
-        found = hashlib.sha256(str(size).encode())
+        digest = hashlib.sha256(str(size).encode())
         for start in np.linspace(0, max(size - _DIGEST_BYTES, 0), _DIGEST_PLACES).astype(int).tolist():
             file.seek(start)
-            found.update(file.read(_DIGEST_BYTES))
-    return found.hexdigest()
+            digest.update(file.read(_DIGEST_BYTES))
+    return digest.hexdigest()
 
 
 def tidy(sink: Sink) -> None:

@@ -1,9 +1,9 @@
 """Base class of the sources of rows, which yield pieces with the same rows in every run.
 
-A source knows the names of its columns, or that its columns have no names, before its first row is read. It
-knows and has checked their types once :meth:`Source.settle` has told it which columns are read. It can
-begin at any row: it skips files and row groups that record their number of rows, and otherwise reads and
-drops rows.
+A source knows the names of its columns, or that its columns have no names, before its first row is read.
+:meth:`Source.settle` tells it which columns are read; the source then determines and checks their types. It
+can begin at any row. It skips files and row groups that record their number of rows; other rows it reads and
+drops.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .._files.locations import Place
 from .._rows.arrow import require_arrow
 from .._rows.pandas_types import PandasTypes
 from .frame_rows import FrameRows, one_batch
-from .types import fitted, of_all
+from .types import cast_to_schema, common_schema
 
 #: Bytes assumed for a value whose type has no fixed size, such as text.
 TEXT_BYTES = 32
 
-#: Rows that are read at once to find out how pandas holds a column.
+#: Rows that are read at once to determine the pandas types of columns.
 SCANNED_ROWS = 2**16
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SelectedColumns:
     """Columns to read from a source.
 
     Attributes
@@ -39,19 +39,19 @@ class Wanted:
     features : tuple of str
     kept : tuple of str
         Columns that are copied to the output.
-    all_others : bool
-        Whether the features are all columns that are not kept, so that an additional column matters.
-    numbers : bool
+    all_columns : bool
+        Whether the features are all columns that are not kept. A file must then have no other columns.
+    only_numbers : bool
         Whether the model accepts only numbers.
-    frames : bool
+    through_pandas : bool
         Whether the features are passed through pandas, to the steps of a pipeline.
     """
 
     features: tuple[str, ...]
     kept: tuple[str, ...] = ()
-    all_others: bool = False
-    numbers: bool = False
-    frames: bool = False
+    all_columns: bool = False
+    only_numbers: bool = False
+    through_pandas: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,14 +69,14 @@ class Source(ABC):
     schema : pyarrow.Schema or None
         Schema of the record batches that the source yields; None if it yields arrays or CSR matrices.
     single : bool
-        Whether these arrays are float32.
+        Whether the source yields float32 arrays.
     levels : tuple of str
-        Columns that are levels of the index of data frames, to be kept; they are no features.
+        Columns to keep that are levels of the index of data frames. They cannot be features.
     places : tuple of Path or RemotePath
         Files that are read, as far as they are known; the output must not replace them.
     pandas_types : PandasTypes or None
-        How pandas holds the features; None before :meth:`settle`, or if they are not passed through pandas,
-        or are rows of a data frame already.
+        The pandas types of the features. None before :meth:`settle`, if the features are not passed through
+        pandas, or if the source yields rows of a data frame.
     """
 
     levels: tuple[str, ...] = ()
@@ -86,16 +86,11 @@ class Source(ABC):
     single: bool = False
     pandas_types: PandasTypes | None = None
 
-    def settle(self, wanted: Wanted) -> None:  # noqa: B027 - in a table, each column has one type
-        """Check that all rows have the columns, and determine the type that holds all values of each.
+    def settle(self, selected: SelectedColumns) -> None:  # noqa: B027 - in a table, each column has one type
+        """Check that all rows have the columns, and determine a type for each column that holds its values.
 
-        Called before rows are read; until then the types in ``schema`` are those of the first rows.
-
-        Raises
-        ------
-        ValueError
-            A part of the source lacks a column, or has values of another kind in it; the message names the
-            part and the column.
+        It is called before rows are read. Before the call, ``schema`` has the types of the first rows. It
+        raises ``ValueError`` if a file or item lacks a column or has values of another kind in it.
         """
 
     @abstractmethod
@@ -108,82 +103,80 @@ class Source(ABC):
 
     @abstractmethod
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        """Yield the rows from ``start`` on, in pieces of any size; about ``n`` rows is best."""
+        """Yield the rows from ``start`` on, in pieces of any size, preferably of about ``n`` rows."""
 
     def read(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         """Yield these columns of the rows from ``start`` on, in pieces of n rows; the last may be smaller."""
-        held: list[Any] = []
-        n_held = 0
+        pieces: list[Any] = []
+        n_rows = 0
         for piece in self._pieces(columns, start, n):
             begin, size = 0, piece.shape[0]
             while begin < size:
-                taken = min(n - n_held, size - begin)
-                held.append(piece if taken == size else part(piece, begin, taken))
-                begin, n_held = begin + taken, n_held + taken
-                if n_held == n:
-                    yield _joined(held)
-                    held, n_held = [], 0
-        if held:
-            yield _joined(held)
+                n_added = min(n - n_rows, size - begin)
+                pieces.append(piece if n_added == size else slice_piece(piece, begin, n_added))
+                begin, n_rows = begin + n_added, n_rows + n_added
+                if n_rows == n:
+                    yield _joined(pieces)
+                    pieces, n_rows = [], 0
+        if pieces:
+            yield _joined(pieces)
 
 
 def require_same_names(
-    names: Sequence[str], expected: Sequence[str], wanted: Wanted, where: str, first: str
+    names: Sequence[str], expected: Sequence[str], selected: SelectedColumns, where: str, first: str
 ) -> None:
-    """Reject a part of a source with a missing, duplicate or relevant additional column.
+    """Raise ``ValueError`` if a part of a source lacks a column, has it twice or has one too many.
 
     Parameters
     ----------
     names : sequence of str
-        Names of the columns of the part.
+        Names of the columns of the part, which is a file or an item.
     expected : sequence of str
         Names of the columns of the source.
-    wanted : Wanted
+    selected : SelectedColumns
     where, first : str
-        Names, for messages, of the part and of the part that determines the columns.
-
-    Raises
-    ------
-    ValueError
+        Names, for messages, of the part and of the first part, which determines the columns.
     """
-    others = [name for name in names if name not in expected]
-    for name in wanted.columns:
+    unexpected = [name for name in names if name not in expected]
+    for name in selected.columns:
         if name not in names:
-            instead = f", but it has {others[0]!r}" if others else ""
+            instead = f", but it has {unexpected[0]!r}" if unexpected else ""
             raise ValueError(
                 f"{where} does not have the columns of {first}: there is no {name!r}{instead}; give it "
                 "the same columns, or explain it by itself"
             )
         if list(names).count(name) > 1:
             raise ValueError(f"{where} has several columns {name!r}")
-    if wanted.all_others and others:
+    if selected.all_columns and unexpected:
         raise ValueError(
-            f"{where} does not have the columns of {first}: {others[0]!r} is additional, and the model knows "
-            "no names; name the columns to use in features="
+            f"{where} does not have the columns of {first}: {unexpected[0]!r} is additional, and the "
+            "model knows no names; name the columns to use in features="
         )
 
 
-def part(piece: Any, begin: int, size: int) -> Any:
+def slice_piece(piece: Any, begin: int, size: int) -> Any:
     """Return ``size`` rows of a piece, from row ``begin`` on."""
     if hasattr(piece, "num_rows"):
         return piece.slice(begin, size)
     return piece[begin : begin + size]
 
 
-def _joined(held: list[Any]) -> Any:
-    if len(held) == 1:
-        return held[0]
-    if isinstance(held[0], np.ndarray):
-        return np.concatenate(held)
-    if sp.issparse(held[0]):
-        return sp.vstack(held, format="csr")
-    if isinstance(held[0], FrameRows):
+def _joined(pieces: list[Any]) -> Any:
+    if len(pieces) == 1:
+        return pieces[0]
+    if isinstance(pieces[0], np.ndarray):
+        return np.concatenate(pieces)
+    if sp.issparse(pieces[0]):
+        return sp.vstack(pieces, format="csr")
+    if isinstance(pieces[0], FrameRows):
         import pandas
 
-        return FrameRows(pandas.concat([rows.frame for rows in held]), _joined([rows.kept for rows in held]))
-    schema = of_all([piece.schema for piece in held])
-    pieces = [fitted(piece, schema, "the source") for piece in held]
-    return one_batch(require_arrow().Table.from_batches(pieces, schema))
+        return FrameRows(
+            pandas.concat([rows.frame for rows in pieces]), _joined([rows.kept for rows in pieces])
+        )
+    schema = common_schema([piece.schema for piece in pieces])
+    batches = [cast_to_schema(piece, schema, "the source") for piece in pieces]
+    return one_batch(require_arrow().Table.from_batches(batches, schema))
 
 
 def row_bytes(schema: Any, columns: Sequence[str]) -> int:
@@ -197,16 +190,16 @@ def row_bytes(schema: Any, columns: Sequence[str]) -> int:
     return total
 
 
-def of_schema(schema: Any, columns: Sequence[str]) -> dict[str, Any]:
-    """Return part of a fingerprint: names and types of columns."""
+def columns_fingerprint(schema: Any, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the names and types of columns, as a part of a fingerprint."""
     return {"columns": [[name, str(schema.field(name).type)] for name in columns]}
 
 
-def of_listing(listing: Sequence[tuple[str, int | None, int | None]]) -> dict[str, Any]:
-    """Return part of a fingerprint: the paths, sizes and modification times of files.
+def files_fingerprint(listing: Sequence[tuple[str, int | None, int | None]]) -> dict[str, Any]:
+    """Return the paths, sizes and modification times of files, as a part of a fingerprint.
 
-    It holds the number of files, the path of the first, and a digest of all in their order, which is that of
-    the rows.
+    It holds the number of files, the path of the first file, and a digest of all files in the order in which
+    their rows are read.
     """
     return {
         "n_files": len(listing),

@@ -26,15 +26,15 @@ from .index_levels import levels_to_keep
 from .source import (
     SCANNED_ROWS,
     TEXT_BYTES,
+    SelectedColumns,
     Source,
-    Wanted,
-    of_listing,
-    of_schema,
-    part,
+    columns_fingerprint,
+    files_fingerprint,
     require_same_names,
     row_bytes,
+    slice_piece,
 )
-from .types import fitted, is_number, wider
+from .types import cast_to_schema, is_number, wider
 
 #: Number of evenly spaced rows that are compared to recognize an array.
 _COMPARED_ROWS = 64
@@ -48,26 +48,21 @@ _FIRST = "the first item"
 def open_source(
     source: Any, csv: CsvFormat = _NO_OPTIONS, filesystem: Any = None, keep: Sequence[str] = ()
 ) -> Source:
-    """Return the source that the argument of ``explain_batches`` specifies.
+    """Return the source for the argument ``source`` of ``explain_batches``.
 
     Parameters
     ----------
     source
         See :func:`explain_batches`.
     csv : CsvFormat
-        Options of CSV files, ignored for other sources.
+        How to read CSV files; other sources ignore it.
     filesystem : file system of pyarrow or fsspec, or None
         File system of paths without a scheme.
     keep : sequence of str
-        Names of columns to keep, which may be levels of the index of pandas.
-
-    Raises
-    ------
-    ValueError, TypeError
-        ``source`` is not a supported source, or a path cannot be read.
+        Names of columns to keep, which may be levels of a pandas index.
     """
     if is_path(source):
-        return _of_path(locate(source, filesystem), csv, keep)
+        return _open_path(locate(source, filesystem), csv, keep)
     if isinstance(source, (list, tuple)) and source and all(map(is_path, source)):
         return open_files(locate_all(source, filesystem), None, csv, keep)
     if isinstance(source, np.ndarray):
@@ -90,7 +85,7 @@ def open_source(
     if hasattr(source, "columns") or hasattr(source, "__dataframe__"):
         return TableSource(_as_table(source)[0])
     if isinstance(source, Iterable) and not isinstance(source, (bytes, dict, set)):
-        return _of_iterator(iter(source), keep)
+        return _open_iterator(iter(source), keep)
     raise TypeError(
         "source must be a path, paths, a pyarrow dataset, table or reader, an array, a CSR matrix, a data "
         f"frame or an iterator over such objects, not a {type(source).__qualname__}"
@@ -111,7 +106,7 @@ class MatrixSource(Source):
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         array = self._array
         kind = "matrix" if sp.issparse(array) else "array"
-        rows = array[_places(array.shape[0])]
+        rows = array[_compared_rows(array.shape[0])]
         rows = rows.toarray() if sp.issparse(rows) else np.ascontiguousarray(rows)
         content = repr(rows.tolist()).encode() if rows.dtype.hasobject else rows.tobytes()
         return {
@@ -127,7 +122,7 @@ class MatrixSource(Source):
 
 
 class NpySource(Source):
-    """A ``.npy`` file, memory-mapped again for each piece so that pages already read are released."""
+    """A ``.npy`` file. It is memory-mapped anew for each piece, which releases the pages read before."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._info, self.places = path, info_of(path), (path,)
@@ -136,7 +131,9 @@ class NpySource(Source):
 
     def _set_up(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         if len(shape) != 2:
-            raise ValueError(f"{str(self._path)!r} has an array of shape {shape}, not a two-dimensional one")
+            raise ValueError(
+                f"{str(self._path)!r} has an array of shape {shape}: it must have two dimensions"
+            )
         self._shape, self._dtype = shape, dtype
         self.n_rows, self.single = shape[0], dtype.char == "f"
 
@@ -152,8 +149,8 @@ class NpySource(Source):
         return self._shape[1] * self._dtype.itemsize
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        about = {"kind": "npy", "dtype": self._dtype.str, "shape": list(self._shape)}
-        return about | of_listing([self._info])
+        facts = {"kind": "npy", "dtype": self._dtype.str, "shape": list(self._shape)}
+        return facts | files_fingerprint([self._info])
 
     def _rows(self, first: int, n: int) -> np.ndarray:
         array = self._map()
@@ -162,7 +159,7 @@ class NpySource(Source):
 
     def _require_unchanged(self) -> None:
         if info_of(self._path) != self._info:
-            raise ValueError(f"{str(self._path)!r} was changed while it was read")
+            raise ValueError(f"{str(self._path)!r} was changed while it was read: explain it again")
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         for first in range(start, self._shape[0], n):
@@ -170,7 +167,7 @@ class NpySource(Source):
 
 
 class RemoteNpySource(NpySource):
-    """A ``.npy`` file in another file system, of which each piece is a range."""
+    """A ``.npy`` file in another file system, from which only the bytes of each piece are read."""
 
     _path: Any
 
@@ -203,8 +200,8 @@ class RemoteNpySource(NpySource):
             content = b"".join(file.read_at(length, offset) for offset, length in ranges)
         self._require_unchanged()
         shape = (n_columns, n) if self._by_columns else (n, n_columns)
-        found = np.frombuffer(content, self._dtype).reshape(shape)
-        return np.ascontiguousarray(found.T) if self._by_columns else found
+        array = np.frombuffer(content, self._dtype).reshape(shape)
+        return np.ascontiguousarray(array.T) if self._by_columns else array
 
 
 class FrameSource(Source):
@@ -216,13 +213,14 @@ class FrameSource(Source):
     keep : sequence of str
         Names of columns to keep, which may be levels of the index.
     where : str
-        The frame, for messages.
+        Name of the frame in messages.
 
     Attributes
     ----------
     features : pandas.DataFrame
         All columns; after :meth:`settle`, the features.
     kept : pyarrow.Table
+        The columns to keep.
     """
 
     def __init__(self, frame: Any, keep: Sequence[str], where: str) -> None:
@@ -237,14 +235,14 @@ class FrameSource(Source):
             ) from error
         self.levels = tuple(levels)
         for field in self.kept.schema:
-            place = fields.get_field_index(field.name)
-            fields = fields.append(field) if place < 0 else fields.set(place, field)
+            position = fields.get_field_index(field.name)
+            fields = fields.append(field) if position < 0 else fields.set(position, field)
         self.schema = fields
 
-    def settle(self, wanted: Wanted) -> None:
-        places = [self.schema.names.index(name) for name in wanted.features]
-        self.features = self.features.iloc[:, places]
-        self.kept = self.kept.select(list(wanted.kept))
+    def settle(self, selected: SelectedColumns) -> None:
+        positions = [self.schema.names.index(name) for name in selected.features]
+        self.features = self.features.iloc[:, positions]
+        self.kept = self.kept.select(list(selected.kept))
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         dtypes = self.features.dtypes
@@ -253,7 +251,7 @@ class FrameSource(Source):
         )
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        frame = self.features.iloc[_places(len(self.features))]
+        frame = self.features.iloc[_compared_rows(len(self.features))]
         content = [series.tolist() for _, series in frame.items()]
         categories = [list(getattr(dtype, "categories", ())) for dtype in frame.dtypes]
         kept = TableSource(self.kept).fingerprint(self.kept.schema.names)
@@ -274,12 +272,12 @@ class FrameSource(Source):
 class TableSource(Source):
     """A table in memory."""
 
-    def __init__(self, whole: Any) -> None:
-        self._table, self.schema, self.n_rows = whole, whole.schema, whole.num_rows
+    def __init__(self, table: Any) -> None:
+        self._table, self.schema, self.n_rows = table, table.schema, table.num_rows
 
-    def settle(self, wanted: Wanted) -> None:
-        if wanted.frames:
-            scan = TypesScan(columns_of(self.schema, wanted.features))
+    def settle(self, selected: SelectedColumns) -> None:
+        if selected.through_pandas:
+            scan = TypesScan(columns_of(self.schema, selected.features))
             scan.add(self._table.select(scan.needed))
             self.pandas_types = scan.types()
 
@@ -287,14 +285,14 @@ class TableSource(Source):
         return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        chosen = self._table.select(list(columns))
-        some = [chosen.slice(place, 1).to_pylist() for place in _places(self._table.num_rows)]
-        content = hashlib.sha256(repr(some).encode()).hexdigest()
+        columns_read = self._table.select(list(columns))
+        rows = [columns_read.slice(row, 1).to_pylist() for row in _compared_rows(self._table.num_rows)]
+        content = hashlib.sha256(repr(rows).encode()).hexdigest()
         return {
             "kind": "table",
             "n_rows": self.n_rows,
             "content": content,
-            **of_schema(self.schema, columns),
+            **columns_fingerprint(self.schema, columns),
         }
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
@@ -304,8 +302,8 @@ class TableSource(Source):
 class StreamSource(Source):
     """Record batches, data frames or arrays that can be read only once, one after the other.
 
-    Rows of data frames of pandas are passed on as they are to the steps of a pipeline, and are otherwise
-    converted to tables. The steps receive all rows with the dtypes of the first item that has rows.
+    For the steps of a pipeline, the rows of pandas data frames are passed on as they are, with the dtypes of
+    the first item that has rows. Otherwise, data frames are converted to tables.
     """
 
     def __init__(
@@ -313,22 +311,22 @@ class StreamSource(Source):
     ) -> None:
         self.schema, self._items, self._first, self.levels = schema, items, first, tuple(levels)
         self.single = first is not None and first.dtype.char == "f"
-        self._wanted = Wanted(())
+        self._selected = SelectedColumns(())
         self._frame: Any = None  # features of the first item, if they are passed on as they are
         self._scan: Any = None
 
-    def settle(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-        if not wanted.frames:
+    def settle(self, selected: SelectedColumns) -> None:
+        self._selected = selected
+        if not selected.through_pandas:
             return
-        self._items, first = _begun(self._items)
+        self._items, first = _first_with_rows(self._items)
         if first is None:
             return
         if row_labels(first) is not None:
             self._frame, _ = self._rows_of_frame(first, _FIRST)
             return
         table, _ = _as_table(first)
-        self._scan = TypesScan(columns_of(table.schema, wanted.features))
+        self._scan = TypesScan(columns_of(table.schema, selected.features))
         self._scan.add(table.select(self._scan.needed))
         self.pandas_types = self._scan.types(UNKNOWN_NULLS)
 
@@ -340,7 +338,7 @@ class StreamSource(Source):
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         if self.schema is None:
             return {"kind": "iterator", "dtype": self._first.dtype.str, "n_columns": self._first.shape[1]}
-        return {"kind": "iterator", **of_schema(self.schema, columns)}
+        return {"kind": "iterator", **columns_fingerprint(self.schema, columns)}
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         for number, item in enumerate(self._items):
@@ -354,19 +352,22 @@ class StreamSource(Source):
             for piece in pieces:
                 size = piece.shape[0]
                 if start < size:
-                    yield part(piece, start, size - start) if start else piece
+                    yield slice_piece(piece, start, size - start) if start else piece
                 start = max(0, start - size)
 
     def _checked_array(self, item: Any, where: str) -> Any:
-        """Return a copy of an item if its columns and dtype fit the first item; float dtypes may differ."""
+        """Return a copy of an item, or reject it if its columns and dtype do not fit the first item.
+
+        Items of float32 and of float64 fit together.
+        """
         array, first = table(item), self._first
         if not isinstance(array, np.ndarray) and not sp.issparse(array):
             raise ValueError(f"{where} is a data frame, but {_FIRST} has no names")
         floats = {array.dtype.char, first.dtype.char} <= {"f", "d"}
         if array.shape[1] != first.shape[1] or not (floats or array.dtype == first.dtype):
             raise ValueError(
-                f"{where} has {array.shape[1]} columns of {array.dtype}, the first {first.shape[1]} of "
-                f"{first.dtype}: give all the same columns and dtype"
+                f"{where} has {array.shape[1]} columns of {array.dtype}, but {_FIRST} has {first.shape[1]} "
+                f"of {first.dtype}: give all items the same columns and dtype"
             )
         if sp.issparse(array) != sp.issparse(first):
             raise ValueError(f"the source mixes arrays and sparse matrices: {where}")
@@ -374,13 +375,13 @@ class StreamSource(Source):
 
     def _rows_of_frame(self, item: Any, where: str) -> tuple[Any, Any]:
         """Return the features of a data frame of pandas, and a table of the columns to keep."""
-        source = FrameSource(item, self._wanted.kept, where)
-        require_same_names(source.schema.names, self.schema.names, self._wanted, where, _FIRST)
-        source.settle(self._wanted)
+        source = FrameSource(item, self._selected.kept, where)
+        require_same_names(source.schema.names, self.schema.names, self._selected, where, _FIRST)
+        source.settle(self._selected)
         return source.features, source.kept
 
     def _checked_frame(self, item: Any, where: str) -> list[Any]:
-        """Return the rows of an item whose features have the dtypes of the first item, or fit into these."""
+        """Return the rows of an item with the dtypes of the first item, or reject it if they do not fit."""
         import pandas
 
         if row_labels(item) is None:
@@ -390,87 +391,87 @@ class StreamSource(Source):
         if not len(item):
             return []
         frame, kept = self._rows_of_frame(item.copy(), where)  # a copy: see _checked_array
-        for place, (name, dtype) in enumerate(zip(self._wanted.features, self._frame.dtypes)):
-            series = frame.iloc[:, place]
+        for position, (name, dtype) in enumerate(zip(self._selected.features, self._frame.dtypes)):
+            series = frame.iloc[:, position]
             if same_dtype(series.dtype, dtype):
                 continue
-            whole = pandas.concat([self._frame.iloc[:, place], series]).dtype
-            if str(dtype) == "category" or whole != dtype:
+            joined_dtype = pandas.concat([self._frame.iloc[:, position], series]).dtype
+            if str(dtype) == "category" or joined_dtype != dtype:
                 raise ValueError(_other_type(name, series.dtype, where, dtype))
-            frame.isetitem(place, series.astype(dtype))
-        return [FrameRows(frame, one_batch(self._converted(kept, self._wanted.kept, where)))]
+            frame.isetitem(position, series.astype(dtype))
+        return [FrameRows(frame, one_batch(self._converted(kept, self._selected.kept, where)))]
 
     def _checked(self, item: Any, where: str) -> list[Any]:
-        """Return the columns of an item by name; features may have a wider type than in the first item."""
-        wanted = self._wanted
+        """Return the selected columns of an item. Features may have wider types than in the first item."""
+        selected = self._selected
         if hasattr(item, "iloc"):  # of pandas, whose values the table would share: see _checked_array
             item = item.copy()
-        whole, _ = _as_table(item, wanted.kept, where)
-        require_same_names(whole.schema.names, self.schema.names, wanted, where, _FIRST)
-        converted = self._converted(whole, wanted.columns, where)
+        table, _ = _as_table(item, selected.kept, where)
+        require_same_names(table.schema.names, self.schema.names, selected, where, _FIRST)
+        converted = self._converted(table, selected.columns, where)
         if self._scan is not None:
             self._require_types(converted, where)
         return converted.to_batches()
 
     def _require_types(self, table: Any, where: str) -> None:
         """Reject features whose pandas dtypes are not those of the first item."""
-        own = TypesScan(columns_of(table.schema, self._wanted.features))
-        own.add_categories(table.select(own.needed))
+        scan = TypesScan(columns_of(table.schema, self._selected.features))
+        scan.add_categories(table.select(scan.needed))
         for field in self._scan.schema:
             kind = table.schema.field(field.name).type
-            texts = is_text(field.type) and is_text(kind.value_type if is_dictionary(kind) else kind)
-            if not texts and wider(field.type, kind) != field.type and table.num_rows:
+            both_strings = is_text(field.type) and is_text(kind.value_type if is_dictionary(kind) else kind)
+            if not both_strings and wider(field.type, kind) != field.type and table.num_rows:
                 raise ValueError(_other_type(field.name, kind, where, field.type))
-            if is_dictionary(field.type) and own.categories(field.name) != self._scan.categories(field.name):
+            if is_dictionary(field.type) and scan.categories(field.name) != self._scan.categories(field.name):
                 raise ValueError(_other_type(field.name, kind, where, field.type))
 
-    def _converted(self, whole: Any, names: Sequence[str], where: str) -> Any:
-        """Return columns of a table by name, those to keep with the types of the first item."""
-        wanted, arrow = self._wanted, require_arrow()
+    def _converted(self, table: Any, names: Sequence[str], where: str) -> Any:
+        """Return columns of a table by name. The columns to keep get the types of the first item."""
+        selected, arrow = self._selected, require_arrow()
         fields, columns = [], []
         for name in names:
-            column, field = whole.column(name), self.schema.field(name)
+            column, field = table.column(name), self.schema.field(name)
             if column.null_count == len(column) and column.type != field.type:  # without values
                 column = arrow.chunked_array([arrow.nulls(len(column), field.type)])
             if wider(field.type, column.type) is None:
                 raise ValueError(
                     f"column {name!r} is {column.type} in {where}, but {field.type} in {_FIRST}: give it the "
-                    "same type in all"
+                    "same type in all items"
                 )
-            fields.append(field if name in wanted.kept else whole.schema.field(name).with_type(column.type))
+            fields.append(field if name in selected.kept else table.schema.field(name).with_type(column.type))
             columns.append(column)
         original = arrow.Table.from_arrays(columns, names=list(names))
-        converted = fitted(original, arrow.schema(fields), where)
-        for name in wanted.kept:
-            was, now = original.column(name), converted.column(name)
-            if not is_number(was.type) or wider(was.type, now.type) == now.type:
+        converted = cast_to_schema(original, arrow.schema(fields), where)
+        for name in selected.kept:
+            before, after = original.column(name), converted.column(name)
+            if not is_number(before.type) or wider(before.type, after.type) == after.type:
                 continue
-            if not np.array_equal(now.to_numpy(), was.to_numpy(), equal_nan=True):
+            if not np.array_equal(after.to_numpy(), before.to_numpy(), equal_nan=True):
                 raise ValueError(
-                    f"column {name!r} of {where} is {was.type}, and has values that its type {now.type} in "
-                    f"{_FIRST} cannot hold: give it the wider type in all"
+                    f"column {name!r} of {where} is {before.type}, and has values that its type {after.type} "
+                    f"in {_FIRST} cannot hold: give it the wider type in all items"
                 )
         return converted
 
 
 class DatasetSource(Source):
-    """A pyarrow dataset of the user, with any filter, partitioning and file system."""
+    """A pyarrow dataset, which may have any filter, partitioning and file system."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset, self.schema = dataset, dataset.schema
-        self.places = tuple(_places_of(dataset))
-        self._wanted = Wanted(())
+        self.places = tuple(_dataset_files(dataset))
+        self._selected = SelectedColumns(())
 
-    def settle(self, wanted: Wanted) -> None:
-        self._wanted = wanted
+    def settle(self, selected: SelectedColumns) -> None:
+        self._selected = selected
         try:
             fragments = self._dataset.get_fragments()
         except ValueError:  # a dataset with a filter does not list its fragments before it is read
             fragments = ()
         for fragment in fragments:
             self._require_columns(fragment)
-        if wanted.frames:
-            scan = TypesScan(columns_of(self.schema, wanted.features))
+        if selected.through_pandas:
+            scan = TypesScan(columns_of(self.schema, selected.features))
             for fragment, rows in self._scanned(scan.needed, SCANNED_ROWS) if scan.needed else ():
                 scan.add(rows, getattr(fragment, "path", None))
             self.pandas_types = scan.types()
@@ -479,44 +480,46 @@ class DatasetSource(Source):
         """Reject a fragment that pyarrow would fill with nulls or cast to a narrower type."""
         import pyarrow.dataset
 
-        declared, wanted = self.schema, self._wanted
+        schema, selected = self.schema, self._selected
         where = repr(getattr(fragment, "path", "a part of the dataset"))
         keys = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
-        there = fragment.physical_schema
-        require_same_names([*there.names, *keys], declared.names, wanted, where, "the dataset's schema")
+        fragment_schema = fragment.physical_schema
+        require_same_names(
+            [*fragment_schema.names, *keys], schema.names, selected, where, "the dataset's schema"
+        )
         if isinstance(getattr(fragment, "format", None), pyarrow.dataset.CsvFileFormat):
             return  # it is read with the types of the schema
-        for name in wanted.columns:
+        for name in selected.columns:
             if name in keys:
                 continue
-            kind, found = declared.field(name).type, there.field(name).type
-            widest = wider(kind, found)
+            kind, fragment_type = schema.field(name).type, fragment_schema.field(name).type
+            widest = wider(kind, fragment_type)
             if widest is None or (is_number(widest) and widest != kind):
                 raise ValueError(
-                    f"column {name!r} is {found} in {where}, but {kind} in the dataset's schema: pass the "
-                    "paths of the files, which widens numbers, or make the dataset with a schema= that holds "
-                    "the values of all files"
+                    f"column {name!r} is {fragment_type} in {where}, but {kind} in the dataset's schema: "
+                    "pass the paths of the files, which gives numbers a wider type, or make the dataset with "
+                    "a schema= that holds the values of all files"
                 )
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        return {**_of_dataset(self._dataset), **of_schema(self.schema, columns)}
+        return {**_dataset_fingerprint(self._dataset), **columns_fingerprint(self.schema, columns)}
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        seen = None
+        checked = None
         for fragment, piece in self._scanned(columns, n):
-            if str(fragment) != seen:
+            if str(fragment) != checked:
                 self._require_columns(fragment)
-                seen = str(fragment)
+                checked = str(fragment)
             size = piece.num_rows
             if start < size:
                 yield piece.slice(start) if start else piece
             start = max(0, start - size)
 
     def _scanned(self, columns: Sequence[str], n: int) -> Iterator[tuple[Any, Any]]:
-        """Yield fragments and record batches of them."""
+        """Yield record batches, each after the fragment that it is from."""
         arrow = require_arrow()
         scanner = self._dataset.scanner(
             columns=list(columns), batch_size=n, batch_readahead=READAHEAD, fragment_readahead=1
@@ -531,38 +534,38 @@ class DatasetSource(Source):
             ) from error
 
 
-def _of_dataset(dataset: Any) -> dict[str, Any]:
-    """Return part of a fingerprint: the filter of a dataset, and its files, parts or rows in memory."""
+def _dataset_fingerprint(dataset: Any) -> dict[str, Any]:
+    """Return, for a fingerprint, the filter of a dataset, and its files, child datasets or rows in memory."""
     import pyarrow.dataset
 
-    found: dict[str, Any] = {"kind": "dataset"}
+    facts: dict[str, Any] = {"kind": "dataset"}
     condition = (getattr(dataset, "_scan_options", None) or {}).get("filter")
-    if condition is not None:  # its text leaves out the middle of a long list
-        found["filter"] = [str(condition), hashlib.sha256(pickle.dumps(condition)).hexdigest()]
+    if condition is not None:  # str() leaves out the middle of a long list
+        facts["filter"] = [str(condition), hashlib.sha256(pickle.dumps(condition)).hexdigest()]
     if isinstance(dataset, pyarrow.dataset.UnionDataset):
-        found["parts"] = [_of_dataset(child) for child in dataset.children]
+        facts["parts"] = [_dataset_fingerprint(child) for child in dataset.children]
     elif isinstance(dataset, pyarrow.dataset.InMemoryDataset):
         rows = TableSource(dataset.to_table())
-        found["rows"] = rows.fingerprint(rows.schema.names)
+        facts["rows"] = rows.fingerprint(rows.schema.names)
     elif files := getattr(dataset, "files", None):
         infos = dataset.filesystem.get_file_info(files)
-        found |= of_listing([(info.path, info.size, info.mtime_ns) for info in infos])
+        facts |= files_fingerprint([(info.path, info.size, info.mtime_ns) for info in infos])
         keys = getattr(dataset, "partitioning", None)
         if keys is not None:
-            found["partitioning"] = [type(keys).__name__, keys.schema.names]
-    return found
+            facts["partitioning"] = [type(keys).__name__, keys.schema.names]
+    return facts
 
 
-def _places_of(dataset: Any) -> Iterator[Place]:
+def _dataset_files(dataset: Any) -> Iterator[Place]:
     """Yield the files of a dataset."""
     for child in getattr(dataset, "children", ()):
-        yield from _places_of(child)
+        yield from _dataset_files(child)
     for path in getattr(dataset, "files", ()):
         local = dataset.filesystem.type_name == "local"
         yield Path(path) if local else RemotePath(dataset.filesystem, path, path)
 
 
-def _of_path(place: Place, csv: CsvFormat, keep: Sequence[str]) -> Source:
+def _open_path(place: Place, csv: CsvFormat, keep: Sequence[str]) -> Source:
     if place.is_dir():
         return open_files(files_in(place), place, csv, keep)
     if format_of(place) == "npy":
@@ -570,45 +573,45 @@ def _of_path(place: Place, csv: CsvFormat, keep: Sequence[str]) -> Source:
     return open_files([place], None, csv, keep)
 
 
-def _of_iterator(items: Iterator[Any], keep: Sequence[str]) -> Source:
+def _open_iterator(items: Iterator[Any], keep: Sequence[str]) -> Source:
     try:
         first = next(items)
     except StopIteration:
         raise ValueError("source is an iterator without items, so its columns are not known") from None
     if is_path(first):
         raise TypeError("source is an iterator of paths: pass a list of them")
-    both = chain([first], items)
+    all_items = chain([first], items)
     arrow = require_arrow()
     if row_labels(first) is not None and hasattr(first, "columns"):
         frame = FrameSource(first, keep, _FIRST)
         try:
-            whole, levels = _as_table(first, keep, _FIRST)
+            arrow_table, levels = _as_table(first, keep, _FIRST)
         except ValueError:  # only the steps of a pipeline may take it
-            return StreamSource(frame.schema, both, levels=frame.levels)
-        return StreamSource(whole.schema, both, levels=levels)
+            return StreamSource(frame.schema, all_items, levels=frame.levels)
+        return StreamSource(arrow_table.schema, all_items, levels=levels)
     if isinstance(first, (arrow.Table, arrow.RecordBatch)) or hasattr(first, "columns"):
-        return StreamSource(_as_table(first)[0].schema, both)
+        return StreamSource(_as_table(first)[0].schema, all_items)
     array = table(first)
-    return StreamSource(None, both, array[:0].copy())
+    return StreamSource(None, all_items, array[:0].copy())
 
 
-def _begun(items: Iterator[Any]) -> tuple[Iterator[Any], Any]:
-    """Return all items, and the first that has rows; None if there is none."""
-    taken = []
+def _first_with_rows(items: Iterator[Any]) -> tuple[Iterator[Any], Any]:
+    """Return an iterator over all items, and the first item that has rows, or None."""
+    first_items = []
     for item in items:
-        taken.append(item)
+        first_items.append(item)
         if item.shape[0]:
-            return chain(taken, items), item
-    return iter(taken), None
+            return chain(first_items, items), item
+    return iter(first_items), None
 
 
 def _other_type(name: str, kind: Any, where: str, first: Any) -> str:
-    what = f"is {kind} in {where}, but {first} in {_FIRST}"
+    difference = f"is {kind} in {where}, but {first} in {_FIRST}"
     if str(kind) == str(first):
-        what = f"has other categories in {where} than in {_FIRST}, or in another order"
+        difference = f"has other categories in {where} than in {_FIRST}, or in another order"
     return (
-        f"column {name!r} {what}, and a step of the pipeline may treat it differently: give it the same type "
-        "in all items"
+        f"column {name!r} {difference}, and a step of the pipeline may treat it differently: give it the "
+        "same type in all items"
     )
 
 
@@ -619,7 +622,7 @@ def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame"
     -------
     table : pyarrow.Table
     levels : list of str
-        Its last columns, those that are levels of the index of a data frame of pandas.
+        Names of the last columns, which are levels of the index of a pandas data frame.
     """
     arrow = require_arrow()
     if isinstance(item, arrow.Table):
@@ -639,20 +642,22 @@ def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame"
 
 
 def _with_levels(columns: Any, frame: Any, keep: Sequence[str], where: str) -> tuple[Any, list[str]]:
-    """Convert columns of a data frame, and the levels of its index that are kept."""
+    """Convert columns of a data frame, followed by the levels of its index that are kept, to a table."""
     arrow = require_arrow()
-    whole, levels = arrow.Table.from_pandas(columns, preserve_index=False), levels_to_keep(frame, keep, where)
+    table, levels = arrow.Table.from_pandas(columns, preserve_index=False), levels_to_keep(frame, keep, where)
     if levels is None:
-        return whole, []
-    further = arrow.Table.from_pandas(levels, preserve_index=False)
-    schema = arrow.schema([*whole.schema, *further.schema])
-    return arrow.Table.from_arrays([*whole.columns, *further.columns], schema=schema), further.schema.names
+        return table, []
+    level_table = arrow.Table.from_pandas(levels, preserve_index=False)
+    schema = arrow.schema([*table.schema, *level_table.schema])
+    return arrow.Table.from_arrays(
+        [*table.columns, *level_table.columns], schema=schema
+    ), level_table.schema.names
 
 
 def _with_dense_features(frame: Any, keep: Sequence[str]) -> Any:
-    """Return a data frame of pandas in which sparse columns, but for those to keep, store all values.
+    """Return a pandas data frame whose sparse columns are dense, because Arrow has no sparse columns.
 
-    Arrow has no sparse columns.
+    The columns to keep stay as they are.
     """
     dtypes = {
         i: dtype.subtype
@@ -662,12 +667,12 @@ def _with_dense_features(frame: Any, keep: Sequence[str]) -> Any:
     if not dtypes:
         return frame
     frame = frame.copy(deep=False)
-    for place, dtype in dtypes.items():
-        frame.isetitem(place, frame.iloc[:, place].astype(dtype))
+    for position, dtype in dtypes.items():
+        frame.isetitem(position, frame.iloc[:, position].astype(dtype))
     return frame
 
 
-def _places(n_rows: int) -> list[int]:
+def _compared_rows(n_rows: int) -> list[int]:
     """Return the numbers of the rows to compare, evenly spaced."""
-    places = np.linspace(0, max(n_rows - 1, 0), min(n_rows, _COMPARED_ROWS)).astype(int)
-    return np.unique(places).tolist()
+    rows = np.linspace(0, max(n_rows - 1, 0), min(n_rows, _COMPARED_ROWS)).astype(int)
+    return np.unique(rows).tolist()

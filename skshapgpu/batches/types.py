@@ -1,4 +1,4 @@
-"""Common types for a column of several files or items: types that hold all of its values exactly."""
+"""Common types for the columns of several files or items: types that hold all values exactly."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 from .._rows.arrow import is_text, require_arrow
 
 
-def wider(one: Any, other: Any) -> Any:
-    """Return the type that holds the values of two types; None if they are of different kinds.
+def wider(first: Any, second: Any) -> Any:
+    """Return the type that holds the values of two types; None if the types are of different kinds.
 
-    Integers and floats of any width have a common type, and so do texts with and without a dictionary.
-    Numbers, booleans, texts, dates and categories of numbers have none with each other.
+    Integers and floats of any width have a common type, and so do strings with and without a dictionary.
+    There is no common type between any two of: numbers, booleans, strings, dates, numeric categories.
 
     Parameters
     ----------
-    one, other : pyarrow.DataType
+    first, second : pyarrow.DataType
     """
     arrow = require_arrow()
     types = arrow.types
-    if one == other or types.is_null(other):
-        return one
-    if types.is_null(one):
-        return other
-    if types.is_dictionary(one) and types.is_dictionary(other):
-        value = wider(one.value_type, other.value_type)
-        return value and arrow.dictionary(arrow.int32(), value, one.ordered and other.ordered)
-    one, other = _plain_text(one), _plain_text(other)
-    if is_text(one) or is_text(other):
-        return arrow.large_string() if is_text(one) and is_text(other) else None
-    if is_number(one) and is_number(other) and (types.is_floating(one) or types.is_floating(other)):
-        return arrow.float64()  # values are float32 only if all columns were
-    schemas = [arrow.schema([("x", kind)]) for kind in (one, other)]
+    if first == second or types.is_null(second):
+        return first
+    if types.is_null(first):
+        return second
+    if types.is_dictionary(first) and types.is_dictionary(second):
+        value = wider(first.value_type, second.value_type)
+        return value and arrow.dictionary(arrow.int32(), value, first.ordered and second.ordered)
+    first, second = _plain_text(first), _plain_text(second)
+    if is_text(first) or is_text(second):
+        return arrow.large_string() if is_text(first) and is_text(second) else None
+    if is_number(first) and is_number(second) and (types.is_floating(first) or types.is_floating(second)):
+        return arrow.float64()  # the result is float32 only if both types were
+    schemas = [arrow.schema([("x", kind)]) for kind in (first, second)]
     try:
         return arrow.unify_schemas(schemas, promote_options="permissive").field("x").type
     except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError):
@@ -46,18 +46,18 @@ def is_number(kind: Any) -> bool:
 
 
 def _plain_text(kind: Any) -> Any:
-    """Replace a dictionary of texts by its value type, as texts are matched by value."""
+    """Return the type of the strings of a dictionary of strings, and any other type as it is.
+
+    Strings are matched by value, so it does not matter whether they are in a dictionary.
+    """
     dictionary = require_arrow().types.is_dictionary(kind)
     return kind.value_type if dictionary and is_text(kind.value_type) else kind
 
 
-def fitted(piece: Any, schema: Any, where: str) -> Any:
-    """Convert the columns of a table or record batch, in this order, to the types of a schema.
+def cast_to_schema(piece: Any, schema: Any, where: str) -> Any:
+    """Convert the columns of a table or record batch to the types of the fields of a schema, in order.
 
-    Raises
-    ------
-    ValueError
-        The type cannot represent a value; the message begins with ``where`` and the column.
+    Raise ``ValueError`` if a type cannot represent a value; the message begins with ``where``.
     """
     if piece.schema.equals(schema, check_metadata=True):
         return piece
@@ -68,14 +68,17 @@ def fitted(piece: Any, schema: Any, where: str) -> Any:
             columns.append(_cast(column, field.type))
         except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
             raise ValueError(
-                f"{where}: column {field.name!r} is {column.type}, but must become {field.type} with the "
-                f"others: {error}"
+                f"{where}: column {field.name!r} is {column.type}, but must become {field.type}, the type "
+                f"for all of the source: {error}"
             ) from error
     return type(piece).from_arrays(columns, schema=schema)
 
 
 def wide_codes(schema: Any) -> Any:
-    """Return a schema whose dictionaries have codes of at least 32 bits, enough for several files."""
+    """Return a schema whose dictionaries have codes of at least 32 bits.
+
+    Such codes suffice for the categories of several files together.
+    """
     arrow = require_arrow()
     for place, field in enumerate(schema):
         kind = field.type
@@ -97,14 +100,14 @@ def _cast(column: Any, kind: Any) -> Any:
     return column.cast(kind)
 
 
-def of_all(schemas: Sequence[Any]) -> Any:
-    """Return a schema that holds the values of all schemas, which agree in names and kinds."""
+def common_schema(schemas: Sequence[Any]) -> Any:
+    """Return a schema that holds the values of all schemas, which have the same names and kinds of types."""
     arrow = require_arrow()
-    whole = schemas[0]
+    common = schemas[0]
     for schema in schemas[1:]:
         fields = []
-        for one, other in zip(whole, schema, strict=True):
-            field = one.with_type(wider(one.type, other.type))
-            fields.append(field.with_metadata(other.metadata) if other.metadata else field)
-        whole = arrow.schema(fields)
-    return whole
+        for first_field, second_field in zip(common, schema, strict=True):
+            field = first_field.with_type(wider(first_field.type, second_field.type))
+            fields.append(field.with_metadata(second_field.metadata) if second_field.metadata else field)
+        common = arrow.schema(fields)
+    return common

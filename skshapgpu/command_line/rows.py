@@ -14,7 +14,7 @@ import numpy as np
 from .._files.locations import Place, RemotePath, locate, shown
 from ..batches.batch_arguments import rows_for
 from ..batches.csv_files import CsvFormat
-from ..batches.source import Wanted
+from ..batches.source import SelectedColumns
 from ..batches.sources import open_source
 from .answers import some
 
@@ -124,7 +124,11 @@ def read_rows(
     try:
         source = open_source(place, csv)
         names = [] if source.schema is None else columns(source.schema)
-        source.settle(Wanted(tuple(names), numbers=not categories and not steps, frames=bool(steps)))
+        source.settle(
+            SelectedColumns(
+                tuple(names), only_numbers=not categories and not steps, through_pandas=bool(steps)
+            )
+        )
         there, pieces = _drawn(source.read(names, 0, _PIECE), n_rows, seed)
         if n_rows is not None and there < n_rows and not at_most:
             raise ValueError(f"there are only {there:,} rows, not {n_rows:,}")

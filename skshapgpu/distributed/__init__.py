@@ -1,7 +1,7 @@
 """Explanations computed by the workers of Dask, Spark and Ray.
 
-The engines schedule, retry and spill; they are imported only when used. An explainer is sent to each process
-once (see ``_parcel.py``), and finds its device there.
+The engines schedule the work, retry it after failures and spill data to disk. They are imported only when
+they are used. An explainer is sent to each process once (see ``_parcel.py``), and detects its device there.
 """
 
 from ._dask import explain_dask

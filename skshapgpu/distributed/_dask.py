@@ -35,21 +35,22 @@ def explain_dask(
     """Compute SHAP values, or interactions, of the rows of a Dask collection: lazily, on its workers.
 
     The call itself only checks its arguments. The values of a part are computed by a worker, which receives
-    and compiles the explainer once, however many parts it explains. They are bit-identical to those of
-    :class:`.TreeExplainer` for the same part.
+    and compiles the explainer once, however many parts it explains. The values are bit-identical to the
+    values that :class:`.TreeExplainer` computes for the same part.
 
     Parameters
     ----------
     model : fitted model, str, path, bytes or TreeExplainer
         A fitted model or its file, or an explainer or its file: see :class:`.TreeExplainer`.
-        Workers need skshapgpu, but not the model's library; for the leading steps of a pipeline, they need the
-        libraries of the steps.
+        Workers need skshapgpu, but not the model's library; for the leading steps of a pipeline, they need
+        the libraries of the steps.
     X : dask array of shape (n_rows, n_features), or dask data frame
-        Chunks of an array may be NumPy, SciPy (sparse) or CuPy arrays, and of unknown length. Column chunks
-        are merged.
+        Chunks of an array may be NumPy, SciPy (sparse) or CuPy arrays, and may have unknown lengths. Chunks
+        of columns are merged.
     features : sequence of str, default=None
-        Columns of a data frame that the model takes, in its order. None: the columns that it was trained
-        with, by name, if it knows their names and all exist; otherwise all that are not in ``keep``.
+        Columns of a data frame that the model takes, in its order. None selects the columns with the names
+        of the training data if the model knows names and all exist, and otherwise all columns that are not
+        in ``keep``.
     keep : sequence of str, default=()
         Columns of a data frame to copy to the result, before the values.
     interactions : "occurring", list of pairs or None, default=None
@@ -62,8 +63,8 @@ def explain_dask(
     prefix : str, default=""
         Prefix of the names of the columns of values in a data frame.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is resolved by the workers,
-        ``n_jobs=None`` is one thread for each part that a worker explains at a time.
+        Options of :class:`.TreeExplainer`, unless ``model`` is an explainer. The workers resolve ``device``.
+        ``n_jobs=None`` means one thread for each part that a worker explains at a time.
 
     Returns
     -------
@@ -72,8 +73,8 @@ def explain_dask(
         interactions (n_rows, n_interactions[, n_outputs]).
         For a data frame, a data frame with the same index and divisions, the columns ``keep`` and a column
         for each value, named as by :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`.
-        Values are float32 for float32 X, otherwise float64; for a pipeline with leading steps always
-        float64.
+        Values are float32 for float32 X, and float64 otherwise. For a pipeline with leading steps, they are
+        always float64.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def _explain_array(work: Work, X: Any) -> Any:
     if X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
     dtype, shape = work.dtype(np.empty((0, X.shape[1]), X.dtype)), work.shape()
-    like = None if sp.issparse(X._meta) else X._meta  # values of sparse rows are dense
+    meta_of_values = None if sp.issparse(X._meta) else X._meta  # the values of sparse rows are dense
     return X.map_blocks(
         _values_of_block,
         _parcel(work),
@@ -155,7 +156,7 @@ def _explain_array(work: Work, X: Any) -> Any:
         dtype=dtype,
         chunks=(X.chunks[0], *((n,) for n in shape)),
         new_axis=list(range(2, 1 + len(shape))) or None,
-        meta=meta_from_array(like, ndim=1 + len(shape), dtype=dtype),
+        meta=meta_from_array(meta_of_values, ndim=1 + len(shape), dtype=dtype),
     )
 
 
@@ -174,12 +175,12 @@ def _explain_frame(batches: BatchExplainer, X: Any) -> Any:
     batches._warn_of_names(frame_schema(empty))
     names = list(batches.input_names(frame_schema(empty)))
     columns, dtype = batches._value_names(names), np.dtype(np.float64)
-    if not batches.explainer._steps:  # these may reject a table without rows, and determine the dtype
+    if not batches.explainer._steps:  # steps may reject a table without rows, and their values are float64
         dtype = batches._silent.shap_values(empty[names]).dtype
-    twice = sorted({*columns} & {*keep})
-    if twice:
+    duplicates = sorted({*columns} & {*keep})
+    if duplicates:
         raise ValueError(
-            f"the output would have two columns {twice[0]!r}, one kept and one of values: use prefix=, "
+            f"the output would have two columns {duplicates[0]!r}, one kept and one of values: use prefix=, "
             "'shap_' for instance"
         )
     meta = pd.concat([empty[keep], pd.DataFrame(columns=columns, index=empty.index, dtype=dtype)], axis=1)

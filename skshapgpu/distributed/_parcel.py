@@ -1,4 +1,4 @@
-"""Transport of an explainer to the workers of an engine: as a pickle, loaded once in each process."""
+"""Transport of an explainer to the workers of an engine: as a pickle that each process loads once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from hashlib import sha256
 from threading import Lock
 from typing import Any
 
-#: Number of recently used parcels that a process keeps open: an explainer's tables may take 256 MiB.
-_N_KEPT = 4
+#: Number of recently used parcels that a process keeps open. More would take too much memory: the tables of
+#: an explainer may take 256 MiB.
+_N_OPEN = 4
 
 _opened: OrderedDict[str, Any] = OrderedDict()
 _lock = Lock()
@@ -45,7 +46,7 @@ class Parcel:
             if self.digest not in _opened:
                 _opened[self.digest] = pickle.loads(self.payload)
             _opened.move_to_end(self.digest)
-            while len(_opened) > _N_KEPT:
+            while len(_opened) > _N_OPEN:
                 _opened.popitem(last=False)
             return _opened[self.digest]
 

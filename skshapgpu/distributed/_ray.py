@@ -33,28 +33,28 @@ def explain_ray(
 ) -> Any:
     """Compute SHAP values, or interactions, of the rows of a Ray dataset: lazily, by ``map_batches``.
 
-    The call itself only checks its arguments; column names are checked at once if Ray knows them without
-    reading, otherwise when rows arrive. The values are computed by actors, each of which compiles the
-    explainer once.
+    The call itself only checks its arguments. It checks the names of the columns if Ray knows them without
+    reading rows; otherwise they are checked when rows arrive. The values are computed by actors, each of
+    which compiles the explainer once.
 
     Parameters
     ----------
     model : fitted model, str, path, bytes or TreeExplainer
         A fitted model or its file, or an explainer or its file: see :class:`.TreeExplainer`.
-        Actors need skshapgpu, but not the model's library; for the leading steps of a pipeline, they need the
-        libraries of the steps.
+        Actors need skshapgpu, but not the model's library; for the leading steps of a pipeline, they need
+        the libraries of the steps.
     dataset : ray.data.Dataset
         Its columns are read as Arrow columns. A null is missing; for a pipeline whose first step takes data
         frames, columns of integers or booleans must not have nulls: cast them to float64.
     features : sequence of str, default=None
-        Columns that the model takes, in its order. None: the columns that it was trained with, by name, if
-        it knows their names and all exist; otherwise all that are not in ``keep``.
+        Columns that the model takes, in its order. None selects the columns with the names of the training
+        data if the model knows names and all exist, and otherwise all columns that are not in ``keep``.
     keep : sequence of str, default=()
-        Columns to copy to the result, before the values: row ids, for instance. Ray keeps the order of blocks
-        only if ``DataContext.execution_options.preserve_order`` says so.
+        Columns, such as row ids, to copy to the result, before the values. Ray keeps the order of blocks only
+        if ``DataContext.execution_options.preserve_order`` is True.
     reasons : int or None, default=None
-        Return only this many values of each row, those of largest magnitude, in columns "feature_1",
-        "value_1" (the feature's value, as text), "shap_1", "feature_2", and so on.
+        Return only this many values of each row, the values of largest magnitude, in columns "feature_1",
+        "value_1" (the feature's value as a string), "shap_1", "feature_2", and so on.
     by_sign : bool, default=False
         With ``reasons``, return that many of the strongest positive values of each row, and of the strongest
         negative ones, in columns "for_1", "for_value_1", "for_shap_1", and so on, then "against_1" and so on;
@@ -63,8 +63,8 @@ def explain_ray(
         "input" adds up the values of all columns that the leading steps of a pipeline make from each column
         of X; see :class:`.BatchExplainer`.
     interactions : "occurring", list of pairs or None, default=None
-        Which interactions to compute instead of SHAP values: those of all pairs that occur on a path of the
-        model (others are zero), or of the listed pairs.
+        Which interactions to compute instead of SHAP values: of all pairs that occur on a path of the model
+        (the interactions of other pairs are zero), or of the listed pairs.
     index : str or None, default=None
         "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
         :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
@@ -74,20 +74,21 @@ def explain_ray(
         Type of the values. "auto" is float32 if all features are float32 columns and the model is not a
         pipeline, otherwise float64.
     concurrency : int, tuple of two int or None, default=None
-        Number of actors, or their least and greatest number. None: from one to as many as there is room for.
+        Number of actors, or the least and the greatest number. None means one actor or more, up to as many
+        as the cluster has room for.
     num_cpus, num_gpus : float or None, default=None
         Resources that each actor reserves from Ray. With ``num_gpus`` an actor sees its own GPU, which
         ``device="auto"`` uses if the work is large enough; Ray then requires a ``batch_size``.
     batch_size : int or None, default=None
-        Rows of a batch. None: whole blocks.
+        Rows of a batch. None means that a batch is a whole block.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is resolved by the actors,
-        ``n_jobs=None`` is one thread for each actor.
+        Options of :class:`.TreeExplainer`, unless ``model`` is an explainer. The actors resolve ``device``.
+        ``n_jobs=None`` means one thread for each actor.
 
     Returns
     -------
     ray.data.Dataset
-        The columns ``keep`` and those of the values, named as by :class:`.ShapTransformer` or
+        The columns ``keep`` and the columns of the values, named as by :class:`.ShapTransformer` or
         :class:`.ShapInteractionTransformer`; as many rows as ``dataset``.
 
     Raises
@@ -142,22 +143,24 @@ def _pool(concurrency: Any) -> dict[str, int]:
         return {}
     bounds = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
     if len(bounds) != 2 or any(isinstance(n, bool) or not isinstance(n, int) for n in bounds):
-        raise TypeError(f"concurrency must be a number of actors, or two of them, not {concurrency!r}")
+        raise TypeError(f"concurrency must be a number of actors, or two numbers, not {concurrency!r}")
     if not 1 <= bounds[0] <= bounds[1]:
-        raise ValueError(f"concurrency must be at least 1, the least before the greatest: {concurrency!r}")
+        raise ValueError(
+            f"concurrency must be at least 1, and the first number at most the second: {concurrency!r}"
+        )
     return {"min_size": bounds[0], "max_size": bounds[1]}
 
 
 def _check_columns(dataset: Any, batches: BatchExplainer) -> None:
-    """Reject columns that are known not to be the model's."""
+    """Raise an error if Ray knows the columns, and they are not the columns of the model."""
     import pyarrow as pa
 
-    known = dataset.schema(fetch_if_missing=False)
-    if known is None:
+    ray_schema = dataset.schema(fetch_if_missing=False)
+    if ray_schema is None:
         return
-    schema = known.base_schema
+    schema = ray_schema.base_schema
     if not isinstance(schema, pa.Schema):  # pandas blocks get their types when converted
-        schema = pa.schema([(name, pa.float64()) for name in known.names])
+        schema = pa.schema([(name, pa.float64()) for name in ray_schema.names])
     batches.output_schema(schema)
 
 

@@ -42,14 +42,14 @@ def explain_spark(
         A null is missing; for a pipeline whose first step takes data frames, columns of integers or booleans
         must not have nulls: cast them to double. Spark Connect is not supported.
     features : sequence of str, default=None
-        Columns that the model takes, in its order. None: the columns that it was trained with, by name, if
-        it knows their names and all exist; otherwise all that are not in ``keep``.
+        Columns that the model takes, in its order. None selects the columns with the names of the training
+        data if the model knows names and all exist, and otherwise all columns that are not in ``keep``.
     keep : sequence of str, default=()
-        Columns to copy to the result, before the values: row ids, for instance. Spark does not keep the
-        order of rows through a shuffle.
+        Columns, such as row ids, to copy to the result, before the values. Spark does not keep the order of
+        rows through a shuffle.
     reasons : int or None, default=None
-        Return only this many values of each row, those of largest magnitude, in columns "feature_1",
-        "value_1" (the feature's value, as text), "shap_1", "feature_2", and so on.
+        Return only this many values of each row, the values of largest magnitude, in columns "feature_1",
+        "value_1" (the feature's value as a string), "shap_1", "feature_2", and so on.
     by_sign : bool, default=False
         With ``reasons``, return that many of the strongest positive values of each row, and of the strongest
         negative ones, in columns "for_1", "for_value_1", "for_shap_1", and so on, then "against_1" and so on;
@@ -58,8 +58,8 @@ def explain_spark(
         "input" adds up the values of all columns that the leading steps of a pipeline make from each column
         of X; see :class:`.BatchExplainer`.
     interactions : "occurring", list of pairs or None, default=None
-        Which interactions to compute instead of SHAP values: those of all pairs that occur on a path of the
-        model (others are zero), or of the listed pairs.
+        Which interactions to compute instead of SHAP values: of all pairs that occur on a path of the model
+        (the interactions of other pairs are zero), or of the listed pairs.
     index : str or None, default=None
         "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
         :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
@@ -69,13 +69,13 @@ def explain_spark(
         Type of the values. "auto" is float32 if all features have Spark's type float and the model is not a
         pipeline, otherwise float64.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is resolved by the workers,
-        ``n_jobs=None`` is one thread for each task.
+        Options of :class:`.TreeExplainer`, unless ``model`` is an explainer. The workers resolve ``device``.
+        ``n_jobs=None`` means one thread for each task.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        The columns ``keep`` and those of the values, of type float or double, named as by
+        The columns ``keep`` and the columns of the values, of type float or double, named as by
         :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`; as many rows as ``df``.
 
     Raises
@@ -98,10 +98,10 @@ def explain_spark(
         from pyspark.sql.types import StructType
     except ImportError as error:
         raise ImportError("explain_spark needs PySpark and pyarrow: pip install skshapgpu[spark]") from error
-    where = type(df).__module__
-    if not where.startswith("pyspark.sql") or not hasattr(df, "mapInArrow"):
-        raise TypeError(f"df is a {where}.{type(df).__qualname__}, not a Spark data frame")
-    if where.startswith("pyspark.sql.connect"):
+    df_module = type(df).__module__
+    if not df_module.startswith("pyspark.sql") or not hasattr(df, "mapInArrow"):
+        raise TypeError(f"df is a {df_module}.{type(df).__qualname__}, not a Spark data frame")
+    if df_module.startswith("pyspark.sql.connect"):
         raise TypeError("df is a Spark Connect data frame, which cannot broadcast: use a classic session")
     with elsewhere():
         batches = BatchExplainer(
@@ -118,8 +118,10 @@ def explain_spark(
             **options,
         )
     schema = _arrow_schema(df.schema, batches)
-    kept = [df.schema[name] for name in batches.keep]  # unchanged, as Arrow has fewer types
-    out = StructType([*kept, *list(from_arrow_schema(batches.output_schema(schema)))[len(kept) :]])
+    kept_fields = [df.schema[name] for name in batches.keep]  # unchanged, as Arrow has fewer types
+    out = StructType(
+        [*kept_fields, *list(from_arrow_schema(batches.output_schema(schema)))[len(kept_fields) :]]
+    )
     needed = list(dict.fromkeys((*batches.keep, *batches.input_names(schema))))
     parcel = df.sparkSession.sparkContext.broadcast(Parcel(batches, cloudpickle.dumps))
     # mapInArrow does not find columns whose names contain a dot, so columns are numbered for it.
@@ -128,7 +130,7 @@ def explain_spark(
 
 
 def _explaining(parcel: Any, names: list[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function that a task runs; ``parcel`` is broadcast, ``names`` are column names."""
+    """Return the function that a task runs, given the broadcast parcel and the names of the columns."""
 
     def explain(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -141,24 +143,29 @@ def _explaining(parcel: Any, names: list[str]) -> Callable[[Iterator[Any]], Iter
 
 
 def _arrow_schema(schema: Any, batches: BatchExplainer) -> Any:
-    """Return the schema that Python workers receive; unneeded columns that Spark cannot convert are null."""
+    """Return the schema that Python workers receive.
+
+    Columns that Spark cannot convert are null, or rejected if they are features or columns to keep.
+    """
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
-    fields, foreign = [], {}
+    fields, error_of_column = [], {}
     for field in schema:
         try:
             kind = to_arrow_type(field.dataType)
         except Exception as error:  # Spark's own class, which older releases do not have
-            kind, foreign[field.name] = pa.null(), error
+            kind, error_of_column[field.name] = pa.null(), error
         fields.append(pa.field(field.name, kind))
-    found = pa.schema(fields)
-    for name in (*batches.keep, *batches.input_names(found)):
-        if name in foreign:
-            raise TypeError(f"column {name!r} cannot be handed to Python: {foreign[name]}") from foreign[name]
-    return found
+    arrow_schema = pa.schema(fields)
+    for name in (*batches.keep, *batches.input_names(arrow_schema)):
+        if name in error_of_column:
+            raise TypeError(
+                f"column {name!r} cannot be handed to Python: {error_of_column[name]}"
+            ) from error_of_column[name]
+    return arrow_schema
 
 
 def _quoted(name: str) -> str:
-    """Quote the name of a column, so that a dot in it does not access a field."""
+    """Quote the name of a column, so that Spark does not read a dot in it as access to a field."""
     return "`" + name.replace("`", "``") + "`"

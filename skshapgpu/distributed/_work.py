@@ -29,7 +29,7 @@ class Work:
     Raises
     ------
     ValueError, TypeError
-        An option has an invalid value, or the requested values depend on rows of other parts.
+        An option has an invalid value, or the requested values depend on rows of other parts of X.
     """
 
     def __init__(self, model: Any, interactions: Any, index: str | None, options: Mapping[str, Any]) -> None:
@@ -41,7 +41,7 @@ class Work:
             self.explainer._require_values(self._index)
 
     def values(self, X: Any) -> Any:
-        """Return the values of X, with the dtype that :meth:`dtype` returns, or else the float dtype of X."""
+        """Return the values of X. Their dtype is the result of :meth:`dtype`, or the float dtype of X."""
         return self._values(self.explainer._without_warnings, X)
 
     def _values(self, explainer: Any, X: Any) -> Any:
@@ -61,17 +61,17 @@ class Work:
         ValueError, TypeError
             The columns are not those of the model, or the requested values cannot be computed.
         """
-        if self.explainer._steps:  # these may reject a table without rows, and determine the dtype
+        if self.explainer._steps:  # steps may reject a table without rows, and their values are float64
             return np.dtype(np.float64)
         return self._values(self.explainer, empty).dtype
 
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the values of one row."""
         explainer, outputs = self.explainer, self.explainer.output_names
-        k = () if outputs is None else (len(outputs),)
+        output_shape = () if outputs is None else (len(outputs),)
         if self._request is None:
-            return (len(explainer._names_explained(index=self._index)), *k)
+            return (len(explainer._names_explained(index=self._index)), *output_shape)
         if self._request.form == "listed":
-            listed = self._request.positions(explainer._names_explained(), explainer._features_are_columns)
-            return (len(listed), *k)
-        return (len(explainer.occurring_interactions()), *k)
+            pairs = self._request.positions(explainer._names_explained(), explainer._features_are_columns)
+            return (len(pairs), *output_shape)
+        return (len(explainer.occurring_interactions()), *output_shape)

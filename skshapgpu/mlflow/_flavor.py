@@ -21,7 +21,7 @@ FLAVOR_NAME = "skshapgpu"
 #: Folder of the flavor in ``data`` of a model, and the files in it.
 _FOLDER, _EXPLAINER, _STEPS = "explainer", "explainer.npz", "steps.skops"
 
-#: Options of :meth:`.TreeExplainer.load` that a file MLmodel holds, for ``model_config`` to replace.
+#: Options of :meth:`.TreeExplainer.load` that a file MLmodel holds; ``model_config`` can replace them.
 _LOAD_OPTIONS = {"device": "auto", "n_jobs": None, "memory_limit": None}
 
 _TRUSTED, _CATEGORICAL = "skops_trusted_types", "categorical"
@@ -45,13 +45,13 @@ def save_model(
     """Save an explainer as an MLflow model, in a folder of the local file system.
 
     The model has the flavors ``skshapgpu`` and ``python_function``. It holds the file of
-    :meth:`.TreeExplainer.save` and, if the explainer is that of a ``Pipeline``, the leading steps as a file
+    :meth:`.TreeExplainer.save` and, if the explainer is one of a ``Pipeline``, the leading steps as a file
     of skops. Nothing is pickled, and neither flavor needs the library that trained the model.
 
     The ``predict`` of the ``python_function`` returns a data frame of SHAP values with the row labels of its
     input and a column for each feature or, with several outputs, for each feature and output:
-    "feature__output". It finds the columns that the explainer takes by their names, in any order; others are
-    ignored, and missing ones rejected. Its ``params`` are ``reasons`` and ``by_sign``, as for
+    "feature__output". It finds the columns that the explainer takes by their names, in any order. Other
+    columns are ignored; a missing column is an error. Its ``params`` are ``reasons`` and ``by_sign``, as for
     :class:`.BatchExplainer`, and ``base_values``, which adds the columns "base_value" or
     "base_value__output".
 
@@ -63,22 +63,22 @@ def save_model(
         Folder to write; it must not exist, or be empty.
     signature : mlflow.models.ModelSignature, default=None
         Columns of the input and output. None infers them from ``input_example``. Without an example, columns
-        of numbers are of type double, and the signature of models with categories or leading steps has no
-        inputs. MLflow rejects input of other types: a column of type long, for instance, must not have
-        missing values. If a signature has no outputs or params, they are added.
+        of numbers are of type double, and the signature of a model with categories or leading steps has no
+        inputs. MLflow rejects input of types that are not in the signature: a column of type long, for
+        instance, must not have missing values. If a signature has no outputs or params, they are added.
     input_example : data frame or array of shape (n_rows, n_features), default=None
-        Some rows of X, which are saved with the model. MLflow has no type for categories of pandas: columns
-        that are categorical here must hold their values, such as strings, in the input of ``predict``, which
-        gives them the categories of the example in their order, followed by others that the input has.
+        Some rows of X, which are saved with the model. MLflow has no type for categories of pandas. A column
+        that is categorical here must hold values, such as strings, in the input of ``predict``. There it gets
+        the categories of the example, in their order, followed by other values that the input has.
     skops_trusted_types : sequence of str, default=()
         Types of the leading steps that skops does not trust itself, such as
         "category_encoders.target_encoder.TargetEncoder". They are listed in the file MLmodel, and created
         when the model is loaded.
     tables : bool, default=True
-        As for :meth:`.TreeExplainer.save`; without tables, later releases of this package can load the model.
+        As for :meth:`.TreeExplainer.save`. Without tables, later releases of this package can load the model.
     pip_requirements, extra_pip_requirements : list of str or str, default=None
         As in all flavors. By default, the requirements are MLflow, this package and, if there are leading
-        steps, skops and the packages that these steps are from.
+        steps, skops and the packages that define the steps.
     conda_env, code_paths, metadata, mlflow_model
         As in all flavors.
 
@@ -87,8 +87,8 @@ def save_model(
     ImportError
         MLflow or pyarrow or, if there are leading steps, skops is not installed.
     TypeError, ValueError
-        ``explainer`` is not an explainer or needs labels, ``input_example`` has a type, shape or value that
-        it does not accept, or its leading steps, labels or categories cannot be saved.
+        ``explainer`` is not an explainer or needs labels, it does not accept the type, shape or a value of
+        ``input_example``, or its leading steps, labels or categories cannot be saved.
     mlflow.exceptions.MlflowException
         The folder is not empty, or the example does not match the signature.
 
@@ -219,22 +219,24 @@ def load_model(
     dst_path : str, default=None
         Existing local folder to download the model to; a temporary one by default.
     skops_trusted_types : sequence of str, default=None
-        Types of the leading steps of a pipeline that may be created, besides those that skops trusts itself.
-        None trusts those that the file MLmodel lists, so that whoever can write the model decides what is
-        imported and run; with the environment variable ``MLFLOW_ALLOW_PICKLE_DESERIALIZATION=false``, they
-        are rejected. An empty list trusts no others.
+        Types of the leading steps of a pipeline that may be created, besides the types that skops trusts
+        itself. None trusts the types that the file MLmodel lists, so that whoever can write the model decides
+        what is imported and run; with the environment variable
+        ``MLFLOW_ALLOW_PICKLE_DESERIALIZATION=false``, the listed types are rejected. An empty list trusts no
+        other types.
     **options
         Options of :meth:`.TreeExplainer.load`, such as ``device`` and ``n_jobs``.
 
     Returns
     -------
     TreeExplainer
-        Explainer that gives the values of the one that was saved, to the bit.
+        Explainer whose values are bit-identical to the values of the explainer that was saved.
 
     Raises
     ------
     ImportError
-        MLflow is not installed; or there are leading steps, and skops or a package that they are from is not.
+        MLflow is not installed; or there are leading steps, and skops or a package that defines a step is
+        not installed.
     ValueError, TypeError
         The model has no explainer, its file is damaged or holds types that are not trusted, or an option has
         an invalid value.
@@ -278,10 +280,7 @@ def _load_folder(folder: Path, trusted: Collection[str], options: dict[str, Any]
 def _listed_types(listed: Any) -> list[str]:
     """Return the trusted types that a file MLmodel lists.
 
-    Raises
-    ------
-    ValueError
-        The environment does not allow it to list any.
+    Raise ``ValueError`` if it lists types although the environment forbids it.
     """
     trusted = _types("skops_trusted_types of the file MLmodel", listed or ())
     if trusted and os.environ.get("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "true").lower() in ("false", "0"):
@@ -294,13 +293,7 @@ def _listed_types(listed: Any) -> list[str]:
 
 
 def _require_mlflow() -> Any:
-    """Return the module mlflow.
-
-    Raises
-    ------
-    ImportError
-        MLflow is not installed; the message says how to install it.
-    """
+    """Return the module mlflow, or raise ``ImportError`` with advice on how to install it."""
     try:
         import mlflow
         import mlflow.artifacts
@@ -312,17 +305,19 @@ def _require_mlflow() -> Any:
 
 
 def _requirements(steps: bytes | None) -> list[str]:
-    """Return the requirements for loading an explainer, besides MLflow, which brings pandas and pyarrow."""
-    required = [f"skshapgpu=={__version__}"]
+    """Return the requirements for loading an explainer, without MLflow, which requires pandas and pyarrow."""
+    requirements = [f"skshapgpu=={__version__}"]
     if steps is not None:
-        of_packages = packages_distributions()
-        names = {name for package in steps_file.packages(steps) for name in of_packages.get(package, ())}
-        required += [f"{name}=={version(name)}" for name in sorted({*names, "skops"})]
-    return required
+        distributions = packages_distributions()
+        required_names = {
+            name for package in steps_file.packages(steps) for name in distributions.get(package, ())
+        }
+        requirements += [f"{name}=={version(name)}" for name in sorted({*required_names, "skops"})]
+    return requirements
 
 
 def _listed(requirements: Any) -> list[str]:
-    """Return extra requirements, a list or the path of a file of them, as a list."""
+    """Return requirements as a list; they may be the path of a file of requirements."""
     if requirements is None:
         return []
     return [f"-r {os.path.abspath(requirements)}"] if isinstance(requirements, str) else list(requirements)

@@ -1,4 +1,4 @@
-"""The ``python_function``: rows as MLflow passes them to ``predict``, and the data frame that it returns."""
+"""The flavor ``python_function``: how ``predict`` reads the rows that MLflow passes, and what it returns."""
 
 from __future__ import annotations
 
@@ -67,20 +67,23 @@ class Scorer:
             self._explainer, reasons=reasons or None, by_sign=bool(params.get("by_sign", False))
         )
         frame = self.frame(model_input)
-        found = explain._explain_frame(frame, isinstance(model_input, np.ndarray | list)).to_pandas()
-        found.index = frame.index
+        values = explain._explain_frame(frame, isinstance(model_input, np.ndarray | list)).to_pandas()
+        values.index = frame.index
         if base_values:
-            self._add_base_values(found)
-        return found
+            self._add_base_values(values)
+        return values
 
     def frame(self, model_input: Any) -> Any:
-        """Return rows as a pandas frame; columns of an array get the names of the columns of X, if known."""
+        """Return rows as a pandas frame. Columns of an array get the names of the columns of X, if known."""
         import pandas as pd
 
         if isinstance(model_input, pd.DataFrame):
-            there = [name for name in self._categorical if name in model_input]
+            categorical_columns = [name for name in self._categorical if name in model_input]
             return model_input.astype(
-                {name: _category_dtype(model_input[name], **self._categorical[name]) for name in there}
+                {
+                    name: _category_dtype(model_input[name], **self._categorical[name])
+                    for name in categorical_columns
+                }
             )
         if not isinstance(model_input, np.ndarray | list):
             kind = type(model_input).__qualname__
@@ -94,15 +97,15 @@ class Scorer:
         return pd.DataFrame(array, columns=list(names))
 
     def input_columns(self, frame: Any) -> list[str]:
-        """Return the names of the columns of a frame that the explainer takes, in its order."""
+        """Return the names of the columns that the explainer takes of a frame, in the explainer's order."""
         return list(BatchExplainer(self._explainer).input_names(frame_schema(frame)))
 
-    def _add_base_values(self, found: Any) -> None:
+    def _add_base_values(self, frame: Any) -> None:
         names = column_names(["base_value"], self._explainer.output_names)
         for name, value in zip(names, np.atleast_1d(self._explainer.expected_value), strict=True):
-            if name in found:
+            if name in frame:
                 raise ValueError(f"base_values would add a column {name!r}, which a feature has already")
-            found[name] = value
+            frame[name] = value
 
 
 def _category_dtype(series: Any, categories: list[Any] | None, ordered: bool) -> Any:
@@ -111,15 +114,16 @@ def _category_dtype(series: Any, categories: list[Any] | None, ordered: bool) ->
 
     if categories is None:
         return "category"
-    others = series[series.notna() & ~series.isin(categories)].unique()
-    return pd.CategoricalDtype([*categories, *others], ordered)
+    other_values = series[series.notna() & ~series.isin(categories)].unique()
+    return pd.CategoricalDtype([*categories, *other_values], ordered)
 
 
 def without_categories(example: Any) -> tuple[Any, dict[str, dict[str, Any]]]:
     """Return an input example with plain values instead of categories, and the categories of its columns.
 
-    MLflow has no type for categories, and rejects them as strings. The categories, in their order, are those
-    by whose codes a step may have been fitted; they are None if they are no strings, numbers or booleans.
+    MLflow has no type for categories, and rejects a categorical column where the signature says string. The
+    order of the categories is returned because a step may have been fitted to their codes. The categories are
+    None if some are not strings, numbers or booleans.
     """
     import pandas as pd
 
@@ -138,13 +142,15 @@ def without_categories(example: Any) -> tuple[Any, dict[str, dict[str, Any]]]:
     return example, categorical
 
 
-def signature_of(explainer: TreeExplainer, given: Any, example: Any, categorical: Mapping[str, Any]) -> Any:
-    """Return the signature of an MLflow model: the given one completed, or else that of an example.
+def signature_of(
+    explainer: TreeExplainer, signature: Any, example: Any, categorical: Mapping[str, Any]
+) -> Any:
+    """Return the signature of an MLflow model: ``signature`` completed, or else inferred from an example.
 
     Parameters
     ----------
     explainer : TreeExplainer
-    given : mlflow.models.ModelSignature or None
+    signature : mlflow.models.ModelSignature or None
     example : data frame, array or None
     categorical : mapping of str to dict
         As for :class:`Scorer`.
@@ -152,18 +158,13 @@ def signature_of(explainer: TreeExplainer, given: Any, example: Any, categorical
     Returns
     -------
     mlflow.models.ModelSignature
-        Without inputs, if the types of the columns are not known.
-
-    Raises
-    ------
-    ImportError, TypeError, ValueError
-        As for :class:`Scorer` and :meth:`Scorer.predict`, of the example.
+        It has no inputs if the types of the columns are not known.
     """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
     scorer = Scorer(explainer, categorical)
-    inputs = None if given is None else given.inputs
+    inputs = None if signature is None else signature.inputs
     names = column_names(explainer._names_explained(), explainer.output_names)
     outputs = Schema([ColSpec(DataType.double, name) for name in names])
     if example is not None:
@@ -178,8 +179,8 @@ def signature_of(explainer: TreeExplainer, given: Any, example: Any, categorical
             ParamSpec("base_values", DataType.boolean, False),
         ]
     )
-    if given is not None:
-        outputs, params = given.outputs or outputs, given.params or params
+    if signature is not None:
+        outputs, params = signature.outputs or outputs, signature.params or params
     return ModelSignature(inputs, outputs, params)
 
 
@@ -190,18 +191,18 @@ def _schemas_of(scorer: Scorer, example: Any) -> tuple[Any, Any]:
     from mlflow.types import ColSpec, Schema
 
     rows = example[0] if isinstance(example, tuple) else example  # the other item is params
-    found = scorer.predict(rows)
+    values = scorer.predict(rows)
     if isinstance(rows, pd.DataFrame):
         rows = rows[scorer.input_columns(rows)]
-    inferred = infer_signature(rows, found)
+    inferred = infer_signature(rows, values)
     inputs = inferred.inputs
-    if not inputs.is_tensor_spec():  # MLflow takes columns for optional of which the example lacks a value
+    if not inputs.is_tensor_spec():  # MLflow makes a column optional if a value is missing
         inputs = Schema([ColSpec(column.type, column.name) for column in inputs])
     return inputs, inferred.outputs
 
 
 def _input_schema(explainer: TreeExplainer) -> Any:
-    """Return the schema of X of a model without an example; None if columns may be other than numbers."""
+    """Return the schema of X when there is no example; None if columns may hold other things than numbers."""
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
     names, schema = explainer.feature_names, explainer._schema

@@ -208,7 +208,7 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(X.assign(text="é").to_csv(index=False).encode("latin-1"))
     result = explain_batches(EXPLAINER, tmp_path / "rows.csv", tmp_path / "out")  # it does not need the text
     assert result.n_rows == 150
-    with pytest.raises(ValueError, match=r"cannot be read as CSV: .*UTF8 data.*; files must be of UTF-8"):
+    with pytest.raises(ValueError, match=r"cannot be read as CSV: .*UTF8 data.*; save the file as UTF-8"):
         explain_batches(EXPLAINER, tmp_path / "rows.csv", tmp_path / "o2", keep=["text"])
 
 

@@ -13,7 +13,7 @@ import pytest
 from helpers.batches import IRIS, KEPT, TABLE
 
 from skshapgpu import explain_batches
-from skshapgpu.batches.source import Wanted
+from skshapgpu.batches.source import SelectedColumns
 from skshapgpu.batches.sources import open_source
 
 pa = pytest.importorskip("pyarrow")
@@ -35,7 +35,7 @@ def test_values_are_read_back_to_the_bit(
         assert found[name].tolist() == [str(value) for value in TABLE.column(name).to_pylist()]
     np.testing.assert_array_equal(found.iloc[:, 2:].map(float).to_numpy().astype(dtype), want)
     source = open_source(result.path)
-    source.settle(Wanted(tuple(source.schema.names[2:]), tuple(KEPT)))
+    source.settle(SelectedColumns(tuple(source.schema.names[2:]), tuple(KEPT)))
     table = pa.Table.from_batches(source.read(source.schema.names, 0, 1000))
     np.testing.assert_array_equal(np.column_stack(table.columns[2:]).astype(dtype), want)
     text = result.path.read_text()
@@ -112,5 +112,5 @@ def test_what_others_wrote_is_not_touched(tmp_path: Path, explainer: Any) -> Non
     (tmp_path / "out.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="is no output of explain_batches"):
         explain_batches(explainer, TABLE, tmp_path / "out.csv", if_exists="overwrite")
-    with pytest.raises(ValueError, match=r"a CSV file 'NAME\.csv'"):
+    with pytest.raises(ValueError, match=r"give sink= the name of a file, 'NAME\.npy' or 'NAME\.csv'"):
         explain_batches(explainer, TABLE, tmp_path / "folder", format="csv")

@@ -328,7 +328,7 @@ def test_files_of_different_extension_dtypes_are_refused(tmp_path: Path) -> None
     pd.DataFrame({"k": pd.array(CODES, "Int64")}).to_parquet(paths[1])
     model = fitted("texts", pd.read_parquet(paths[0]))
     with pytest.raises(
-        ValueError, match=r"pandas wrote column 'k' as Int64 to '.*1.parquet', but as a dtype of NumPy"
+        ValueError, match=r"pandas wrote column 'k' as Int64 to '.*1.parquet', but as a NumPy dtype"
     ):
         explain_batches(model, paths, tmp_path / "out.npy")
 

@@ -302,7 +302,7 @@ def test_files_are_read_in_the_order_of_their_paths(tmp_path: Path) -> None:
     ]
     ids = [["a/z", "a-b", "b", "c"].index(name.removesuffix(".parquet")) for name in order]
     assert found.column("id").to_pylist()[::3] == ids
-    with pytest.raises(ValueError, match=r"no file .*\*\.parquet'; for a pattern pass sorted\(glob"):
+    with pytest.raises(ValueError, match=r"no file .*\*\.parquet'; to use a pattern, pass sorted\(glob"):
         explain_batches(EXPLAINER, tmp_path / "in" / "*.parquet", tmp_path / "out")
 
 
@@ -444,7 +444,7 @@ def test_a_vectorizer_takes_one_column_of_texts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(result.path), want.values)
     with pytest.raises(ValueError, match="takes 1 features, but there are 2 columns: id, text"):
         explain_batches(model, frame, tmp_path / "two")
-    with pytest.raises(ValueError, match="takes one column of texts, but there are 2"):
+    with pytest.raises(ValueError, match="takes one column of strings, but there are 2"):
         explain_batches(model, np.column_stack([texts, texts]), tmp_path / "two.npy")
     with pytest.raises(ValueError, match=r"np\.nan is an invalid document"):
         explain_batches(model, pa.table({"text": ["good", None]}), tmp_path / "none")

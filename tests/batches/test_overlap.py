@@ -52,8 +52,8 @@ def in_turn(seconds: float = 0.0005) -> Callable[[int, int], int]:
 
 @pytest.mark.parametrize("n_encoders", [1, 3])
 @pytest.mark.parametrize("n_explainers", [None, 1, 4])
-@pytest.mark.parametrize("n_held", [1, 2, 6])
-def test_order_and_few_items(n_explainers: int | None, n_encoders: int, n_held: int) -> None:
+@pytest.mark.parametrize("max_items", [1, 2, 6])
+def test_order_and_few_items(n_explainers: int | None, n_encoders: int, max_items: int) -> None:
     lock, alive, most = threading.Lock(), 0, 0
     names = set()
 
@@ -78,9 +78,9 @@ def test_order_and_few_items(n_explainers: int | None, n_encoders: int, n_held: 
             alive -= 1
 
     steps = explain if n_explainers is None else [explain] * n_explainers
-    overlapped(items(), steps, in_turn(), write, nothing, n_encoders=n_encoders, n_held=n_held)
+    overlapped(items(), steps, in_turn(), write, nothing, n_encoders=n_encoders, max_items=max_items)
     assert written == list(range(120))
-    assert most <= n_held
+    assert most <= max_items
     is_caller = n_explainers is None
     assert names == {threading.current_thread().name if is_caller else "skshapgpu-explainer"}
 
@@ -119,7 +119,7 @@ def test_several_threads_explain_and_encode_at_once() -> None:
 
     written: list[int] = []
     steps = [wait(explaining)] * 3
-    overlapped(iter(range(12)), steps, wait(encoding), written.append, nothing, n_encoders=3, n_held=12)
+    overlapped(iter(range(12)), steps, wait(encoding), written.append, nothing, n_encoders=3, max_items=12)
     assert written == list(range(12))
 
 

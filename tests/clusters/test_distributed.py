@@ -15,7 +15,7 @@ from skshapgpu import TreeExplainer
 from skshapgpu._common.devices import elsewhere
 from skshapgpu._engine.compiled_model import CompiledModel
 from skshapgpu.distributed import explain_dask, explain_ray, explain_spark
-from skshapgpu.distributed._parcel import _N_KEPT, Parcel
+from skshapgpu.distributed._parcel import _N_OPEN, Parcel
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 MODEL = RandomForestRegressor(5, random_state=0).fit(X, X[:, 0])
@@ -36,7 +36,7 @@ def test_parcel_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_process_keeps_the_last_parcels_only() -> None:
-    parcels = [Parcel({"number": number}, pickle.dumps) for number in range(_N_KEPT + 1)]
+    parcels = [Parcel({"number": number}, pickle.dumps) for number in range(_N_OPEN + 1)]
     first = parcels[0].open()
     assert parcels[0].open() is first
     for parcel in parcels[1:]:

@@ -117,7 +117,7 @@ def test_reasons_for_and_against() -> None:
         ({"interactions": 3}, ValueError, "the strongest depend on all rows"),
         ({"device": "graphics"}, ValueError, "device must be"),
         ({"concurrency": 0}, ValueError, "concurrency must be at least 1"),
-        ({"concurrency": (2, 1)}, ValueError, "the least before the greatest"),
+        ({"concurrency": (2, 1)}, ValueError, "the first number at most the second"),
         ({"concurrency": "many"}, TypeError, "concurrency must be a number"),
     ],
     ids=str,

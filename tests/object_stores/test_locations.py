@@ -12,7 +12,7 @@ import pytest
 from helpers import stores
 
 from skshapgpu._files import locations
-from skshapgpu._files.locations import RemotePath, is_url, lies_in, locate, locate_all, shown
+from skshapgpu._files.locations import RemotePath, is_inside, is_url, locate, locate_all, shown
 
 fs = pytest.importorskip("pyarrow.fs")
 
@@ -62,9 +62,9 @@ def test_paths_in_file_systems() -> None:
     one, other = locate_all(["memory://a/x", "memory://a/y z"])
     assert isinstance(one, RemotePath) and isinstance(other, RemotePath)
     assert (one.path, other.path) == ("/a/x", "/a/y z") and one.filesystem.equals(other.filesystem)
-    assert lies_in(one, one) and lies_in(one, locate("memory://a/"))
-    assert not lies_in(one, other) and not lies_in(locate("memory://ab"), locate("memory://a"))
-    assert not lies_in(one, Path("/a")) and not lies_in(Path("/a/x"), locate("memory://a"))
+    assert is_inside(one, one) and is_inside(one, locate("memory://a/"))
+    assert not is_inside(one, other) and not is_inside(locate("memory://ab"), locate("memory://a"))
+    assert not is_inside(one, Path("/a")) and not is_inside(Path("/a/x"), locate("memory://a"))
 
 
 def test_local_urls(tmp_path: Path) -> None:

@@ -384,7 +384,7 @@ def test_models_and_errors_of_explain_batches(
         ({"source": store.place("model.json")}, "model.json' is not a Parquet, Arrow or NumPy file"),
         ({"source": store.place("nowhere/")}, "there is no file .*nowhere"),
         ({"source": [store.place("explainer.npz"), (tmp_path / "x").as_uri()]}, "in one file system"),
-        ({"sink": store.place("out.txt")}, "out.txt' has no extension of an output file"),
+        ({"sink": store.place("out.txt")}, "out.txt' has none of the extensions of output files"),
         ({"sink": store.place("model.json/")}, "is a file, not a folder"),
     ):
         call = {"model": MODEL, "source": TABLE, "sink": store.place("out3")} | arguments
