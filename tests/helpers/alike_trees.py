@@ -34,15 +34,15 @@ def alike_trees(
     categorical: bool = False,
     **options: Any,
 ) -> Ensemble:
-    """Draw trees that begin alike: at each node, each tree parts from the others with a probability.
+    """Draw trees that begin alike: at each node, each tree may part from the others.
 
-    Below, all it has is its own. Elsewhere, trees that have not parted have the same splits and covers, but
-    leaves of their own, and one may have a leaf where others split.
+    Below the node at which it parts, a tree shares nothing with the others. Trees that have not parted have
+    the same splits and covers, but different leaf values, and a tree may have a leaf where others split.
     """
     rng = np.random.default_rng(seed)
 
     def nodes(tree: int, path: int, variant: int, cover: float) -> list[dict[str, Any]]:
-        """Return a node and those below it, with the positions of its children among them."""
+        """Return a node and all nodes below it; children are positions in this list."""
         variant = 1 + tree if rng.random() < parting else variant
         drawn = np.random.default_rng([seed, path, variant])
         feature, share = int(drawn.integers(n_features)), drawn.integers(1, 16) / 16
@@ -69,10 +69,10 @@ def alike_trees(
 
     trees = []
     for tree in range(n_trees):
-        found = nodes(tree, 1, 0, 1.0)
-        columns: dict[str, Any] = {name: [node[name] for node in found] for name in found[0]}
+        drawn_nodes = nodes(tree, 1, 0, 1.0)
+        columns: dict[str, Any] = {name: [node[name] for node in drawn_nodes] for name in drawn_nodes[0]}
         codes = columns.pop("codes")
-        split = [i for i, node in enumerate(found) if node["left"] >= 0]
+        split = [i for i, node in enumerate(drawn_nodes) if node["left"] >= 0]
         categories = {i: codes[i] for i in split if categorical and codes[i] is not None}
         trees.append(Tree(**columns, output=tree % n_outputs, categories=categories))
     return Ensemble.from_trees(trees, n_features=n_features, intercept=rng.normal(size=n_outputs), **options)

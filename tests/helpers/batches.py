@@ -1,4 +1,4 @@
-"""Rows of iris for explain_batches, in tables and files, and the expected content of its outputs."""
+"""Rows of iris for explain_batches, in tables and files, and the expected content of the outputs."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def same(a: Any, b: Any) -> bool:
 
 
 def check(path: Path, values: np.ndarray, kept: list[str] = KEPT) -> None:
-    found = content(path)
-    if isinstance(found, np.ndarray):
-        np.testing.assert_array_equal(found, values)
+    table = content(path)
+    if isinstance(table, np.ndarray):
+        np.testing.assert_array_equal(table, values)
         return
-    assert found.column_names[: len(kept)] == kept
+    assert table.column_names[: len(kept)] == kept
     for name in kept:
-        assert found.column(name).to_pylist() == TABLE.column(name).to_pylist()
-    columns = found.columns[len(kept) :]
+        assert table.column(name).to_pylist() == TABLE.column(name).to_pylist()
+    columns = table.columns[len(kept) :]
     assert {str(column.type) for column in columns} == {"float" if values.dtype.char == "f" else "double"}
     np.testing.assert_array_equal(np.column_stack(columns), values.reshape(len(values), len(columns)))
 
 
 def parquet_folder(folder: Path) -> Path:
-    """Write files of 60, 0 and 90 rows in row groups of 25, and a file that is not part of the data."""
+    """Write files of 60, 0 and 90 rows in row groups of 25, and a file that does not belong to the data."""
     (folder / "deep").mkdir(parents=True)
     pq.write_table(TABLE.slice(0, 60), folder / "a.parquet", row_group_size=25)
     pq.write_table(TABLE.slice(0, 0), folder / "b.parquet")

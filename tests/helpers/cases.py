@@ -32,7 +32,7 @@ N_ROWS = 240
 N_FEATURES = 6
 
 Builder = Callable[[], tuple[Any, Any]]
-#: Every model that the tests share: a function that fits it and returns rows to explain.
+#: Models that the tests share: each function fits a model and returns it with rows to explain.
 CASES: dict[str, Builder] = {}
 
 

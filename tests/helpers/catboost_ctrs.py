@@ -54,7 +54,7 @@ def rows(seed: int = 0, n_rows: int = N_ROWS, *, nan: bool = False) -> Any:
 
 
 def target(frame: Any) -> np.ndarray:
-    """Draw a target that needs combinations of up to four columns, some with numbers, and single ones."""
+    """Draw a target that depends on single columns and on combinations of up to four, some with numbers."""
     colour = frame["colour"].map({c: i for i, c in enumerate(["red", "green", "blue", "é漢", "", "1", "0"])})
     colour, letter = colour.fillna(9).to_numpy(), frame["letter"].map(ord).to_numpy()
     signs = np.where(letter % 2, 1.0, -1.0) * np.where(frame["shape"] == "flat", 1.0, -0.5)
@@ -65,7 +65,7 @@ def target(frame: Any) -> np.ndarray:
 
 
 def unseen(frame: Any) -> Any:
-    """Return the rows with categories unseen in training, numbers on borders, and non-finite numbers."""
+    """Return rows with categories unseen in training, numbers on borders, and non-finite numbers."""
     frame = frame.copy()
     frame.loc[::7, "colour"] = "new"
     frame.loc[::5, "number"] = 1000
@@ -99,7 +99,7 @@ def raw(model: Any, X: Any) -> np.ndarray:
 
 
 def own_values(model: Any, X: Any) -> np.ndarray:
-    """Return CatBoost's ShapValues with the outputs last and without the base value."""
+    """Return CatBoost's ShapValues without the base value; the outputs are the last axis."""
     pool = catboost.Pool(X, cat_features=CATEGORIES)
     values = model.get_feature_importance(pool, type="ShapValues")[..., :-1]
     return values if values.ndim == 2 else values.swapaxes(1, 2)
@@ -132,8 +132,8 @@ def assert_values(model: Any, X: Any) -> AdaptedModel:
     assert (np.abs(expected).max(axis=0) > 1e-6 * scale).any()
     precision: Any
     for precision, tolerance in (("double", 1e-12), ("single", 2e-6)):
-        found = TreeExplainer(model, precision=precision).shap_values(X)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
+        values = TreeExplainer(model, precision=precision).shap_values(X)
+        np.testing.assert_allclose(values, expected, rtol=0, atol=tolerance * scale)
     return adapted
 
 

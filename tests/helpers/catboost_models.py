@@ -15,7 +15,7 @@ from skshapgpu.adapters.schema import AdaptedModel, Column
 
 catboost = pytest.importorskip("catboost")
 
-#: CatBoost adds leaf values in double precision and tree by tree, as we do; only the scale is applied in
+#: CatBoost adds up leaf values in double precision and tree by tree, as we do, but applies the scale in
 #: another order.
 RTOL = 1e-13
 TINY: dict[str, Any] = {
@@ -36,7 +36,7 @@ def data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[np.ndar
 
 
 def raw(model: Any, X: Any) -> np.ndarray:
-    """Predict RawFormulaVal; a ranker accepts this name only through the base class."""
+    """Predict RawFormulaVal; a ranker accepts this prediction type only through the base class."""
     return catboost.CatBoost.predict(model, X, prediction_type="RawFormulaVal")
 
 
@@ -60,7 +60,7 @@ CATEGORIES = ["red", "green", "", "é", "1", "0", "-7", "x" * 40]
 
 
 def category_model(**options: Any) -> tuple[Any, Any]:
-    """Fit a model of one numeric and two one-hot columns; return it with the training frame."""
+    """Fit a model of one numeric column and two one-hot columns; return it with the training frame."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     n_rows = 600

@@ -22,9 +22,9 @@ def hard_rows(
 ) -> np.ndarray:
     """Draw encoded rows on and next to the threshold of every comparison of the trees.
 
-    Each value is drawn from: a threshold of its feature; the next number of the model's ``x_dtype`` above or
-    below it; a number between thresholds; zero, minus zero and denormal numbers; NaN; both infinities. A
-    categorical column holds listed codes, and unseen, negative and fractional ones.
+    A value is a threshold of its feature, the next number above or below a threshold in the model's
+    ``x_dtype``, a number between thresholds, zero, minus zero, a denormal number, NaN or an infinity.
+    Categorical columns hold listed codes, and unseen, negative and fractional codes.
 
     Returns
     -------
@@ -81,10 +81,11 @@ def assert_margin(ensemble: Ensemble, X: np.ndarray, expected: np.ndarray, rtol:
 
 
 def refused_when_damaged(path: Path, n_rounds: int, model: Path | None = None) -> int:
-    """Damage a model file in three ways, n_rounds times each; return how often it is rejected.
+    """Damage a model file in three ways, each ``n_rounds`` times; return how often it is rejected.
 
-    The file is truncated, or a byte or a number is changed. Reading it must succeed or raise a documented
-    error. The file is restored afterwards. It belongs to the folder ``model``, if one is given.
+    The file is truncated, or a byte or a number in it is changed. Reading it must then succeed or raise a
+    documented error. The file is restored afterwards. If ``model`` is passed, the file is in this folder,
+    which is read as the model.
     """
     content = path.read_bytes()
     rng = np.random.default_rng(0)
@@ -107,9 +108,9 @@ def refused_when_damaged(path: Path, n_rounds: int, model: Path | None = None) -
     return refused
 
 
-def corrupt(rng: np.random.Generator, whole: bytes, kind: int) -> bytes:
+def corrupt(rng: np.random.Generator, content: bytes, kind: int) -> bytes:
     """Damage the bytes of a file according to its kind: flip bits, cut off the end, swap or replace parts."""
-    data = bytearray(whole)
+    data = bytearray(content)
     if kind == 0:  # bits
         for place in rng.integers(len(data), size=rng.integers(1, 4)):
             data[place] ^= 1 << int(rng.integers(8))

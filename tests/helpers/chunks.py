@@ -1,4 +1,4 @@
-"""Rows in the chunks that the core gets, and an encoder of codes."""
+"""Rows in chunks, as the core gets them, and an encoder of codes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PATIENCE = 120.0
 
 
 def flowers(n_rows: int = 400) -> pd.DataFrame:
-    """Return four features with missing values, a row id, and index labels that are not positions."""
+    """Return a frame of four features with missing values and a row id; index labels are not positions."""
     rng = np.random.default_rng(0)
     X = load_iris(as_frame=True).data.sample(n_rows, replace=True, random_state=0)
     X = X + rng.normal(scale=0.01, size=X.shape)
@@ -45,17 +45,17 @@ def classifier(X: Any) -> Any:
     )
 
 
-def assert_reasons(found: Any, explanation: Any, n: int) -> None:
-    """Check columns of the strongest values of each sign against ``Explanation.reasons``, by row position."""
-    of_outputs = [""] if explanation.output_names is None else [f"__{o}" for o in explanation.output_names]
-    for suffix, records in zip(of_outputs, _by_output(explanation, n), strict=True):
+def assert_reasons(frame: Any, explanation: Any, n: int) -> None:
+    """Check the columns of each sign's strongest values against ``Explanation.reasons``, by row position."""
+    suffixes = [""] if explanation.output_names is None else [f"__{o}" for o in explanation.output_names]
+    for suffix, records in zip(suffixes, _by_output(explanation, n), strict=True):
         expected = {(r["row"], r["reason"], r["rank"]): r for r in records}
-        assert len(expected) > len(found)
+        assert len(expected) > len(frame)
         for sign in ("for", "against"):
             for rank in range(1, n + 1):
-                for row in range(len(found)):
-                    names = [f"{sign}_{what}{rank}{suffix}" for what in ("", "value_", "shap_")]
-                    feature, value, shap_value = found.iloc[row][names]
+                for row in range(len(frame)):
+                    names = [f"{sign}_{kind}{rank}{suffix}" for kind in ("", "value_", "shap_")]
+                    feature, value, shap_value = frame.iloc[row][names]
                     record = expected.get((row, sign, rank))
                     if record is None:
                         assert pd.isna(feature) and pd.isna(value) and pd.isna(shap_value)
@@ -71,9 +71,9 @@ def _by_output(explanation: Any, n: int) -> list[list[dict[str, Any]]]:
 
 
 class Gate(TransformerMixin, BaseEstimator):
-    """First step of a pipeline, which records its progress in other processes in files.
+    """First step of a pipeline, which records in files how far it is, so that other processes can see it.
 
-    The first few calls, in whichever process, pass; all others wait until the gate is open.
+    The first few calls in any process pass; all later calls wait until the gate is open.
     """
 
     def __init__(self, folder: str, first: int) -> None:
@@ -117,7 +117,7 @@ class Gate(TransformerMixin, BaseEstimator):
         return sorted(int(path.name.split("-")[1]) for path in Path(self.folder).glob("waits-*"))
 
     def arrivals(self) -> list[int]:
-        """Return the ids of the processes that unpickled the gate, one entry for each time."""
+        """Return the ids of the processes that unpickled the gate, with an entry for each time."""
         return sorted(int(path.name.split("-")[1]) for path in Path(self.folder).glob("arrived-*"))
 
 
@@ -147,7 +147,7 @@ def compilations() -> int:
 
 
 def _compiled_model_class() -> Any:
-    """Return the class whose method is replaced, imported where the function runs."""
+    """Import the class whose method is replaced, in the process in which this function runs."""
     from skshapgpu._engine.compiled_model import CompiledModel
 
     return CompiledModel

@@ -15,7 +15,7 @@ def counted(
 ) -> tuple[Ensemble, np.ndarray]:
     """Return the ensemble with covers counted from encoded rows, and the weight of the rows at each node.
 
-    ``has_cover``: whether the ensemble has covers of its own, for the nodes below those that no row reaches.
+    ``has_cover`` says whether the ensemble has covers, which nodes below a node without rows keep.
     """
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
     with np.errstate(over="ignore"):

@@ -1,6 +1,7 @@
 """Stand-in for cuDF: data frames over NumPy and pandas with the interface that the package uses.
 
-Nulls are apart from NaN, the codes below them are arbitrary, and nothing becomes an array of NumPy unasked.
+As in cuDF, nulls differ from NaN, the codes under nulls are arbitrary, and nothing becomes a NumPy array
+unless the caller asks for it.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def texts(figure: Any) -> list[Any]:
 
 
 def assert_readable(figure: Any) -> np.ndarray:
-    """Check that texts lie inside the figure and do not overlap; return the pixels, which are not blank."""
+    """Check that strings are inside the figure and do not overlap; return the pixels, which are not blank."""
     figure.canvas.draw()
     pixels = np.asarray(figure.canvas.buffer_rgba())[::-1]  # the first row is the lowest
     page, boxes = figure.bbox, [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
@@ -76,7 +76,7 @@ def assert_readable(figure: Any) -> np.ndarray:
         for other, neighbour in boxes[i + 1 :]:
             width = min(box.x1, neighbour.x1) - max(box.x0, neighbour.x0)
             height = min(box.y1, neighbour.y1) - max(box.y0, neighbour.y0)
-            # Boxes have the height of a whole line, so letters do not touch where boxes do.
+            # A box is as high as a whole line, so letters do not touch even if boxes do.
             assert width <= 1 or height <= 2, (text, other)
     assert len(np.unique(np.ascontiguousarray(pixels).view(np.uint32))) > 10
     return pixels

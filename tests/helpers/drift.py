@@ -24,7 +24,7 @@ def explanation(values: Any, **changes: Any) -> Explanation:
 
 
 def psi_by_definition(reference: Any, current: Any, n_bins: int, largest: float) -> float:
-    """Compute the index of one feature with exact fractions, value by value; ``largest`` is an importance."""
+    """Compute one feature's index from exact fractions, value by value; ``largest`` is an importance."""
     unit = largest * 1e-5
     ours: dict[int, int] = {}
     for value in reference:

@@ -1,4 +1,4 @@
-"""A model that wraps an ensemble, for tests of properties that only edited ensembles have."""
+"""A model made of an ensemble, to test properties that only edited ensembles have."""
 
 from __future__ import annotations
 

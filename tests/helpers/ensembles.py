@@ -1,4 +1,4 @@
-"""Random ensembles and rows, and reference values and interactions of trees too deep for the definition."""
+"""Random ensembles and rows; reference values and interactions of trees too deep for the definition."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ THRESHOLDS = np.array(
 )
 #: The largest number that ``zero_missing`` treats as zero.
 ZERO = float(np.float32(1e-35))
-#: Limits of 32- and 64-bit words, of a byte, of the whole numbers exact in float32, and of int32.
+#: Numbers at the limits of 32- and 64-bit words, of a byte, of float32's exact integers, and of int32.
 CODES = np.array([0, 1, 2, 3, 30, 31, 32, 33, 63, 64, 65, 255, 256, 1000, 70000, 2**24 + 1, 2**31 - 1])
 
 
@@ -71,11 +71,11 @@ def random_ensemble(
     categorical: bool = False,
     zero_missing: bool = False,
 ) -> Ensemble:
-    """Draw random trees, each with its shape and its kind of covers from those given.
+    """Draw random trees; the shape and the kind of covers of each are drawn from the arguments.
 
-    A tree splits on ``n_used`` of the columns only, so features repeat on a path and others stay unused.
-    ``categorical`` makes about half of the used features categorical, some of them only in some nodes;
-    ``zero_missing`` makes zero a missing value in about half of all features.
+    A tree splits only on ``n_used`` of the columns, so features repeat on a path and other columns stay
+    unused. ``categorical`` makes about half of the used features categorical, some of them only in some
+    nodes; ``zero_missing`` makes zero a missing value in about half of all features.
     """
     rng = np.random.default_rng(seed)
     used = rng.permutation(n_features)[: n_features if n_used is None else n_used]
@@ -123,7 +123,7 @@ def random_ensemble(
 
 
 def _grow(rng: np.random.Generator, shape: str, max_leaves: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the children and the level of each node; a parent stands before its children."""
+    """Return the children and the level of each node; parents precede their children."""
     if shape == "leaf":
         n_leaves = 1
     elif shape in ("perfect", "oblivious"):
@@ -221,9 +221,9 @@ def ensemble_options(draw: st.DrawFn, max_used: int = 7) -> dict[str, Any]:
 def random_rows(seed: int | np.random.Generator, ensemble: Ensemble, n_rows: int) -> np.ndarray:
     """Draw encoded float64 rows at the edges of every comparison of the ensemble.
 
-    A numeric column holds thresholds, their neighbours in both float types, zeros, infinities and ordinary
-    numbers; a categorical one listed, neighbouring, fractional, negative, infinite and enormous codes; every
-    column holds NaN.
+    Numeric columns hold thresholds, their neighbours in both float types, zeros, infinities and ordinary
+    numbers. Categorical columns hold codes that are listed, neighbouring, fractional, negative, infinite or
+    enormous. All columns hold NaN.
     """
     rng = np.random.default_rng(seed)
     X = np.empty((n_rows, ensemble.n_features))
@@ -268,7 +268,7 @@ def random_rows(seed: int | np.random.Generator, ensemble: Ensemble, n_rows: int
 
 
 def hard_ensemble(seed: int, shape: str, vector: bool, n_used: int) -> Ensemble:
-    """Draw trees with so few features that most repeat, with categories, and with zeros that are missing."""
+    """Draw trees with few features, most of which repeat, with categories and zeros that count as missing."""
     return random_ensemble(
         seed,
         n_trees=4,
@@ -336,9 +336,10 @@ def oblivious_tree(seed: int, depth: int, n_features: int) -> Tree:
 
 
 def random_chain(seed: int, depth: int, n_features: int) -> Ensemble:
-    """Build one chain of ``depth`` splits x <= 0.5; features differ as long as there are enough of them.
+    """Build one chain of ``depth`` splits x <= 0.5, on different features if there are enough.
 
-    The chain continues at random on the left or the right, with 0 to 16 sixteenths of the cover.
+    At each split, the chain continues at random on the left or the right, with 0 to 16 sixteenths of the
+    cover.
     """
     rng = np.random.default_rng(seed)
     order = np.concatenate([rng.permutation(n_features) for _ in range(-(-depth // n_features))])
@@ -361,8 +362,8 @@ def random_chain(seed: int, depth: int, n_features: int) -> Ensemble:
 def random_comb(seed: int, n_features: int, n_outputs: int) -> Ensemble:
     """Build a chain of splits x <= 0.5 on different features, with small subtrees beside and below it.
 
-    These subtrees have one to four leaves and split on any features, on the path above or not. The leaves
-    hold all outputs if there are several.
+    These subtrees have one to four leaves and split on any features, including features of the path above.
+    Each leaf holds all outputs.
     """
     rng = np.random.default_rng(seed)
     left, right, feature, cover = [-1], [-1], [0], [16.0]
@@ -398,12 +399,12 @@ def random_comb(seed: int, n_features: int, n_outputs: int) -> Ensemble:
 
 
 def exact_shap(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
-    """Compute the Shapley values of a row, (n_outputs, n_features), from each path's polynomial, exactly.
+    """Compute the exact Shapley values of a row, (n_outputs, n_features), from each path's polynomial.
 
     For a leaf of value v, let ``on`` be the features of its path that x satisfies at every node, ``off`` the
-    others, and z_j the product of the cover shares of feature j's nodes. Only coalitions inside ``on`` reach
-    the leaf. Those of size k have the weights |S|! (d - |S| - 1)! / d! and together the value v prod_off(z)
-    A_k, where A(y) = prod_on(z_j + y).
+    other features of the path, and z_j the product of the cover fractions at feature j's nodes. Only
+    coalitions S inside ``on`` reach the leaf. A coalition of size k has the weight k! (d - k - 1)! / d!, and
+    all coalitions of size k together have the value v prod_off(z) A_k, where A(y) = prod_on(z_j + y).
     """
     with np.errstate(over="ignore"):
         x = np.asarray(x, np.float64).astype(ensemble.x_dtype)
@@ -463,7 +464,7 @@ def _leaf_shares(path: dict[int, tuple[Fraction, bool]]) -> dict[int, Fraction]:
 
 
 def chain_rows(seed: int, ensemble: Ensemble, n_rows: int) -> np.ndarray:
-    """Draw rows that satisfy most splits of a chain of different features on the way to its end."""
+    """Draw rows that satisfy most splits on the way to the end of a chain of different features."""
     rng = np.random.default_rng(seed)
     onward = np.empty(ensemble.n_features)
     for node in np.flatnonzero(ensemble.left >= 0):
@@ -477,10 +478,10 @@ def path_interactions(
 ) -> dict[tuple[int, ...], float]:
     """Compute whole indices of one row, for one tree whose features never repeat on a path, leaf by leaf.
 
-    A leaf with ones and zero fractions o and z of its path is a product game: v(S) is the leaf's value times
-    the product of o in S and of z elsewhere. The discrete derivative by some features is the product of their
-    o - z and of the value of the others, whose sum over the coalitions of one size is a coefficient of the
-    product of z + o y.
+    A leaf is a product game: v(S) is the leaf's value times the product of the path's one-fractions o for
+    features in S and zero-fractions z for all other features. The discrete derivative by some features is the
+    product of their o - z, times the value of the game of the other features. This value, summed over all
+    coalitions of one size, is a coefficient of the product of z + o y.
     """
     total: dict[tuple[int, ...], float] = {}
     pending: list[tuple[int, dict[int, tuple[float, float]]]] = [(0, {})]
@@ -517,11 +518,11 @@ def background_matrix(
 ) -> np.ndarray:
     """Compute interventional interactions of one row, for one tree whose features never repeat on a path.
 
-    Whole indices are off the diagonal, values of the single features on it: Shapley values, or Banzhaf values
-    with "BII". At a leaf that x and b reach together, p features are satisfied by x only and q by b only, and
-    only these take part in its game. The game has the leaf's value if the p are known and the q are not, and
-    0 otherwise, so the discrete derivative by some of the features is nonzero for one coalition of the others
-    only.
+    Whole indices are off the diagonal. The diagonal holds the values of single features: Shapley values, or
+    Banzhaf values with "BII". At a leaf that mixtures of x and b can reach, p features are satisfied by x
+    only and q features by b only; only these features take part in the leaf's game. The game has the leaf's
+    value if the p features are known and the q features are not, and 0 otherwise. The discrete derivative by
+    some of the features is therefore nonzero for only one coalition of the others.
     """
     total = np.zeros((ensemble.n_features, ensemble.n_features))
     for b, weight in zip(background, weights, strict=True):
@@ -531,14 +532,16 @@ def background_matrix(
             if ensemble.left[node] >= 0:
                 f = int(ensemble.feature[node])
                 assert f not in path
-                of_x, of_b = (bool(ensemble.goes_left(np.array([node]), r[f : f + 1])[0]) for r in (row, b))
-                pending.append((int(ensemble.left[node]), path | {f: (of_x, of_b)}))
-                pending.append((int(ensemble.right[node]), path | {f: (not of_x, not of_b)}))
+                x_goes_left, b_goes_left = (
+                    bool(ensemble.goes_left(np.array([node]), r[f : f + 1])[0]) for r in (row, b)
+                )
+                pending.append((int(ensemble.left[node]), path | {f: (x_goes_left, b_goes_left)}))
+                pending.append((int(ensemble.right[node]), path | {f: (not x_goes_left, not b_goes_left)}))
                 continue
-            if not all(of_x or of_b for of_x, of_b in path.values()):
+            if not all(x_goes_left or b_goes_left for x_goes_left, b_goes_left in path.values()):
                 continue
-            only_x = [f for f, (_, of_b) in path.items() if not of_b]
-            only_b = [f for f, (of_x, _) in path.items() if not of_x]
+            only_x = [f for f, (_, b_goes_left) in path.items() if not b_goes_left]
+            only_b = [f for f, (x_goes_left, _) in path.items() if not x_goes_left]
             p, n = len(only_x), len(only_x) + len(only_b)
             value = weight * float(ensemble.value[node, 0])
             for order in (1, 2):
@@ -553,7 +556,7 @@ def background_matrix(
 
 
 def _index_weight(index: str, size: int, n_players: int, order: int) -> float:
-    """Return an index's weight of one coalition of a size without the members, for that many members."""
+    """Return the weight of a coalition of ``size`` other features in the index of ``order`` features."""
     if index == "BII":
         return 0.5 ** (n_players - order)
     if index == "STII":

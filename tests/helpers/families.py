@@ -1,4 +1,4 @@
-"""Small models of every family, their predictions, and values of features computed from predictions alone."""
+"""Small models of every family, their predictions, and SHAP values computed from predictions alone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def raw_prediction(model: Any, X: Any) -> np.ndarray:
 
 
 def assert_adds_up(model: Any, X: Any, expected: Any = None, **options: Any) -> Explanation:
-    """Check that base value plus values of each row are the model's raw prediction, or the one expected."""
+    """Check that base value plus values of each row are the raw prediction, or ``expected``."""
     explanation = explain(model, X, **options)
     expected = raw_prediction(model, X) if expected is None else expected
     total = explanation.base_values + explanation.values.sum(axis=1)
@@ -88,7 +88,7 @@ def values_by_definition(
 ) -> np.ndarray:
     """Compute a frame's interventional SHAP values from the model's predictions, over all sets of groups.
 
-    Without ``groups``, each column is one. If margins have the shape (n_rows, n_outputs), values have the
+    Without ``groups``, each column is a group. If margins have the shape (n_rows, n_outputs), values have the
     shape (n_rows, n_groups, n_outputs).
     """
     import pandas as pd
@@ -96,27 +96,27 @@ def values_by_definition(
     players = [tuple(group) for group in groups or [[name] for name in X]]
     n, m = len(X), len(background)
     assert sorted(name for player in players for name in player) == sorted(X)
-    theirs = X.iloc[np.repeat(np.arange(n), m)].reset_index(drop=True)
+    background_rows = X.iloc[np.repeat(np.arange(n), m)].reset_index(drop=True)
     others = background.iloc[np.tile(np.arange(m), n)].reset_index(drop=True)
 
-    def coalition_value(known: tuple[tuple[str, ...], ...]) -> np.ndarray:
-        names = {name for player in known for name in player}
-        mixed = pd.concat([(theirs if name in names else others)[[name]] for name in X], axis=1)
-        found = np.asarray(margin(mixed), np.float64)
-        return found.reshape(n, m, *found.shape[1:]).mean(axis=1)
+    def coalition_value(coalition: tuple[tuple[str, ...], ...]) -> np.ndarray:
+        names = {name for player in coalition for name in player}
+        mixed = pd.concat([(background_rows if name in names else others)[[name]] for name in X], axis=1)
+        margins = np.asarray(margin(mixed), np.float64)
+        return margins.reshape(n, m, *margins.shape[1:]).mean(axis=1)
 
     values = np.zeros((n, len(players), *coalition_value(()).shape[1:]))
     for i, player in enumerate(players):
-        rest = players[:i] + players[i + 1 :]
+        other_players = players[:i] + players[i + 1 :]
         for size in range(len(players)):
-            weight = factorial(size) * factorial(len(rest) - size) / factorial(len(players))
-            for known in combinations(rest, size):
-                values[:, i] += weight * (coalition_value((*known, player)) - coalition_value(known))
+            weight = factorial(size) * factorial(len(other_players) - size) / factorial(len(players))
+            for coalition in combinations(other_players, size):
+                values[:, i] += weight * (coalition_value((*coalition, player)) - coalition_value(coalition))
     return values
 
 
 def frame_with_categories(n_rows: int = 150) -> tuple[Any, np.ndarray]:
-    """Draw colours, in an order that no threshold of their codes separates, and two numbers, one with NaN."""
+    """Draw colours, whose effect no threshold of their codes separates, and two numbers, one with NaN."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     color = rng.choice(["amber", "blue", "coral", "denim", "ebony", "fern"], n_rows)

@@ -15,14 +15,14 @@ CODES = ["sklearn", "xgboost", "lightgbm", "catboost"]
 
 
 class OnGpu:
-    """Array that claims to lie on a GPU, and is never read."""
+    """Array that claims to be on a GPU, and whose numbers are never read."""
 
     __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 
 
 @cache
 def code_models(kind: str) -> tuple[Any, np.ndarray]:
-    """Return a fitted model, and rows of integers whose columns 1 and 3 hold categories."""
+    """Return a fitted model, and rows of integers in which columns 1 and 3 hold categories."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 9, (250, 4))
     rows[:, 3] *= 3  # categories are not their positions
@@ -53,7 +53,7 @@ def code_models(kind: str) -> tuple[Any, np.ndarray]:
 
 
 def numbers_of_categories(rows: np.ndarray) -> np.ndarray:
-    """Return rows with numbers as categories that are missing, negative, unknown or not whole."""
+    """Return rows whose categories are numbers, some of them missing, negative, unknown or not integers."""
     rows = rows.astype(np.float64)
     for column in (1, 3):
         rows[column::20, column] = np.resize([np.nan, -1.0, -0.5, 2.7, 99.0, -0.0, 70_000.0, 1e20], 13)[

@@ -1,4 +1,4 @@
-"""Stand-ins for ``_cuda`` and CuPy over arrays of NumPy, which compute with the CPU's plans."""
+"""Stand-ins for ``_cuda`` and CuPy, which hold NumPy arrays and compute with the CPU's plans."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 import skshapgpu
 from skshapgpu._common import devices
 
-#: Columns of the two-dimensional arrays, by requested address; a ``DeviceArray`` does not have them.
+#: Numbers of columns of two-dimensional arrays, by address; a ``DeviceArray`` does not have them.
 COLUMNS: dict[int, int] = {}
 
-#: Shapes of new arrays, by address: those of results whose features are not the columns of X.
+#: Shapes of new arrays, by address, for results whose features are not the columns of X.
 SHAPES: dict[int, tuple[int, ...]] = {}
 
 
@@ -126,7 +126,7 @@ def empty(shape: tuple[int, ...], dtype: Any, order: Any = "C") -> Array:
 
 
 def asarray(X: Any) -> Array:
-    """Return an array from the host on the current device, and any other where it is."""
+    """Return an array of the host on the current device, and any other array on its own device."""
     if isinstance(X, np.ndarray):
         return Array(X.copy(), Device.current[-1])
     return Array(X.array, X.device.id)
@@ -134,8 +134,8 @@ def asarray(X: Any) -> Array:
 
 def unique(X: Array, return_inverse: bool) -> tuple[Array, Array]:
     assert return_inverse and X.device.id == Device.current[-1]
-    found, places = np.unique(X.array, return_inverse=True)
-    return X._like(found), X._like(places)
+    values, places = np.unique(X.array, return_inverse=True)
+    return X._like(values), X._like(places)
 
 
 def cupy_module() -> ModuleType:
@@ -178,7 +178,7 @@ class DeviceArray:
 
 
 class CudaPlan:
-    """Plan that computes on the CPU; ``calls`` are those of all plans."""
+    """Plan that computes on the CPU; ``calls`` records the calls of all plans."""
 
     calls: ClassVar[list[dict[str, Any]]] = []
     error: Exception | None = None
@@ -254,17 +254,17 @@ class CudaPlan:
         gap: np.ndarray | None,
         parts: dict[str, np.ndarray],
     ) -> None:
-        found = np.empty(values.shape[:2])
-        self.plan.explain(rows, values, found, 1, **parts)
+        margins = np.empty(values.shape[:2])
+        self.plan.explain(rows, values, margins, 1, **parts)
         if gap is not None and len(rows):
             total = values.sum(axis=2, dtype=np.float64) + self.plan.base_value
-            gap[:] = np.abs(total - found).max(axis=0)
+            gap[:] = np.abs(total - margins).max(axis=0)
         if margin is not None:
-            margin[...] = found
+            margin[...] = margins
 
 
 class CudaRescaledPlan:
-    """Like ``CudaPlan``, for functions of the margin; the tables are the CPU's plan."""
+    """Like ``CudaPlan``, but for functions of the margin; its tables are the CPU's plan."""
 
     def __init__(self, plan: Any, device: int) -> None:
         self.plan, self.device = plan, device

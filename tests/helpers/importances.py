@@ -12,5 +12,5 @@ from skshapgpu._estimators.importance import as_bunch, find_importances
 def cross_validated_importance(
     estimator: Any, X: Any, y: Any = None, *, per_output: bool = False, **options: Any
 ) -> Bunch:
-    """Return the importances of clones of a model in splits, in the form of ``shap_importance``."""
+    """Fit clones of a model in splits, and return their importances in the form of ``shap_importance``."""
     return as_bunch(find_importances(estimator, X, y, **options), per_output)

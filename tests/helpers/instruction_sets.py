@@ -11,15 +11,15 @@ import pytest
 from helpers import ROOT
 from skshapgpu import _core
 
-#: Most examples of a test that draws them. All sets are compiled from the same source, and tests of the
-#: fastest one have all examples.
+#: Limit on the drawn examples of a test. All sets are compiled from the same source, and the fastest set is
+#: tested with all examples.
 EXAMPLES = 25
 
 each_set = pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "baseline"])
 
 
 def run_again(isa: str, *files: str, select: str = "") -> None:
-    """Require that tests pass with another instruction set; ``select`` is as for ``pytest -k``."""
+    """Require that tests pass with another instruction set; ``select`` is passed to ``pytest -k``."""
     if isa not in _core.instruction_sets():
         pytest.skip(f"this processor has no {isa}")
     if isa == _core.instruction_set():

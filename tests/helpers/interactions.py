@@ -30,7 +30,7 @@ CASES = [
 
 
 def whole_pairs(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all pairs of matrices, occurring or not, and their whole indices."""
+    """Return all pairs of features, occurring or not, and their whole indices from matrices."""
     first, second = np.triu_indices(matrices.shape[1], 1)
     return np.column_stack([first, second]), 2 * matrices[:, first, second]
 

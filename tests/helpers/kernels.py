@@ -32,7 +32,7 @@ both_precisions = pytest.mark.parametrize("precision", ["single", "double"])
 
 @contextmanager
 def interrupted(seconds: float, most_seconds: float = 5) -> Iterator[None]:
-    """Interrupt a block after some seconds, and require that it ends with KeyboardInterrupt in time."""
+    """Interrupt a block of code after some seconds, and require that KeyboardInterrupt ends it in time."""
     ended = threading.Event()
 
     def interrupt() -> None:
@@ -88,7 +88,7 @@ def state(ensemble: Ensemble) -> dict[str, Any]:
 def explain(
     plan: Any, ensemble: Ensemble, X: np.ndarray, *, dtype: str = "float64", n_threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute values and margin into arrays that hold NaN wherever the core has not written."""
+    """Compute values and margin into arrays that are filled with NaN before the call."""
     values = np.full((len(X), ensemble.n_outputs, ensemble.n_features), np.nan, dtype)
     margin = np.full((len(X), ensemble.n_outputs), np.nan)
     plan.explain(X, values, margin, n_threads)
@@ -96,7 +96,7 @@ def explain(
 
 
 def splits_on(ensemble: Ensemble) -> np.ndarray:
-    """Return whether a tree of the output splits on the feature, (n_outputs, n_features)."""
+    """Return, for each output and feature, whether some tree of the output splits on the feature."""
     used = np.zeros((ensemble.n_outputs, ensemble.n_features), bool)
     for start, stop, output in zip(ensemble.tree_offsets, ensemble.tree_offsets[1:], ensemble.tree_output):
         features = ensemble.feature[start:stop][ensemble.left[start:stop] >= 0]
@@ -104,13 +104,13 @@ def splits_on(ensemble: Ensemble) -> np.ndarray:
     return used
 
 
-def assert_within(got: np.ndarray, expected: np.ndarray, tolerance: np.ndarray, what: str) -> None:
+def assert_within(got: np.ndarray, expected: np.ndarray, tolerance: np.ndarray, name: str) -> None:
     wrong = ~(np.abs(got - expected) <= tolerance)  # so that an unwritten NaN fails
     if wrong.any():
         worst = tuple(int(i) for i in np.argwhere(wrong)[0])
         limit = np.broadcast_to(tolerance, wrong.shape)[worst]
         raise AssertionError(
-            f"{what}{worst}: {got[worst]!r} instead of {expected[worst]!r}, "
+            f"{name}{worst}: {got[worst]!r} instead of {expected[worst]!r}, "
             f"tolerance {limit:.3g}; {wrong.sum()} of {wrong.size} are wrong"
         )
 
@@ -118,7 +118,7 @@ def assert_within(got: np.ndarray, expected: np.ndarray, tolerance: np.ndarray, 
 def assert_consistent(
     ensemble: Ensemble, X: np.ndarray, plan: Any, precision: str, values: np.ndarray, margin: np.ndarray
 ) -> None:
-    """Check margin, additivity and zeros of unused features, which need no reference values."""
+    """Check the margin, additivity and zeros of unused features, for which no reference values are needed."""
     largest = np.abs(ensemble.intercept) + leaf_scale(ensemble)
     expected = ensemble.margin(X)
     assert_within(margin, expected, 1e-9 * np.abs(expected) + 1e-14 * largest, "margin")
@@ -146,8 +146,8 @@ def assert_exact(
     assert_within(values, expected, tolerance, "values")
 
 
-def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+def same_bits(array: np.ndarray, other: np.ndarray) -> bool:
+    return array.dtype == other.dtype and array.shape == other.shape and array.tobytes() == other.tobytes()
 
 
 def run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:

@@ -75,7 +75,7 @@ def check(model: Any, *, rf: bool = False, **rows: Any) -> AdaptedModel:
 
 
 def base_values(ensemble: Ensemble) -> np.ndarray:
-    """Compute the mean leaf value of each output if every node splits its rows in proportion to covers."""
+    """Compute each output's mean leaf value if rows follow both branches in proportion to the covers."""
     base = ensemble.intercept.copy()
     for start, output in zip(ensemble.tree_offsets, ensemble.tree_output):
         stack = [(start, 1.0)]
@@ -99,7 +99,7 @@ def edited(model: Any, field: str, tree: int, index: int, value: object) -> str:
     numbers[index] = str(value)
     lines[at] = f"{field}={' '.join(numbers)}"
     trees[tree] = "\n".join(lines)
-    # Without tree_sizes LightGBM reads the trees one after another, whatever their length.
+    # Without tree_sizes, LightGBM reads the trees one after another, so their lengths may change.
     return "\nTree=".join([head, *trees])
 
 
@@ -137,7 +137,7 @@ CATEGORICAL = {
 def categorical_data(
     n_codes: int, *, nan: bool = False, n_rows: int = N_ROWS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw codes in column 1 that matter one by one, code 0 included, and numbers in column 0."""
+    """Draw numbers in column 0 and codes in column 1; each code, 0 included, has its own effect."""
     rng = np.random.default_rng(n_codes)
     codes = rng.permutation(np.arange(n_rows) % n_codes)
     codes[rng.random(n_rows) < 0.05] = 0

@@ -1,4 +1,4 @@
-"""Fitted models of every family, rows to explain, and the same rows as encoded for their trees."""
+"""Fitted models of every family, rows to explain, and the same rows encoded for the models' trees."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
 
 
 def as_trees_see_them(model: Any, rows: np.ndarray) -> tuple[Ensemble, np.ndarray]:
-    """Return the model's ensemble, and the rows with categories encoded as its trees compare them."""
+    """Return the model's ensemble, and the rows with categories encoded as the trees compare them."""
     adapted = adapt(model)
     encoded = read(rows, adapted.schema, adapted.ensemble.x_dtype).chunk(0, len(rows))
     return adapted.ensemble, encoded

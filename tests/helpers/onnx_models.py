@@ -22,15 +22,15 @@ Attributes = Mapping[str, Any]
 
 def varint(number: int) -> bytes:
     number &= 2**64 - 1
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*encoded, number])
 
 
 def field(number: int, value: int | float | str | bytes) -> bytes:
-    """Encode a field: an integer as varint, a float in four bytes, others after their length."""
+    """Encode a field: an integer as varint, a float in four bytes, anything else after its length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     if isinstance(value, float):
@@ -40,7 +40,7 @@ def field(number: int, value: int | float | str | bytes) -> bytes:
 
 
 def tensor(array: np.ndarray, raw: bool = True, name: str = "") -> bytes:
-    """Encode a tensor; without ``raw``, in the packed field of its type."""
+    """Encode a tensor, in raw bytes or else in the packed field of its type."""
     dims = b"".join(field(1, n) for n in array.shape)
     head = dims + field(2, TYPES[array.dtype.name]) + (field(8, name) if name else b"")
     if raw:
@@ -51,7 +51,7 @@ def tensor(array: np.ndarray, raw: bool = True, name: str = "") -> bytes:
 
 
 def attribute(name: str, value: Any, packed: bool = False) -> bytes:
-    """Encode an attribute: numbers, text, lists of them, or an array as a tensor."""
+    """Encode an attribute: a number, a string, a list of either, or an array as a tensor."""
     single = {int: (3, 2), float: (2, 1), str: (4, 3)}
     several = {int: (8, 7), float: (7, 6), str: (9, 8)}
     if isinstance(value, np.ndarray):
@@ -102,9 +102,11 @@ def model(
     initializers: Sequence[bytes] = (),
 ) -> bytes:
     """Encode a model; ``opset`` is the version of ai.onnx.ml."""
-    graph = b"".join(field(1, each) for each in operators) + field(2, "graph")
-    graph += b"".join(field(5, each) for each in initializers)
-    graph += b"".join(field(11, each) for each in inputs) + b"".join(field(12, each) for each in outputs)
+    graph = b"".join(field(1, message) for message in operators) + field(2, "graph")
+    graph += b"".join(field(5, message) for message in initializers)
+    graph += b"".join(field(11, message) for message in inputs) + b"".join(
+        field(12, message) for message in outputs
+    )
     versions = field(8, field(1, "") + field(2, 17)) + field(8, field(1, "ai.onnx.ml") + field(2, opset))
     return field(1, 8) + field(2, "a test") + field(7, graph) + versions
 
@@ -112,8 +114,9 @@ def model(
 #: Comparisons in the order of their numbers in TreeEnsemble.
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 
-#: Nodes of a tree: ("LEAF", weights by output), or mode, feature, threshold or list of members, numbers of
-#: the true and of the false node, and whether missing values go to the true node.
+#: Nodes of a tree. A leaf is ("LEAF", weights by output). A split is its mode, its feature, a threshold or a
+#: list of members, the numbers of the true and of the false node, and whether missing values go to the true
+#: node.
 Tree = list[tuple[Any, ...]]
 
 
@@ -126,7 +129,7 @@ def random_trees(
     n_outputs: int = 1,
     decimals: int = 1,
 ) -> list[Tree]:
-    """Draw trees of three features, whose numbers are thresholds of several nodes."""
+    """Draw trees of three features, with thresholds that several nodes share."""
     trees = []
     for _ in range(n_trees):
         tree: Tree = []
@@ -152,7 +155,7 @@ def random_trees(
 def hard_numbers(
     rng: np.random.Generator, trees: Sequence[Tree], dtype: str, n_rows: int = 400
 ) -> np.ndarray:
-    """Draw rows of thresholds and their neighbours, zeros, infinities and missing values, of a dtype."""
+    """Draw rows of a dtype: thresholds and their neighbours, zeros, infinities and missing values."""
     numbers = [node[2] for tree in trees for node in tree if node[0] != "LEAF"]
     exact = np.hstack([np.zeros(1), *map(np.atleast_1d, numbers)])
     edges = np.concatenate([exact.astype(np.float32), exact], dtype=dtype)
@@ -162,12 +165,12 @@ def hard_numbers(
 
 
 def scores(trees: Sequence[Tree], X: np.ndarray, n_outputs: int = 1, precise: bool = False) -> np.ndarray:
-    """Compute sums of trees from the definition of the operators; X is compared as it is.
+    """Compute the sums of the trees by the definition of the operators; X is compared without rounding.
 
     Without ``precise``, thresholds and weights are float32.
     """
     real = np.float64 if precise else np.float32
-    found = np.zeros((len(X), n_outputs))
+    sums = np.zeros((len(X), n_outputs))
     for i, row in enumerate(X.astype(np.float64)):
         for tree in trees:
             node = tree[0]
@@ -185,12 +188,12 @@ def scores(trees: Sequence[Tree], X: np.ndarray, n_outputs: int = 1, precise: bo
                 }[mode]()
                 node = tree[true if holds or (missing and np.isnan(x)) else false]
             for output, weight in node[1].items():
-                found[i, output] += real(weight)
-    return found
+                sums[i, output] += real(weight)
+    return sums
 
 
 def listed(trees: Sequence[Tree], kind: str = "target", double: bool = False) -> dict[str, Any]:
-    """Return the attributes of a regressor, of kind "target", or a classifier, "class".
+    """Return the attributes of a regressor ("target") or of a classifier ("class").
 
     With ``double``, thresholds and weights are tensors of float64.
     """
@@ -222,7 +225,7 @@ def listed(trees: Sequence[Tree], kind: str = "target", double: bool = False) ->
 
 
 def indexed(trees: Sequence[Tree], dtype: str = "float32") -> dict[str, Any]:
-    """Return the attributes of a TreeEnsemble, whose leaves have a weight of one output."""
+    """Return the attributes of a TreeEnsemble, each of whose leaves has the weight of one output."""
     columns: dict[str, Any] = {
         f"nodes_{name}": []
         for name in (
@@ -283,7 +286,7 @@ def ensemble(
     dtype: str = "float32",
     packed: bool = False,
 ) -> bytes:
-    """Encode a model of one TreeEnsembleRegressor, or of one TreeEnsemble, of opset 5."""
+    """Encode a model of one TreeEnsembleRegressor or, with opset 5, of one TreeEnsemble."""
     operators = [operator(kind, ["X"], ["Y"], attributes, ml=True, packed=packed)]
     inputs = [value_info("X", dtype, [None, n_features])]
     outputs = [value_info("Y", dtype if kind == "TreeEnsemble" else "float32", [None, None])]
@@ -291,7 +294,7 @@ def ensemble(
 
 
 def regressor(attributes: Attributes, n_features: int | str | None = 3, **options: Any) -> bytes:
-    """Encode a model of one TreeEnsembleRegressor, of one target unless ``attributes`` say otherwise."""
+    """Encode a model of one TreeEnsembleRegressor, with one target unless ``attributes`` has more."""
     return ensemble("TreeEnsembleRegressor", {"n_targets": 1, **attributes}, n_features, **options)
 
 
@@ -317,15 +320,15 @@ def around(
     shape: list[int | str | None] | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> bytes:
-    """Build a graph with operators before and behind a regressor, whose output is S."""
-    found = attributes or {**listed([STUMP]), "n_targets": 1}
-    trees = operator("TreeEnsembleRegressor", tree_inputs, ["S"], found, ml=True)
+    """Build a graph with operators before and after a regressor, whose output is S."""
+    attributes_of_trees = attributes or {**listed([STUMP]), "n_targets": 1}
+    trees = operator("TreeEnsembleRegressor", tree_inputs, ["S"], attributes_of_trees, ml=True)
     x = value_info("X", dtype, ["N", 3] if shape is None else shape)
     ends = [value_info(name, "float32", [None, 1]) for name in outputs]
     return model([*before, trees, *after], [x], ends)
 
 
 def margin(adapted: AdaptedModel, X: np.ndarray) -> np.ndarray:
-    """Evaluate the trees of a model slowly, on rows as users pass them."""
+    """Evaluate the trees of a model by a slow and simple loop, on rows as users pass them."""
     rows = read(X, adapted.schema, adapted.ensemble.x_dtype)
     return adapted.ensemble.margin(rows.chunk(0, rows.n_rows))

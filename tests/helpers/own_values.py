@@ -23,7 +23,7 @@ from skshapgpu.adapters.schema import AdaptedModel
 
 
 def own_margin(model: Any, X: Any) -> np.ndarray:
-    """Predict with the model's library in the space where trees add up, (n_rows, n_outputs)."""
+    """Predict with the model's library in the space in which trees add up: (n_rows, n_outputs)."""
     margin = _OWN_MARGIN[type(model).__module__.partition(".")[0]](model, X)
     return np.asarray(margin, np.float64).reshape(len(X), -1)
 
@@ -68,7 +68,7 @@ _OWN_MARGIN = {
 
 
 def _matrix(model: Any, X: Any) -> Any:
-    """Return X for a native XGBoost call, with the settings of the wrapper, if it is one."""
+    """Return X for a native XGBoost call, with the settings of the model if it is a wrapper."""
     xgb = pytest.importorskip("xgboost")
     types = getattr(model, "feature_types", None)
     return xgb.DMatrix(
@@ -103,7 +103,7 @@ def catboost_values(model: Any, X: Any) -> np.ndarray:
 
 
 def shap_values(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Compute shap's values and base values in our shapes: one output for a binary classifier."""
+    """Compute shap's values and base values, in our shapes: a binary classifier has one output."""
     shap = pytest.importorskip("shap")
     explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
     values = np.asarray(explainer.shap_values(X, check_additivity=False), np.float64)
@@ -138,7 +138,7 @@ class Fitted:
 
 @functools.cache
 def fitted(name: str) -> Fitted:
-    """Fit a case with training rows and, if all columns are numbers, rows at edges of comparisons."""
+    """Fit a case; return it with training rows and, if all columns are numbers, rows next to thresholds."""
     model, X = CASES[name]()
     adapted = adapt(model)
     if isinstance(X, np.ndarray) and not (adapted.family == "sklearn" and adapted.schema.encoders):
@@ -171,16 +171,16 @@ def shap_only(model: Any, X: Any) -> np.ndarray:
 
 
 OWN_VALUES: dict[str, tuple[Callable[[Any, Any], np.ndarray], float]] = {
-    # All three compute in float64, as we do: only the order of the additions differs.
+    # All three libraries compute in float64, as we do: only the order of the additions differs.
     "sklearn": (shap_only, 1e-12),
     "lightgbm": (lightgbm_values, 1e-12),
     "catboost": (catboost_values, 1e-12),
-    # XGBoost computes in float32 and returns it; from 3.3 on with 8 quadrature points, enough for the at most
-    # 6 features of a path here.
+    # XGBoost computes and returns float32. From 3.3 on, it uses 8 quadrature points, which are enough for
+    # these models, whose paths have at most 6 features.
     "xgboost": (xgboost_values, 1e-6),
 }
-#: Cases in which the other libraries have no values or wrong ones. The definition covers all of them; most
-#: have comments below.
+#: Cases for which another library has no values, or wrong values. Our values are compared with the definition
+#: for all of them. Comments below explain most cases.
 NOT_OWN = [
     # shap does not support these models, or reads categorical splits as numeric ones
     "sklearn boosting, huber, from zero",
@@ -196,7 +196,7 @@ NOT_OWN = [
     "lightgbm forest",
     "lightgbm forest, three classes",
     "lightgbm codes, forest",
-    # CatBoost's values do not add up if leaves stand at different depths or with a scale
+    # CatBoost's values do not add up if leaves are at different depths, or if the model has a scale
     "catboost one-hot, Lossguide",
     "catboost scale and bias",
     "catboost scale and bias, MultiRMSE",

@@ -8,10 +8,10 @@ from typing import Any
 from skshapgpu import _core
 from skshapgpu.adapters.ensemble import Ensemble
 
-#: Tables of level-uniform trees only, by intervals, or of all leaves, as in Fast TreeSHAP v2.
+#: Kinds of tables: of level-uniform trees only, by intervals, or of all leaves, as in Fast TreeSHAP v2.
 KINDS = ("level_uniform", "intervals", "fast_v2")
 
-#: Prices of walks and lookups for which every tree that can have tables has some.
+#: Prices of walks and lookups with which every tree that can have tables gets some.
 ALWAYS_TABLES = {
     "leaf": 1.0,
     "leaf_node": 1.0,
@@ -28,7 +28,7 @@ ALWAYS_TABLES = {
     "least_leaves": 1.0,
 }
 
-#: Prices for which no tree has tables, but all are merged that begin alike.
+#: Prices with which no tree gets tables, but all trees that begin alike are merged.
 NEVER_TABLES = ALWAYS_TABLES | {"lookup": 1e9}
 
 
@@ -57,7 +57,7 @@ def with_intervals(plan: Any, most_entries: int = 4096, n_threads: int = 1) -> A
 
 
 def merged_plan(plan: Any, n_threads: int = 1, on_gpu: bool = False) -> Any:
-    """Compile a plan whose trees are merged where they begin alike, on request within the limits of GPUs."""
+    """Compile a plan whose trees are merged where they begin alike; optionally within GPUs' limits."""
     layout = _core.IntervalLayout(plan, 1, 1e9, NEVER_TABLES, on_gpu=on_gpu)
     return _core.interval_plan(plan, layout, n_threads)
 
@@ -71,9 +71,10 @@ def plan_with_tables(ensemble: Ensemble, precision: str, kind: str, **options: A
 
 
 def least_table_bytes(plan: Any) -> int:
-    """Return about the least bytes of tables and patterns that a plan for GPUs needs, within a factor of 2.
+    """Return the fewest bytes of tables and patterns that a plan for GPUs needs, within a factor of 2.
 
-    The plan is a ``_core.BackgroundPairsPlan`` or ``_core.RescaledPlan``. Few leaves have tables then.
+    The plan is a ``_core.BackgroundPairsPlan`` or ``_core.RescaledPlan``. With so few bytes, few leaves have
+    tables.
     """
     n_bytes = 1
     while plan.table_costs(n_bytes) is None:

@@ -29,7 +29,7 @@ IS_NEW = parse_version(shap.__version__) >= parse_version("0.51")
 
 
 def on_a_grid(X: np.ndarray) -> np.ndarray:
-    """Draw whole numbers; float32, to which shap narrows thresholds, holds those between them, too."""
+    """Draw integers: shap narrows thresholds to float32, which also holds the midpoints between them."""
     low, high = X.min(axis=0), X.max(axis=0)
     return np.round((X - low) / (high - low) * 1000)
 
@@ -92,7 +92,7 @@ def state() -> list[tuple[int, str, int]]:
 
 
 def assert_same(ours: Any, theirs: Any, digits: float = 1e-5) -> None:
-    """Compare within the rounding errors of the libraries whose float32 values shap returns."""
+    """Compare values, allowing for rounding errors of libraries whose float32 values shap returns."""
     assert type(ours) is type(theirs)
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     assert ours.shape == theirs.shape
@@ -100,7 +100,7 @@ def assert_same(ours: Any, theirs: Any, digits: float = 1e-5) -> None:
 
 
 def assert_same_base(ours: Any, theirs: Any) -> None:
-    """Compare values and forms of ``expected_value``; scalars may be of float32 or float64."""
+    """Compare the values and the form of ``expected_value``; scalars may be float32 or float64."""
     assert isinstance(ours, np.floating if isinstance(theirs, np.floating) else type(theirs))
     assert np.shape(ours) == np.shape(theirs)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)

@@ -43,7 +43,8 @@ def make_data(
     X[:, 4] = rng.integers(0, 4, n_rows) / 10
     signal = X[:, 0] + X[:, 1] * (X[:, 3] > 0) + 3 * X[:, 4] + rng.normal(scale=0.3, size=n_rows)
     if nan:
-        # Missing values are informative: in one column they go with high targets, in another with low ones.
+        # Missing values are informative: in one column they occur with high targets, in another with low
+        # targets.
         X[(signal > 1) & (rng.random(n_rows) < 0.5), 0] = np.nan
         X[(signal < 0) & (rng.random(n_rows) < 0.5), 1] = np.nan
         X[rng.random(n_rows) < 0.1, 3] = np.nan
@@ -70,7 +71,7 @@ def weights(n_rows: int = 250) -> np.ndarray:
 
 
 def own_margin(model: Any, X: np.ndarray) -> np.ndarray:
-    """Predict with the fitted model itself in the space where its trees add up."""
+    """Predict with the fitted model itself, in the space in which its trees add up."""
     if isinstance(model, IsolationForest):
         n = model._max_samples
         average = 2 * (np.log(n - 1) + np.euler_gamma) - 2 * (n - 1) / n

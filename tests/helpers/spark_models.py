@@ -1,4 +1,4 @@
-"""Folders of tree models as Spark ML saves them, written without Spark, and predictions of their trees."""
+"""Folders of tree models, written without Spark as Spark ML saves them, and predictions of their trees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N_CATEGORIES = (0, 5, 0, 2, 0)
 
 
 def node(number: int, stats: Sequence[float], prediction: float = 0.0, **split: Any) -> Node:
-    """Return a leaf, or with ``left``, ``right``, ``feature``, ``values`` and ``n_categories`` a split."""
+    """Return a leaf or, with ``left``, ``right``, ``feature``, ``values`` and ``n_categories``, a split."""
     return {
         "id": number,
         "prediction": prediction,
@@ -36,12 +36,12 @@ def node(number: int, stats: Sequence[float], prediction: float = 0.0, **split: 
 
 
 def random_tree(rng: np.random.Generator, n_classes: int, depth: int = 4) -> list[Node]:
-    """Grow a tree in preorder; its thresholds are multiples of 1/8, features repeat along a path."""
-    found: list[Node] = []
+    """Grow a tree in preorder; thresholds are multiples of 1/8, and features repeat along a path."""
+    nodes: list[Node] = []
 
     def grow(depth: int) -> int:
-        number = len(found)
-        found.append({})
+        number = len(nodes)
+        nodes.append({})
         stats = rng.uniform(0.5, 9, n_classes) if n_classes else [rng.uniform(0.5, 9), 1.0, 2.0]
         split: dict[str, Any] = {}
         if depth and rng.random() < 0.9:
@@ -50,18 +50,18 @@ def random_tree(rng: np.random.Generator, n_classes: int, depth: int = 4) -> lis
             values = [rng.integers(-8, 9) / 8] if not n else rng.choice(n, rng.integers(1, n), replace=False)
             split = {"feature": feature, "values": values, "n_categories": n or -1}
             split |= {"left": grow(depth - 1), "right": grow(depth - 1)}
-        found[number] = node(number, list(stats), 100.0 + rng.normal(), **split)
+        nodes[number] = node(number, list(stats), 100.0 + rng.normal(), **split)
         return number
 
     grow(depth)
-    return found
+    return nodes
 
 
 def leaf(tree: list[Node], row: np.ndarray) -> Node:
     """Return the leaf that a row reaches, by the rules of Spark's ``Split.shouldGoLeft``."""
-    here = tree[0]
-    while here["leftChild"] != -1:
-        split = here["split"]
+    node = tree[0]
+    while node["leftChild"] != -1:
+        split = node["split"]
         x, values, n = row[split["featureIndex"]], split["leftCategoriesOrThreshold"], split["numCategories"]
         if n == -1:
             goes_left = x <= values[0]
@@ -69,8 +69,8 @@ def leaf(tree: list[Node], row: np.ndarray) -> Node:
             goes_left = x in values
         else:
             goes_left = x not in set(range(n)).difference(values)
-        here = tree[here["leftChild" if goes_left else "rightChild"]]
-    return here
+        node = tree[node["leftChild" if goes_left else "rightChild"]]
+    return node
 
 
 def hard_numbers(rng: np.random.Generator, n_rows: int) -> np.ndarray:
@@ -94,7 +94,7 @@ def write(
     weight_names: Sequence[str] = ("treeID", "metadata", "weights"),
     **metadata: Any,
 ) -> Path:
-    """Write a model of the class ``name`` with its nodes in any order; ``metadata`` are further entries."""
+    """Write a model of the class ``name``, with nodes in any order and further entries of ``metadata``."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -108,11 +108,11 @@ def write(
     }
     if not name.startswith("DecisionTree"):
         facts["numTrees"] = len(trees)
-        rows = [{"treeID": i, "nodeData": each} for i, tree in enumerate(trees) for each in tree]
-        found = [1.0] * len(trees) if weights is None else weights
-        of_trees = [dict(zip(weight_names, (i, "{}", weight))) for i, weight in enumerate(found)]
+        rows = [{"treeID": i, "nodeData": node} for i, tree in enumerate(trees) for node in tree]
+        tree_weights = [1.0] * len(trees) if weights is None else weights
+        tree_rows = [dict(zip(weight_names, (i, "{}", weight))) for i, weight in enumerate(tree_weights)]
         (folder / "treesMetadata").mkdir(parents=True)
-        parquet.write_table(pa.Table.from_pylist(of_trees[::-1]), folder / "treesMetadata/part-0.parquet")
+        parquet.write_table(pa.Table.from_pylist(tree_rows[::-1]), folder / "treesMetadata/part-0.parquet")
     else:
         rows = list(trees[0])
     np.random.default_rng(0).shuffle(rows)
@@ -128,7 +128,7 @@ def write(
 
 
 def _schema(rows: list[dict[str, Any]]) -> Any:
-    """Return the schema that Spark writes if the nodes have its types, else one that fits them."""
+    """Return the schema that Spark writes if the nodes have Spark's types, else a schema that fits them."""
     import pyarrow as pa
 
     integer, numbers = pa.int32(), pa.list_(pa.float64())

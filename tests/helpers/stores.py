@@ -1,4 +1,4 @@
-"""File systems other than the local one: S3 of a local server, fsspec's memory, and a subtree of pyarrow."""
+"""File systems besides the local one: S3 on a local server, fsspec's memory, and a subtree of pyarrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-#: Credentials that the server accepts, as it does all; they must not appear anywhere.
+#: Credentials: the server accepts any, and they must not appear in any output.
 KEY, SECRET = "AKIAVERYSECRETKEY", "sEcReTsEcReTsEcReTsEcReT"
 
 
@@ -53,11 +53,11 @@ class Store:
 
     def fetch(self, name: str, local: Path) -> Path:
         """Copy a file, or the files of a folder, to a local path."""
-        names = [each for each in self.names() if each.startswith(f"{name}/")]
-        for each in names or [name]:
-            path = local / each.removeprefix(f"{name}/") if names else local
+        names = [file_name for file_name in self.names() if file_name.startswith(f"{name}/")]
+        for file_name in names or [name]:
+            path = local / file_name.removeprefix(f"{name}/") if names else local
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(self.read(each))
+            path.write_bytes(self.read(file_name))
         return local
 
     def names(self) -> list[str]:
@@ -73,7 +73,7 @@ class Store:
 
 
 def subtree(folder: Path) -> Store:
-    """Return a store whose files are those of a local folder, which pyarrow does not know as a local one."""
+    """Return a store of a local folder's files that pyarrow does not recognize as local."""
     fs = pytest.importorskip("pyarrow.fs")
     (folder / "data").mkdir(parents=True)
     filesystem = fs.SubTreeFileSystem(os.fspath(folder), fs.LocalFileSystem())
@@ -81,7 +81,7 @@ def subtree(folder: Path) -> Store:
 
 
 def separate_readers() -> None:
-    """Have fsspec's memory give each reader a file of its own: threads would share one, and its position."""
+    """Have fsspec's memory give each reader its own file: threads would share one file and its position."""
     from fsspec.implementations.memory import MemoryFileSystem
 
     shared = MemoryFileSystem._open
@@ -99,15 +99,15 @@ def memory(name: str, by_url: bool = False) -> Store:
     """Return a store in memory, addressed by URLs or as a file system of fsspec."""
     fs, fsspec = pytest.importorskip("pyarrow.fs"), pytest.importorskip("fsspec")
     separate_readers()
-    found = fsspec.filesystem("memory")
-    filesystem = fs.PyFileSystem(fs.FSSpecHandler(found))
+    fsspec_memory = fsspec.filesystem("memory")
+    filesystem = fs.PyFileSystem(fs.FSSpecHandler(fsspec_memory))
     filesystem.create_dir(f"/{name}")
     prefix = f"memory://{name}/" if by_url else f"{name}/"
-    return Store(filesystem, f"/{name}", prefix, {} if by_url else {"filesystem": found})
+    return Store(filesystem, f"/{name}", prefix, {} if by_url else {"filesystem": fsspec_memory})
 
 
 def s3(bucket: str, query: str = "", user: str = "") -> Store:
-    """Return a bucket of the server that the environment names, or a query."""
+    """Return a bucket of the server; the URL or the environment names the server."""
     fs = pytest.importorskip("pyarrow.fs")
     filesystem, _ = fs.FileSystem.from_uri(f"s3://{user}{bucket}/x{query}")
     return Store(filesystem, bucket, f"s3://{user}{bucket}/", {})

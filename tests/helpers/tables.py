@@ -9,7 +9,7 @@ from sklearn.datasets import load_diabetes
 
 
 def diabetes_frame(*, labelled: bool = False) -> tuple[Any, Any]:
-    """Return the diabetes data with labels for its rows, and the targets as an array or labelled, too."""
+    """Return the diabetes data with row labels, and the targets as an array or with the same labels."""
     pytest.importorskip("pandas")
     X, y = load_diabetes(return_X_y=True, as_frame=True)
     X.index = y.index = [f"patient {i}" for i in range(len(X))]

@@ -15,7 +15,7 @@ def length(n: int) -> bytes:
 
 
 def dumps(value: Any) -> bytes:
-    """Write as XGBoost does: typed arrays from NumPy, counted arrays from lists."""
+    """Write Universal Binary JSON as XGBoost does: NumPy arrays as typed arrays, lists as counted arrays."""
     if value is None:
         return b"Z"
     if isinstance(value, bool):

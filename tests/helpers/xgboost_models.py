@@ -35,7 +35,7 @@ def data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[np.ndar
 def train(
     params: dict[str, Any], label: np.ndarray, n_rounds: int = 12, X: np.ndarray | None = None, **options: Any
 ) -> Any:
-    """Train a booster; ``options`` named as those of ``xgb.train`` go there, all others to the matrix."""
+    """Train a booster; pass options of ``xgb.train`` to it, and all other options to the matrix."""
     params = {"max_depth": 4, "eta": 0.3, "tree_method": "hist", "nthread": 1, "seed": 0} | params
     training = {key: options.pop(key) for key in ("obj", "xgb_model") if key in options}
     matrix = xgb.DMatrix(data()[0] if X is None else X, label, **options)
@@ -47,7 +47,7 @@ def document(booster: Any) -> dict[str, Any]:
 
 
 def check_booster(booster: Any) -> Ensemble:
-    """Check the margin of a booster of numeric features on 2,000 hard rows."""
+    """Check the margin of a booster with numeric features on 2,000 hard rows."""
     ensemble = adapt(booster).ensemble
     X = hard_rows(ensemble, inf=False)
     names = booster.feature_names
@@ -64,7 +64,7 @@ def check_wrapper(model: Any) -> AdaptedModel:
 
 
 def check_input(model: Any, X: Any) -> None:
-    """Check the margin as :func:`check_wrapper` does, with X as a user passes it."""
+    """Check the margin like :func:`check_wrapper`, with X as a user passes it."""
     adapted = adapt(model)
     rows = inputs.read(X, adapted.schema, adapted.ensemble.x_dtype)
     encoded = rows.chunk(0, rows.n_rows)

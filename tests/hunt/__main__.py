@@ -1,6 +1,6 @@
 """Search for wrong numbers: random models, data and calls, checked against independently computed references.
 
-``./dev hunt --seconds N`` runs seeds one after another; ``./dev hunt --seed S`` runs one of them and reports
+``./dev hunt --seconds N`` runs seeds one after another; ``./dev hunt --seed S`` runs one seed and reports
 everything about it. A case that kills its process or takes more than a minute is a finding, too.
 """
 
@@ -19,14 +19,14 @@ from .tally import Tally
 
 
 def _fixed(entries: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    choices: dict[str, Any] = {}
     for entry in entries:
         name, _, value = entry.partition("=")
         try:
-            found[name] = json.loads(value)
+            choices[name] = json.loads(value)
         except json.JSONDecodeError:
-            found[name] = value
-    return found
+            choices[name] = value
+    return choices
 
 
 def one(seed: int, fixed: dict[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""One case of a draw: data, the fitted model, X in its container, and the references for comparison."""
+"""One case of a draw: data, the fitted model, X in its container, and the reference values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .margins import margin_of
 from .report import NotDrawnError
 from .trees import Tree, coalition_values, counted, is_encodable, used_columns
 
-#: Number of rows to explain; the definition is evaluated for the first of them.
+#: Number of rows to explain; the definition is evaluated for the first ``N_DEFINED`` rows.
 N_EXPLAIN, N_DEFINED = 14, 6
 
 
@@ -30,7 +30,8 @@ class Case:
     X : container
         Rows that the package gets.
     seen : container
-        The same rows as the libraries get them: X itself if they accept it, else ``converted.plain``.
+        The same rows as the libraries get them: X itself if the libraries accept it, else
+        ``converted.plain``.
     """
 
     def __init__(self, draw: Draw) -> None:
@@ -78,23 +79,27 @@ class Case:
 
     def _params(self) -> dict[str, Any]:
         names = {"histograms": ("codes",), "xgboost": ("codes", "types"), "lightgbm": ("codes",)}
-        of_codes = names.get(self.draw.family, ())
-        return {n: v for n, v in self.draw.params.items() if n not in ("codes", "types") or n in of_codes}
+        parameters_with_codes = names.get(self.draw.family, ())
+        return {
+            n: v
+            for n, v in self.draw.params.items()
+            if n not in ("codes", "types") or n in parameters_with_codes
+        }
 
     @cached_property
     def fit_params(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         if self.draw.task == "ranking":
             sizes = np.full(len(self.y) // 10, 10)
-            found["group"] = np.append(sizes, len(self.y) - sizes.sum()) if len(self.y) % 10 else sizes
+            params["group"] = np.append(sizes, len(self.y) - sizes.sum()) if len(self.y) % 10 else sizes
         elif self.draw.weights:
-            found["sample_weight"] = self.data.weights
+            params["sample_weight"] = self.data.weights
         if self.draw.early:
-            found |= self._early_stopping()
-        return found
+            params |= self._early_stopping()
+        return params
 
     def _early_stopping(self) -> dict[str, Any]:
-        """Stop early on labels unrelated to their rows, so that few rounds are kept."""
+        """Stop early on rows with random labels, so that few rounds are kept."""
         # Every class must occur twice, or XGBoost and LightGBM reject the labels.
         pairs = [(self.train, self.rng.permutation(self.y))]
         if self.draw.family == "lightgbm":
@@ -106,8 +111,8 @@ class Case:
 
     def params_of(self, nested: wrappers.Nest, rows: np.ndarray) -> dict[str, Any]:
         """Select the parameters of ``fit`` for some of the rows."""
-        found = nested.routed(self.fit_params).items()
-        return {name: value[rows] if len(value) == len(self.y) else value for name, value in found}
+        params = nested.routed(self.fit_params).items()
+        return {name: value[rows] if len(value) == len(self.y) else value for name, value in params}
 
     def _fit(self) -> wrappers.Fitted:
         params = self.draw.params
@@ -120,12 +125,12 @@ class Case:
             "fit", wrappers.build, self.nest(self.draw.outer), self.train, self.y, self.fit_params
         )
 
-    def library(self, what: str, call: Any, *args: Any, **named: Any) -> Any:
+    def library(self, action: str, call: Any, *args: Any, **named: Any) -> Any:
         """Call a library; an error that it raises does not count as a finding."""
         try:
             return call(*args, **named)
         except Exception as error:
-            raise NotDrawnError(f"{what}: {type(error).__name__}: {str(error)[:200]}") from error
+            raise NotDrawnError(f"{action}: {type(error).__name__}: {str(error)[:200]}") from error
 
     def _convert(self, frame: pd.DataFrame) -> containers.Converted:
         def convert() -> containers.Converted:
@@ -141,7 +146,7 @@ class Case:
         return thresholds.hardened(frame, readers.trees_of(self.fitted.last), places, self.rng)
 
     def _seen(self) -> Any:
-        """Return X if the libraries can predict it, else the plain container, which they must predict."""
+        """Return X if the library can predict it, else the plain container, which the library must accept."""
         try:
             if self._is_misread():
                 raise TypeError("the library crashes, or reads other numbers")
@@ -157,8 +162,8 @@ class Case:
     def _is_misread(self) -> bool:
         """Return whether the library misreads X.
 
-        CatBoost 1.2.10 reads foreign memory in polars frames with categories, XGBoost other bytes in
-        big-endian arrays.
+        CatBoost 1.2.10 reads beyond the memory of polars frames with categories, and XGBoost reads big-endian
+        arrays with their bytes in the wrong order.
         """
         polars = type(self.X).__module__.startswith("polars")
         if self.draw.family == "xgboost" and self.draw.container == "big-endian":
@@ -179,7 +184,7 @@ class Case:
 
     @cached_property
     def column_names(self) -> list[str]:
-        """Names of the model's columns, if rows have names only where the training rows had some."""
+        """Names of the model's columns, for rows that have names only if the training rows had names."""
         return self.names_for(self.converted.plain)
 
     def names_for(self, X: Any) -> list[str]:
@@ -196,23 +201,23 @@ class Case:
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """Range of the margins over training and explained rows, for each output."""
+        """Range of each output's margins over training rows and explained rows."""
         trained = self.library("predict", lambda: self.margin(self.train, contrast=True))
         return np.ptp(np.concatenate([trained, self.contrasts]), axis=0)
 
     @cached_property
     def magnitude(self) -> np.ndarray:
-        """Magnitude of the terms that add up to a margin, before they cancel, without the intercept."""
-        found = np.abs(self.contrasts).max(axis=0) + self.spread
+        """Bound on the sum of the magnitudes of the terms that add up to a margin, without the intercept."""
+        bound = np.abs(self.contrasts).max(axis=0) + self.spread
         if self._readable():
-            of_trees = [np.abs(tree.value).max(axis=0) for tree in readers.trees_of(self.fitted.last)]
-            found = found + np.sum(of_trees, axis=0)
+            largest_leaves = [np.abs(tree.value).max(axis=0) for tree in readers.trees_of(self.fitted.last)]
+            bound = bound + np.sum(largest_leaves, axis=0)
         if readers.has_linear_leaves(self.fitted.last):
-            found = found + readers.linear_magnitude(self.fitted.last, self._largest())
-        return found
+            bound = bound + readers.linear_magnitude(self.fitted.last, self._largest())
+        return bound
 
     def _largest(self) -> np.ndarray:
-        """Return the largest magnitude of each column of the model, over all rows."""
+        """Return the largest magnitude in each column of the model, over all rows."""
         largest = []
         for rows in (self.train, self.seen, self.seen_background):
             transformed = self.library("transform", self.fitted.transform, rows)
@@ -246,24 +251,24 @@ class Case:
     ) -> np.ndarray:
         """Return the permitted deviation of all rows' values, per output; ``right`` has the outputs last.
 
-        With ``whole``, one of the sides includes predictions with their offset, so the deviation allows for
-        the rounding errors of the library's type at that magnitude. Otherwise, the reference was computed
-        from contrasts or, if it is ``exact``, without the library, in float64.
+        By default, the reference was computed from contrasts, or with ``exact`` in float64 without the
+        library. With ``whole``, one of the compared sides includes predictions with their offset, so the
+        deviation allows for the rounding errors of the library's type at the offset's magnitude.
         """
         flat = np.abs(right).reshape(-1, right.shape[-1])
         scale = np.maximum(flat.max(axis=0, initial=0.0), self._wide(self.spread, right))
         precision = self.draw.options.get("precision", "single")
-        found = factor * tolerance.of_values(precision, scale, float32=self.single_x or float32)
+        deviation = factor * tolerance.of_values(precision, scale, float32=self.single_x or float32)
         magnitude = self.magnitude
         if whole:
             magnitude = magnitude + np.abs(self.margins - self.contrasts).max(axis=0)
-        return found + self._wide(tolerance.of_sums(self.fitted.last, magnitude, exact=exact), right)
+        return deviation + self._wide(tolerance.of_sums(self.fitted.last, magnitude, exact=exact), right)
 
-    def _wide(self, of_outputs: np.ndarray, like: np.ndarray) -> np.ndarray:
+    def _wide(self, numbers: np.ndarray, like: np.ndarray) -> np.ndarray:
         """Repeat a binary classifier's only output for both of its classes, if both are requested."""
-        if like.shape[-1] == 2 and len(of_outputs) == 1:
-            return np.repeat(of_outputs, 2)
-        return of_outputs
+        if like.shape[-1] == 2 and len(numbers) == 1:
+            return np.repeat(numbers, 2)
+        return numbers
 
     # ---- games
 
@@ -279,19 +284,19 @@ class Case:
         return {j: list(d.categories) for j, d in dtypes if isinstance(d, pd.CategoricalDtype)}
 
     def _readable(self) -> bool:
-        """Return whether trees can be read here; CatBoost writes no border between infinite numbers."""
+        """Return whether the hunt can read the trees; CatBoost writes no border between infinite numbers."""
         if self.draw.family == "catboost" and "infinite" in self.draw.columns:
             return False
         return readers.readable(self.fitted.last)
 
     @cached_property
     def trees(self) -> tuple[list[Tree], np.ndarray] | None:
-        """The trees, as read here, and the first rows as the trees compare them."""
+        """The trees, as the hunt's own readers read them, and the first rows as the trees compare them."""
         if self.n_columns > truth.MOST_COLUMNS or not self._readable():
             return None
         rows = containers.rows(self._encodable(self.transformed, self.converted), range(N_DEFINED))
-        found = readers.trees_of(self.fitted.last)
-        return found, readers.rows_of(self.fitted.last, rows, self.categories)
+        trees = readers.trees_of(self.fitted.last)
+        return trees, readers.rows_of(self.fitted.last, rows, self.categories)
 
     def _encodable(self, transformed: Any, converted: containers.Converted) -> Any:
         if is_encodable(transformed):
@@ -312,7 +317,7 @@ class Case:
 
     @cached_property
     def path_coalition_values(self) -> np.ndarray | None:
-        """Path-dependent values of the coalitions of the first rows, without the intercept."""
+        """Path-dependent coalition values of the first rows, without the intercept."""
         return None if self.trees is None else coalition_values(*self.trees, self.n_outputs)
 
     @cached_property
@@ -324,15 +329,15 @@ class Case:
 
     @cached_property
     def kept(self) -> list[int]:
-        """Columns of the model that get values: all, or those that trees split on."""
+        """Columns of the model that get values: all columns, or the columns on which trees split."""
         if self.draw.options.get("columns") != "used":
             return list(range(self.n_columns))
-        # The terms of LightGBM's linear leaves are of columns on their paths.
+        # The terms of LightGBM's linear leaves use only columns on the leaves' paths.
         if (self._readable() or self.draw.family == "lightgbm") and not self.has_combinations:
             return sorted(used_columns(readers.trees_of(self.fitted.last)))
-        found = TreeExplainer(self.fitted.top, columns="used").feature_indices
-        assert found is not None
-        return found.tolist()
+        indices = TreeExplainer(self.fitted.top, columns="used").feature_indices
+        assert indices is not None
+        return indices.tolist()
 
     @cached_property
     def background_frame(self) -> pd.DataFrame:
@@ -377,7 +382,7 @@ class Case:
 
     @property
     def has_combinations(self) -> bool:
-        """Whether columns of a CatBoost model share players, so that columns and players differ."""
+        """Whether columns of a CatBoost model share a player, so that columns and players differ."""
         return (
             self.draw.family == "catboost"
             and bool(self.data.categorical)

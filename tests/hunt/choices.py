@@ -1,4 +1,4 @@
-"""Modes, and the choices that are drawn for some of them: each dimension is a list."""
+"""Modes, and the choices that are drawn for some of the modes: each dimension is a list."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MODES = {
     "mlflow": 1,
 }
 
-#: Modes that would be refused, or have nothing to check, for other models than these.
+#: Models for which a mode can be drawn; with other models, it would be refused or have nothing to check.
 UNLIKELY: dict[str, Any] = {
     "probability": lambda family, task: task in ("binary", "rare binary", "classes", "rare class"),
     "log_loss": lambda family, task: task in ("binary", "rare binary", "regression"),
@@ -47,14 +47,14 @@ UNLIKELY: dict[str, Any] = {
     "responses": lambda family, task: task in ("counts", "positive", "cox", "times", "survival"),
 }
 
-#: Modes with values of models with linear leaves; others would be refused.
+#: Modes that support models with linear leaves; other modes would be refused.
 OF_LINEAR_LEAVES = ("background", "banzhaf", "many rows", "background interactions", "typed")
 
 #: Modes with calls of enough rows for tables by intervals.
 WITH_MANY_ROWS = ("many rows", "transformer", "batches")
 
 _GROUPS = {
-    # Ways to name the columns of a group; "input" are those made from one column of X.
+    # Ways to name the columns of a group; an "input" group is all columns made from one column of X.
     "groups": ["names", "positions", "both", "input"],
     # The replacement of unknown features.
     "perturbation": ["path-dependent", "interventional", "counted"],

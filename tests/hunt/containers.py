@@ -1,7 +1,7 @@
-"""Kinds of containers for X, and mixtures of their rows, column by column.
+"""Kinds of containers for X, and rows that mix the columns of several rows of a container.
 
 Each container comes with ``plain``, an array or a pandas frame with the same numbers, which every library
-reads: numbers that a container rounds are rounded there, too.
+reads. Numbers that the container rounds are rounded in ``plain``, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 
 class Converted(NamedTuple):
-    """X as the package gets it, and the same rows in a container that all libraries accept."""
+    """X as the package gets it, and the same rows in a container that every library accepts."""
 
     X: Any
     plain: Any
@@ -105,7 +105,7 @@ def training(kind: str, frame: pd.DataFrame) -> Any:
 
 
 def convert(name: str, frame: pd.DataFrame, trained_on: str, rng: np.random.Generator) -> Converted:
-    """Convert the rows of a frame to a container; ``plain`` is of the kind that the model was trained on."""
+    """Convert the rows of a frame to a container; ``plain`` has the kind on which the model was trained."""
     changed = _rounded(name, frame)
     X = _CONVERT[name](changed, rng)
     if name.startswith(("csr", "csc", "coo")):
@@ -142,8 +142,8 @@ def _rounded(name: str, frame: pd.DataFrame) -> pd.DataFrame:
         if name in ("int64", "int32"):
             limit = 2.0**62 if name == "int64" else 2.0**31 - 129
             values = np.nan_to_num(frame.to_numpy(np.float64), nan=0.0, posinf=limit, neginf=-limit)
-            whole = np.clip(np.round(values), -limit, limit).astype(name)
-            return pd.DataFrame(whole, columns=frame.columns).astype(np.float64)
+            integers = np.clip(np.round(values), -limit, limit).astype(name)
+            return pd.DataFrame(integers, columns=frame.columns).astype(np.float64)
     return frame
 
 
@@ -165,7 +165,7 @@ def _read_only(values: np.ndarray) -> np.ndarray:
 
 
 def _with_stored_zeros(values: np.ndarray) -> Any:
-    """Store half of the zeros, so that XGBoost does not read them as missing."""
+    """Store half of the zeros explicitly, so that XGBoost does not read these as missing."""
     stored = (values != 0) | (np.indices(values.shape).sum(axis=0) % 2 == 0)
     return sp.csr_matrix((values[stored], np.nonzero(stored)), shape=values.shape)
 
@@ -241,12 +241,12 @@ def _of_dictionaries(frame: pd.DataFrame) -> pd.DataFrame:
 def _polars_enum(frame: pd.DataFrame, rng: np.random.Generator) -> Any:
     import polars
 
-    found = polars.from_pandas(_of_text(frame))
+    converted = polars.from_pandas(_of_text(frame))
     kinds = {}
     for name, dtype in frame.dtypes.items():
         if isinstance(dtype, pd.CategoricalDtype) and isinstance(dtype.categories[0], str):
             kinds[name] = polars.Enum(list(dtype.categories))
-    return found.cast(kinds)
+    return converted.cast(kinds)
 
 
 def _arrow_batch(frame: pd.DataFrame, rng: np.random.Generator) -> Any:
@@ -342,7 +342,7 @@ def _whole(table: Any) -> Any:
 
 
 def mixture(X: Any, which: np.ndarray) -> Any:
-    """Return rows whose entry in column j is that of row ``which[:, j]`` of X; dtypes stay."""
+    """Return rows whose entries in column j come from the rows ``which[:, j]`` of X; keep the dtypes."""
     columns = range(which.shape[1])
     if isinstance(X, pd.DataFrame):
         parts = [X.iloc[:, j].iloc[which[:, j]].reset_index(drop=True) for j in columns]

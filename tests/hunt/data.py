@@ -101,11 +101,11 @@ def column(kind: str, n: int, rng: np.random.Generator, others: list[pd.Series])
             "whole numbers": [7, 2, 40, 11],
             "many": [f"c{i}" for i in range(30)],
         }
-        known = categories[kind]
-        values = rng.integers(len(known), size=n)
+        names = categories[kind]
+        values = rng.integers(len(names), size=n)
         if kind == WITH_GAPS:
             values[rng.random(n) < 0.2] = -1
-        return pd.Series(pd.Categorical.from_codes(values, categories=pd.Index(known)))
+        return pd.Series(pd.Categorical.from_codes(values, categories=pd.Index(names)))
     return pd.Series(normal)
 
 
@@ -130,7 +130,7 @@ def make(
     *,
     unseen: bool = False,
 ) -> Data:
-    """Draw the columns, and a signal that depends on them alone, in pairs and with noise.
+    """Draw the columns, and a signal that depends on single columns and on pairs, with noise.
 
     With ``unseen``, some rows to explain have categories that no training row has.
     """
@@ -147,7 +147,7 @@ def make(
             signal += rng.normal() * values * (other > 0)
     signal = (signal - signal.mean()) / max(signal.std(), 1e-9)
     frame = pd.DataFrame(dict(zip(NAMES[names](len(kinds)), columns)))
-    # Half of the rows to explain repeat training rows, among them ties with the thresholds' neighbours.
+    # Half of the rows to explain repeat training rows, some of which equal the neighbours of thresholds.
     explain = frame.iloc[n_train:].copy()
     half = n_explain // 2
     explain = pd.concat([explain.iloc[half:], frame.iloc[:half]], ignore_index=True)
@@ -162,7 +162,7 @@ def make(
 
 
 def _with_other_categories(frame: pd.DataFrame, unseen: bool, rng: np.random.Generator) -> pd.DataFrame:
-    """Store categories in another order than in training, so that codes alone would have another meaning."""
+    """Store the categories in another order than in training, so that their codes have other meanings."""
     frame = frame.copy()
     for name in frame:
         series = frame[name]
@@ -176,12 +176,12 @@ def _with_other_categories(frame: pd.DataFrame, unseen: bool, rng: np.random.Gen
 
 
 def target(task: str, style: str, offset: float, scale: float, signal: np.ndarray, rng: Any) -> np.ndarray:
-    """Draw the labels of a task: classes in a style, or numbers with an offset and a scale."""
+    """Draw the labels of a task: classes named in some style, or numbers with an offset and a scale."""
     if task == "regression":
         return offset + scale * signal
     if task == "outputs":
         others = rng.permutation(signal) + 0.5 * signal
-        # Outputs have different offsets and scales: each is measured by its own.
+        # Outputs have different offsets and scales: the error of each is measured on its own scale.
         return np.column_stack([offset + scale * signal, scale * (0.001 * others + 3), others])
     if task == "counts":
         return np.floor(np.exp(np.clip(signal + 0.5, -3, 3)))
@@ -190,8 +190,8 @@ def target(task: str, style: str, offset: float, scale: float, signal: np.ndarra
     if task in ("survival", "times"):
         return survival.labels(signal, rng)
     if task == "cox":
-        found = survival.labels(signal, rng)
-        return np.where(found[survival.EVENT], 1, -1) * found[survival.TIME]
+        survival_labels = survival.labels(signal, rng)
+        return np.where(survival_labels[survival.EVENT], 1, -1) * survival_labels[survival.TIME]
     if task == "ranking":
         return np.clip(np.round(signal + 1), 0, 4).astype(int)
     if task == "outliers":

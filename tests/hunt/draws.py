@@ -1,7 +1,7 @@
 """Draws of cases: deterministic choices in every dimension.
 
-``draw(seed)`` returns the same case as long as the lists of choices stay the same; names in ``fixed`` are not
-drawn: ``draw(7, family="lightgbm", mode="batches")``.
+``draw(seed)`` returns the same case as long as the lists of choices stay the same. Keywords fix choices
+instead of drawing them: ``draw(7, family="lightgbm", mode="batches")``.
 """
 
 from __future__ import annotations
@@ -60,28 +60,28 @@ class Draw:
         """Return the choices that the table counts."""
         offset = "0" if self.offset == 0 else f"{abs(self.offset):.0e}"
         plain = self.task not in ("regression", "outputs")
-        found = {
+        lists = {
             name: str(getattr(self, name))
             for name in ("family", "task", "steps", "outer", "trained_on", "container", "mode", "names")
         }
-        found |= {
+        lists |= {
             "offset in scales": "-" if plain else offset,
             "scale": "-" if plain else f"{self.scale:.0e}",
             "sample weights": str(self.weights),
         }
-        found["tables"] = self.tables if self.mode in WITH_MANY_ROWS else "-"
-        found["columns with values"] = self.options.get("columns", "default")
+        lists["tables"] = self.tables if self.mode in WITH_MANY_ROWS else "-"
+        lists["columns with values"] = self.options.get("columns", "default")
         for name in ("precision", "algorithm", "outputs", "n_jobs", "memory_limit"):
-            found[name] = str(self.options.get(name, "default"))
+            lists[name] = str(self.options.get(name, "default"))
         for choices in OF_MODES.values():
-            found |= {name: str(self.asked.get(name, "-")) for name in choices}
-        return found
+            lists |= {name: str(self.asked.get(name, "-")) for name in choices}
+        return lists
 
 
 class Chooser:
-    """Choice of one of several values, unless it is fixed by its name.
+    """Chooser of one of several values, unless the choice of this name is fixed.
 
-    Each name has its own random numbers, so that one more choice in a list changes no other draw.
+    Each choice has its own random numbers, so that one more value in a list changes no other choice.
     """
 
     def __init__(self, seed: int, fixed: dict[str, Any]) -> None:
@@ -187,7 +187,7 @@ def _columns(choose: Chooser, family: models.Family, steps: str, native: bool) -
         kinds += data.CATEGORIES * 3
     if native and family.library != "catboost":
         kinds += [data.WITH_GAPS] * 3
-    # Few columns if each becomes several: the definition takes all sets of columns of the model.
+    # Few columns, if steps make several of each: the definition needs all sets of the model's columns.
     n = choose("n_columns", [2, 3, 4] if steps in ("one-hot", "union") else [2, 3, 4, 5, 6, 7, 8])
     columns = [choose("kind", kinds) for _ in range(n)]
     if steps in wrappers.WITH_CATEGORIES:
@@ -200,7 +200,7 @@ def _columns(choose: Chooser, family: models.Family, steps: str, native: bool) -
 def _with_codes(
     choose: Chooser, columns: tuple[str, ...], params: dict[str, Any]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Draw some columns as codes of categories, which are declared to the model by their positions."""
+    """Draw some columns as codes of categories, and declare them to the model by their positions."""
     where = [i for i in range(len(columns)) if choose("code", [False, False, True])]
     if not where or not choose("codes", [False, False, True]):
         return columns, params
@@ -241,23 +241,23 @@ def _outer(choose: Chooser, family: models.Family, task: str, steps: str) -> str
 
 
 def _options(choose: Chooser, mode: str, task: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     precision = choose("precision", ["single", "single", "double"])
     if precision != "single":
-        found["precision"] = precision
+        options["precision"] = precision
     algorithm = choose("algorithm", ["auto", "auto", "auto", "quadrature", "fast_v2", "treeshap", "fast_v1"])
     if algorithm != "auto" and (mode in ("values", "batches") or algorithm == "quadrature"):
-        found["algorithm"] = algorithm
+        options["algorithm"] = algorithm
     if choose("columns with values", ["all", "all", "used"]) == "used":
-        found["columns"] = "used"
+        options["columns"] = "used"
     if choose("n_jobs", [None, None, 2]):
-        found["n_jobs"] = 2
+        options["n_jobs"] = 2
     if choose("memory_limit", [None, None, None, "20MB"]):
-        found["memory_limit"] = "20MB"
+        options["memory_limit"] = "20MB"
     if (
         task in ("binary", "rare binary")
         and mode != "log_loss"
         and choose("outputs", ["auto", "auto", "all"]) == "all"
     ):
-        found["outputs"] = "all"
-    return found
+        options["outputs"] = "all"
+    return options

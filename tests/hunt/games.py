@@ -1,7 +1,7 @@
 """Shapley values, Banzhaf values and interactions from the value of every coalition, by their definitions.
 
-``coalition_values[mask, ...]`` is the value of the coalition whose members are the bits set in ``mask``; all
-axes after the first are kept. Nothing here depends on trees or comes from the package.
+``coalition_values[mask, ...]`` is the value of the coalition whose members are the bits set in ``mask``;
+results keep all axes after the first. Nothing in this module depends on trees or comes from the package.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ def _sizes(masks: np.ndarray) -> np.ndarray:
 
 
 def differences(coalition_values: np.ndarray, players: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the discrete derivative by the players at coalitions without them, and the sizes of these."""
+    """Compute the discrete derivative by the players at each coalition of the others, and coalition sizes."""
     masks = np.arange(len(coalition_values))
     together = sum(1 << i for i in players)
     without = masks[masks & together == 0]
     total = np.zeros_like(coalition_values[without])
     for size in range(len(players) + 1):
-        for known in combinations(players, size):
-            total += (-1.0) ** (len(players) - size) * coalition_values[without | sum(1 << i for i in known)]
+        for subset in combinations(players, size):
+            total += (-1.0) ** (len(players) - size) * coalition_values[without | sum(1 << i for i in subset)]
     return total, _sizes(without)
 
 
 def weighted(
     coalition_values: np.ndarray, players: tuple[int, ...], weight: Callable[[int], float]
 ) -> np.ndarray:
-    """Sum weight(|S|) times the derivative at S over all coalitions S without the players."""
+    """Sum weight(|S|) times the derivative at S over all coalitions S of the other players."""
     gains, sizes = differences(coalition_values, players)
     return np.tensordot(np.array([weight(int(size)) for size in sizes]), gains, axes=1)
 
 
 def shapley_index(coalition_values: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
-    """Compute the Shapley interaction index of the players; for one player, its Shapley value."""
+    """Compute the Shapley interaction index of the players; for one player, this is its Shapley value."""
     n, k = n_players(coalition_values), len(players)
     return weighted(
         coalition_values, players, lambda s: factorial(s) * factorial(n - s - k) / factorial(n - k + 1)
@@ -55,7 +55,7 @@ def banzhaf_index(coalition_values: np.ndarray, players: tuple[int, ...]) -> np.
 
 
 def taylor_index(coalition_values: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
-    """Compute the Shapley-Taylor index of order 2; for one player, the value of its own coalition."""
+    """Compute the Shapley-Taylor index of order 2; for one player, it is the value of its own coalition."""
     n = n_players(coalition_values)
     if len(players) == 1:
         return coalition_values[1 << players[0]] - coalition_values[0]
@@ -66,7 +66,7 @@ INDICES = {"SII": shapley_index, "STII": taylor_index, "BII": banzhaf_index}
 
 
 def values(coalition_values: np.ndarray, index: str = "SV") -> np.ndarray:
-    """Compute Shapley or Banzhaf values: the axis of the players is the second."""
+    """Compute Shapley or Banzhaf values; the players are the second axis."""
     of = {"SV": shapley_index, "BV": banzhaf_index}[index]
     parts = [of(coalition_values, (i,)) for i in range(n_players(coalition_values))]
     return (
@@ -77,7 +77,7 @@ def values(coalition_values: np.ndarray, index: str = "SV") -> np.ndarray:
 
 
 def of_groups(coalition_values: np.ndarray, groups: list[list[int]]) -> np.ndarray:
-    """Select the values of the coalitions of groups of players, each known or unknown as a whole."""
+    """Select the values of coalitions in which each group of players is known or unknown as a whole."""
     members = [sum(1 << i for i in group) for group in groups]
     together = [
         sum(members[g] for g in range(len(groups)) if mask >> g & 1) for mask in range(2 ** len(groups))
@@ -86,10 +86,10 @@ def of_groups(coalition_values: np.ndarray, groups: list[list[int]]) -> np.ndarr
 
 
 def owen_values(coalition_values: np.ndarray, groups: list[list[int]]) -> np.ndarray:
-    """Compute the Owen values of the players, on the second axis; each of them is in one group.
+    """Compute the Owen values of the players, on the second axis; each player is in one group.
 
-    The weight of a coalition is the probability that its members come before the player in an order that is
-    drawn among those in which the players of a group follow one another.
+    The weight of a coalition is the probability that exactly its members come before the player in a random
+    order. Only orders in which the players of a group follow one another are drawn.
     """
     n, m = n_players(coalition_values), len(groups)
     members = [sum(1 << i for i in group) for group in groups]
@@ -97,13 +97,13 @@ def owen_values(coalition_values: np.ndarray, groups: list[list[int]]) -> np.nda
     for g, group in enumerate(groups):
         others = [members[h] for h in range(m) if h != g]
         for i in group:
-            rest = [j for j in group if j != i]
+            others_in_group = [j for j in group if j != i]
             for k in range(m):
                 for before in combinations(others, k):
                     share = factorial(k) * factorial(m - k - 1) / factorial(m)
                     for s in range(len(group)):
-                        weight = factorial(s) * factorial(len(rest) - s) / factorial(len(group))
-                        for within in combinations(rest, s):
+                        weight = factorial(s) * factorial(len(others_in_group) - s) / factorial(len(group))
+                        for within in combinations(others_in_group, s):
                             mask = sum(before) + sum(1 << j for j in within)
                             gain = coalition_values[mask | 1 << i] - coalition_values[mask]
                             total[:, i] += share * weight * gain
@@ -111,7 +111,7 @@ def owen_values(coalition_values: np.ndarray, groups: list[list[int]]) -> np.nda
 
 
 def sets(coalition_values: np.ndarray, members: list[tuple[int, ...]], index: str) -> np.ndarray:
-    """Compute whole indices of some pairs or triples: their axis is the second."""
+    """Compute whole indices of some pairs or triples, which are the second axis."""
     parts = [INDICES[index](coalition_values, tuple(players)) for players in members]
     return (
         np.stack(parts, axis=1)
@@ -121,14 +121,14 @@ def sets(coalition_values: np.ndarray, members: list[tuple[int, ...]], index: st
 
 
 def matrices(coalition_values: np.ndarray, index: str) -> np.ndarray:
-    """Put half of each pair's index at both of its places, and main effects on the diagonal."""
+    """Compute matrices with half of a pair's index at both of its places, main effects on the diagonal."""
     n = n_players(coalition_values)
-    found = np.zeros((coalition_values.shape[1], n, n, *coalition_values.shape[2:]))
+    result = np.zeros((coalition_values.shape[1], n, n, *coalition_values.shape[2:]))
     for i, j in combinations(range(n), 2):
-        found[:, i, j] = found[:, j, i] = INDICES[index](coalition_values, (i, j)) / 2
+        result[:, i, j] = result[:, j, i] = INDICES[index](coalition_values, (i, j)) / 2
     for i in range(n):
         if index == "SII":
-            found[:, i, i] = shapley_index(coalition_values, (i,)) - found[:, i].sum(axis=1)
+            result[:, i, i] = shapley_index(coalition_values, (i,)) - result[:, i].sum(axis=1)
         else:
-            found[:, i, i] = INDICES[index](coalition_values, (i,))
-    return found
+            result[:, i, i] = INDICES[index](coalition_values, (i,))
+    return result

@@ -1,4 +1,4 @@
-"""Devices: selection of a GPU for a case, and copies of arrays to and from it."""
+"""Choice of the device of a case, and copies of arrays to and from a GPU."""
 
 from __future__ import annotations
 

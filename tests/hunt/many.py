@@ -1,4 +1,4 @@
-"""Calls of so many rows that tables by intervals are used: a few rows, repeated."""
+"""Calls with so many rows that tables by intervals are used: a few rows are repeated."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from . import containers
 from .draws import Draw
 from .report import Report
 
-#: For 14 rows: one call without tables, and some for tables of each size.
+#: Numbers of repetitions of 14 rows: one for a call without tables, others for tables of each size.
 REPEATS = [50, 100, 400, 1500, 5000]
 
 
 def repeated(X: Any, rng: np.random.Generator, most: int = REPEATS[-1]) -> tuple[Any, int]:
-    """Repeat the rows of X; return them with the number of times."""
+    """Repeat the rows of X; return them with the number of repetitions."""
     repeats = int(rng.choice([n for n in REPEATS if n <= most]))
     return containers.rows(X, np.tile(np.arange(containers.n_rows(X)), repeats)), repeats
 
@@ -30,7 +30,7 @@ def repeated(X: Any, rng: np.random.Generator, most: int = REPEATS[-1]) -> tuple
 def tables(draw: Draw) -> Iterator[None]:
     """Build tables by intervals for all trees that can have them, if the draw says so.
 
-    By their true prices, most of the small models here would be walked.
+    At their true prices, most of these small models would be walked.
     """
     if draw.tables == "where they pay":
         yield

@@ -9,13 +9,13 @@ import numpy as np
 
 
 def library_of(model: Any) -> str:
-    """Return the library of a model; a class of the hunt is one of the library that it inherits from."""
+    """Return the library of a model; classes of the hunt itself belong to the library of their base class."""
     modules = [cls.__module__.partition(".")[0] for cls in type(model).__mro__]
     return next(name for name in modules if name not in ("hunt", "tests"))
 
 
 def n_rounds(model: Any) -> int:
-    """Bound the number of trees that add up to an output's margin, and with it the rounding errors."""
+    """Return a bound on the number of trees that add up to a margin, which bounds the rounding errors."""
     library = library_of(model)
     if library == "xgboost":
         booster = model if type(model).__name__ == "Booster" else model.get_booster()
@@ -40,7 +40,7 @@ def by_output(values: Any) -> np.ndarray:
 def margin_of(model: Any, X: Any, *, contrast: bool = False) -> np.ndarray:
     """Compute the margin with the library itself, shape (n_rows, n_outputs).
 
-    With ``contrast``, without the intercept, if the library can leave it out and would add it in float32, so
+    With ``contrast``, leave out the intercept if the library can and would otherwise add it in float32, so
     that differences between rows keep their digits.
     """
     library = library_of(model)
@@ -51,8 +51,8 @@ def margin_of(model: Any, X: Any, *, contrast: bool = False) -> np.ndarray:
     if library == "catboost":
         return by_output(model.predict(X, prediction_type="RawFormulaVal"))
     if library == "sksurv":
-        found = model.predict(X)  # of boosting with other losses than Cox's, a time
-        return by_output(np.log(found) if getattr(model, "loss", "coxph") != "coxph" else found)
+        predictions = model.predict(X)  # of boosting with other losses than Cox's, a time
+        return by_output(np.log(predictions) if getattr(model, "loss", "coxph") != "coxph" else predictions)
     return by_output(_sklearn_margin(model, X))
 
 
@@ -65,7 +65,7 @@ def _xgboost_margin(model: Any, X: Any, contrast: bool) -> Any:
     booster = model if is_native else model.get_booster()
     stop = 0 if is_native else getattr(model, "best_iteration", -1) + 1
     missing = np.nan if is_native else model.missing
-    # The wrapper passes an array without names, whatever the booster was trained on.
+    # The wrapper passes on an array without names, even if the booster was trained with names.
     names = {} if is_native or hasattr(X, "columns") else {"feature_names": booster.feature_names}
     rows = xgboost.DMatrix(X, missing=missing, enable_categorical=True, **names)
     if contrast:
@@ -95,8 +95,8 @@ def _sklearn_margin(model: Any, X: Any) -> Any:
     if name == "GradientBoostingClassifier":
         return model.decision_function(X)
     if hasattr(model, "predict_proba"):
-        found = model.predict_proba(X)
-        return found[:, 1] if found.shape[1] == 2 else found
+        probabilities = model.predict_proba(X)
+        return probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
     return model.predict(X)
 
 

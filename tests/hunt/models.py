@@ -1,6 +1,6 @@
-"""Families of models: the options drawn for each, and how its models are built.
+"""Families of models: which options are drawn for each family, and how its models are built.
 
-A family is one entry of ``FAMILIES``; a new option is one more choice in its ``options``.
+To add a family, add an entry to ``FAMILIES``; to add an option, add a choice to the family's ``options``.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ def _of_sklearn(regressor: str, classifier: str) -> Callable[[str, dict[str, Any
 
 
 def _tree_options(choose: Choose, task: str) -> dict[str, Any]:
-    found = {
+    options = {
         "max_depth": choose("depth", [1, 2, 3, 4, 6, 10, None]),
         "min_samples_leaf": choose("min_samples_leaf", [1, 1, 3, 10]),
         "max_features": choose("max_features", [None, None, 1, "sqrt"]),
         "random_state": 0,
     }
     if task in ("regression", "outputs"):
-        found["criterion"] = choose("criterion", ["squared_error", "squared_error", "friedman_mse"])
+        options["criterion"] = choose("criterion", ["squared_error", "squared_error", "friedman_mse"])
     elif task != "counts":
-        found["class_weight"] = choose("class_weight", [None, None, "balanced"])
+        options["class_weight"] = choose("class_weight", [None, None, "balanced"])
     if choose("leaves", [False, False, True]):
-        found["max_leaf_nodes"] = choose("max_leaf_nodes", [2, 5, 12])
-    return found
+        options["max_leaf_nodes"] = choose("max_leaf_nodes", [2, 5, 12])
+    return options
 
 
 def _forest_options(choose: Choose, task: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _forest_options(choose: Choose, task: str) -> dict[str, Any]:
 
 
 def _boosting_options(choose: Choose, task: str) -> dict[str, Any]:
-    found = {
+    options = {
         "max_depth": choose("depth", [1, 2, 3, 5]),
         "n_estimators": choose("trees", [1, 2, 5, 15]),
         "subsample": choose("subsample", [1.0, 1.0, 0.5]),
@@ -96,14 +96,14 @@ def _boosting_options(choose: Choose, task: str) -> dict[str, Any]:
         "n_iter_no_change": choose("early", [None, None, 1]),
     }
     if task == "regression":
-        found["loss"] = choose("loss", ["squared_error", "absolute_error", "huber", "quantile"])
+        options["loss"] = choose("loss", ["squared_error", "absolute_error", "huber", "quantile"])
     elif task in ("binary", "rare binary"):
-        found["loss"] = choose("loss", ["log_loss", "exponential"])
-    return found
+        options["loss"] = choose("loss", ["log_loss", "exponential"])
+    return options
 
 
 def _histogram_options(choose: Choose, task: str) -> dict[str, Any]:
-    found = {
+    options = {
         "max_depth": choose("depth", [1, 2, 4, None]),
         "max_iter": choose("trees", [1, 2, 5, 12]),
         "max_leaf_nodes": choose("max_leaf_nodes", [2, 5, 31]),
@@ -114,12 +114,12 @@ def _histogram_options(choose: Choose, task: str) -> dict[str, Any]:
         "random_state": 0,
     }
     if task == "regression":
-        found["loss"] = choose("loss", ["squared_error", "absolute_error"])
+        options["loss"] = choose("loss", ["squared_error", "absolute_error"])
     elif task == "counts":
-        found["loss"] = "poisson"
+        options["loss"] = "poisson"
     elif task == "positive":
-        found["loss"] = "gamma"
-    return found
+        options["loss"] = "gamma"
+    return options
 
 
 def _histograms(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
@@ -150,7 +150,7 @@ def _bagging_options(choose: Choose, task: str) -> dict[str, Any]:
 
 
 def _xgboost_options(choose: Choose, task: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "n_estimators": choose("trees", [1, 2, 5, 15]),
         "max_depth": choose("depth", [0, 1, 2, 4, 8]),
         "learning_rate": choose("learning_rate", [0.3, 1.0, 0.05]),
@@ -163,44 +163,44 @@ def _xgboost_options(choose: Choose, task: str) -> dict[str, Any]:
         "n_jobs": 1,
         "random_state": 0,
     }
-    if found["max_depth"] == 0:  # no limit of depth, which "exact" does not support
-        found |= {"tree_method": "hist", "max_leaves": 12}
+    if options["max_depth"] == 0:  # no limit of depth, which "exact" does not support
+        options |= {"tree_method": "hist", "max_leaves": 12}
     if choose("booster", ["gbtree", "gbtree", "dart"]) == "dart":
-        found |= {"booster": "dart", "rate_drop": 0.3}
+        options |= {"booster": "dart", "rate_drop": 0.3}
     if choose("parallel", [False, False, True]):
-        found |= {"num_parallel_tree": 3, "colsample_bynode": 0.7}
+        options |= {"num_parallel_tree": 3, "colsample_bynode": 0.7}
     if choose("base_score", [False, False, True]):
-        found["base_score"] = 0.3
+        options["base_score"] = 0.3
     if choose("missing_number", [False, False, False, True]):
-        found["missing"] = 0.25
+        options["missing"] = 0.25
     if task == "regression":
-        found["objective"] = choose(
+        options["objective"] = choose(
             "objective", ["reg:squarederror", "reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror"]
         )
     elif task == "counts":
-        found["objective"] = "count:poisson"
+        options["objective"] = "count:poisson"
     elif task == "positive":
-        found["objective"] = choose("objective", ["reg:gamma", "reg:tweedie"])
+        options["objective"] = choose("objective", ["reg:gamma", "reg:tweedie"])
     elif task in ("binary", "rare binary"):
-        found["objective"] = choose(
+        options["objective"] = choose(
             "objective", ["binary:logistic", "binary:logistic", "binary:logitraw", "binary:hinge"]
         )
-        found["scale_pos_weight"] = choose("scale_pos_weight", [1, 1, 5])
+        options["scale_pos_weight"] = choose("scale_pos_weight", [1, 1, 5])
     elif task == "cox":
-        found["objective"] = "survival:cox"
+        options["objective"] = "survival:cox"
     elif task == "times":
-        found |= {
+        options |= {
             "objective": "survival:aft",
             "aft_loss_distribution": choose("distribution", ["normal", "logistic", "extreme"]),
             "aft_loss_distribution_scale": choose("distribution_scale", [1.0, 0.6, 2.0]),
         }
     elif task == "outputs":
-        found["multi_strategy"] = choose("multi_strategy", ["one_output_per_tree", "multi_output_tree"])
-        found["tree_method"] = "hist"
-        if found["multi_strategy"] == "multi_output_tree":
+        options["multi_strategy"] = choose("multi_strategy", ["one_output_per_tree", "multi_output_tree"])
+        options["tree_method"] = "hist"
+        if options["multi_strategy"] == "multi_output_tree":
             for name in ("booster", "rate_drop", "num_parallel_tree", "colsample_bynode"):
-                found.pop(name, None)
-    return found
+                options.pop(name, None)
+    return options
 
 
 def _xgboost(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
@@ -221,7 +221,7 @@ def _xgboost(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
 
 
 def _lightgbm_options(choose: Choose, task: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "n_estimators": choose("trees", [1, 2, 5, 15]),
         "num_leaves": choose("num_leaves", [2, 5, 31]),
         "min_child_samples": choose("min_child_samples", [1, 5, 20]),
@@ -236,26 +236,26 @@ def _lightgbm_options(choose: Choose, task: str) -> dict[str, Any]:
         "random_state": 0,
         "verbose": -1,
     }
-    if found["boosting_type"] == "rf":
-        found |= {"bagging_freq": 1, "bagging_fraction": 0.7, "feature_fraction": 0.7}
+    if options["boosting_type"] == "rf":
+        options |= {"bagging_freq": 1, "bagging_fraction": 0.7, "feature_fraction": 0.7}
     elif choose("goss", [False, False, True]):
-        found["data_sample_strategy"] = "goss"
+        options["data_sample_strategy"] = "goss"
     if task == "regression":
-        found["objective"] = choose("objective", ["regression", "regression", "regression_l1", "huber"])
+        options["objective"] = choose("objective", ["regression", "regression", "regression_l1", "huber"])
     elif task == "counts":
-        found["objective"] = "poisson"
+        options["objective"] = "poisson"
     elif task == "positive":
-        found["objective"] = choose("objective", ["gamma", "tweedie"])
+        options["objective"] = choose("objective", ["gamma", "tweedie"])
     elif task in ("classes", "rare class"):
-        found["objective"] = choose("objective", ["multiclass", "multiclassova"])
+        options["objective"] = choose("objective", ["multiclass", "multiclassova"])
     elif task in ("binary", "rare binary"):
-        found["sigmoid"] = choose("sigmoid", [1.0, 2.5])
+        options["sigmoid"] = choose("sigmoid", [1.0, 2.5])
     if choose("linear_tree", [False, False, False, True]):
-        found |= {"linear_tree": True, "linear_lambda": choose("linear_lambda", [0.0, 0.1])}
-        found["zero_as_missing"] = False  # LightGBM accepts neither this nor the absolute error
-        if found.get("objective") == "regression_l1":
-            found["objective"] = "regression"
-    return found
+        options |= {"linear_tree": True, "linear_lambda": choose("linear_lambda", [0.0, 0.1])}
+        options["zero_as_missing"] = False  # LightGBM accepts neither this nor the absolute error
+        if options.get("objective") == "regression_l1":
+            options["objective"] = "regression"
+    return options
 
 
 def _lightgbm(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
@@ -268,7 +268,7 @@ def _lightgbm(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
 
 
 def _catboost_options(choose: Choose, task: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "iterations": choose("trees", [1, 2, 5, 15]),
         "grow_policy": choose("grow_policy", ["SymmetricTree", "SymmetricTree", "Depthwise", "Lossguide"]),
         "depth": choose("depth", [1, 2, 4, 6]),
@@ -283,14 +283,14 @@ def _catboost_options(choose: Choose, task: str) -> dict[str, Any]:
         "allow_writing_files": False,
     }
     if task == "regression":
-        found["loss_function"] = choose("objective", ["RMSE", "RMSE", "MAE"])
+        options["loss_function"] = choose("objective", ["RMSE", "RMSE", "MAE"])
     elif task == "counts":
-        found["loss_function"] = "Poisson"
+        options["loss_function"] = "Poisson"
     elif task == "outputs":
-        found |= {"loss_function": "MultiRMSE", "grow_policy": "SymmetricTree"}
+        options |= {"loss_function": "MultiRMSE", "grow_policy": "SymmetricTree"}
     elif task in ("classes", "rare class"):
-        found["loss_function"] = choose("objective", ["MultiClass", "MultiClassOneVsAll"])
-    return found
+        options["loss_function"] = choose("objective", ["MultiClass", "MultiClassOneVsAll"])
+    return options
 
 
 def _catboost(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
@@ -383,5 +383,5 @@ def installed() -> tuple[str, ...]:
     return tuple(name for name, family in FAMILIES.items() if family.installed)
 
 
-#: Families that can be told which columns of an array are codes of categories.
+#: Families to which a user can declare the columns of an array that are codes of categories.
 WITH_CODES = ("histograms", "xgboost", "lightgbm")

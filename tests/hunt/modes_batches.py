@@ -34,7 +34,7 @@ SINKS = ["values.parquet", "values.arrow", "values.csv", "values.npy", "values/"
 
 
 def batches(case: Case, report: Report) -> None:
-    """Check that the values are those of explain for all kinds of files, in order, with the columns kept."""
+    """Check that files of all kinds have the values of explain, in order, and the kept columns."""
     rng = np.random.default_rng([case.draw.seed, 4])
     folder = Path(wrappers.FOLDER or ".")
     X = case.converted.plain
@@ -80,14 +80,14 @@ def batches(case: Case, report: Report) -> None:
     if name == "a column less":
         report.true("a missing column is refused", False, str(result))
         return
-    values, kept = read_sink(sink, [folder / path for path in result.paths], keep)
+    values, kept_columns = read_sink(sink, [folder / path for path in result.paths], keep)
     k = case.n_outputs * (2 if options.get("outputs") == "all" else 1)
     direct = np.tile(outputs_last(explain(case.fitted.top, few, **options).values, 3), (repeats, 1, 1))
     if sink.suffix == ".csv":  # the shortest digits of a float32 are another float64
         values = values.astype(direct.dtype)
     got = values.reshape(len(values), -1, k).astype(np.float64)
     if keep:
-        report.equal("kept column", kept, list(range(len(got))))
+        report.equal("kept column", kept_columns, list(range(len(got))))
     report.equal("columns of batches", got.shape[1], len(case.kept))
     right = np.tile(widened_base(case, margins, adds_up_probabilities(case)), (repeats, 1))
     total = np.reshape(result.base_values, (1, -1)) + got.sum(axis=1)
@@ -110,7 +110,7 @@ def _as_read(name: str, X: Any) -> Any:
 
 
 def _may_refuse(case: Case, name: str, text: str) -> bool:
-    """Return whether a refusal is documented: a file's types are not those in training."""
+    """Return whether a refusal is documented because a file's types differ from the types in training."""
     if name.startswith("csv") and (case.data.categorical or "infinit" in text):
         if "column" in text:
             return True
@@ -144,7 +144,7 @@ def _parquet(X: Any, folder: Path, rng: Any) -> Any:
 
 
 def _differing(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
-    """Write two files: one has its columns in another order, and narrower types."""
+    """Write two files, one of which has its columns in another order and of narrower types."""
     import pyarrow.parquet
 
     half = len(X) // 2
@@ -162,8 +162,8 @@ def _narrow(X: pd.DataFrame) -> pd.DataFrame:
     with np.errstate(over="ignore"):
         for name in X:
             if X[name].dtype == np.float64:
-                whole = np.isfinite(X[name]).all() and (X[name] == X[name].astype(np.int32)).all()
-                X[name] = X[name].astype(np.int32 if whole else np.float32)
+                is_integer = np.isfinite(X[name]).all() and (X[name] == X[name].astype(np.int32)).all()
+                X[name] = X[name].astype(np.int32 if is_integer else np.float32)
     return X
 
 
@@ -192,7 +192,7 @@ def _csv(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
 
 
 def _strange_csv(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
-    """Write the columns in another order, with an additional one that the model does not know."""
+    """Write the columns in another order, with an additional column that the model does not know."""
     frame = _numbered(X).assign(other="text")
     frame = frame.iloc[:, rng.permutation(frame.shape[1])]
     frame.to_csv(folder / "rows.csv", index=False)
@@ -240,14 +240,14 @@ def _subtree(folder: Path) -> Any:
 
 
 def _relative(source: Any, folder: Path) -> Any:
-    """Return a path, or paths, in the file system of a folder; other sources are returned as they are."""
+    """Return one or more paths in the file system of a folder; return other sources as they are."""
     if isinstance(source, list):
         return [_relative(path, folder) for path in source]
     return source.relative_to(folder).as_posix() if isinstance(source, Path) else source
 
 
 def read_sink(sink: Path, paths: list[Path], keep: list[str]) -> tuple[np.ndarray, list[Any]]:
-    """Read the values in a sink, one row each, and the columns kept."""
+    """Read the values in a sink, one row for each explained row, and the kept columns."""
     if sink.suffix == ".npy":
         values = np.load(sink)
         return values.reshape(len(values), -1), []
@@ -264,6 +264,6 @@ def read_sink(sink: Path, paths: list[Path], keep: list[str]) -> tuple[np.ndarra
             with pyarrow.OSFile(str(path)) as file:
                 tables.append(pyarrow.ipc.open_file(file).read_all())
     table = pyarrow.concat_tables(tables)
-    kept = table.column(keep[0]).to_pylist() if keep else []
+    kept_columns = table.column(keep[0]).to_pylist() if keep else []
     columns = [table.column(name).to_numpy() for name in table.column_names if name not in keep]
-    return np.column_stack(columns), kept
+    return np.column_stack(columns), kept_columns

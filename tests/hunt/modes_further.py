@@ -1,4 +1,4 @@
-"""Models that are trained further, or edited, in place, between making an explainer and using it."""
+"""Models that are trained further, or edited in place, after an explainer was made and before it is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARED = ("none", "frozen", "frozen in a pipeline", "native", "search", "transfo
 
 
 def trained_further(case: Case, report: Report) -> None:
-    """Check that explainers made before the change explain the old model, and others the new one."""
+    """Check that explainers made before the change explain the old model, and later ones the new model."""
     if case.draw.outer not in SHARED:
         raise NotDrawnError("trained further: the model inside is a copy")
     how = case.draw.asked["further"]
@@ -48,7 +48,7 @@ def trained_further(case: Case, report: Report) -> None:
 
 
 def _transformer(case: Case, report: Report) -> None:
-    """Check that a transformer of a fitted model explains what its predict predicts."""
+    """Check that a transformer of a fitted model explains the predictions of its own ``predict``."""
     shap = case.library("from_fitted", ShapTransformer.from_fitted, case.fitted.top, **options_of(case))
     case.library("transform", shap.transform, case.X)
     top, margins = case.fitted.top, case.margins
@@ -67,10 +67,10 @@ def _transformer(case: Case, report: Report) -> None:
     scale = np.abs(got).reshape(len(got), -1, k).sum(axis=1).max(axis=0)
     predicted = shap.predict(case.seen)
     trials = []
-    for prediction, of_model in ((old, margins), (new, case.margins)):
+    for prediction, margins_of_model in ((old, margins), (new, case.margins)):
         if not np.array_equal(predicted, prediction):
             continue
-        right = widened_base(case, of_model, adds_up_probabilities(case))
+        right = widened_base(case, margins_of_model, adds_up_probabilities(case))
         trials.append(Report())
         allowed = case.allowed(right * 0 + scale, whole=True, factor=2)
         trials[-1].close("from_fitted adds up to what it predicts", total, right, allowed)
@@ -82,7 +82,7 @@ def _transformer(case: Case, report: Report) -> None:
 
 
 def _batches(case: Case, report: Report) -> None:
-    """Check that a second call with the same output does not keep values of the old model."""
+    """Check that a second call with the same output file does not keep values of the old model."""
     sink = Path(wrappers.FOLDER or ".") / "values.npy"
     X = case.converted.plain
     if not isinstance(X, (np.ndarray, pd.DataFrame)):
@@ -106,7 +106,7 @@ def _batches(case: Case, report: Report) -> None:
 
 
 def change(case: Case) -> None:
-    """Change the model proper in place, and forget what was computed of it."""
+    """Change the model proper in place, and forget everything that was computed from it."""
     model = case.fitted.last
     rows = case.library("transform", case.fitted.transform, case.train)
     case.library("change", _changed, model, rows, case.y, case)
@@ -136,7 +136,7 @@ def _changed(model: Any, rows: Any, y: np.ndarray, case: Case) -> None:
 
 
 def _warm_start(model: Any, rows: Any, y: np.ndarray, case: Case) -> None:
-    """Grow two more trees; a single tree is scaled, or fitted again to half of the rows."""
+    """Grow two more trees; change the leaves of a single tree, or fit it again to half of the rows."""
     name = next((name for name in ("n_estimators", "max_iter") if name in model.get_params()), None)
     params = case.fit_params
     if name is None:

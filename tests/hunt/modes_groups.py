@@ -1,4 +1,4 @@
-"""Modes of groups of columns: their values, interactions and Owen values, by every way to name a group."""
+"""Modes with groups of columns: values, interactions and Owen values, with every way to name a group."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def groups(case: Case, report: Report) -> None:
         members = by_input(case, report)
         if members is None:
             return
-        asked: Any = "input"
+        feature_groups: Any = "input"
     else:
         members = partition(case)
-        asked = _named(case, members)
+        feature_groups = _named(case, members)
     if case.draw.asked["request"] == "OV":
-        owen_values(case, report, asked, members)
+        owen_values(case, report, feature_groups, members)
     elif case.draw.asked["request"] in ("SV", "BV"):
-        values_of_groups(case, report, asked, members)
+        values_of_groups(case, report, feature_groups, members)
     else:
-        interactions_of_groups(case, report, asked, members)
+        interactions_of_groups(case, report, feature_groups, members)
 
 
 def _explainer(case: Case, **options: Any) -> TreeExplainer:
@@ -40,7 +40,7 @@ def _explainer(case: Case, **options: Any) -> TreeExplainer:
 
 
 def coalition_values(case: Case) -> np.ndarray | None:
-    """Return the values of the coalitions of the model's columns, (2^p, n_rows, n_outputs)."""
+    """Return the coalition values of the model's columns: (2^p, n_rows, n_outputs)."""
     if case.draw.asked["perturbation"] == "path-dependent":
         return case.path_coalition_values
     if case.draw.asked["perturbation"] == "counted":
@@ -50,13 +50,13 @@ def coalition_values(case: Case) -> np.ndarray | None:
 
 
 def by_input(case: Case, report: Report) -> list[list[int]] | None:
-    """Return the model's columns by the column of X from which they are made; None if that is refused."""
-    known = case.draw.steps in wrappers.KNOWN_ORIGINS and case.draw.outer != "self-training"
+    """Return the model's columns, grouped by the column of X from which they are made; None if refused."""
+    has_known_origins = case.draw.steps in wrappers.KNOWN_ORIGINS and case.draw.outer != "self-training"
     origins = case.fitted.origins
     try:
         explainer = _explainer(case, feature_groups="input")
     except ValueError as error:
-        if known or not ("single" in str(error) or "not known" in str(error)):
+        if has_known_origins or not ("single" in str(error) or "not known" in str(error)):
             raise
         report.refusals.append("origins of columns are not known")
         return None
@@ -68,31 +68,31 @@ def by_input(case: Case, report: Report) -> list[list[int]] | None:
 
 
 def partition(case: Case) -> list[list[int]]:
-    """Draw groups of the model's columns, in the order of their first ones; most columns are in one."""
+    """Draw groups of the model's columns, ordered by their first columns; some columns stay alone."""
     rng, p = np.random.default_rng([case.draw.seed, 5]), case.n_columns
     label = rng.integers(0, max(2, p // 2), p)
     single = rng.random(p) < 0.3
-    found: dict[Any, list[int]] = {}
+    groups: dict[Any, list[int]] = {}
     for j in range(p):
-        found.setdefault(("alone", j) if single[j] else int(label[j]), []).append(j)
-    return list(found.values())
+        groups.setdefault(("alone", j) if single[j] else int(label[j]), []).append(j)
+    return list(groups.values())
 
 
 def _named(case: Case, members: list[list[int]]) -> dict[str, list[Any]]:
-    """Return groups as a mapping; those of one column are left out at times, and lists are in any order."""
+    """Return groups as a mapping, in any order; some groups of one column are left out."""
     rng = np.random.default_rng([case.draw.seed, 6])
-    # Positions are those of columns of X, which only without steps are the model's.
+    # Positions are positions in X. They are positions of the model's columns only if there are no steps.
     positions = case.draw.asked["groups"] if not case.fitted.steps else "names"
     names = case.column_names
-    found: dict[str, list[Any]] = {}
+    groups: dict[str, list[Any]] = {}
     for number, group in enumerate(members):
-        if len(group) == 1 and (found or number < len(members) - 1) and rng.random() < 0.7:
+        if len(group) == 1 and (groups or number < len(members) - 1) and rng.random() < 0.7:
             continue  # a column in no group
         way = {"names": [True], "positions": [False]}.get(positions, [True, False])
         listed = [names[j] if rng.choice(way) else j for j in rng.permutation(group).tolist()]
-        found[f"group {number}"] = listed
-    order = rng.permutation(len(found))
-    return {list(found)[i]: list(found.values())[i] for i in order}
+        groups[f"group {number}"] = listed
+    order = rng.permutation(len(groups))
+    return {list(groups)[i]: list(groups.values())[i] for i in order}
 
 
 def _kept(case: Case, members: list[list[int]]) -> list[int]:
@@ -101,8 +101,8 @@ def _kept(case: Case, members: list[list[int]]) -> list[int]:
     return [g for g, group in enumerate(members) if used & set(group)]
 
 
-def _names(case: Case, asked: Any, members: list[list[int]]) -> list[str] | None:
-    if asked == "input":
+def _names(case: Case, feature_groups: Any, members: list[list[int]]) -> list[str] | None:
+    if feature_groups == "input":
         if not (isinstance(case.train, pd.DataFrame) and isinstance(case.X, pd.DataFrame)):
             return None
         return [str(case.data.train.columns[case.fitted.origins[group[0]]]) for group in members]
@@ -110,37 +110,37 @@ def _names(case: Case, asked: Any, members: list[list[int]]) -> list[str] | None
         return None
     named = {
         frozenset(j if isinstance(j, int) else case.column_names.index(j) for j in listed): name
-        for name, listed in asked.items()
+        for name, listed in feature_groups.items()
     }
     names = case.names_for(case.X)
     return [named.get(frozenset(group), names[group[0]]) for group in members]
 
 
-def values_of_groups(case: Case, report: Report, asked: Any, members: list[list[int]]) -> None:
+def values_of_groups(case: Case, report: Report, feature_groups: Any, members: list[list[int]]) -> None:
     """Check Shapley or Banzhaf values of groups."""
-    index, kept = case.draw.asked["request"], _kept(case, members)
-    explanation = _explainer(case, feature_groups=asked).explain(case.passed_X, index=index)
+    index, numbers = case.draw.asked["request"], _kept(case, members)
+    explanation = _explainer(case, feature_groups=feature_groups).explain(case.passed_X, index=index)
     got = outputs_last(explanation.values, 3)
-    report.equal("number of groups", got.shape[1], len(kept))
-    names = _names(case, asked, members)
+    report.equal("number of groups", got.shape[1], len(numbers))
+    names = _names(case, feature_groups, members)
     if names is not None:
-        report.equal("names of groups", list(explanation.feature_names), [names[g] for g in kept])
+        report.equal("names of groups", list(explanation.feature_names), [names[g] for g in numbers])
     if index == "SV":
         adds_up(case, report, explanation, "additivity of groups")
     coalitions = coalition_values(case)
     if coalitions is not None:
-        right = widened(case, games.values(games.of_groups(coalitions, members), index)[:, kept])
+        right = widened(case, games.values(games.of_groups(coalitions, members), index)[:, numbers])
         report.close(f"groups {index}", got[:N_DEFINED], right, case.allowed(right))
-    if asked == "input" and case.draw.asked["perturbation"] == "interventional":
-        of_rows = mixtures_of_rows(case)
-        if of_rows is not None:
-            columns = [case.fitted.origins[members[g][0]] for g in kept]
-            right = widened(case, games.values(of_rows, index)[:, columns])
+    if feature_groups == "input" and case.draw.asked["perturbation"] == "interventional":
+        coalitions_of_rows = mixtures_of_rows(case)
+        if coalitions_of_rows is not None:
+            columns = [case.fitted.origins[members[g][0]] for g in numbers]
+            right = widened(case, games.values(coalitions_of_rows, index)[:, columns])
             report.close(f"columns of X {index}", got[:N_DEFINED], right, case.allowed(right))
 
 
 def mixtures_of_rows(case: Case) -> np.ndarray | None:
-    """Return coalition values of the columns of X, by mixtures of rows of X that pass through all steps."""
+    """Return coalition values of the columns of X, from mixtures of rows of X that pass through all steps."""
     p = len(case.draw.columns)
     if p > truth.MOST_COLUMNS or case.has_combinations:
         return None
@@ -156,35 +156,37 @@ def mixtures_of_rows(case: Case) -> np.ndarray | None:
     return truth.mean_coalition_values(pairs, case.background_weights)
 
 
-def owen_values(case: Case, report: Report, asked: Any, members: list[list[int]]) -> None:
-    """Check that each column gets its Owen value, and that those of a group add up to the group's value."""
-    explainer = _explainer(case, feature_groups=asked)
+def owen_values(case: Case, report: Report, feature_groups: Any, members: list[list[int]]) -> None:
+    """Check that each column gets its Owen value, and that a group's Owen values add up to its value."""
+    explainer = _explainer(case, feature_groups=feature_groups)
     explanation = explainer.explain(case.passed_X, index="OV")
     adds_up(case, report, explanation, "additivity of Owen values")
     got = outputs_last(explanation.values, 3)
     report.equal("columns with Owen values", got.shape[1], len(case.kept))
     if len(case.kept) == case.n_columns:
         unused_are_zero(case, report, got)
-        of_groups = outputs_last(explainer.explain(case.passed_X).values, 3).astype(float)
+        group_values = outputs_last(explainer.explain(case.passed_X).values, 3).astype(float)
         total = np.stack([got[:, group].astype(float).sum(axis=1) for group in members], axis=1)
-        report.close("Owen values by group", total, of_groups, case.allowed(of_groups, factor=3))
+        report.close("Owen values by group", total, group_values, case.allowed(group_values, factor=3))
     coalitions = coalition_values(case)
     if coalitions is not None:
         right = widened(case, games.owen_values(coalitions, members)[:, case.kept])
         report.close("Owen values", got[:N_DEFINED], right, case.allowed(right))
 
 
-def interactions_of_groups(case: Case, report: Report, asked: Any, members: list[list[int]]) -> None:
+def interactions_of_groups(case: Case, report: Report, feature_groups: Any, members: list[list[int]]) -> None:
     """Check the matrix of interactions of groups."""
-    index, kept = case.draw.asked["request"], _kept(case, members)
-    found = _explainer(case, feature_groups=asked).explain_interactions(case.passed_X, index=index)
-    got = outputs_last(found.matrices(), 4)
-    report.equal("size of the matrix", got.shape[1], len(kept))
+    index, numbers = case.draw.asked["request"], _kept(case, members)
+    explanation = _explainer(case, feature_groups=feature_groups).explain_interactions(
+        case.passed_X, index=index
+    )
+    got = outputs_last(explanation.matrices(), 4)
+    report.equal("size of the matrix", got.shape[1], len(numbers))
     coalitions = coalition_values(case)
     if coalitions is None:
         return
     right = games.matrices(games.of_groups(coalitions, members), index)
-    right = widened(case, right[:, kept][:, :, kept])
+    right = widened(case, right[:, numbers][:, :, numbers])
     report.close(f"groups {index}", got[:N_DEFINED], right, case.allowed(right, factor=2))
 
 

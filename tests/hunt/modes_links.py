@@ -21,7 +21,7 @@ from .report import Report
 
 
 def probability(case: Case, report: Report) -> None:
-    """Check values of probabilities, by the rescale rule or, of a softmax, by mixtures of rows.
+    """Check values of probabilities by the rescale rule or, for a softmax, by mixtures of rows.
 
     Margins that are probabilities keep theirs.
     """
@@ -41,7 +41,7 @@ def probability(case: Case, report: Report) -> None:
     report.close("additivity of probabilities", total, right, allowed_of_link(case, right, got, 1.0))
     if case.pair_coalition_values is None:
         return
-    found, base = truth.rescaled(
+    values, base = truth.rescaled(
         case.pair_coalition_values,
         case.margins[:N_DEFINED],
         case.background_margins,
@@ -49,8 +49,8 @@ def probability(case: Case, report: Report) -> None:
         slope,
         case.background_weights,
     )
-    found = widened(case, of_kept(case, found))
-    report.close("rescaled", got[:N_DEFINED], found, allowed_of_link(case, found, got, 1.0))
+    values = widened(case, of_kept(case, values))
+    report.close("rescaled", got[:N_DEFINED], values, allowed_of_link(case, values, got, 1.0))
     base = widened_base(case, base[:1], True)
     report.close(
         "base value",
@@ -77,19 +77,19 @@ def softmax_probability(
     if case.pair_coalition_values is None:
         return
     offset = (case.margins - case.contrasts)[0]  # of all rows, which the mixtures lack
-    of_pairs = truth.softmax(case.pair_coalition_values + offset)
-    coalition_values = truth.mean_coalition_values(of_pairs, case.background_weights)
+    probabilities_of_pairs = truth.softmax(case.pair_coalition_values + offset)
+    coalition_values = truth.mean_coalition_values(probabilities_of_pairs, case.background_weights)
     right = of_kept(case, games.values(coalition_values))
     report.close("softmax", got[:N_DEFINED], right, allowed_of_link(case, right, got, 1.0))
 
 
 def allowed_of_link(case: Case, right: np.ndarray, got: np.ndarray, steepest: Any) -> np.ndarray:
-    """Bound the errors: those of margins times the steepest slope of the link, plus those of the values."""
+    """Bound the errors: errors of margins times the steepest slope of the link, plus errors of the values."""
     margins = np.broadcast_to(case.contrasts.max(axis=0), case.contrasts.shape)
     precision = 3e-6 if case.draw.options.get("precision", "single") == "single" else 1e-11
     own = precision * np.abs(got).reshape(-1, got.shape[-1]).max(axis=0)
-    of_margins = steepest * link_scale(case) * case._wide(case.allowed(margins, whole=True), right)
-    return 2 * (of_margins + own) + 4 * tolerance.UNIT64 * np.abs(right).max(initial=0)
+    error_of_margins = steepest * link_scale(case) * case._wide(case.allowed(margins, whole=True), right)
+    return 2 * (error_of_margins + own) + 4 * tolerance.UNIT64 * np.abs(right).max(initial=0)
 
 
 def link_scale(case: Case) -> float:
@@ -122,7 +122,7 @@ def log_loss(case: Case, report: Report) -> None:
     report.close("additivity of losses", total, right, allowed_of_link(case, right, got, steepest))
     if case.pair_coalition_values is None:
         return
-    found, base = truth.rescaled(
+    values, base = truth.rescaled(
         case.pair_coalition_values,
         case.margins[:N_DEFINED],
         case.background_margins,
@@ -131,8 +131,8 @@ def log_loss(case: Case, report: Report) -> None:
         case.background_weights,
         y,
     )
-    found = of_kept(case, found)
-    report.close("rescaled loss", got, found, allowed_of_link(case, found, got, steepest))
+    values = of_kept(case, values)
+    report.close("rescaled loss", got, values, allowed_of_link(case, values, got, steepest))
     report.close(
         "base value of losses",
         np.reshape(explanation.base_values, (-1, 1)),

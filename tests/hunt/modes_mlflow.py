@@ -1,4 +1,4 @@
-"""The MLflow flavor: explainers that are saved, loaded and called as MLflow does."""
+"""The MLflow flavor: explainers are saved, loaded and called in the way of MLflow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require() -> None:
 
 
 def trusted_types(steps: list[Any]) -> list[str]:
-    """Return the types of steps that skops does not trust by itself."""
+    """Return the types of steps that skops trusts only if the caller lists them."""
     from skops import io
 
     return sorted({kind for step in steps for kind in io.get_untrusted_types(data=io.dumps(step))})
@@ -49,7 +49,7 @@ def predicted(explainer: TreeExplainer, steps: list[Any], X: pd.DataFrame, **opt
 
 
 def flavor(case: Case, report: Report) -> None:
-    """Check values that MLflow predicts: their sums, the definition, and columns in another order."""
+    """Check values that MLflow predicts: by sums, by the definition, and with columns in another order."""
     require()
     X = case.converted.plain
     if not isinstance(X, pd.DataFrame) or not isinstance(case.train, pd.DataFrame):
@@ -60,10 +60,10 @@ def flavor(case: Case, report: Report) -> None:
     explainer = explainer_of(case, background=with_background)
     options = {"input_example": X.head(3)} if case.draw.form == "list" and not case.data.categorical else {}
     order = np.random.default_rng(case.draw.seed).permutation(X.shape[1])
-    found = predicted(explainer, case.fitted.steps, X.iloc[:, order], **options)
+    frame = predicted(explainer, case.fitted.steps, X.iloc[:, order], **options)
     right = explain(explainer, X)
     k = 1 if right.values.ndim == 2 else right.values.shape[2]
-    base, values = apart(found, k)
+    base, values = apart(frame, k)
     got = values.reshape(len(X), -1, k)
     report.equal("columns of the flavor", got.shape[1], len(case.kept))
     margins = widened_base(case, case.library("predict", case.margin, X), adds_up_probabilities(case))
@@ -80,12 +80,12 @@ def flavor(case: Case, report: Report) -> None:
         report.close("flavor by the definition", got[:N_DEFINED], values, case.allowed(values))
 
 
-def apart(found: pd.DataFrame, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+def apart(frame: pd.DataFrame, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """Return base values and values of a frame that has both."""
-    is_base = np.array([str(name).startswith("base_value") for name in found.columns])
+    is_base = np.array([str(name).startswith("base_value") for name in frame.columns])
     if is_base.sum() != n_outputs:
-        raise AssertionError(f"columns of the flavor: {list(found.columns)}")
-    return found.loc[:, is_base].to_numpy(float), found.loc[:, ~is_base].to_numpy(float)
+        raise AssertionError(f"columns of the flavor: {list(frame.columns)}")
+    return frame.loc[:, is_base].to_numpy(float), frame.loc[:, ~is_base].to_numpy(float)
 
 
 FLAVOR = {"mlflow": flavor}

@@ -1,7 +1,8 @@
-"""Tree explainers of shap under patch_shap, with limits of trees, slices of models and early stopping.
+"""Tree explainers of shap under patch_shap, with tree limits, slices of models and early stopping.
 
-The truth is XGBoost's own contributions of the same rounds, the definition by predictions of these rounds,
-and else what shap itself computes without the patch, unless the definition says that shap is wrong.
+The reference is XGBoost's own contributions of the same rounds, or the definition by predictions of these
+rounds. For all other requests it is shap's result without the patch, unless the definition says that shap is
+wrong.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from .report import NotDrawnError, Report
 
 
 class _Subject:
-    """A model, cut as drawn, the rounds that a limit of trees leaves, and rows."""
+    """A model, sliced as drawn, the rounds that the tree limit leaves, and rows."""
 
     def __init__(self, case: Case) -> None:
-        self.case, asked = case, case.draw.asked
+        self.case, choices = case, case.draw.asked
         self.model = case.fitted.last
         self.is_xgboost = library_of(self.model) == "xgboost"
         self.X, self.background = self._rows()
-        self.sliced = self.is_xgboost and self._cut(asked["slice"])
-        self.limit = self._limit(asked["tree limit"])
-        self.data = asked["patched data"]
+        self.sliced = self.is_xgboost and self._cut(choices["slice"])
+        self.limit = self._limit(choices["tree limit"])
+        self.data = choices["patched data"]
         if case.data.categorical and self.data != "none":
             raise NotDrawnError("patched: shap keeps plain values of background rows")
 
     def _rows(self) -> tuple[Any, Any]:
-        """Return rows that are not at thresholds, which shap rounds, as the model saw them in training."""
+        """Return rows as the model saw them in training, but none near thresholds, which shap rounds."""
         case = self.case
         frame = isinstance(case.train, pd.DataFrame)
 
@@ -73,10 +74,10 @@ class _Subject:
             return None
         rounds = self.booster.num_boosted_rounds()
         best = self.booster.attr("best_iteration")
-        kept = {"all": -1, "half": max(1, rounds // 2), "one": 1}.get(how)
+        limit = {"all": -1, "half": max(1, rounds // 2), "one": 1}.get(how)
         if how == "best":
-            kept = rounds if best is None else int(best) + 1
-        return -1 if kept is None or kept == -1 else kept * self.trees_of_a_round
+            limit = rounds if best is None else int(best) + 1
+        return -1 if limit is None or limit == -1 else limit * self.trees_of_a_round
 
     @cached_property
     def rounds(self) -> int:
@@ -97,15 +98,17 @@ class _Subject:
         """Predict the margin with the rounds that are explained."""
         if not self.is_xgboost:
             return margin_of(self.model, X)
-        found = self.booster.predict(self.matrix(X), iteration_range=(0, self.rounds), output_margin=True)
-        return by_output(found)
+        margins = self.booster.predict(self.matrix(X), iteration_range=(0, self.rounds), output_margin=True)
+        return by_output(margins)
 
     def contributions(self, kind: str) -> np.ndarray:
         """Return XGBoost's own values or interactions, with outputs last and without base values."""
-        found = self.booster.predict(self.matrix(self.X), iteration_range=(0, self.rounds), **{kind: True})
+        contributions = self.booster.predict(
+            self.matrix(self.X), iteration_range=(0, self.rounds), **{kind: True}
+        )
         ndim = 3 if kind == "pred_contribs" else 4
-        found = found if found.ndim == ndim else found[:, None]
-        cut = found[..., :-1] if kind == "pred_contribs" else found[..., :-1, :-1]
+        contributions = contributions if contributions.ndim == ndim else contributions[:, None]
+        cut = contributions[..., :-1] if kind == "pred_contribs" else contributions[..., :-1, :-1]
         return np.moveaxis(cut, 1, -1).astype(float)
 
     def coalition_values(self) -> np.ndarray | None:
@@ -130,7 +133,7 @@ def patched(case: Case, report: Report) -> None:
     interactions = case.draw.asked["patched request"] == "interactions"
     dies = case.draw.family == "catboost" and case.n_outputs > 1 and subject.data != "none"
     error = None
-    with patch_shap(), warnings.catch_warnings(record=True) as given:
+    with patch_shap(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             got, base = _of_shap(subject)
@@ -141,7 +144,7 @@ def patched(case: Case, report: Report) -> None:
             raise NotDrawnError("patched: shap dies of several outputs of CatBoost")
         case.library("shap", _of_shap, subject)  # what shap refuses, too, is no finding
         raise error
-    refused = [warning for warning in given if issubclass(warning.category, ShapFallbackWarning)]
+    refused = [warning for warning in caught if issubclass(warning.category, ShapFallbackWarning)]
     right = None if refused else _truth(subject, interactions)
     if refused:
         report.refusals.append(str(refused[0].message).partition(": ")[2][:60])
@@ -179,24 +182,26 @@ def _of_shap(subject: _Subject) -> tuple[np.ndarray, Any]:
     """Return values or interactions of an explainer of shap, and its expected value."""
     import shap
 
-    asked = subject.case.draw.asked
+    choices = subject.case.draw.asked
     options: dict[str, Any] = {"feature_perturbation": "tree_path_dependent"}
     if subject.data == "background":
         options = {"data": subject.background, "feature_perturbation": "interventional"}
     elif subject.data == "counted":
         options["data"] = subject.background
-    cls = getattr(shap, asked["patched"])
-    if asked["patched"] == "Explainer":
+    cls = getattr(shap, choices["patched"])
+    if choices["patched"] == "Explainer":
         options = {"masker": options["data"]} if "data" in options and subject.data == "background" else {}
         options["algorithm"] = "tree"
     explainer = cls(subject.model, **options)
-    request = asked["patched request"]
+    request = choices["patched request"]
     if request == "call" and subject.limit is None:
         return explainer(subject.X).values, explainer.expected_value
     named = {} if subject.limit is None else {"tree_limit": subject.limit}
     if request == "interactions":
-        found = explainer.shap_interaction_values(subject.X, **named)
-        return np.stack(found, axis=-1) if isinstance(found, list) else found, explainer.expected_value
+        interactions_of_shap = explainer.shap_interaction_values(subject.X, **named)
+        return np.stack(interactions_of_shap, axis=-1) if isinstance(
+            interactions_of_shap, list
+        ) else interactions_of_shap, explainer.expected_value
     values = explainer.shap_values(subject.X, check_additivity=False, **named)
     return values, explainer.expected_value
 
@@ -213,19 +218,19 @@ def _truth(subject: _Subject, interactions: bool) -> np.ndarray | None:
 
 
 def _is_right(subject: _Subject, got: np.ndarray, allowed: np.ndarray, interactions: bool) -> bool:
-    """Return whether the definition says that values are right that shap does not give."""
+    """Return whether values that differ from shap's are right by the definition."""
     if subject.data == "background" or subject.limit is not None or subject.sliced:
         return False
     case, p = subject.case, containers.n_columns(subject.X)
     if p > truth.MOST_COLUMNS or not readers.readable(subject.model):
         return case.has_combinations or bool(case.data.categorical)
-    known = readers.trees_of(subject.model)
+    model_trees = readers.trees_of(subject.model)
     if subject.data == "counted":
-        known = trees.counted(
-            known, readers.rows_of(subject.model, subject.background, case.categories), None
+        model_trees = trees.counted(
+            model_trees, readers.rows_of(subject.model, subject.background, case.categories), None
         )
     rows = readers.rows_of(subject.model, containers.rows(subject.X, range(N_DEFINED)), case.categories)
-    coalitions = trees.coalition_values(known, rows, case.n_outputs)
+    coalitions = trees.coalition_values(model_trees, rows, case.n_outputs)
     right = games.matrices(coalitions, "SII") if interactions else games.values(coalitions)
     if got.shape[-1] == 2 and right.shape[-1] == 1:
         right = np.concatenate([-right, right], axis=-1)

@@ -1,4 +1,4 @@
-"""Functions of the margin: responses, and functions of time of survival models, at given times."""
+"""Functions of the margin: responses, and functions of time of survival models at several times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITH_LOG_LINK = ("counts", "positive", "cox", "times")
 
 
 def responses(case: Case, report: Report) -> None:
-    """Check what is drawn, or something else that the model has; without any, check the refusal."""
+    """Check the drawn function, or another one if the model lacks it; check the refusal if it has none."""
     name, model = case.draw.asked["response"], case.fitted.last
     if case.draw.outer in ("native", "file") and case.draw.task == "times":
         name = "response"  # the parameters of a booster are not those of a wrapper
@@ -46,11 +46,11 @@ def responses(case: Case, report: Report) -> None:
 
 
 def _times(case: Case) -> np.ndarray | None:
-    """Return some of the times of training rows, unless there are none."""
+    """Return some of the training rows' times, or None if the task has no times."""
     if case.draw.task not in ("survival", "times"):
         return None
-    known = np.quantile(case.y[survival.TIME][case.y[survival.EVENT]], [0.3, 0.5, 0.8])
-    return known[:1] if case.draw.form == "matrices" else known[case.rng.permutation(3)]
+    quantiles = np.quantile(case.y[survival.TIME][case.y[survival.EVENT]], [0.3, 0.5, 0.8])
+    return quantiles[:1] if case.draw.form == "matrices" else quantiles[case.rng.permutation(3)]
 
 
 def _explainer(case: Case, name: str, times: np.ndarray | None, background: bool = True) -> TreeExplainer:
@@ -76,7 +76,7 @@ def refused(case: Case, report: Report, name: str) -> None:
 
 
 def of_forest(case: Case, report: Report, name: str, times: np.ndarray) -> None:
-    """Check exact values of means over leaves, against the library's own functions of mixed rows."""
+    """Check exact values of means over leaves against the library's own functions of mixtures of rows."""
     with_background = case.draw.background_weights or case.draw.options.get("columns") == "used"
     explainer = _explainer(case, name, times, with_background)
     explanation = explainer.explain(case.X)
@@ -104,7 +104,7 @@ def of_forest(case: Case, report: Report, name: str, times: np.ndarray) -> None:
 def of_margins(
     case: Case, report: Report, name: str, times: np.ndarray | None, functions: list[survival.Function]
 ) -> None:
-    """Check values by the rescale rule, and that they add up to the function, an output for each time."""
+    """Check values by the rescale rule, and that they add up to the function; each time is an output."""
     explanation = _explainer(case, name, times).explain(case.X)
     got = outputs_last(explanation.values, 3).astype(float)
     none = np.zeros(1)
@@ -136,7 +136,7 @@ def of_margins(
 
 
 def _allowed(case: Case, function: survival.Function, got: np.ndarray) -> np.ndarray:
-    """Bound the errors of each output: those of margins times the steepest slope, plus those of values."""
+    """Bound each output's errors: errors of margins times the steepest slope, plus errors of values."""
     margins = np.concatenate([case.margins, case.background_margins])
     between = np.linspace(margins.min(axis=0), margins.max(axis=0), 50)
     steepest = np.abs(function.derivative(between, np.zeros(1))).max(axis=0)

@@ -1,7 +1,8 @@
-"""Pipelines whose first step depends on the types of columns, explained from every source and in any batches.
+"""Pipelines whose first step depends on the columns' types, explained from every source in any batches.
 
-A user trains on what pandas reads, and predicts with what pandas reads. The truth is that prediction, and the
-definition with what the first steps make of these frames; the package only gets the source.
+A user trains on frames that pandas reads, and predicts for frames that pandas reads. The reference is this
+prediction, and the definition with the columns that the first steps make of these frames. The package only
+gets the source of the frames.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from .trees import coalition_values, is_encodable
 from .typed_sources import SOURCES, Source
 from .typed_steps import STEPS
 
-#: Numbers of rows to train on, to explain, and of background rows; the definition is for the first rows.
+#: Numbers of training rows, of rows to explain and of background rows; the definition is evaluated for the
+#: first rows.
 N_TRAIN, N_EXPLAIN, N_BACKGROUND, N_DEFINED = 60, 20, 3, 6
 
 
@@ -62,7 +64,7 @@ MODELS: dict[str, Any] = {
 
 
 class TypedCase:
-    """A fitted pipeline and a source of rows, of types that were drawn."""
+    """A fitted pipeline and a source of rows, with columns of the drawn types."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw, self.asked = draw, draw.asked
@@ -86,7 +88,7 @@ class TypedCase:
         except Exception as error:
             raise NotDrawnError(f"fit: {type(error).__name__}: {str(error)[:150]}") from error
         source = self._read(X, "rows")
-        # Columns of a source may be in any order, those of a frame for predict may not.
+        # The columns of a source may be in any order, but the columns of a frame for predict may not.
         self.as_written = source.whole
         self.source = source._replace(whole=source.whole[names], parts=[part[names] for part in source.parts])
         self.readings = self._readings()
@@ -104,8 +106,10 @@ class TypedCase:
         ways = {"as a whole": [self.source.whole], "file by file": self.source.parts}
         size = self.asked["batch size"]
         if isinstance(size, int):  # pandas writes integer categories as 1 or, beside a missing one, as 1.0
-            whole = self.source.whole
-            ways["in slices"] = [whole.iloc[start : start + size] for start in range(0, len(whole), size)]
+            all_rows = self.source.whole
+            ways["in slices"] = [
+                all_rows.iloc[start : start + size] for start in range(0, len(all_rows), size)
+            ]
         if len(self.source.parts) > 1:
             ways["files in a row"] = [pd.concat(self.source.parts, ignore_index=True)]
         if self.asked["typed sink"] == "batch explainer":
@@ -139,7 +143,7 @@ class TypedCase:
 
     @property
     def of_record_batches(self) -> pd.DataFrame:
-        """The rows of all record batches, as pyarrow converts them at once."""
+        """The rows of all record batches, converted by pyarrow at once."""
         import pyarrow
 
         return pyarrow.Table.from_batches(self.record_batches).to_pandas()
@@ -154,19 +158,19 @@ class TypedCase:
 
     @cached_property
     def background(self) -> pd.DataFrame:
-        """Some of the rows, so that their types are those of the source."""
+        """Some of the source's rows, which therefore have the types of the source."""
         return self.source.whole.iloc[[1, 5, 12][:N_BACKGROUND]].reset_index(drop=True)
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        kept: dict[str, Any] = {
+        options: dict[str, Any] = {
             name: self.draw.options[name] for name in ("precision", "n_jobs") if name in self.draw.options
         }
         if self.asked["typed perturbation"] != "path-dependent":
-            kept["data"] = self.background
+            options["data"] = self.background
         if self.asked["typed perturbation"] == "columns of X":
-            kept["feature_groups"] = "input"
-        return kept
+            options["feature_groups"] = "input"
+        return options
 
 
 def typed(draw: Draw, report: Report) -> None:
@@ -180,7 +184,7 @@ def typed(draw: Draw, report: Report) -> None:
             raise
         report.refusals.append(reason)
         return
-    # Two readings may have the same predictions, of which one has other values.
+    # Two readings may have the same predictions but different values: one of them has to match.
     trials = []
     for frames in _matching(case, report, values, base_values):
         trial = Report()
@@ -193,7 +197,7 @@ def typed(draw: Draw, report: Report) -> None:
 
 
 def _explained(case: TypedCase, report: Report) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of all rows, (n_rows, n_columns, n_outputs), and base values."""
+    """Return the values of all rows, of shape (n_rows, n_columns, n_outputs), and base values."""
     kind = case.asked["typed sink"]
     k = case.margin(case.background).shape[1]
     if kind == "explain":
@@ -203,16 +207,16 @@ def _explained(case: TypedCase, report: Report) -> tuple[np.ndarray, np.ndarray]
         modes_mlflow.require()
         explainer = TreeExplainer(case.pipeline, **case.options)
         steps = [step for _, step in case.pipeline.steps[:-1]]
-        found = modes_mlflow.predicted(explainer, steps, case.source.whole)
-        base, flat = modes_mlflow.apart(found, k)
+        frame = modes_mlflow.predicted(explainer, steps, case.source.whole)
+        base, flat = modes_mlflow.apart(frame, k)
         return _shaped(flat, k), base[:1]
     if kind == "batch explainer":
-        of_batches = BatchExplainer(case.pipeline, **case.options)
-        parts = [of_batches(batch) for batch in case.record_batches]
+        batch_explainer = BatchExplainer(case.pipeline, **case.options)
+        parts = [batch_explainer(batch) for batch in case.record_batches]
         values = np.concatenate(
             [np.column_stack([column.to_numpy() for column in part.columns]) for part in parts]
         )
-        return _shaped(values, k), np.reshape(of_batches.base_values, (1, -1))
+        return _shaped(values, k), np.reshape(batch_explainer.base_values, (1, -1))
     folder = Path(wrappers.FOLDER or ".")
     size = case.asked["batch size"]
     result = explain_batches(case.pipeline, case.source.rows, folder / kind, batch_size=size, **case.options)
@@ -228,7 +232,7 @@ def _shaped(values: Any, n_outputs: int) -> np.ndarray:
 def _matching(
     case: TypedCase, report: Report, values: np.ndarray, base: np.ndarray
 ) -> list[list[pd.DataFrame]]:
-    """Check that rows add up to a prediction of the user's; return the frames of each such reading."""
+    """Check that rows add up to the prediction for one of the user's readings; return all such readings."""
     total = base + values.sum(axis=1)
     check = "additivity of typed rows"
     report.checks[check] += 1
@@ -246,12 +250,12 @@ def _matching(
 
 
 def _allowed(case: TypedCase, right: np.ndarray) -> np.ndarray:
-    """Return the permitted deviation: of single precision, and of predictions of XGBoost in float32."""
+    """Return the permitted deviation, for single precision and for XGBoost's float32 predictions."""
     return 1e-5 * (np.abs(right).max(axis=0) + np.ptp(right, axis=0)) + 1e-7
 
 
 def _by_definition(case: TypedCase, report: Report, values: np.ndarray, frames: list[pd.DataFrame]) -> None:
-    """Check the values of the first rows, of the frames that the pipeline reads."""
+    """Check the values of the first rows of the frames that the pipeline reads."""
     kind = case.asked["typed perturbation"]
     rows = frames[0].iloc[:N_DEFINED]
     transformed = case.transform(frames[0])[:N_DEFINED]
@@ -318,9 +322,9 @@ def _accepts(case: TypedCase, frame: pd.DataFrame) -> bool:
 
 
 def _keeps_order(case: TypedCase) -> bool:
-    """Return whether the steps give the model columns in the order of the file, not in that of training.
+    """Return whether the steps pass the model columns in the order of the file, not of training.
 
-    Most libraries refuse them then; LightGBM would take them by position.
+    Most libraries refuse such columns; LightGBM would take them by position.
     """
     written, trained = (case.transform(X) for X in (case.as_written, case.source.whole))
     if not isinstance(written, pd.DataFrame):
@@ -329,12 +333,12 @@ def _keeps_order(case: TypedCase) -> bool:
 
 
 def _numbers(transformed: Any) -> np.ndarray:
-    """Return transformed rows as text, so that equal numbers and missing values are equal."""
+    """Return transformed rows as strings, so that missing values are equal, too."""
     return pd.DataFrame(transformed).astype(object).to_numpy().astype(str)
 
 
 def _has_dependent_rows(case: TypedCase) -> bool:
-    """Return whether the steps alone make something else of a row without the others."""
+    """Return whether the steps transform a row differently without the other rows."""
     for frames in case.readings.values():
         for frame in frames:
             together = _numbers(case.transform(frame))
@@ -345,13 +349,13 @@ def _has_dependent_rows(case: TypedCase) -> bool:
 
 
 def _files_differ(case: TypedCase) -> bool:
-    """Return whether pandas reads a column of one file as numbers, and of another as text."""
+    """Return whether pandas reads a column as numbers from one file, and as strings from another."""
     first, *others = [[pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes] for X in case.source.parts]
     return any(other != first for other in others)
 
 
 def _reads_categories(case: TypedCase) -> bool:
-    """Return whether the steps make something else of files that are read at once, or one by one."""
+    """Return whether the steps transform files read at once differently from files read one by one."""
     parts = [_numbers(case.transform(part)) for part in case.source.parts]
     return bool((_numbers(case.transform(case.source.whole)) != np.concatenate(parts)).any())
 

@@ -1,4 +1,4 @@
-"""Modes that obtain the same values in other ways: importances, tables, selections, command line."""
+"""Modes that compute the same values in other ways: importances, tables, selections, command line."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from .report import NotDrawnError, Report
 
 
 def importances(case: Case, report: Report) -> None:
-    """Check means over rows and parts against means of the values, computed here."""
+    """Check means over rows and over parts of them against means of the values."""
     options: Any = {"device": case.device, **case.draw.options}
     options.pop("columns", None)  # importances are those of all columns
     values = outputs_last(explain(case.fitted.top, case.X, **options).values.astype(float), 3)
     how: Any = ["mean_abs", "rms", "max_abs"][case.draw.background % 3]
-    of_rows = {
+    aggregate = {
         "mean_abs": lambda part: np.abs(part).mean(axis=0),
         "rms": lambda part: np.sqrt((part**2).mean(axis=0)),
         "max_abs": lambda part: np.abs(part).max(axis=0),
     }[how]
-    found = shap_importance(case.fitted.top, case.X, aggregation=how, n_parts=3, explain_params=options)
+    result = shap_importance(case.fitted.top, case.X, aggregation=how, n_parts=3, explain_params=options)
     scale = 1e-6 * np.abs(values).max(initial=0)
-    report.close("importances of all rows", found.importances_mean, of_rows(values).sum(axis=1), scale)
-    parts = np.stack([of_rows(values[i::3]).sum(axis=1) for i in range(3)], axis=1)
-    report.close("importances of parts", found.importances, parts, scale)
+    report.close("importances of all rows", result.importances_mean, aggregate(values).sum(axis=1), scale)
+    parts = np.stack([aggregate(values[i::3]).sum(axis=1) for i in range(3)], axis=1)
+    report.close("importances of parts", result.importances, parts, scale)
     adds_up(case, report, explain(case.fitted.top, case.X, **options))
 
 
@@ -54,6 +54,7 @@ def views(case: Case, report: Report) -> None:
     name = explanation.feature_names[-1]
     report.equal("a column", explanation[:, name].values, values[:, -1:])
     if values.ndim == 3:
+        assert explanation.output_names is not None
         last = explanation.output_names[-1]
         label = last if isinstance(last, str) else -1  # numbers are positions
         report.equal("an output", explanation[..., label].values, values[..., -1])

@@ -1,4 +1,4 @@
-"""Modes of files, cross-validation, transformers and selectors: their results, and whether they agree."""
+"""Modes that save explainers, cross-validate, transform and select: their results, and whether they agree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def options_of(case: Case) -> dict[str, Any]:
 
 
 def saved(case: Case, report: Report) -> None:
-    """Check that an explainer from a file, a pickle or a copy returns bit-identical, correct values."""
+    """Check that an explainer from a file, a pickle or a copy returns correct values, equal to the bit."""
     with_background = case.draw.form in ("matrices", "list")
     explainer = explainer_of(case, background=with_background)
     others = {"pickle": pickle.loads(pickle.dumps(explainer)), "copy": copy.deepcopy(explainer)}
@@ -57,8 +57,8 @@ def saved(case: Case, report: Report) -> None:
     else:
         path = Path(wrappers.FOLDER or ".") / "explainer.npz"
         explainer.save(path, tables=case.draw.index != "BII")
-        kept = {n: v for n, v in options_of(case).items() if n in ("device", "n_jobs", "memory_limit")}
-        others["file"] = TreeExplainer.load(path, **kept, verify=case.draw.index == "SII")
+        options = {n: v for n, v in options_of(case).items() if n in ("device", "n_jobs", "memory_limit")}
+        others["file"] = TreeExplainer.load(path, **options, verify=case.draw.index == "SII")
     right = explainer.explain(case.X)
     for name, other in others.items():
         again = other.explain(case.X)
@@ -69,7 +69,7 @@ def saved(case: Case, report: Report) -> None:
 
 
 def permuted(case: Case, report: Report) -> None:
-    """Check that reordering columns of X, undone by a step in front, changes nothing."""
+    """Check that reordering the columns of X changes nothing if a first step undoes it."""
     order = case.rng.permutation(len(case.draw.columns))
     back = np.argsort(order)
 
@@ -93,15 +93,15 @@ def permuted(case: Case, report: Report) -> None:
 
 
 def grouped(case: Case, report: Report) -> None:
-    """Check values summed by the columns of X from which the model's columns are derived."""
+    """Check sums of values by the columns of X from which the model's columns are derived."""
     explanation = explainer_of(case).explain(case.X)
     adds_up(case, report, explanation)
     by_input = None
     try:
         by_input = explanation.sum_by("input")
     except ValueError as error:
-        known = case.draw.steps in wrappers.KNOWN_ORIGINS
-        report.true("origins are known", not known and "not known" in str(error), str(error))
+        has_known_origins = case.draw.steps in wrappers.KNOWN_ORIGINS
+        report.true("origins are known", not has_known_origins and "not known" in str(error), str(error))
         return
     origins = [case.fitted.origins[j] for j in case.kept]
     if None in origins:
@@ -116,11 +116,11 @@ def grouped(case: Case, report: Report) -> None:
         report.equal("names by input", list(by_input.feature_names), names)
 
 
-def summed(case: Case, of_model: np.ndarray, origins: wrappers.Origins) -> np.ndarray:
+def summed(case: Case, values: np.ndarray, origins: wrappers.Origins) -> np.ndarray:
     """Sum the values of the model's columns by columns of X; unused columns get zeros."""
-    total = np.zeros((len(of_model), len(case.draw.columns), *of_model.shape[2:]))
+    total = np.zeros((len(values), len(case.draw.columns), *values.shape[2:]))
     for j, i in enumerate(origins):
-        total[:, i] += of_model[:, j]
+        total[:, i] += values[:, j]
     return total
 
 
@@ -161,18 +161,18 @@ def transforms_many_rows(case: Case, report: Report, shap: Any, explanation: Any
 
 
 def importances_of_columns(case: Case, report: Report, shap: Any, origins: wrappers.Origins) -> None:
-    known = case.draw.steps in wrappers.KNOWN_ORIGINS
+    has_known_origins = case.draw.steps in wrappers.KNOWN_ORIGINS
     try:
         got = shap.feature_importances_
     except (AttributeError, ValueError) as error:
-        report.true("importances are known", not known, str(error))
+        report.true("importances are known", not has_known_origins, str(error))
         return
     if None in origins:
         report.true("mixed columns have no importances", False)
         return
     # The importances of columns that the model does not use are zero, whether they have values or not.
-    of_model = explain(shap.estimator_, case.train, **options_of(case) | {"columns": "all"}).values
-    right = np.abs(outputs_last(summed(case, of_model, origins), 3)).mean(axis=0).sum(axis=1)
+    values_of_model = explain(shap.estimator_, case.train, **options_of(case) | {"columns": "all"}).values
+    right = np.abs(outputs_last(summed(case, values_of_model, origins), 3)).mean(axis=0).sum(axis=1)
     report.close("importances", got, right, 1e-5 * right.max(initial=0))
 
 
@@ -195,7 +195,7 @@ def _splits(cv: Any, case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def cross_validated(case: Case, report: Report) -> None:
-    """Check rows explained by models not trained on them, against predictions of models fitted here."""
+    """Check explanations by models not trained on the rows, against predictions of models fitted here."""
     draw = case.draw
     if draw.task in ("ranking", "outliers"):
         raise NotDrawnError("cross-validation: of rankings and outliers")
@@ -214,7 +214,7 @@ def cross_validated(case: Case, report: Report) -> None:
         raise NotDrawnError("cross-validation: each split lacks a class")
     # Splits use different columns, so that all of them get values.
     without_columns: Any = {k: v for k, v in options_of(case).items() if k not in ("n_jobs", "columns")}
-    found = cross_val_explain(
+    result = cross_val_explain(
         nested.estimator,
         case.train,
         case.y,
@@ -223,7 +223,7 @@ def cross_validated(case: Case, report: Report) -> None:
         scoring=lambda model, X, y: 0.0,
         explain_params=without_columns,
     )
-    explanation = found["explanation"]
+    explanation = result["explanation"]
     got = outputs_last(explanation.values.astype(float), 3)
     base = np.reshape(explanation.base_values, (len(got), -1))
     tests = np.zeros(len(got), int)
@@ -252,11 +252,11 @@ def cross_validated(case: Case, report: Report) -> None:
     if not usable:
         report.true("a split lacks a class", True)
         return
-    known = tests > 0
-    report.equal("tested rows", found["n_tests"], tests)
-    report.true("untested rows are NaN", bool(np.isnan(got[~known]).all()))
-    total = (base + got.sum(axis=1))[known]
-    report.close("additivity of splits", total, (right / np.maximum(tests, 1)[:, None])[known], allowed)
+    was_tested = tests > 0
+    report.equal("tested rows", result["n_tests"], tests)
+    report.true("untested rows are NaN", bool(np.isnan(got[~was_tested]).all()))
+    total = (base + got.sum(axis=1))[was_tested]
+    report.close("additivity of splits", total, (right / np.maximum(tests, 1)[:, None])[was_tested], allowed)
 
 
 def _lacks_a_class(model: Any, case: Case) -> bool:
@@ -266,10 +266,10 @@ def _lacks_a_class(model: Any, case: Case) -> bool:
 
 
 def allowed_sum(
-    last: Any, margins: np.ndarray, of_rows: np.ndarray, options: dict[str, Any], single: bool
+    last: Any, margins: np.ndarray, values: np.ndarray, options: dict[str, Any], single: bool
 ) -> np.ndarray:
-    """Return ``Case.allowed`` for a sum, for a model that is not the case's."""
-    scale = np.nan_to_num(np.abs(of_rows).sum(axis=1)).max(axis=0) + np.ptp(margins, axis=0)
+    """Return ``Case.allowed`` of a sum, for a model other than the case's."""
+    scale = np.nan_to_num(np.abs(values).sum(axis=1)).max(axis=0) + np.ptp(margins, axis=0)
     magnitude = np.abs(margins).max(axis=0) + scale + 1.0 * (library_of(last) == "xgboost")
     precision = options.get("precision", "single")
     return 2 * tolerance.of_values(precision, scale, float32=single) + tolerance.of_sums(last, magnitude)
@@ -284,7 +284,7 @@ def selected(case: Case, report: Report) -> None:
     steps = draw.steps if draw.steps not in (*wrappers.WITH_CATEGORIES, "pca") else "reorder"
     classes = models.is_classes(draw.task)
     y = frame.iloc[:, winner].to_numpy()
-    # With a larger offset XGBoost, in float32, would keep nothing of the target; with a smaller gain it would
+    # With a larger offset, the target would be lost in XGBoost's float32; with a smaller gain, XGBoost would
     # not split.
     offset = np.clip(draw.offset, -100, 100)
     scale = max(draw.scale, 1e-2)
@@ -303,12 +303,16 @@ def selected(case: Case, report: Report) -> None:
         makers["RFE"] = lambda: RFE(shap, n_features_to_select=1)
     chosen = sorted(makers)[int(rng.integers(len(makers)))]
     selectors = {chosen: makers[chosen]()}
-    known = steps in wrappers.KNOWN_ORIGINS
+    has_known_origins = steps in wrappers.KNOWN_ORIGINS
     for name, selector in selectors.items():
         try:
             support = selector.fit(X, y).get_support()
         except (ValueError, AttributeError) as error:
-            report.true(f"{name} refuses unknown origins only", not known, f"{type(error).__name__}: {error}")
+            report.true(
+                f"{name} refuses unknown origins only",
+                not has_known_origins,
+                f"{type(error).__name__}: {error}",
+            )
             continue
         report.equal(f"{name} finds the target", np.flatnonzero(support).tolist(), [winner])
     fitted = case.library("fit", clone(nested.estimator).fit, X, y)
@@ -343,7 +347,7 @@ def _strong_model(family: str, classes: bool) -> Any:
 
 
 def unfitted(case: Case, report: Report) -> None:
-    """Check that unfitted models raise NotFittedError, and that fitting one later changes no explainer."""
+    """Check that unfitted models raise NotFittedError, and that a later fit changes no explainer."""
     nested = case.nest(case.draw.outer if case.draw.outer in wrappers.HOLDERS else "none")
     try:
         TreeExplainer(nested.estimator)

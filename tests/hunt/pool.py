@@ -19,18 +19,18 @@ MOST_SECONDS = 60.0
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
-#: A process ends after this number of cases, and the next one has the next instruction set.
+#: A process ends after this number of cases; the process that replaces it uses the next instruction set.
 _CASES = 500
 
 
 def instruction_sets() -> list[str]:
-    """Return the instruction sets that this processor and the kernels support; a process uses one of them."""
+    """Return the instruction sets that this processor and the kernels support; each process uses one."""
     from numpy._core._multiarray_umath import __cpu_features__ as has
 
     avx512 = all(has.get(name) for name in ("AVX512F", "AVX512BW", "AVX512VL", "AVX512DQ"))
-    found = ["avx512"] if avx512 and has.get("AVX2") else []
-    found += ["avx2"] if has.get("AVX2") and has.get("FMA3") else []
-    return [*found, *(["neon"] if has.get("NEON") else []), "baseline"]
+    names = ["avx512"] if avx512 and has.get("AVX2") else []
+    names += ["avx2"] if has.get("AVX2") and has.get("FMA3") else []
+    return [*names, *(["neon"] if has.get("NEON") else []), "baseline"]
 
 
 def _work(connection: Connection, fixed: dict[str, Any], instructions: str) -> None:
@@ -76,7 +76,7 @@ class Pool:
         self._instructions = cycle(instruction_sets())
 
     def results(self, start: int, end: float) -> Iterator[Result]:
-        """Yield results of seeds from ``start`` on as they come, until ``time.monotonic()`` is ``end``."""
+        """Yield results of seeds from ``start`` on as they finish, until ``time.monotonic()`` is ``end``."""
         seeds = count(start)
         workers = self.workers = [self._start() for _ in range(self.jobs)]
         try:

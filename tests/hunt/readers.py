@@ -1,7 +1,7 @@
 """Trees as their libraries store them, read independently of the package.
 
-Only these modules and the libraries' own documents are involved, neither the package's adapters nor its
-formulas. A reader is checked: the value of the coalition of all columns must be the library's margin.
+The readers use only the libraries' own documents, neither the package's adapters nor its formulas. Each
+reader is checked: the value of the coalition of all columns must equal the library's margin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .trees import Tree, encoded
 def readable(model: Any) -> bool:
     """Return whether :func:`trees_of` supports the model.
 
-    It does not support categories of CatBoost, linear leaves of LightGBM, and scikit-survival.
+    Categories of CatBoost, linear leaves of LightGBM and scikit-survival cannot be read.
     """
     if has_linear_leaves(model) or library_of(model) == "sksurv":
         return False
@@ -26,12 +26,12 @@ def readable(model: Any) -> bool:
 
 
 def has_linear_leaves(model: Any) -> bool:
-    """Return whether leaves of a model are functions of X, as with linear_tree=True of LightGBM."""
+    """Return whether a model's leaves are linear functions of X, as with linear_tree=True in LightGBM."""
     return library_of(model) == "lightgbm" and readers_boosting.has_linear_leaves(model)
 
 
 def linear_magnitude(model: Any, largest: np.ndarray) -> np.ndarray:
-    """Return the sum over the trees of the largest terms of a linear leaf: (n_outputs,).
+    """Sum the terms of each tree's largest linear leaf over the trees: (n_outputs,).
 
     ``largest`` has the largest magnitude of each column.
     """
@@ -50,7 +50,7 @@ def trees_of(model: Any) -> list[Tree]:
 
 
 def rows_of(model: Any, transformed: Any, categories: dict[int, list[Any]]) -> np.ndarray:
-    """Return rows as a model's trees compare them; ``categories``: of the training frame, by column."""
+    """Return rows as a model's trees compare them; ``categories`` are the training frame's, by column."""
     library = library_of(model)
     if library == "sklearn":
         return readers_sklearn.rows(model, transformed)
@@ -69,7 +69,7 @@ def rows_of(model: Any, transformed: Any, categories: dict[int, list[Any]]) -> n
 def as_lightgbm_reads(model: Any, X: np.ndarray) -> np.ndarray:
     """Return an array as LightGBM reads it.
 
-    A booster rounds numbers that are no native floats; a wrapper converts objects to float64 first.
+    A booster rounds numbers that are not native floats; a wrapper converts objects to float64 first.
     """
     exact = "f4 f8".split() if type(model).__name__ == "Booster" else "f4 f8 O".split()
     return X if X.dtype in [np.dtype(name) for name in exact] else X.astype(np.float32)

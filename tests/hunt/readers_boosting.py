@@ -45,7 +45,7 @@ def xgboost_trees(model: Any) -> Iterator[Tree]:
 
 
 def _singles(numbers: list[float]) -> np.ndarray:
-    """Round to float32: the text has just enough digits to distinguish float32 numbers."""
+    """Round to float32, since the numbers are written with just enough digits to tell float32 apart."""
     return np.array(numbers, np.float32).astype(np.float64)
 
 
@@ -72,19 +72,19 @@ def has_linear_leaves(model: Any) -> bool:
 
 
 def linear_magnitude(model: Any, largest: np.ndarray) -> np.ndarray:
-    """Return the sum over the trees of LightGBM of the largest terms of a leaf."""
+    """Sum the terms of each tree's largest linear leaf over the trees of a LightGBM model."""
     document = getattr(model, "booster_", model).dump_model()
     n_outputs = document["num_tree_per_iteration"]
-    found = np.zeros(n_outputs)
+    magnitudes = np.zeros(n_outputs)
     for tree in document["tree_info"]:
-        of_leaves, pending = [0.0], [tree["tree_structure"]]
+        leaf_magnitudes, pending = [0.0], [tree["tree_structure"]]
         while pending:
             node = pending.pop()
             pending += [node[side] for side in ("left_child", "right_child") if side in node]
-            of_terms = np.abs(node.get("leaf_coeff", [])) * largest[node.get("leaf_features", [])]
-            of_leaves.append(abs(node.get("leaf_const", 0.0)) + float(np.sum(of_terms)))
-        found[tree["tree_index"] % n_outputs] += max(of_leaves)
-    return found
+            terms = np.abs(node.get("leaf_coeff", [])) * largest[node.get("leaf_features", [])]
+            leaf_magnitudes.append(abs(node.get("leaf_const", 0.0)) + float(np.sum(terms)))
+        magnitudes[tree["tree_index"] % n_outputs] += max(leaf_magnitudes)
+    return magnitudes
 
 
 def lightgbm_trees(model: Any) -> Iterator[Tree]:
@@ -118,8 +118,8 @@ def _lightgbm_tree(root: dict[str, Any], output: int, n_outputs: int, factor: fl
         if node["decision_type"] == "==":
             codes = [int(code) for code in str(node["threshold"]).split("||")]
             with np.errstate(invalid="ignore"):
-                whole = np.trunc(np.where(np.isfinite(x), x, -1.0))
-            return (x > -1) & np.isin(whole, codes)
+                integers = np.trunc(np.where(np.isfinite(x), x, -1.0))
+            return (x > -1) & np.isin(integers, codes)
         missing, default = node["missing_type"], bool(node["default_left"])
         x = np.where(np.isnan(x) & (missing != "NaN"), 0.0, x)
         limit = node["threshold"]
@@ -139,7 +139,7 @@ def _lightgbm_tree(root: dict[str, Any], output: int, n_outputs: int, factor: fl
 
 
 def catboost_trees(model: Any) -> Iterator[Tree]:
-    """Read the trees of a model without categories; a symmetric tree has its last split at the root."""
+    """Read the trees of a model without categories; the last split of a symmetric tree is its root."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         model.save_model(str(path), format="json")
@@ -159,7 +159,7 @@ def catboost_trees(model: Any) -> Iterator[Tree]:
 def _unfolded(
     splits: list[Any], values: np.ndarray, weights: list[float], leaf: int, level: int
 ) -> dict[str, Any]:
-    """Unfold a symmetric tree into nested nodes; the answer to split b is bit b of a leaf's number."""
+    """Unfold a symmetric tree into nested nodes; the outcome of split b is bit b of a leaf's number."""
     if level == 0:
         return {"value": values[leaf], "weight": weights[leaf]}
     right = leaf | 1 << (level - 1)

@@ -24,7 +24,7 @@ def rows(model: Any, transformed: Any) -> np.ndarray:
 
 
 def _moved(model: Any) -> np.ndarray:
-    """Reorder columns of X as trees of histograms number them: categories come first."""
+    """Reorder columns of X to the order of histogram-based trees, in which categories come first."""
     if model._preprocessor is None:
         return np.arange(model.n_features_in_)
     parts = [np.arange(model.n_features_in_)[columns] for _, _, columns in model._preprocessor.transformers_]
@@ -32,7 +32,7 @@ def _moved(model: Any) -> np.ndarray:
 
 
 def trees(model: Any, counts: bool = False) -> Iterator[Tree]:
-    """Read the trees of a model; with ``counts``, covers are numbers of rows instead of weights."""
+    """Read the trees of a model; with ``counts``, covers are numbers of rows instead of sums of weights."""
     name = type(model).__name__
     if name.startswith("Hist"):
         yield from _histogram_trees(model)
@@ -61,7 +61,7 @@ def _node_values(model: Any, tree: Any) -> np.ndarray:
         return value[:, :, 0]
     share = np.zeros((len(value), len(model.classes_)))
     own = np.asarray(tree.classes_)
-    # Trees of a forest know classes by their number, and a bootstrap sample may contain only some of them.
+    # The trees of a forest number the classes, and a bootstrap sample may contain only some classes.
     places = np.arange(len(own)) if tree is model else own.astype(int)
     share[:, places] = value[:, 0, :] / value[:, 0, :].sum(axis=1, keepdims=True)
     return share[:, 1:] if share.shape[1] == 2 else share

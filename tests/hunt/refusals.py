@@ -1,4 +1,4 @@
-"""Documented refusals of the package: parts of their messages, and the draws in which they may occur."""
+"""Documented refusals of the package: parts of their messages, and the draws for which they may occur."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .draws import Draw
 #: Categories that are numbers are numbers in these containers.
 TYPES_LOST = ("polars", "polars enum", "arrow", "arrow text", "frame of text")
 
-#: Containers read by scikit-learn as sparse matrices, in which it accepts NaN and sends it anywhere.
+#: Containers that scikit-learn reads as sparse matrices. It accepts NaN in them, but NaN may take any branch.
 SPARSE = (*containers.SPARSE, "frame sparse")
 
 #: Refusal of columns="used", of constant models only.
@@ -48,10 +48,10 @@ OF_TYPES = (
 
 
 def refusal(draw: Draw, accepted: bool, error: str, container: str | None = None) -> str | None:
-    """Return the kind of a refusal that is documented or shared by the library; None if it is a finding.
+    """Return the kind of a refusal that is documented or that the library shares; None if it is a finding.
 
-    ``accepted``: whether the library predicts these rows. ``container``: that of the rows, if it is not the
-    one of the draw; "file" is one with types of its own.
+    ``accepted`` says whether the library predicts these rows. ``container`` is the rows' container if it is
+    not the draw's; a "file" has types of its own.
     """
     container = container or draw.container
     for part, may in ALWAYS.items():

@@ -10,7 +10,7 @@ import numpy as np
 
 
 class NotDrawnError(Exception):
-    """Error raised if the library itself cannot fit or predict a case, so that there is nothing to test."""
+    """The library itself cannot fit or predict a case, so there is nothing to test."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Report:
     not_drawn: str = ""
 
     def close(self, check: str, got: Any, right: Any, allowed: Any) -> None:
-        """Compare numbers; ``allowed`` broadcasts from the last axis, which is that of the outputs."""
+        """Compare numbers; ``allowed`` broadcasts along the last axis, the outputs."""
         self.checks[check] += 1
         got, right = np.asarray(got, np.float64), np.asarray(right, np.float64)
         if got.shape != right.shape:

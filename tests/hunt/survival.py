@@ -1,4 +1,4 @@
-"""Survival models, and functions of their margins, computed here or by their libraries."""
+"""Survival models, and functions of their margins, computed by the hunt or by the models' libraries."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from .margins import library_of
 
-#: Labels of survival tasks: the time until an event, and whether it was seen.
+#: Fields of the labels of survival tasks: the time until an event, and whether the event was seen.
 EVENT, TIME = "event", "time"
 
 
 def labels(signal: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw times, and events of most of them, as scikit-survival takes them."""
+    """Draw times, most of which end with an event, in the form that scikit-survival takes."""
     times = np.round(10 * np.exp(np.clip(0.7 * signal, -2, 2)), 1) + 0.1
     seen = rng.random(len(signal)) < 0.7
     seen[np.argsort(times)[[0, -1]]] = True
@@ -28,7 +28,7 @@ if util.find_spec("xgboost") is not None:
     class AcceleratedTime(xgboost.XGBRegressor):
         """Regressor of censored times, which XGBoost trains without its wrapper only."""
 
-        def fit(self, X: Any, y: np.ndarray, sample_weight: Any = None, **rest: Any) -> Any:
+        def fit(self, X: Any, y: np.ndarray, sample_weight: Any = None, **fit_params: Any) -> Any:
             rows = xgboost.DMatrix(X, enable_categorical=True, missing=self.missing, weight=sample_weight)
             rows.set_float_info("label_lower_bound", y[TIME])
             rows.set_float_info("label_upper_bound", np.where(y[EVENT], y[TIME], np.inf))
@@ -40,13 +40,13 @@ def options(choose: Callable[..., Any], task: str) -> dict[str, Any]:
     kind = choose(
         "survival model", ["RandomSurvivalForest", "ExtraSurvivalTrees", "SurvivalTree", "boosting"]
     )
-    found: dict[str, Any] = {"max_depth": choose("depth", [1, 2, 4]), "random_state": 0}
+    options: dict[str, Any] = {"max_depth": choose("depth", [1, 2, 4]), "random_state": 0}
     if kind == "boosting":
-        found |= {"loss": choose("survival loss", ["coxph", "coxph", "squared", "ipcwls"])}
+        options |= {"loss": choose("survival loss", ["coxph", "coxph", "squared", "ipcwls"])}
         kind = "GradientBoostingSurvivalAnalysis"
     if kind != "SurvivalTree":
-        found["n_estimators"] = choose("trees", [1, 2, 5, 15])
-    return {"kind": kind, **found}
+        options["n_estimators"] = choose("trees", [1, 2, 5, 15])
+    return {"kind": kind, **options}
 
 
 def build(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
@@ -57,7 +57,7 @@ def build(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
 
 
 class Function(NamedTuple):
-    """A function of the margin, and its derivative; both take margins, and labels without effect."""
+    """A function of the margin and its derivative; both take margins, and labels that they ignore."""
 
     of: Callable[..., np.ndarray]
     derivative: Callable[..., np.ndarray]
@@ -72,15 +72,15 @@ def is_forest(model: Any) -> bool:
 
 
 def of_rows(model: Any, name: str, times: np.ndarray, X: Any) -> np.ndarray:
-    """Return scikit-survival's own function of each row at the times: (n_rows, n_times)."""
+    """Return scikit-survival's own function for each row at the times: (n_rows, n_times)."""
     steps = getattr(model, f"predict_{name}_function")(X)
     return np.array([np.atleast_1d(step(times)) for step in steps], float)
 
 
 def functions(model: Any, name: str, times: np.ndarray, X: Any, margins: np.ndarray) -> list[Function] | None:
-    """Return the function of the margin for each time; None if the model has none of this name.
+    """Return the function of the margin for each time; None if the model has no function of this name.
 
-    The baseline hazard follows from the first of the rows X and its margin.
+    The baseline hazard is computed from the first row of X and its margin.
     """
     if library_of(model) == "xgboost" and name == "survival" and model.objective == "survival:aft":
         return [_aft(model, time) for time in times]
@@ -101,7 +101,7 @@ def _cox(name: str, hazard: float) -> Function:
 
 
 def _aft(model: Any, time: float) -> Function:
-    """Return the chance that the logarithm of the time, z + scale * noise, exceeds that of ``time``."""
+    """Return the probability that z + scale * noise, the logarithm of the time, exceeds log(time)."""
     from scipy import stats
 
     params = model.get_xgb_params()

@@ -11,7 +11,7 @@ from .trees import Tree
 
 
 def _neighbour(threshold: float, rng: np.random.Generator) -> float:
-    """Return the number, or a neighbour of it in one of the two float types."""
+    """Return the number itself or one of its neighbours in one of the two float types."""
     with np.errstate(over="ignore"):
         single = np.float32(threshold)
     beside: list[Any] = [threshold, single]
@@ -21,7 +21,7 @@ def _neighbour(threshold: float, rng: np.random.Generator) -> float:
         for side in (-np.inf, np.inf)
     ]
     number = float(beside[int(rng.integers(len(beside)))])
-    # LightGBM itself reads numbers around its zero, 1e-35, differently from arrays and from Arrow.
+    # LightGBM reads numbers near 1e-35, which it takes for zero, differently from arrays and from Arrow.
     return number if np.isfinite(number) and abs(number) > 1.1e-35 else 0.0
 
 
@@ -30,7 +30,7 @@ def hardened(
 ) -> pd.DataFrame:
     """Replace some numbers of every second row.
 
-    ``places`` has the column of the frame for each column of the model, and whether it may be replaced.
+    For each column of the model, ``places`` has the frame's column, and whether it may be changed.
     """
     frame = frame.copy()
     nodes = [

@@ -1,7 +1,7 @@
-"""One tree, read independently of the package, and the path-dependent values of coalitions.
+"""One tree, read independently of the package, and the path-dependent coalition values.
 
-The value of a coalition is computed by walking down each tree: nodes of known columns follow the row, and all
-others average both children by their covers.
+The value of a coalition is computed by walking down each tree: at a node of a known column, the walk follows
+the row; at any other node, both children are averaged by their covers.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ class Tree:
 
 
 def coalition_values(trees: list[Tree], X: np.ndarray, n_outputs: int) -> np.ndarray:
-    """Compute the values of all coalitions of columns, without any intercept: (2^p, n_rows, n_outputs)."""
+    """Compute the values of all coalitions of columns, without the intercept: (2^p, n_rows, n_outputs)."""
     p = X.shape[1]
     masks = np.arange(2**p)
-    known = [((masks >> j) & 1 == 1)[:, None, None] for j in range(p)]
+    is_known = [((masks >> j) & 1 == 1)[:, None, None] for j in range(p)]
     total = np.zeros((len(masks), len(X), n_outputs))
     for tree in trees:
-        total += _expected(tree, 0, X, known)
+        total += _expected(tree, 0, X, is_known)
     return total
 
 
-def _expected(tree: Tree, node: int, X: np.ndarray, known: list[np.ndarray]) -> np.ndarray:
+def _expected(tree: Tree, node: int, X: np.ndarray, is_known: list[np.ndarray]) -> np.ndarray:
     left, right = tree.left[node], tree.right[node]
     if left < 0:
         return tree.value[node][None, None, :]
     j = tree.feature[node]
-    first, second = _expected(tree, left, X, known), _expected(tree, right, X, known)
-    of_left, of_right = tree.cover[left], tree.cover[right]
-    share = 0.5 if of_left + of_right == 0 else of_left / (of_left + of_right)
+    first, second = _expected(tree, left, X, is_known), _expected(tree, right, X, is_known)
+    left_cover, right_cover = tree.cover[left], tree.cover[right]
+    share = 0.5 if left_cover + right_cover == 0 else left_cover / (left_cover + right_cover)
     follows = np.asarray(tree.goes_left(node, X[:, j]))[None, :, None]
-    return np.where(known[j], np.where(follows, first, second), share * first + (1 - share) * second)
+    return np.where(is_known[j], np.where(follows, first, second), share * first + (1 - share) * second)
 
 
 def counted(trees: list[Tree], X: np.ndarray, weights: np.ndarray | None) -> list[Tree]:
-    """Return the trees with covers counted from rows; nodes below one that no row reaches keep their own."""
+    """Return the trees with covers counted from rows; nodes below a node without rows keep their covers."""
     weights = np.ones(len(X)) if weights is None else weights
-    # A model in which a sum of hessians is negative has no covers, and then the children weigh the same.
+    # If a model has a negative sum of hessians, it has no covers; both children then have the same weight.
     has_covers = all((tree.cover >= 0).all() for tree in trees)
-    found = []
+    counted_trees = []
     for tree in trees:
         weight, cover = np.zeros(len(tree.left)), tree.cover.astype(np.float64) * has_covers
         pending = [(0, np.arange(len(X)))]
@@ -69,8 +69,8 @@ def counted(trees: list[Tree], X: np.ndarray, weights: np.ndarray | None) -> lis
         for parent in np.flatnonzero((tree.left >= 0) & (weight > 0)):
             for child in (tree.left[parent], tree.right[parent]):
                 cover[child] = weight[child]
-        found.append(replace(tree, cover=cover))
-    return found
+        counted_trees.append(replace(tree, cover=cover))
+    return counted_trees
 
 
 def used_columns(trees: list[Tree]) -> set[int]:
@@ -79,12 +79,12 @@ def used_columns(trees: list[Tree]) -> set[int]:
 
 
 def is_encodable(transformed: Any) -> bool:
-    """Return whether :func:`encoded` supports X; only X itself may be of another kind."""
+    """Return whether :func:`encoded` can read X."""
     return isinstance(transformed, (np.ndarray, pd.DataFrame)) or sp.issparse(transformed)
 
 
 def encoded(transformed: Any, categories: dict[int, list[Any]], absent: float = 0.0) -> np.ndarray:
-    """Return an array, frame or sparse matrix as float64; categories by position in training, else NaN."""
+    """Return X as float64, with categories as their positions in training; unknown categories are NaN."""
     if sp.issparse(transformed):
         coo = transformed.tocoo()
         dense = np.full(transformed.shape, absent)

@@ -1,8 +1,8 @@
 """Reference values, computed from the definition and the libraries alone.
 
-Interventional: a coalition's value is the library's own prediction of mixtures, rows with the coalition's
-columns from the explained row and the others from a background row. Path-dependent: ``readers.py``, or
-CatBoost's own values for symmetric trees.
+Interventional: a coalition's value is the library's own prediction of mixtures. A mixture is a row with the
+coalition's columns from the explained row and all other columns from a background row. Path-dependent:
+coalition values from the trees that ``readers.py`` reads, or CatBoost's own values for symmetric trees.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_COLUMNS = 9
 def coalition_values_of_pairs(
     predict: Callable[[Any], np.ndarray], X: Any, background: Any, n_columns: int
 ) -> np.ndarray:
-    """Compute the value of every coalition for each pair of an explained row and a background row.
+    """Compute the value of every coalition, for each pair of an explained row and a background row.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ def coalition_values_of_pairs(
     """
     n, m = containers.n_rows(X), containers.n_rows(background)
     masks = np.arange(2**n_columns)
-    # Row indices into X stacked on top of the background, by coalition, row, background row and column.
-    known = (masks[:, None] >> np.arange(n_columns)) & 1 == 1
+    # Positions of rows in X stacked on the background, by coalition, row, background row and column.
+    is_known = (masks[:, None] >> np.arange(n_columns)) & 1 == 1
     own = np.arange(n)[None, :, None, None]
     other = n + np.arange(m)[None, None, :, None]
-    which = np.where(known[:, None, None, :], own, other)
+    which = np.where(is_known[:, None, None, :], own, other)
     mixed = containers.mixture(containers.stacked(X, background), which.reshape(-1, n_columns))
     return predict(mixed).reshape(len(masks), n, m, -1)
 
@@ -59,15 +59,16 @@ def mean_coalition_values(coalition_values: np.ndarray, weights: np.ndarray | No
 def rescaled(
     coalition_values: np.ndarray,
     margins: np.ndarray,
-    of_background: np.ndarray,
+    background_margins: np.ndarray,
     link: Callable[[np.ndarray, np.ndarray], np.ndarray],
     derivative: Callable[[np.ndarray, np.ndarray], np.ndarray],
     weights: np.ndarray | None,
     labels: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute values by the rescale rule of docs/which_shap.md, and base values of each row.
+    """Compute values by the rescale rule of docs/which_shap.md, and the base value of each row.
 
-    Each pair's SHAP values of the margin are multiplied by the slope of the link between both margins.
+    For each pair of rows, SHAP values of the margin are multiplied by the slope of the link between both
+    margins.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def rescaled(
     """
     labels = np.zeros(len(margins)) if labels is None else labels
     y = labels[:, None, None]
-    x, b = margins[:, None, :], of_background[None, :, :]
+    x, b = margins[:, None, :], background_margins[None, :, :]
     apart = np.abs(x - b) > 1e-5
     with np.errstate(invalid="ignore", divide="ignore"):
         secant = (link(x, y) - link(b, y)) / (x - b)
@@ -126,13 +127,13 @@ def squared_error_slope(z: np.ndarray, y: np.ndarray) -> np.ndarray:
 def own_values(model: Any, transformed: Any, categorical: list[int]) -> tuple[np.ndarray, np.ndarray] | None:
     """Compute SHAP values with CatBoost itself, (n_rows, p, n_outputs), and base values.
 
-    Return None if CatBoost's are wrong, as for trees that are not symmetric (catboost/catboost#1703).
+    Return None if CatBoost's values are wrong, as for trees that are not symmetric (catboost/catboost#1703).
     """
     if library_of(model) != "catboost" or model.get_all_params().get("grow_policy") != "SymmetricTree":
         return None
     import catboost
 
     pool = catboost.Pool(transformed, cat_features=categorical or None)
-    found = np.asarray(model.get_feature_importance(pool, type="ShapValues", thread_count=1))
-    found = found[:, None, :] if found.ndim == 2 else found
-    return found[:, :, :-1].swapaxes(1, 2), found[0, :, -1]
+    values = np.asarray(model.get_feature_importance(pool, type="ShapValues", thread_count=1))
+    values = values[:, None, :] if values.ndim == 2 else values
+    return values[:, :, :-1].swapaxes(1, 2), values[0, :, -1]

@@ -1,4 +1,4 @@
-"""Columns of every type of pandas, with few different values, and missing ones in the first rows only."""
+"""Columns of every type of pandas, with few different values, and missing values in the first rows only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-#: Number of first rows that may lack a value: batches differ in whether they have missing values.
+#: Number of first rows in which values may be missing, so that only some batches have missing values.
 N_GAPS = 9
 
 
 def _missing(values: list[Any], missing: Any = None) -> list[Any]:
-    """Return the values with every second one of the first rows missing."""
+    """Return the values; in the first rows, every second value is missing."""
     return [missing if i < N_GAPS and i % 2 == 0 else value for i, value in enumerate(values)]
 
 
@@ -50,7 +50,7 @@ def _dates(n: int, rng: np.random.Generator) -> pd.Series:
 
 Make = Callable[[int, np.random.Generator], pd.Series]
 
-#: Columns by the name of their type; each function takes the number of rows and random numbers.
+#: Functions that draw a column, by the name of its type, from the number of rows and a generator.
 TYPES: dict[str, Make] = {
     "bool": lambda n, rng: pd.Series(rng.random(n) < 0.5),
     "nullable boolean": lambda n, rng: pd.Series(_missing(_chosen(n, rng, [True, False])), dtype="boolean"),
@@ -89,13 +89,13 @@ TYPES: dict[str, Make] = {
 
 
 def numbers_of(series: pd.Series) -> np.ndarray:
-    """Return a number for each different value, so that the target depends on every type."""
+    """Return a number for each different value, so that the target can depend on columns of any type."""
     codes, _ = pd.factorize(series.astype(str))
     return np.cos(2.0 * codes)
 
 
 def frame(kinds: list[str], n: int, rng: np.random.Generator, *, shuffled: bool = False) -> pd.DataFrame:
-    """Return columns c0, c1, ... of the given kinds after one of numbers, n rows each.
+    """Return a column of numbers, followed by columns c0, c1, ... of these kinds, with n rows.
 
     With ``shuffled``, categories have another order than without it.
     """

@@ -1,4 +1,4 @@
-"""Sources of explain_batches for frames of all types, and what pandas itself reads from them."""
+"""Sources of explain_batches for frames of all types, and the frames that pandas itself reads from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 
 class Source(NamedTuple):
-    """A source for the package, and the frames that a user of pandas gets from it.
+    """A source for the package, and the frames that a user of pandas reads from it.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Source(NamedTuple):
 
 
 def _halves(X: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return two parts of X: categories of the second are in another order."""
+    """Return two parts of X; the categories of the second part are in another order."""
     first, second = X.iloc[: len(X) // 2], X.iloc[len(X) // 2 :].copy()
     for name, dtype in second.dtypes.items():
         if isinstance(dtype, pd.CategoricalDtype) and not dtype.ordered:
@@ -117,9 +117,9 @@ def _several_csv(X: pd.DataFrame, folder: Path) -> Source:
 def _polars_frames(X: pd.DataFrame, folder: Path) -> Source:
     import polars
 
-    whole = polars.from_pandas(X)
-    read = whole.to_pandas()
-    return Source(iter([whole[:5], whole[5:]]), read, [read])
+    frame = polars.from_pandas(X)
+    read = frame.to_pandas()
+    return Source(iter([frame[:5], frame[5:]]), read, [read])
 
 
 #: Sources by name; each function takes the rows and a folder for files.

@@ -1,4 +1,4 @@
-"""First steps of pipelines that depend on the types of the columns, known ones and those written by hand."""
+"""First steps of pipelines that depend on the columns' types: of libraries, and written by hand."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NUMBER = "number"
 
 
 def _texts(series: pd.Series) -> pd.Series:
-    """Return each value as text, which shows its type: 1, 1.0 and True differ, as nan, None and <NA> do."""
+    """Return each value as a string that shows its type: 1, 1.0 and True differ; so do nan, None and <NA>."""
     return pd.Series([str(value) for value in series], index=series.index, dtype=object)
 
 
 class ByHand(TransformerMixin, BaseEstimator):
-    """A transformer without ``feature_names_in_`` that looks up columns by name, and codes their text."""
+    """A transformer without ``feature_names_in_`` that selects columns by name, and codes their strings."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> ByHand:
         others = [name for name in sorted(X.columns) if name != NUMBER]
@@ -43,7 +43,7 @@ class ByHand(TransformerMixin, BaseEstimator):
 
 
 class ByHandAsArray(ByHand):
-    """Step by hand that returns an array and has the names of its columns."""
+    """A step written by hand that returns an array and knows the names of its columns."""
 
     def transform(self, X: pd.DataFrame) -> np.ndarray:
         return super().transform(X).to_numpy()
@@ -53,7 +53,7 @@ class ByHandAsArray(ByHand):
 
 
 class InPlace(TransformerMixin, BaseEstimator):
-    """A transformer that keeps the columns, and adds the number of those whose type is that of training."""
+    """A transformer that keeps the columns, and adds how many of them have the same type as in training."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> InPlace:
         self.known_ = {name: str(dtype) for name, dtype in X.dtypes.items()}
@@ -78,7 +78,7 @@ def _arrow_backed(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def _codes(X: pd.DataFrame) -> pd.DataFrame:
-    """Return the codes of categories, which depend on their order, and the length of other text."""
+    """Return the codes of categories, which depend on the order, and the lengths of other strings."""
     return X.assign(
         **{
             name: X[name].cat.codes
@@ -110,7 +110,7 @@ def _ordinal() -> OrdinalEncoder:
     return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2)
 
 
-#: Steps by name: each function takes the names of the columns besides the numbers, and returns named steps.
+#: Functions by name that return named steps; each takes the names of all columns except the numbers.
 STEPS: dict[str, Callable[[list[str]], list[tuple[str, Any]]]] = {
     "none": lambda others: [],
     "one-hot": lambda others: [("encode", _encoder(_one_hot(), others))],

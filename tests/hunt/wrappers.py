@@ -1,7 +1,8 @@
 """Wrappers of a model: leading steps of a pipeline, and estimators around the pipeline.
 
-Steps state, by their own construction, which column of X each of their output columns derives from, so that
-the package need not be asked. An entry is one line in ``STEPS`` or ``OUTER``.
+The hunt knows from which column of X each output column of its steps derives, because it constructs the
+steps; it does not rely on the package for this. To add steps or a wrapper, add a line to ``STEPS`` or
+``OUTER``.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from .margins import library_of
 #: Folder for files; the runner deletes it.
 FOLDER: str | None = None
 
-#: For each output column of the steps, the number of the only column of X that it derives from; None:
-#: several.
+#: For each output column of the steps, the position of the column of X from which it derives, or None if it
+#: derives from several.
 Origins = list[Any]
 
 
@@ -58,7 +59,7 @@ class Fitted:
     origins : list
         Origins of the columns that ``last`` sees.
     one_to_one : bool
-        Whether each of them derives from one column of X, each from another one.
+        Whether each of these columns derives from one column of X, and no two from the same.
     """
 
     top: Any
@@ -90,7 +91,7 @@ def _same(p: int) -> Callable[[list[Any]], Origins]:
 
 
 def _halves(p: int) -> tuple[list[int], list[int]]:
-    """Split columns into two parts of a ColumnTransformer, neither of them in order."""
+    """Split columns into two parts of a ColumnTransformer, neither part in order."""
     return list(range(p - 1, -1, -2)), list(range(p - 2, -1, -2))
 
 
@@ -105,15 +106,15 @@ def _reordering(p: int, numeric: list[int], categorical: list[int], select: Call
 
 
 def _dropping(p: int, numeric: list[int], categorical: list[int], select: Callable[..., Any]) -> Steps:
-    kept = [i for i in range(p) if i != 0] or [0]
-    parts = [("gone", "drop", select([i for i in range(p) if i not in kept]))]
-    return [("drop", ColumnTransformer(parts, remainder="passthrough"))], lambda steps: kept
+    remaining = [i for i in range(p) if i != 0] or [0]
+    parts = [("gone", "drop", select([i for i in range(p) if i not in remaining]))]
+    return [("drop", ColumnTransformer(parts, remainder="passthrough"))], lambda steps: remaining
 
 
 def _scaling_last(p: int, numeric: list[int], categorical: list[int], select: Callable[..., Any]) -> Steps:
-    some, rest = numeric[1::2], [i for i in range(p) if i not in numeric[1::2]]
-    parts = [("scale", StandardScaler(), select(some))]
-    return [("scale", ColumnTransformer(parts, remainder="passthrough"))], lambda steps: some + rest
+    scaled, others = numeric[1::2], [i for i in range(p) if i not in numeric[1::2]]
+    parts = [("scale", StandardScaler(), select(scaled))]
+    return [("scale", ColumnTransformer(parts, remainder="passthrough"))], lambda steps: scaled + others
 
 
 def _encoding(p: int, numeric: list[int], categorical: list[int], select: Callable[..., Any]) -> Steps:
@@ -130,7 +131,7 @@ def _encoding(p: int, numeric: list[int], categorical: list[int], select: Callab
 
 
 def _one_hot_columns(encoder: OneHotEncoder) -> list[list[str]]:
-    """Return the columns of each input: one for each known category or group of infrequent ones."""
+    """Return each input's columns: one for each known category and one for infrequent categories."""
     widths = []
     for i, categories in enumerate(encoder.categories_):
         infrequent = encoder.infrequent_categories_[i]
@@ -182,7 +183,8 @@ def _nested(p: int, numeric: list[int], categorical: list[int], select: Callable
     return [("outer", Pipeline([("columns", columns), ("id", "passthrough")]))], lambda steps: first + second
 
 
-#: Steps by name. Those behind "categories" need some; all others except the first accept numbers only.
+#: Steps by name. ``WITH_CATEGORIES`` need columns of categories, ``ANY_COLUMNS`` accept them, and all others
+#: accept only numbers.
 STEPS: dict[str, Callable[..., Steps]] = {
     "none": lambda p, *rest: ([], _same(p)),
     "scaler": lambda p, *rest: ([("scale", StandardScaler())], _same(p)),
@@ -209,7 +211,7 @@ STEPS: dict[str, Callable[..., Steps]] = {
 }
 
 WITH_CATEGORIES = ["one-hot", "ordinal"]
-#: Steps whose origins the package must know; it may refuse to tell those of the others.
+#: Steps for which the package must know the origins of columns; for other steps, it may refuse to say.
 KNOWN_ORIGINS = [
     "none",
     "scaler",
@@ -244,7 +246,7 @@ class Nest:
     find_origins: Callable[[list[Any]], Origins]
 
     def routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
-        """Name the parameters of the model's ``fit`` for that of the nest."""
+        """Return the parameters of the model's ``fit`` under their names in the nest's ``fit``."""
         prefix = "model__" if self.has_steps else ""
         return {prefix + name: value for name, value in fit_params.items()}
 
@@ -320,14 +322,14 @@ def build(nested: Nest, X: Any, y: np.ndarray, fit_params: dict[str, Any]) -> Fi
     """Fit a nest."""
     top = nested.estimator.fit(X, y, **nested.routed(fit_params))
     steps, last = nested.taken_apart(top)
-    found = nested.find_origins([step for step in steps if not isinstance(step, _Checked)])
+    origins = nested.find_origins([step for step in steps if not isinstance(step, _Checked)])
     top, last = _outside(nested.outer, top, last)
-    one_to_one = None not in found and len(set(found)) == len(found)
-    return Fitted(top, steps, last, found, one_to_one)
+    one_to_one = None not in origins and len(set(origins)) == len(origins)
+    return Fitted(top, steps, last, origins, one_to_one)
 
 
 def _outside(outer: str, top: Any, last: Any) -> tuple[Any, Any]:
-    """Return the object passed in place of the fitted model, and one that predicts alike after the steps."""
+    """Return the object to explain, and a model that predicts alike after the steps."""
     if outer == "frozen":
         return FrozenEstimator(top), last
     if outer == "frozen in a pipeline":
@@ -343,7 +345,7 @@ def _outside(outer: str, top: Any, last: Any) -> tuple[Any, Any]:
 
 
 def _file_and_model(last: Any) -> tuple[Path, Any]:
-    """Save the model in a file of its library; return the file and the library's own reading of it."""
+    """Save the model in a file of its library; return the file and the model that the library reads."""
     library = library_of(last)
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     path = folder / {"xgboost": "m.ubj", "lightgbm": "m.txt", "catboost": "m.cbm"}[library]
