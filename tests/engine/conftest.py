@@ -1,4 +1,4 @@
-"""The core for the tests of the kernels: on the CPU, and on a GPU if there is one."""
+"""The core that the tests of the kernels call: on the CPU, and on a GPU if there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of algorithms: its results are exact, all others are rejected, and the documentation agrees."""
+"""The table of algorithms: listed results are exact, all others are rejected, and the pages agree."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ every_device = pytest.mark.parametrize("device", DEVICES)
 
 @cache
 def model(model_output: str = "raw") -> Any:
-    """Return a binary classifier with a logistic link, or its trees as those of a model with the output.
+    """Return a binary classifier with a logistic link, or a model with its trees and ``model_output``.
 
     Its response and its hazard at a time t are exp(margin) and t exp(margin).
     """
@@ -112,7 +112,7 @@ def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
 
 @cache
 def expected(kind: Kind, interventional: bool, model_output: str) -> np.ndarray:
-    """Compute the result by the definition, which shares no formula with the core."""
+    """Compute the result by the definition, which has no formula in common with the core."""
     ensemble = adapt(model()).ensemble
     if model_output != "raw":
         assert kind == SHAP_VALUES and interventional
@@ -135,7 +135,7 @@ def sigmoid(margin: Any, y: float) -> Any:
     return 1 / (1 + np.exp(-margin))
 
 
-#: Functions of a margin and a label, with their derivatives by the margin.
+#: Functions of a margin and a label, with their derivatives with respect to the margin.
 LINKS: dict[str, Any] = {
     "probability": (sigmoid, lambda margin, y: sigmoid(margin, y) * sigmoid(-margin, y)),
     "log_loss": (
@@ -190,7 +190,7 @@ def test_all_that_the_table_has_is_exact(
 
 @pytest.mark.parametrize("name", [row.name for row in ALGORITHMS if row.method != AUTO.method])
 def test_each_uses_its_own_method(name: str) -> None:
-    """All methods are exact; only the last bits show which one computed the values."""
+    """All methods are exact; only the last bits show which method computed the values."""
     ensemble = adapt(model()).ensemble
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     values = np.full((len(X), 1, len(COLUMNS)), np.nan)
@@ -276,7 +276,7 @@ def test_all_else_is_refused_before_any_work(
 ) -> None:
     case: tuple[bool, str] = (interventional, model_output)
     if not any(computes(algorithm, device, kind, *case) for kind in KINDS):
-        # The margin may be the probability, so the model is read, but nothing else.
+        # The margin of this model may be the probability, so only the model itself is read.
         depends_on_model = model_output == "probability" and not interventional
         with (
             devices.elsewhere(),

@@ -1,4 +1,4 @@
-"""Plans of calls for interactions, triples, Banzhaf values and groups: sizes, refusals and estimates."""
+"""Plans of calls for interactions, triples, Banzhaf values and groups: sizes, refusals, estimated times."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_groups_and_background_data() -> None:
 
 
 def test_probabilities_of_several_classes() -> None:
-    """Each row takes a prediction for each coalition and background row, here of whole blocks."""
+    """The time grows with the rows and background rows; 64 and 384 background rows are whole blocks."""
     model = HistGradientBoostingClassifier(max_iter=5).fit(X[:, :3], np.digitize(Y, [100, 200]))
     few, many = (explainer_of(model, X[:n, :3], model_output="probability") for n in (64, 384))
     plan = few.plan(100)
@@ -135,7 +135,7 @@ def test_what_is_not_estimated_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_probabilities_and_losses() -> None:
-    """Their time is in proportion to the rows and the background rows, here of whole blocks."""
+    """The time is proportional to the rows and to the background rows, which are whole blocks here."""
     model = HistGradientBoostingClassifier(max_iter=5).fit(X, Y > 150)
     for model_output in ("probability", "log_loss"):
         few, many = (explainer_of(model, X[:n], model_output=model_output) for n in (64, 320))
@@ -220,7 +220,7 @@ for interactions in ("matrices", "occurring", 5):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks are read from /proc")
 def test_peaks_are_those_of_the_process() -> None:
-    """Measurements are between the result and the prediction, plus 3 MB that allocators and threads keep."""
+    """Calls use at least the result's memory, at most the predicted and 3 MB that threads keep."""
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144"}
     environment |= {memory.KEPT_VARIABLE: "0"}
     run = subprocess.run(

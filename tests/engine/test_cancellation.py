@@ -32,7 +32,7 @@ Y = X[:, 0] * X[:, 1]
 
 
 def sum_that_cancels(weight: float) -> tuple[Any, Any]:
-    """Return a model with the predictions of another one, and that one."""
+    """Return a sum of models in which two cancel, and the third model, whose predictions the sum has."""
     catboost = library("catboost")
     options = {"iterations": 10, "depth": 4, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
     a, b = (catboost.CatBoostRegressor(random_seed=seed, **options).fit(X, Y) for seed in (0, 3))
@@ -40,7 +40,7 @@ def sum_that_cancels(weight: float) -> tuple[Any, Any]:
 
 
 def stump(feature: int, left: float, right: float, cover: float = 0.5) -> Tree:
-    """Return a tree whose left child has this part of the cover."""
+    """Return a tree whose left child has this fraction of the cover."""
     return Tree(
         left=[1, -1, -1],
         right=[2, -1, -1],
@@ -149,14 +149,14 @@ def test_a_huge_leaf_of_few_rows() -> None:
     values = explainer.shap_values(X)
     total = explainer.expected_value + values.sum(axis=1)
     np.testing.assert_allclose(total[usual], margin[usual], atol=1e-5)
-    # As float32, the values of usual rows cannot add up to their margins.
+    # In float32, the values of usual rows cannot add up to their margins.
     assert np.abs(values.astype(np.float32).sum(axis=1, dtype=np.float64) - values.sum(axis=1)).max() > 0.1
     with pytest.raises(RuntimeError, match="additivity check failed"):
         explainer.shap_values(X.astype(np.float32))
 
 
 def test_boosting_that_undoes_its_first_trees() -> None:
-    """The first trees overshoot, as with a target far from zero, and others correct them."""
+    """The first trees overshoot, as with a target far from zero, and later trees correct them."""
     trees = [stump(0, 1e7, 3e7, 0.3), stump(1, 0.25, -0.5), stump(0, -1e7, -3e7, 0.3), stump(2, 1.5, -1.0)]
     explainer = TreeExplainer(adapted(*trees, intercept=1e6))
     assert explainer.precision == "double"

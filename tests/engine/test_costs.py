@@ -1,4 +1,4 @@
-"""The cost model of calls, and the choice of tables and devices that it leads to."""
+"""The cost model of calls, and the choice of tables and devices that results from it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_tables_for_expected_rows(forest: RandomForestRegressor) -> None:
     n_rows = LEAST_TABLE_ROWS
     assert algorithms(explainer, n_rows) == algorithms(expecting, n_rows - 1) == {"quadrature"}
     assert algorithms(expecting, n_rows) == {"tables"}
-    # They are the tables of a call with all rows, whatever the calls are.
+    # Every call uses the tables that a call with all expected rows would use.
     for size in (n_rows, 1_000_000):
         assert expecting.plan(size).tree_groups == explainer.plan(1_000_000).tree_groups
     rows = np.resize(X, (n_rows, X.shape[1]))
@@ -198,7 +198,7 @@ def test_other_algorithms_make_no_tables(forest: RandomForestRegressor, algorith
 
 
 def test_paths_too_long_for_tables_are_walked() -> None:
-    """A group of trees with one path of more than 16 features has no tables; groups with shorter paths do."""
+    """A group of trees with a path of more than 16 features has no tables; groups with shorter paths do."""
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(2000, 30))
     model = HistGradientBoostingRegressor(max_iter=3, max_depth=25, max_leaf_nodes=None, min_samples_leaf=1)

@@ -47,7 +47,7 @@ def leaf_weights(
 
 
 def drawn(seed: int) -> Ensemble:
-    """Draw five trees of few features, so that these repeat on paths, with different rules for each seed."""
+    """Draw five trees with few features, so that features repeat on paths; the rules depend on the seed."""
     return random_ensemble(
         seed,
         n_trees=5,
@@ -74,7 +74,7 @@ def container(X: np.ndarray, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("first", range(0, 80, 20))
 def test_random_trees(precision: str, first: int) -> None:
-    """Eighty ensembles of five trees: values, base values and pairs with the covers of a few rows."""
+    """Values, base values and pairs of 80 ensembles of five trees, with covers counted from a few rows."""
     n_unreached = n_below = 0
     for seed in range(first, first + 20):
         ensemble = drawn(seed)
@@ -106,7 +106,7 @@ def test_random_trees(precision: str, first: int) -> None:
 @pytest.mark.parametrize("shape", ["random", "oblivious"])
 @pytest.mark.parametrize("vector", [False, True])
 def test_many_rows_and_threads(seed: int, shape: str, vector: bool) -> None:
-    """Whole numbers as weights, whose sums are exact: every node, for rows in several tiles and chunks."""
+    """Sums of integer weights are exact; all nodes are compared, for rows in several tiles and chunks."""
     ensemble = hard_ensemble(seed, shape, vector, 6)
     data = random_rows(seed, ensemble, 5000)
     weights = np.random.default_rng(seed).integers(0, 9, len(data)).astype(float)
@@ -145,7 +145,7 @@ def test_columns_that_trees_test() -> None:
 
 
 def test_one_split_a_level_but_for_one_node() -> None:
-    """Trees that resemble symmetric ones: a node with another split, and a full tree with a leaf moved."""
+    """Trees that are almost symmetric: one node has another split, or one leaf of a full tree is moved."""
     symmetric = oblivious_tree(5, 3, 4)
     other = np.array(symmetric.threshold)
     other[5] += 0.5

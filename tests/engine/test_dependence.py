@@ -1,4 +1,4 @@
-"""Partial dependence and ICE of random trees against the definition: predictions with a feature replaced."""
+"""Partial dependence and ICE of random trees against their definition by predictions of changed rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from skshapgpu.adapters.ensemble import Ensemble, Tree
 
 
 def drawn(seed: int, max_leaves: int = 16) -> Ensemble:
-    """Draw trees of few features, so that these repeat on paths, with different rules for each seed."""
+    """Draw trees with few features, so that features repeat on paths; the rules depend on the seed."""
     return random_ensemble(
         seed,
         n_trees=4,
@@ -45,7 +45,7 @@ def drawn(seed: int, max_leaves: int = 16) -> Ensemble:
 def by_definition(
     ensemble: Ensemble, X: np.ndarray, columns: Sequence[Sequence[int]], points: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Predict all rows with each point of the grid: (n_outputs, n_rows, ...)."""
+    """Predict all rows with each point of the grid in them: (n_outputs, n_rows, ...)."""
     found = np.empty((ensemble.n_outputs, len(X), *(len(each) for each in points)))
     for at in product(*(range(len(each)) for each in points)):
         changed = X.copy()
@@ -66,13 +66,13 @@ def average(trees: Any, X: np.ndarray, weights: np.ndarray | None = None, n_thre
 
 
 def tolerance(ensemble: Ensemble, n_axes: int) -> np.ndarray:
-    """Return the tolerance of each output, for arrays with the outputs first."""
+    """Return the tolerance of each output, for arrays whose first axis is the outputs."""
     return 1e-13 * (leaf_scale(ensemble) + np.abs(ensemble.intercept)).reshape(-1, *[1] * n_axes)
 
 
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_random_trees(first: int) -> None:
-    """A hundred and twenty ensembles: every feature, pairs, columns that change together, and no feature."""
+    """Curves of 120 ensembles for each feature, for pairs, for joint columns, and for no feature."""
     rng = np.random.default_rng(first)
     for seed in range(first, first + 20):
         ensemble = drawn(seed)

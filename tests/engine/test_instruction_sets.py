@@ -1,4 +1,4 @@
-"""The instruction set that is chosen: the best one of the processor, as NumPy sees it."""
+"""The chosen instruction set is the best one of the processor, as NumPy sees it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy._core._multiarray_umath import __cpu_features__ as processor_has
 
 from skshapgpu import _core
 
-#: The instructions that the kernels of each set need, in NumPy's names; the best set first.
+#: The instructions that the kernels of each set need, by NumPy's names; the best set is first.
 NEEDED = {
     "avx512": ("AVX512F", "AVX512BW", "AVX512DQ", "AVX512VL", "AVX2", "FMA3"),
     "avx2": ("AVX2", "FMA3"),
@@ -39,7 +39,7 @@ def test_a_set_that_is_not_available() -> None:
 
 
 def run(name: str) -> subprocess.CompletedProcess[str]:
-    """Print the instruction set of another process, in which a name is asked for."""
+    """Return what a process prints in which ``SKSHAPGPU_ISA`` names an instruction set."""
     code = "from skshapgpu import _core; print(_core.instruction_set())"
     environment = os.environ | {"SKSHAPGPU_ISA": name}
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)

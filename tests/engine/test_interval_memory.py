@@ -1,4 +1,4 @@
-"""Memory of tables by intervals: which are built, kept and dropped, also by several threads."""
+"""Memory of tables by intervals: which tables are built, kept and dropped, also with several threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ X, Y = load_diabetes(return_X_y=True)
 
 @once
 def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The room suffices for the tables of the largest calls, or for some of the others."""
+    """The memory suffices for the tables of the largest calls alone, or for several smaller calls' tables."""
     monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
     forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
     calls = [(size, index) for size in (1024, 4096, 16384) for index in ("SV", "BV")]
@@ -78,7 +78,7 @@ def test_calls_of_several_sizes_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 @once
 def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A layout that comes after the tables have been built would be kept for nothing."""
+    """A layout that is ready only after the tables have been built would be kept in vain."""
     monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
     forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
     rows = np.resize(X, (1024, X.shape[1]))
@@ -121,7 +121,7 @@ def test_tables_that_never_fit_are_not_built(monkeypatch: pytest.MonkeyPatch) ->
 
 @once
 def test_expected_rows_ask_for_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without them, tables are bounded; with them, large ones must save more than small ones."""
+    """Without expected rows, tables are bounded; with them, large tables must save more than small ones."""
     monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
     forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
     rows = np.resize(X, (4096, X.shape[1]))

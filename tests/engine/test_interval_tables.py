@@ -1,4 +1,4 @@
-"""Tables by intervals: values at the limits of their layout, calls that are refused, and prices."""
+"""Tables by intervals: values at the limits of their layout, refused calls, and prices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from skshapgpu._engine.costs import trees as costs
 from skshapgpu._engine.costs.trees import TreeGroup
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 
-#: Limits on the entries of a table: fewer than most leaves need, few, and enough for all trees here.
+#: Limits on the entries of a table: too low for most leaves, low, and enough for all trees of this file.
 LIMITS = (8, 32, 200, 4096)
 
 #: So many rows that building tables costs nothing in comparison.
@@ -64,9 +64,9 @@ def tree_of(ensemble: Ensemble, tree: int) -> Ensemble:
 
 
 def definition(ensemble: Ensemble, rows: np.ndarray, index: str = "SII") -> np.ndarray:
-    """Compute SHAP values, or with "BII" Banzhaf values, tree by tree: both are linear in the trees.
+    """Compute SHAP values, or Banzhaf values for "BII", tree by tree: both are linear in the trees.
 
-    So each tree may use other features, and only these are limited in number.
+    Only the number of features of a single tree is limited, not the number of all features.
     """
     values = np.zeros((len(rows), ensemble.n_outputs, ensemble.n_features))
     for tree in range(ensemble.n_trees):
@@ -87,7 +87,7 @@ def assert_values(plan: Any, ensemble: Ensemble, rows: np.ndarray, expected: np.
 def assert_is_the_definition(
     ensemble: Ensemble, rows: np.ndarray, *, index: str = "SII", most_entries: int = 4096
 ) -> list[dict[str, Any]]:
-    """Compare the plans of both precisions; return what ``info`` tells of them."""
+    """Compare the values of plans in both precisions; return the plans' ``info``."""
     expected, infos = definition(ensemble, rows, index), []
     for precision in ("single", "double"):
         plan = interval_plan(ensemble, precision, index=index, most_entries=most_entries)
@@ -102,7 +102,7 @@ def assert_is_the_definition(
 @given(options=ensemble_options(), most_entries=st.sampled_from([0, 1, 2, 3, *LIMITS]))
 @settings(max_examples=100)
 def test_any_limit_on_the_entries(options: dict[str, Any], most_entries: int) -> None:
-    """Trees are divided into units of a few leaves, and those with too large tables are walked."""
+    """Trees are divided into units of a few leaves, and units whose tables would be too large are walked."""
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 33)
     for info in assert_is_the_definition(ensemble, rows, most_entries=most_entries):
@@ -154,7 +154,7 @@ def test_models_of_many_features_are_walked() -> None:
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_many_rows(precision: str, vector: bool) -> None:
-    """More rows than are looked up at once, and than a thread takes at once, each with the bits of few."""
+    """More rows than a lookup or a thread takes at once have the same bits as in calls with few rows."""
     ensemble = random_ensemble(
         31,
         n_trees=9,
@@ -211,7 +211,7 @@ def test_tables_of_short_rows_before_those_of_long_rows(n_features: int) -> None
 @pytest.mark.parametrize("n_features", [17, 25, 32])
 @pytest.mark.parametrize("n_outputs", [1, 2])
 def test_a_table_of_more_features_than_a_window(n_features: int, n_outputs: int) -> None:
-    """No row reaches the right leaf below two splits that contradict each other: its table has one entry.
+    """No row reaches the right leaf below two contradicting splits, so the leaf's table has one entry.
 
     The chain has both splits for each feature, so the deepest leaves have all features on their paths.
     """
@@ -240,7 +240,7 @@ def test_a_table_of_more_features_than_a_window(n_features: int, n_outputs: int)
 @given(seed=st.integers(0, 2**32 - 1), most_entries=st.sampled_from([4, 6, 9, 27, 4096]))
 @settings(max_examples=60)
 def test_missing_values_go_either_way_at_one_threshold(seed: int, most_entries: int) -> None:
-    """Splits repeat on a path with the other direction, and so only missing values reach some leaves."""
+    """Splits repeat on a path with the other direction, so that only missing values reach some leaves."""
     rng = np.random.default_rng(seed)
     ensemble = random_ensemble(
         rng,
@@ -277,7 +277,7 @@ def test_many_categories(n_categories: int, n_tables: int) -> None:
 
 @pytest.mark.parametrize("n_thresholds, n_tables", [(65_534, 2), (65_535, 0)])
 def test_many_thresholds(n_thresholds: int, n_tables: int) -> None:
-    """A column of more thresholds than codes of 16 bits can number leaves all trees without tables."""
+    """If a column has more thresholds than 16-bit codes can number, no tree has tables."""
     rng = np.random.default_rng(n_thresholds)
     depth = 16
     deep = full_tree(rng, depth, 1)
@@ -372,7 +372,7 @@ def test_banzhaf_values(most_entries: int, n_outputs: int, vector: bool) -> None
 
 @pytest.mark.parametrize("most_entries", [4, 64, 4096])
 def test_a_plan_with_tables_of_level_uniform_trees(most_entries: int) -> None:
-    """Its trees have tables by intervals, or are walked, like all others."""
+    """The trees of such a plan have tables by intervals, or are walked, like all other trees."""
     trees = [oblivious_tree(seed, 1 + seed % 6, 5) for seed in range(8)]
     trees += [full_tree(np.random.default_rng(seed), 3, 5) for seed in range(4)]
     ensemble = Ensemble.from_trees(trees, n_features=5, intercept=0.5)
@@ -454,7 +454,7 @@ def test_trees_whose_tables_do_not_pay_are_walked(n_rows: float, prices: dict[st
 
 
 def test_tables_only_for_trees_that_they_pay_for() -> None:
-    """A lookup takes as long as walking five leaves: too long for trees of two, each with its own output."""
+    """A lookup costs as much as walking five leaves, so it does not pay for trees of two leaves."""
     rng = np.random.default_rng(6)
     trees = [replace(full_tree(rng, depth, 4), output=i) for i, depth in enumerate((1, 5, 1))]
     ensemble = Ensemble.from_trees(trees, n_features=4, intercept=np.zeros(3))
@@ -527,7 +527,7 @@ def test_a_layout_of_another_plan() -> None:
 
 
 def test_a_layout_keeps_its_plan() -> None:
-    """Plans are told apart by their address, which a later plan could have otherwise."""
+    """Plans are compared by address; if a layout did not keep its plan, another could get its address."""
     ensemble = random_ensemble(1, n_trees=3)
     layout = layout_of(walk_of(ensemble))
     for _ in range(20):
@@ -546,7 +546,7 @@ def test_prices_depend_on_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(costs, "instruction_set", lambda name=name: name)
         prices.append(costs.table_prices("single"))
         seconds.append(costs.cpu_seconds([group], 2**20, 1) - costs.cpu_seconds([], 2**20, 1))
-        # The layout prices a walk as the estimate of a call does.
+        # The layout has the same price for a walk as the estimate of a call.
         walk = group.n_leaves * (prices[-1]["leaf"] + group.n_nodes * prices[-1]["leaf_node"])
         assert seconds[-1] == pytest.approx(2**20 * walk)
     assert seconds[0] < seconds[1] < seconds[2]
@@ -594,7 +594,7 @@ def test_other_instruction_sets(isa: str) -> None:
 
 @once
 def test_large_models_whose_tables_would_not_fit_are_not_laid_out() -> None:
-    """A sample of the trees tells, so that the others need not be looked at."""
+    """A sample of the trees shows that tables would not fit, so the other trees are not laid out."""
     ensemble = random_ensemble(3, n_trees=600, shapes=("balanced", "random"), max_leaves=30)
     assert ensemble.n_leaves > 8192
     plan = walk_of(ensemble)

@@ -104,7 +104,7 @@ def test_refuses_other_arrays() -> None:
 
 @pytest.mark.parametrize("n_features", [9, 2000])
 def test_values_do_not_depend_on_what_the_memory_held(n_features: int) -> None:
-    """Most features are unused: their zeros are written where other numbers were."""
+    """Most features are unused: their zeros are written into memory that held other numbers."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200_000 if n_features < 10 else 1500, n_features)).astype(np.float32)
     model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X[:300], X[:300, 0] * X[:300, 3])

@@ -1,7 +1,7 @@
 """The compiled kernels against the definition, for both precisions and every instruction set.
 
-The tests in this process use the fastest instruction set, or the one that SKSHAPGPU_ISA names; the last tests
-start this file and test_kernels_calls.py again for each other one that the processor supports.
+The tests in this process use the fastest instruction set, or the set that SKSHAPGPU_ISA names. The last tests
+run this file and test_kernels_calls.py again with each other set that the processor supports.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_large_trees_with_repeated_features(core, precision, shape):
 @both_precisions
 @pytest.mark.parametrize("depth, n_features", [(10, 10), (12, 7)])
 def test_full_trees(core, precision, depth, n_features):
-    """A tree with each feature once on each path, and one with repeated features."""
+    """One tree has each feature once on each path, another has repeated features."""
     rng = np.random.default_rng(9)
     ensemble = Ensemble.from_trees([full_tree(rng, depth, n_features)], n_features=n_features, intercept=0)
     X = rng.random((16, n_features))
@@ -126,7 +126,7 @@ def test_wide_rows(core, precision):
 @pytest.mark.parametrize("x_dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_thresholds", [65533, 65534, 65535, 65536, 65537, 131071])
 def test_as_many_thresholds_as_16_bits_count(core, precision, x_dtype, n_thresholds):
-    """In a tree of one feature, that feature's value is the margin minus the base value."""
+    """In a tree of one feature, the feature's value is the margin minus the base value."""
     rng = np.random.default_rng(14)
     depth = 17
     tree = full_tree(rng, depth, 1)
@@ -169,7 +169,7 @@ def test_as_many_thresholds_as_16_bits_count(core, precision, x_dtype, n_thresho
     expected[:, 0, 0] += alone.margin(X)[:, 0] - expected_leaf[0]
     plan = core.Plan(state(both), precision)
     values, margin = explain(plan, both, X)
-    # The sum over 131,072 leaves would permit any error: use the largest leaf of each tree.
+    # A tolerance from the sum over 131,072 leaves would permit any error: use the largest leaf of each tree.
     tolerance = TOLERANCE[precision] * (np.abs(big.value).max() + 5)
     assert_within(values, expected, np.full(expected.shape, tolerance), "values")
     assert_within(plan.base_value, base + expected_leaf[0], np.array([1e-9]), "base_value")
@@ -207,7 +207,7 @@ def solved_chain(depth: int, n_features: int, n_rows: int) -> tuple[Ensemble, np
 
 
 def assert_chain(core: ModuleType, precision: str, depth: int, n_features: int, n_rows: int) -> None:
-    """Check exact values for a few rows; for more rows, only additivity."""
+    """Check the exact values of a few rows, and only additivity for more rows."""
     ensemble, X, expected = solved_chain(depth, n_features, n_rows)
     assert np.abs(expected).max() > 1e-3
     plan = core.Plan(state(ensemble), precision)
@@ -237,7 +237,7 @@ def solved_comb(n_features: int, n_outputs: int) -> tuple[Ensemble, np.ndarray, 
 @pytest.mark.parametrize("n_outputs", [1, 2, 7])
 @pytest.mark.parametrize("first", range(1, 37, 6))
 def test_small_subtrees_below_every_number_of_features(core, precision, n_outputs, first):
-    """Subtrees of two to four leaves that split on new and on repeated features, for K up to 18."""
+    """Subtrees of two to four leaves split on new and on repeated features, for K up to 18."""
     for n_features in range(first, first + 6):
         ensemble, X, expected = solved_comb(n_features, n_outputs)
         plan = core.Plan(state(ensemble), precision)
@@ -281,7 +281,7 @@ def test_deep_chains(core, precision, depth, n_features):
     ],
 )
 def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth, share):
-    """The row satisfies no or one feature: (1 - t)^d is the hardest integrand. Up to depth 40, also all."""
+    """Rows satisfy no feature or one, as (1 - t)^d is the hardest integrand; up to depth 40, also all."""
     node = np.arange(2 * depth + 1)
     # Even nodes continue with the next even one on their left; odd ones are leaves.
     left = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)
@@ -303,7 +303,7 @@ def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth,
 
 @both_precisions
 def test_more_leaves_than_16_bits_can_number(core, precision):
-    """A chain of one feature: the leaf that a row reaches is known, and its value is all of the sum."""
+    """In a chain of one feature, the leaf that a row reaches is known, and is the whole margin."""
     depth = 70_000
     node = np.arange(2 * depth + 1)
     # Even nodes continue with the next even one on their right; odd ones are leaves.
@@ -331,7 +331,7 @@ def test_more_leaves_than_16_bits_can_number(core, precision):
 @pytest.mark.parametrize("zero_missing", [False, True])
 @pytest.mark.parametrize("n_thresholds", [1, 2, 7, 31, 32, 33, 34, 64, 255, 300])
 def test_ranks_are_those_of_searchsorted(core, precision, x_dtype, strict, zero_missing, n_thresholds):
-    """Stumps, one for each threshold, whose margin is the number of thresholds that a value has passed."""
+    """With one stump per threshold, the margin is the number of thresholds that a value has passed."""
     rng = np.random.default_rng(n_thresholds)
     tiny = np.finfo(x_dtype).smallest_subnormal
     special = np.array([0, tiny, -tiny, 3 * tiny, 1e-35, np.finfo(x_dtype).max, 1, -1], dtype=x_dtype)

@@ -147,7 +147,7 @@ def test_rows_of_tested_columns_and_values_in_zeros(cpu_core, precision, n_featu
 @both_precisions
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_of_an_output_do_not_depend_on_the_others(core, precision, dtype):
-    """Results of any width are written by squares, one output after the other; one of these has no trees."""
+    """Results of any width are written in squares, one output after the other; one output has no trees."""
     for n_features in (*range(1, 20), 70):
         ensemble = random_ensemble(n_features, n_trees=20, n_features=n_features, n_used=min(n_features, 15))
         n_nodes = np.diff(ensemble.tree_offsets)
@@ -234,7 +234,7 @@ def test_info_counts(core):
 
 
 def test_ctrl_c_and_other_threads_get_through(core):
-    """The timer can only fire while the GIL is free, and its interrupt must end a job of minutes."""
+    """The timer can only fire while the GIL is released, and its interrupt must end a job of minutes."""
     tree = full_tree(np.random.default_rng(26), 9, 4)
     ensemble = Ensemble.from_trees([tree] * 300, n_features=4, intercept=0)
     plan = core.Plan(state(ensemble), "double")

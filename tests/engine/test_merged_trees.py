@@ -1,4 +1,4 @@
-"""Trees that begin alike, merged: values and margins, what is merged, and when."""
+"""Merging of trees that begin alike: values and margins, which trees are merged, and when."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plain(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
 
 
 def leaves(plan: Any, on_gpu: bool = False) -> tuple[int, int]:
-    """Return the number of leaves of a plan, and of those that are left once its trees are merged."""
+    """Return the number of leaves of a plan, and the number that remain once its trees are merged."""
     groups = _core.IntervalLayout(plan, 1, 1e9, NEVER_TABLES, on_gpu=on_gpu).info()["groups"]
     return sum(group["n_leaves"] for group in groups), sum(group["n_walked_leaves"] for group in groups)
 
@@ -61,7 +61,7 @@ def test_values_are_those_of_the_definition(seed: int) -> None:
 
 
 def test_nodes_whose_sides_were_swapped_are_alike() -> None:
-    """A plan has a single leaf below a node on its right, wherever other trees have it."""
+    """A plan puts a single leaf on the right of its node, even if it is on the left in other trees."""
     ensembles = [alike_trees(seed, max_depth=3, parting=0.05, n_trees=10) for seed in range(60)]
     left_leaves = 0
     for ensemble in ensembles:
@@ -124,7 +124,7 @@ def equal_chains(n_levels: int, n_features: int) -> Ensemble:
 
 @once
 def test_trees_are_merged_for_gpus_within_their_limits() -> None:
-    """At most 8 quadrature nodes and 32 levels; the CPU merges all of them."""
+    """A GPU merges trees with at most 8 quadrature nodes and 32 levels; the CPU merges all trees."""
     for ensemble, on_gpu in (
         (alike_trees(1, **MODELS["several parts"]), True),
         (equal_chains(32, 16), True),
@@ -155,7 +155,7 @@ def boosted(n_features: int, **options: Any) -> tuple[Any, np.ndarray]:
 
 @once
 def test_explainers_merge_where_it_saves_time() -> None:
-    """More columns than tables are for; the values add up to the model's own predictions."""
+    """The model has too many columns for tables; the values add up to the model's own predictions."""
     model, X = boosted(40)
     explainer = TreeExplainer(model, device="cpu")
     few, many = explainer.plan(100), explainer.plan(len(X))
@@ -191,7 +191,7 @@ def test_trees_of_samples_are_not_merged() -> None:
 
 @once
 def test_against_background_data_nothing_is_merged_or_compiled_again() -> None:
-    """More columns than tables by intervals are for: every call uses the tables that there are."""
+    """There are too many columns for tables by intervals: every call uses the background tables."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 40))
     forest = RandomForestRegressor(20, max_depth=8, max_features=0.4, random_state=0).fit(X, X.sum(axis=1))

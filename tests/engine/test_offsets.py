@@ -1,8 +1,8 @@
 """Leaves with a large common offset, as in forests with a target far from zero, lose no digits.
 
-SHAP values and interactions are differences of leaves. The reference is computed from trees with the first
-leaf of each tree subtracted from all of its leaves, which is exact if the offset is large. The core subtracts
-a different offset, and ``reference.py`` computes from the definition.
+SHAP values and interactions are differences of leaves. The reference is ``reference.py``, which computes the
+definition, for trees from whose leaves the first leaf of the tree was subtracted; this subtraction is exact
+if the offset is large. The core subtracts another offset.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def given_is_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def first_leaves(ensemble: Ensemble) -> np.ndarray:
-    """Return, for each node, the value of the first leaf of its tree."""
+    """Return, for each node, the value of the first leaf of the node's tree."""
     leaves = np.flatnonzero(ensemble.left < 0)
     first = leaves[np.searchsorted(leaves, ensemble.tree_offsets[:-1])]
     return np.repeat(ensemble.value[first], np.diff(ensemble.tree_offsets), axis=0)
@@ -136,10 +136,10 @@ def test_ensembles(check: Callable[..., None], offset: float) -> None:
 
 
 def models() -> dict[str, tuple[Callable[[], Any], float]]:
-    """Return regressors of all families, and how many standard deviations their target may be from zero.
+    """Return regressors of all families, and by how many standard deviations a target may be off zero.
 
-    XGBoost, LightGBM and CatBoost hold targets as float32, and scikit-learn finds the splits of a tree from
-    the squares of targets.
+    XGBoost, LightGBM and CatBoost hold targets as float32, and scikit-learn computes splits from squares of
+    targets.
     """
     made: dict[str, tuple[Callable[[], Any], float]] = {
         "tree": (lambda: DecisionTreeRegressor(max_depth=5, random_state=0), 1e6),
@@ -256,7 +256,8 @@ def test_the_additivity_bound_is_that_of_the_centered_leaves(offset: float) -> N
     explainer = TreeExplainer(EnsembleModel(ensemble))
     allowed = allowed_gap(explainer._compiled, np.float64)[0]
     spread = np.ptp(ensemble.margin(random_rows(rng, ensemble, 500)))
-    # A leaf lies within the spread of its tree's leaves of the mean: at most 8 times, here, that of the sum.
+    # A leaf differs from its tree's mean by at most the spread of the tree's leaves: for these trees at most
+    # 8 times the spread of the sum.
     assert 0 < allowed <= 2.0**-18 * 8 * spread + 20 * 2.0**-52 * offset * 8
 
 
@@ -286,7 +287,7 @@ def test_constant_and_magnitude(trees: Any, intercept: Any, constant: Any, magni
 
 
 def test_an_intercept_that_the_leaves_take_back() -> None:
-    """Boosting starts at 0.3, targets are near 1e-5: base value and leaves are far below a tree's mean."""
+    """Boosting starts at 0.3 for targets near 1e-5: base value and leaves are far below a tree's mean."""
     rng = np.random.default_rng(11)
     ensemble = random_ensemble(rng, n_trees=1, n_features=3, shapes=("random",), max_leaves=9)
     value = np.where(

@@ -1,4 +1,4 @@
-"""Owen values: against their definition, with and without background data, walked and looked up."""
+"""Owen values against their definition, with and without background data, by walks and by lookups."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_groups_of_one_feature_and_one_group_of_all_have_shapley_values(interven
 
 @pytest.mark.parametrize("algorithm", ["auto", "quadrature"])
 def test_tables_and_walks_agree(algorithm: str) -> None:
-    """Many rows of trees of several heights have tables by intervals, whose entries walks fill."""
+    """For many rows, trees of several heights have tables by intervals, whose entries walks fill."""
     from sklearn.ensemble import GradientBoostingRegressor
 
     rng = np.random.default_rng(0)
@@ -117,7 +117,7 @@ def test_tables_and_walks_agree(algorithm: str) -> None:
 @pytest.mark.parametrize(("precision", "tolerance"), [("double", 1e-10), ("single", 5e-6)])
 @pytest.mark.parametrize("n_outputs", [1, 2])
 def test_large_groups_among_many_others(precision: str, tolerance: float, n_outputs: int) -> None:
-    """They need more quadrature nodes than a walk on a GPU has."""
+    """These paths need more quadrature nodes than a walk on a GPU has."""
     from sklearn.tree import DecisionTreeRegressor
 
     rng = np.random.default_rng(0)
@@ -143,7 +143,7 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
 def test_groups_of_an_odd_number_of_features(
     sizes: tuple[int, ...], n_outputs: int, precision: str, tolerance: float
 ) -> None:
-    """Their walks take one node less than paths with all their features need."""
+    """The walks take one quadrature node less than paths with all features of the groups would need."""
     from sklearn.ensemble import RandomForestRegressor
 
     rng = np.random.default_rng(sum(sizes))
@@ -210,7 +210,7 @@ def test_paths_that_need_too_many_nodes_are_refused() -> None:
 
 
 def test_other_groups() -> None:
-    """The reference computes Owen values of trees whose players are groups already."""
+    """The reference computes Owen values of trees whose players are already groups."""
     ensemble, rows, groups = drawn(3)
     values = reference.path_dependent(ensemble, rows, index="OV", groups=groups).values
     order = np.unique(groups, return_index=True)[1]

@@ -33,7 +33,7 @@ def compile_plan(ensemble: Ensemble) -> _core.Plan:
 
 
 def fill_bins(sizes: list[int], packing: str) -> list[int]:
-    """Return the bin of each item by the definition of the heuristic, trying every bin for every item."""
+    """Return the bin of each item by the definition of the heuristic: try every bin for every item."""
     bins = [0] * len(sizes)
     filled: list[int] = []
     decreasing = packing.endswith("decreasing")
@@ -54,7 +54,7 @@ def fill_bins(sizes: list[int], packing: str) -> list[int]:
 
 
 def fewest_bins(sizes: list[int]) -> int:
-    """Return the fewest bins, from the least (bins begun, level of the last) of each subset.
+    """Return the fewest bins, by the least (bins begun, fill level of the last bin) of each subset.
 
     The minimum is over the item that is added last.
     """
@@ -92,7 +92,7 @@ def test_few_items_against_the_fewest_bins(cuda: ModuleType, sizes: list[int]) -
 
 @given(seed=st.integers(0, 2**32 - 1), n_full=st.integers(1, 200))
 def test_many_items_against_the_fewest_bins(cuda: ModuleType, seed: int, n_full: int) -> None:
-    # Full bins cut into pieces: no packing of these needs fewer bins.
+    # The pieces are full bins cut up, so no packing needs fewer bins.
     rng = np.random.default_rng(seed)
     most_cuts = rng.integers(0, 8)
     cuts = [
@@ -125,7 +125,7 @@ def test_unknown_packing_is_refused(cuda: ModuleType) -> None:
 
 
 def path_lengths(ensemble: Ensemble) -> list[int]:
-    """Return the number of distinct features on each leaf's path, plus one; single leaves have no path."""
+    """Return the number of distinct features on each leaf's path, plus one; a single leaf has no path."""
     lengths = []
     for root in ensemble.tree_offsets[:-1]:
         pending: list[tuple[int, frozenset[int]]] = [(int(root), frozenset())]
@@ -156,7 +156,7 @@ def test_paths_of_random_ensembles(cuda: ModuleType, options: dict) -> None:
 def test_a_path_may_fill_a_warp_but_no_more(cuda: ModuleType) -> None:
     deepest = cuda.path_summary(compile_plan(random_chain(0, LANES - 1, LANES - 1)), "best_fit_decreasing")
     assert max(deepest["lengths"]) == LANES
-    # Features that repeat are one element, so such a path may have any length.
+    # A repeated feature is one element, so a path that repeats features may have any length.
     repeating = cuda.path_summary(compile_plan(random_chain(0, 500, LANES - 1)), "best_fit_decreasing")
     assert max(repeating["lengths"]) == LANES
     with pytest.raises(ValueError, match="more than 31 distinct features; use algorithm='quadrature'"):

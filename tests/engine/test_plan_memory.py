@@ -33,7 +33,7 @@ def explainer_of(model: Any, **options: Any) -> TreeExplainer:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_call_is_refused_as_the_plan_says(forest: RandomForestRegressor, dtype: str) -> None:
-    """A call fails below the same limit, and with the same message, as the plan; float32 takes half."""
+    """A call fails below the same limit as the plan, with the same message; float32 takes half the memory."""
     rows = X.astype(dtype)
     enough = explainer_of(forest, memory_limit="1GB").plan(len(X), dtype=dtype)
     assert enough.refusal is None and enough.result_bytes == rows.nbytes
@@ -156,7 +156,8 @@ for model, dtype, options in (
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks are read from /proc")
 def test_peaks_are_those_of_the_process() -> None:
     """Prediction and measurement agree within a fifth, plus 3 MB that allocators and threads keep."""
-    # glibc keeps freed memory, unless it was mapped in one piece; so do we that of results.
+    # glibc keeps freed memory, unless it was mapped in one piece, and the package keeps the memory of
+    # results.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144"}
     environment |= {memory.KEPT_VARIABLE: "0"}
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Features that share a player: every kind of plan against the definition, with randomly drawn players."""
+"""Features that share a player: every kind of plan against the definition, with random players."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skshapgpu.adapters.ensemble import Ensemble
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
-#: Bytes for tables: enough for all leaves here, for some, and for none.
+#: Bytes for tables: enough for all leaves of these trees, for some, and for none.
 TABLES = (2**24, 3000, 0)
 
 #: Methods of path-dependent plans for SHAP values, without tables.
@@ -53,7 +53,7 @@ def attributes(ensemble: Ensemble) -> dict[str, Any]:
 def assert_computes(
     plan: Any, ensemble: Ensemble, rows: np.ndarray, tolerance: float, values: np.ndarray, **parts: np.ndarray
 ) -> None:
-    """Check ``parts``, which have the names of the core's results, and the margins."""
+    """Check the margins and ``parts``, which are named like the core's results."""
     scale = leaf_scale(ensemble)
     margin = np.full((len(rows), ensemble.n_outputs), np.nan)
     found = {name: np.full(truth.shape, np.nan) for name, truth in {"values": values, **parts}.items()}

@@ -1,6 +1,6 @@
-"""algorithm="treeshap" and "fast_v1", compared with the definition, the quadrature and exact chains; errors.
+"""algorithm="treeshap" and "fast_v1" against the definition, the quadrature and exact chains; errors.
 
-Both compute on the CPU only, so every explainer here requests it.
+Both algorithms compute on the CPU only, so every explainer in this file requests the CPU.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_chains(depth: int, n_features: int) -> None:
 
 
 def chain(depth: int, share: float) -> Ensemble:
-    """Build a chain: zeros satisfy all splits, each on its own feature; ``share`` of the cover continues."""
+    """Build a chain: zeros satisfy all splits, on different features; ``share`` of the cover continues."""
     node = np.arange(2 * depth + 1)
     # Even nodes continue with the next even one on their left; odd ones are leaves.
     left = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)

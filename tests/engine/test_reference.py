@@ -1,4 +1,4 @@
-"""The definition itself: hand-computed values, Shapley's axioms, and comparisons with exact arithmetic."""
+"""The definition itself against values computed by hand, Shapley's axioms and exact arithmetic."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_two_features_by_hand():
 
 
 def test_indices_of_two_features_by_hand():
-    """With two players, there is a single second-order difference, which every index weights with 1."""
+    """With two players, there is a single second-order difference, to which every index gives weight 1."""
     x, together = [[1.0, 1.0, 0.0]], 10 - 22 / 3 - 31 / 4 + 23 / 4
     np.testing.assert_allclose(
         reference.path_dependent(and_tree(), x, index="BV").values,
@@ -64,7 +64,7 @@ def test_indices_of_two_features_by_hand():
 
 
 def test_indices_of_three_features_by_hand():
-    """All three must be 1 for the leaf of 8; half of the cover goes each way at every split."""
+    """All three features must be 1 to reach the leaf of 8; half of the cover follows each branch."""
     tree = Tree(
         left=[1, -1, 3, -1, 5, -1, -1],
         right=[2, -1, 4, -1, 6, -1, -1],
@@ -173,7 +173,7 @@ def test_outputs_of_scalar_trees_and_of_vector_leaves():
 @given(ensemble_options())
 @settings(max_examples=60)
 def test_axioms(options):
-    """Additivity against ``margin``; zeros for unused features; values of all trees are sums over trees."""
+    """Values add up to ``margin``, unused features have zeros, and values of trees add up."""
     ensemble = random_ensemble(**options)
     X = random_rows(options["seed"], ensemble, 8)
     values, base, _ = reference.path_dependent(ensemble, X)
@@ -454,7 +454,7 @@ def test_interventional_axioms(options):
 
 
 def test_interventional_many_subsets_at_once():
-    """2^12 subsets of 40 background rows are evaluated in parts; additivity holds only if all are right."""
+    """2^12 subsets of 40 background rows are evaluated in parts, which must all be right to add up."""
     ensemble = random_chain(2, depth=14, n_features=12)
     rows = np.random.default_rng(2).random((41, 12))
     values, base, _ = reference.interventional(ensemble, rows[:1], rows[1:])

@@ -1,6 +1,7 @@
-"""Path-dependent values from tables: of level-uniform trees, by intervals, and of Fast TreeSHAP v2.
+"""Path-dependent values from each kind of tables: of level-uniform trees, by intervals, of fast_v2.
 
-Results of the core, and of the option ``algorithm``, are compared with the definition and the walk.
+Results of the core and of explainers with the option ``algorithm`` are compared with the definition and with
+the walk.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def test_memory_of_level_uniform_trees() -> None:
 
 
 def test_memory_of_fast_v2() -> None:
-    """Each subset of the features on a path takes one number; tables fill whole cache lines."""
+    """Each subset of a path's features takes one number; tables fill whole cache lines."""
     tree = full_tree(np.random.default_rng(2), 6, 40)
     ensemble = Ensemble.from_trees([tree], n_features=40, intercept=0.0)
     needed = plan_of(ensemble, "single", method="fast_v2").info()["table_bytes"]
@@ -210,7 +211,7 @@ def test_memory_of_fast_v2() -> None:
 
 
 def test_zero_covers_and_tiny_ones() -> None:
-    """Fast TreeSHAP v2 divides its numbers by zero fractions to remove them."""
+    """Fast TreeSHAP v2 removes a feature from its numbers by dividing by the zero fraction."""
     for cover in (0.0, 1e-300, 1e-30):
         for seed in range(20):
             tree = full_tree(np.random.default_rng(seed), 4, 5)

@@ -1,4 +1,4 @@
-"""The pool of threads: the same bits for any number, forks, nested calls, interruption, and rest."""
+"""The pool of threads: equal bits for any number of threads, forks, nested calls, interrupts, idling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEAR, FEW_THREADS, FEW_ROWS = ("treeshap", "pairs", "triples"), (3, 16), (1, 65)
 
 @cache
 def large(vector: bool = False) -> Ensemble:
-    """Draw a model that is worth several threads for one row, and 16 for a block."""
+    """Draw a model so large that one row pays for several threads, and a block of rows for 16."""
     return random_ensemble(
         1,
         n_trees=40,
@@ -120,7 +120,7 @@ def test_plans_do_not_depend_on_the_threads_that_compile_them(vector: bool, prec
 
 
 def test_rows_beyond_the_memory_of_a_grid() -> None:
-    """Sums of all chunks for all rows would take more than two threads may use for them."""
+    """The sums of all chunks for all rows would take more memory than two threads may use for sums."""
     ensemble = random_ensemble(5, n_trees=400, n_features=100, n_outputs=4, vector=True, max_leaves=30)
     plan = _core.Plan(state(ensemble), "double")
     info = plan.info()
@@ -137,7 +137,7 @@ def test_rows_beyond_the_memory_of_a_grid() -> None:
 def test_large_models_have_enough_chunks_for_many_threads() -> None:
     assert large().n_leaves > 30 * 512
     assert _core.Plan(state(large()), "single").info()["n_chunks"] >= 24
-    # To add up the sums of a chunk takes longer than to walk it, unless it has many leaves for each of them.
+    # Adding up the sums of a chunk takes longer than walking it, unless it has many leaves for each sum.
     for n_features, is_split in [(5, True), (500, False)]:
         ensemble = random_ensemble(
             6, n_trees=60, n_features=n_features, shapes=("balanced", "random"), max_leaves=60
@@ -191,7 +191,7 @@ def run_here(code: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
 def test_forks_while_the_pool_exists_and_works() -> None:
-    """Children of children, and forks in the middle of other threads' calls."""
+    """A child forks again, and forks happen in the middle of other threads' calls."""
     run_here("""
 stop = threading.Event()
 def work():
@@ -224,7 +224,7 @@ for thread in threads:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
 def test_fork_in_the_middle_of_a_call() -> None:
-    """A signal handler forks: the child lacks the threads that had begun parts of the call."""
+    """If a signal handler forks, the child lacks the threads that had begun parts of the call."""
     run_here("""
 rows = np.tile(X, (60, 1))
 child = None

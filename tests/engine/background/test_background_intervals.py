@@ -32,7 +32,7 @@ from skshapgpu.adapters.ensemble import Ensemble
 
 X, Y = load_diabetes(return_X_y=True)
 
-#: Bytes for background tables: enough for all leaves, for some, and for none.
+#: Memory for background tables, in bytes: enough for all leaves, for some, and for none.
 TABLES = (2**24, 3000, 0)
 
 
@@ -141,7 +141,7 @@ def test_a_leaf_whose_table_is_too_large() -> None:
         found = with_intervals(plan, most_entries)
         assert_values(found, ensemble, rows, expected)
         assert (found.info()["borrowed_bytes"] > 0) == (n_left > 0)
-        # The groups are those of the background tables that are left, and of the tables by intervals.
+        # There is a group for the remaining background tables and a group for the tables by intervals.
         assert [group["n_trees"] for group in found.info()["groups"]] == ([1, 1] if n_left else [2])
 
 
@@ -154,7 +154,7 @@ def chain_tree(ensemble: Ensemble) -> Any:
 
 
 def test_the_other_plan_may_be_dropped() -> None:
-    """A plan borrows the background tables of trees that keep them; it must keep these alive, too."""
+    """A plan borrows the background tables of trees that keep them, so it must keep these tables alive."""
     ensemble = random_ensemble(3, n_trees=30, n_features=6, max_leaves=30, shapes=("random",))
     rows = random_rows(3, ensemble, 90)
     expected = reference.interventional(ensemble, rows, rows[:4])
@@ -206,7 +206,7 @@ def test_trees_whose_tables_do_not_pay(n_rows: float, prices: dict[str, float]) 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("classifier", [False, True])
 def test_calls_of_many_rows(classifier: bool, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls of few rows use the background tables, and those of many rows tables by intervals."""
+    """Calls with few rows use the background tables, and calls with many rows use tables by intervals."""
     monkeypatch.setattr(costs, "_CPU_LOOKUP", 1.0)  # tables by intervals always pay
     if classifier:
         model: Any = RandomForestClassifier(12, max_depth=5, random_state=0).fit(X, Y // 100)
@@ -231,7 +231,7 @@ def test_calls_of_many_rows(classifier: bool, precision: str, monkeypatch: pytes
 
 @once
 def test_which_explainers_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No others than those of SHAP values of the margin, without a limit on the memory."""
+    """Only SHAP values of the margin have tables by intervals, and only without a memory limit."""
     monkeypatch.setattr(costs, "_CPU_LOOKUP", 1.0)  # tables by intervals always pay
     model = RandomForestClassifier(12, max_depth=5, random_state=0).fit(X, Y > 140)
 

@@ -1,6 +1,7 @@
 """Interventional interactions and Banzhaf values: the core and all families against the definition.
 
-The core is that of the CPU; test_pair_tables.py has the tables of GPUs. Explainers use the device of the run.
+Tests that call the core use the CPU's; test_pair_tables.py tests the tables of GPUs. Explainers use the
+device of the test run.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ INDICES: tuple[Index, ...] = ("SII", "STII", "BII")
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
-#: Bytes for the core's counts of the background: enough for all trees here.
+#: Bytes for the core's counts of the background: enough for all trees of this file.
 COUNTS = 2**24
 
 
@@ -172,7 +173,7 @@ def test_more_rows_than_a_block_of_either() -> None:
 
 
 def test_many_lookups() -> None:
-    """There are more leaves than may be added up in single precision."""
+    """There are more leaves than the core may add up in single precision."""
     ensemble = random_ensemble(6, n_trees=90, n_features=7, n_outputs=2, max_leaves=40, shapes=("random",))
     rows = random_rows(6, ensemble, 12)
     assert_is_the_definition(ensemble, rows[:4], rows[4:], None, ("SII",))
@@ -181,7 +182,7 @@ def test_many_lookups() -> None:
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("depth", [9, 11, 12, 20, 64])
 def test_long_paths(depth: int, index: str) -> None:
-    """A chain, computed leaf by leaf: the game of features that only x or only a background row satisfies."""
+    """The reference of a chain is the game, at each leaf, of features that only one of two rows satisfies."""
     ensemble = random_chain(depth, depth, depth)
     rows = chain_rows(depth, ensemble, 164)
     half = np.where(np.eye(depth, dtype=bool), 1.0, 0.5)

@@ -228,7 +228,7 @@ def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
 
 
 def test_auto_stays_on_the_cpu(forest: Any, long_paths: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For few rows a GPU would not be faster; if nothing fits into its memory, "auto" looks for none."""
+    """For few rows, a GPU would not be faster; if nothing fits into its memory, "auto" looks for no GPU."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
     assert TreeExplainer(forest, X[:3]).explain_interactions(X[:5]).device == "cpu"
     assert TreeExplainer(forest, X[:3]).explain(X[:5], index="BV").device == "cpu"

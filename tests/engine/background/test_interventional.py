@@ -171,10 +171,11 @@ def test_threads_and_neighbours_change_no_bit() -> None:
 
 @pytest.mark.parametrize("depth", [20, 64])
 def test_long_paths(depth: int) -> None:
-    """A chain, computed leaf by leaf with the formula of Lundberg et al. (2020) for x and a background row.
+    """The reference of a chain is the formula of Lundberg et al. (2020) for x and a background row, by leaf.
 
-    If p features of the path hold for x only, q for b only, and the others for both, each of the p has the
-    leaf's value times (p - 1)! q! / (p + q)!, each of the q minus it times p! (q - 1)! / (p + q)!.
+    If p features of the path are satisfied by x only, q by b only, and all others by both, each of the p
+    features has the leaf's value times (p - 1)! q! / (p + q)!, and each of the q features has minus the
+    leaf's value times p! (q - 1)! / (p + q)!.
     """
     ensemble = random_chain(depth, depth, depth)
     rows = np.random.default_rng(depth).random((12, depth))
@@ -270,8 +271,8 @@ def _values_of_shap(model: Any, data: np.ndarray, rows: np.ndarray) -> tuple[np.
     ids=lambda model: type(model).__name__,
 )
 def test_scikit_learn_against_shap(model: Any) -> None:
-    # Continuous numbers that float32 can hold. Some of the diabetes data lie on a threshold or within
-    # rounding of it, where shap does not always go the way that scikit-learn goes.
+    # Continuous numbers that float32 can hold. Some numbers of the diabetes data equal a threshold up to
+    # rounding; at such nodes, shap does not always take scikit-learn's branch.
     rows = np.random.default_rng(1).normal(size=(300, 6)).astype(np.float32).astype(np.float64)
     target = rows[:, 0] * rows[:, 1] + np.sin(3 * rows[:, 2]) + rows[:, 3]
     classes = np.digitize(target, [-0.5, 0.7])

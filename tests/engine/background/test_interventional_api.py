@@ -350,7 +350,7 @@ def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_tables")
 def test_patterns_are_part_of_the_estimate(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ "auto" compares devices by the time that rows take for the patterns of leaves without a table."""
+    """ "auto" compares how long the devices take for rows with patterns of leaves without a table."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
     asked: list[tuple[float, float]] = []
 

@@ -16,10 +16,10 @@ from helpers.plans import attributes_of
 from skshapgpu import _core, reference
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 
-#: The definition sums up to 2^7 predictions, each of which rounds; the core computes in double precision.
+#: The definition adds up to 2^7 predictions, each of which is rounded; the core computes in double precision.
 TOLERANCE = 1e-11
 
-#: Bytes for sums of the background data: enough for all trees here.
+#: Bytes for sums of the background data: enough for all trees of this file.
 SUMS = 2**24
 
 
@@ -180,7 +180,7 @@ def single_leaf(coefficients: list[float], intercept: float, value: float = 0.0)
 
 
 def test_linear_function() -> None:
-    """The values of a linear function are those of a linear model: c (x - mean of the background)."""
+    """A linear function has the values of a linear model: c (x - mean of the background)."""
     ensemble = single_leaf([2.0, -3.0], 5.0)
     background = np.array([[1.0, 2.0], [3.0, 6.0]])
     values, margin, _ = compute(plan_of(ensemble, background), ensemble, np.array([[10.0, 0.0]]))
@@ -260,7 +260,7 @@ def test_long_paths() -> None:
 
 
 def deep(n_path: int, n_others: int) -> Ensemble:
-    """Return a chain whose last leaf has terms of all features of its path, and of some more."""
+    """Return a chain whose last leaf has terms of all features of its path, and of other features."""
     n_nodes, n = 2 * n_path + 1, n_path + n_others
     left, right = np.full(n_nodes, -1), np.full(n_nodes, -1)
     inner = np.arange(0, n_nodes - 1, 2)

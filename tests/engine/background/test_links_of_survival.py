@@ -1,4 +1,4 @@
-"""Links exp, gumbel and normal: slopes far in the tails and between close margins, and the definition."""
+"""The links exp, gumbel and normal: slopes in the far tails and between close margins; the definition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compute(
 
 
 def difference(link: str, low: float, step: float) -> float:
-    """Return the difference of the link, to a relative accuracy of about 1e-13."""
+    """Return the difference of the link between two margins, to a relative accuracy of about 1e-13."""
     high, middle = low + step, low + step / 2
     if step < 1e-8:  # the next term of Taylor's series is smaller by (step exp(6))^2 / 24, or more
         return step * (np.exp(middle) if link == "exp" else DISTRIBUTIONS[link].pdf(middle))

@@ -152,7 +152,7 @@ def test_core_on_each_shape_of_trees(shape: str, vector: bool) -> None:
 
 
 def test_more_background_rows_than_a_tile() -> None:
-    """Words, tiles and groups end at different places within 300 background rows; some rows are repeated."""
+    """Words, tiles and groups end at different places within 300 background rows, some of which repeat."""
     ensemble = random_ensemble(5, n_trees=3, n_features=4, n_used=3, max_leaves=9)
     rows = random_rows(5, ensemble, 302)
     weights = np.random.default_rng(5).random(300)
@@ -166,7 +166,7 @@ def test_more_rows_than_a_block() -> None:
 
 
 def test_values_by_hand() -> None:
-    """A stump of 0 and 2 against two rows: the one that also goes right contributes nothing."""
+    """A stump of 0 and 2 against two rows, one of which also goes right and contributes nothing."""
     tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.5, 0, 0], [True] * 3, [9, 1, 8], [0, 0, 2])
     ensemble = Ensemble.from_trees([tree], n_features=2, intercept=[1.0])
     background = np.array([[0.0, 7.0], [1.0, 8.0]])
@@ -199,7 +199,7 @@ def two_stumps(size: float) -> Ensemble:
 
 @pytest.mark.parametrize("size", [1e-9, 1.0, 30.0])
 def test_equal_margins_have_the_derivative(size: float) -> None:
-    """Each feature moves the margin, but their sum does not: values are the margin's times the slope."""
+    """Each feature moves the margin, both together do not: values are the margin's times the slope."""
     ensemble, slope = two_stumps(size), {"logistic": 0.25, "log_loss": 0.5, "squared_error": 0.0}
     row, background = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
     for link, expected in slope.items():
@@ -258,7 +258,7 @@ def test_no_rows_and_no_trees(n_rows: int, n_trees: int) -> None:
 
 @pytest.mark.parametrize("depth", [20, 64])
 def test_long_paths(depth: int) -> None:
-    """Compare with interventional values of single background rows; squared errors have a simple slope."""
+    """The reference is values against single background rows; squared errors have a simple slope."""
     ensemble = random_chain(depth, depth, depth)
     rows = np.random.default_rng(depth).random((12, depth))
     x, background = rows[:4], rows[4:]
@@ -490,7 +490,7 @@ def test_squared_error_of_regressors(family: str) -> None:
 # shap
 
 
-#: Continuous numbers that float32 can hold: some of all others would lie on a threshold, where shap errs.
+#: Continuous numbers that float32 can hold: some other numbers would be on a threshold, where shap errs.
 CONTINUOUS = np.random.default_rng(1).normal(size=(400, 6)).astype(np.float32).astype(np.float64)
 TARGET = CONTINUOUS[:, 0] * CONTINUOUS[:, 1] + np.sin(3 * CONTINUOUS[:, 2]) + CONTINUOUS[:, 3]
 
@@ -527,7 +527,7 @@ def _fitted(name: str) -> Any:
 def test_against_shap(name: str, model_output: str) -> None:
     shap = pytest.importorskip("shap")
     model = _fitted(name)
-    # If margins are equal, shap uses the values of the margin unchanged: there are no such pairs here.
+    # If two margins are equal, shap uses the values of the margin unchanged; these data have no such pairs.
     margin = adapt(model).ensemble.margin(CONTINUOUS)[:, 0]
     apart = np.abs(margin[:, np.newaxis] - margin[:60]).min(axis=1) > 1e-3
     assert apart.sum() > 50

@@ -1,7 +1,7 @@
 """Tables of interventional interactions and Banzhaf values for GPUs, looked up on the CPU.
 
-Plans with these tables run on the CPU, too, so that every entry is compared without a GPU: with the
-definition, with a leaf's game, and with the CPU's own tables for tiles of rows.
+Plans with these tables also run on the CPU, so that every entry is compared without a GPU. The references are
+the definition, the game of a leaf, and the CPU's own tables for tiles of rows.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def compute(plan: Any, ensemble: Ensemble, rows: np.ndarray) -> list[np.ndarray]
 
 
 def bushy_tree(seed: int, depth: int, n_features: int) -> Tree:
-    """Build a tree with all leaves at ``depth`` and other features in each subtree, if there are enough."""
+    """Build a tree with all leaves at ``depth`` and, if possible, different features in each subtree."""
     rng = np.random.default_rng(seed)
     tree = full_tree(rng, depth, n_features)
     n_nodes, enough = len(np.asarray(tree.left)), n_features >= 2**depth - 1
@@ -132,7 +132,7 @@ def test_each_shape_of_trees(shape: str, vector: bool) -> None:
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("depth", [2, 4, 6])
 def test_every_entry(depth: int, index: str) -> None:
-    """The rows of small trees take every decision with every other one, and of large trees many of them."""
+    """Rows of small trees combine every pair of decisions, and rows of large trees many pairs."""
     n_features = min(2**depth - 1, 12)
     ensemble = Ensemble.from_trees(
         [bushy_tree(depth, depth, n_features)], n_features=n_features, intercept=[9.0]
@@ -159,7 +159,7 @@ def test_every_entry(depth: int, index: str) -> None:
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("depth", [9, 11, 12, 13, 20, 64])
 def test_long_paths(depth: int, index: str) -> None:
-    """A chain, whose leaves have tables of their own or patterns, against the game of each leaf."""
+    """The leaves of a chain have tables of their own or patterns; the reference is the game of each leaf."""
     ensemble = random_chain(depth, depth, depth)
     rows = chain_rows(depth, ensemble, 84)
     x, background = rows[:4], rows[4:]
@@ -179,7 +179,7 @@ def test_long_paths(depth: int, index: str) -> None:
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("n_features", [7, 40, 400])
 def test_sums_of_many_trees_and_outputs(n_features: int, vector: bool) -> None:
-    """The sums of 40 features and more are divided, and so are the lookups of a large tree."""
+    """The sums of 40 or more features are divided, and so are the lookups of a large tree."""
     ensemble = random_ensemble(
         n_features,
         n_trees=12,
@@ -219,7 +219,7 @@ def test_threads_and_counting_anew_change_no_bit() -> None:
 
 @pytest.mark.parametrize("index", INDICES)
 def test_zeros_are_exact(index: str) -> None:
-    """A row that is the background, and a column that is equal in X and in the background."""
+    """One row is the background itself, and one column is equal in X and in the background."""
     ensemble = random_ensemble(6, n_trees=4, n_features=6, n_outputs=2, max_leaves=40, shapes=("random",))
     for row in random_rows(6, ensemble, 8)[:, np.newaxis]:
         plan = plan_of(ensemble, row, index=index).with_tables(TABLES)

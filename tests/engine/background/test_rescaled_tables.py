@@ -24,7 +24,7 @@ def tables_of(plan: Any, ensemble: Ensemble, background: np.ndarray, table_bytes
 
 
 def full_ensemble(n_features: int) -> Ensemble:
-    """Build 30 trees with different thresholds, so that most rows have a margin of their own."""
+    """Build 30 trees with different thresholds, so that most rows have different margins."""
     rng = np.random.default_rng(3)
     trees = [full_tree(rng, 4, n_features) for _ in range(30)]
     return Ensemble.from_trees(trees, n_features=n_features, intercept=[0.5])
@@ -66,7 +66,7 @@ def test_a_saturated_link_has_one_term() -> None:
 
 
 def test_slopes_whose_squares_underflow() -> None:
-    """Far from 0, the slope of the logistic function decays like exp(-margin): the terms stay the same."""
+    """Far from 0, the slope of the logistic function decays like exp(-margin), so the terms stay the same."""
     ensemble, background = full_ensemble(6), np.random.default_rng(3).random((200, 6))
     for precision in ("single", "double"):
         terms = []

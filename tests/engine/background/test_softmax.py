@@ -1,4 +1,4 @@
-"""Shapley values of softmax probabilities, by the definition and the models' own predict_proba."""
+"""Shapley values of softmax probabilities against the definition with the models' own predict_proba."""
 
 from __future__ import annotations
 

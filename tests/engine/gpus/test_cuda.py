@@ -37,7 +37,7 @@ pytest.importorskip("skshapgpu._cuda")
 
 @pytest.fixture(autouse=True)
 def auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clear the device that the test run sets, so that "auto" chooses one here."""
+    """Clear the device that the test run sets, so that "auto" chooses one in these tests."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
 
 
@@ -384,7 +384,7 @@ def test_arrays_come_back_where_they_came_from(
 
 @pytest.mark.parametrize("model", ["regressor", "multiclass"])
 def test_values_in_arrays_of_the_caller(namespace: Any, model: str, request: pytest.FixtureRequest) -> None:
-    """On the GPU and on the host, the values are those that are returned without such an array."""
+    """On the GPU and on the host, the array gets the values that a call without ``out`` returns."""
     fitted, rows = request.getfixturevalue(model), X if model == "regressor" else IRIS[0]
     explainer = TreeExplainer(fitted, device="cuda")
     for values_of in (explainer.shap_values, explainer.shap_interaction_values):
@@ -447,7 +447,7 @@ def test_transformer_on_the_gpu(namespace: Any, multiclass: Any) -> None:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("then", ["nothing", "rows of the host", "rows of the GPU"])
 def test_the_producers_stream_is_honoured(regressor: Any, then: str) -> None:
-    """This also holds if the explainer is used again while the first call waits for its rows."""
+    """Rows stay unchanged even if the explainer is used again while the first call waits for its rows."""
     cupy = pytest.importorskip("cupy")
     expected = TreeExplainer(regressor, device="cuda").shap_values(X)
     explainer = TreeExplainer(regressor, device="cuda", check_additivity=False)
@@ -503,7 +503,7 @@ def test_several_gpus(regressor: Any) -> None:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("kind", ["values", "interactions", "tables"])
 def test_a_later_model_leaves_earlier_ones_as_they_are(kind: str) -> None:
-    """A kernel has one shared memory limit for all models; models with few columns need the least."""
+    """A kernel has one shared memory limit for all models, but models with few columns need less."""
 
     def explainer_of(n_columns: int) -> TreeExplainer:
         model = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X[:, :n_columns], Y)

@@ -1,6 +1,7 @@
 """Interventional interactions and Banzhaf values on the GPU, compared with the CPU.
 
-test_background_pairs.py compares the CPU with the definition; with ``--device cuda`` its explainers use GPUs.
+test_background_pairs.py compares the CPU with the definition; with ``--device cuda``, its explainers use
+GPUs.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def test_every_number_of_rows(n_rows: int) -> None:
 @pytest.mark.parametrize("n_features", [5, 14, 19, 20, 60, 400])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_wide_models(n_features: int, n_outputs: int) -> None:
-    """Sums of one batch, and those that are divided; 8, 4 and 2 warps of a block share its shared memory."""
+    """Sums of one batch and divided sums; 8, 4 or 2 warps of a block share the block's shared memory."""
     rng = np.random.default_rng(n_features)
     trees = []
     for i in range(40):
@@ -137,7 +138,7 @@ def test_chains(depth: int) -> None:
 
 
 def test_large_trees() -> None:
-    """Their decisions do not fit shared memory, and their lookups are divided."""
+    """The decisions of large trees do not fit into shared memory, and their lookups are divided."""
     tree = full_tree(np.random.default_rng(3), 11, 7)
     ensemble = Ensemble.from_trees([tree, tree], n_features=7, intercept=[0.5])
     rows = random_rows(3, ensemble, 250)

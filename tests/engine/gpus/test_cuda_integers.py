@@ -1,4 +1,4 @@
-"""Integers on a GPU: rounded like those of an array on the host."""
+"""Integers on a GPU are rounded like integers of an array on the host."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_indices(index: str, vector: bool) -> None:
 
 @pytest.mark.parametrize("n_features", [1, 2, 3, 4, 5, 7, 9, 11, 13, 15, 17, 24])
 def test_every_kernel(n_features: int) -> None:
-    """Paths of different lengths cover each number of quadrature nodes, and beyond 8 the general form."""
+    """Path lengths cover each number of quadrature nodes and, beyond 8 nodes, the general form."""
     ensemble = random_chain(0, n_features, n_features)
     assert_same(ensemble, random_rows(0, ensemble, 70))
 

@@ -33,7 +33,7 @@ X, Y = load_diabetes(return_X_y=True)
 
 
 def gpu_tables(plan: Any, most_entries: int = 1024) -> Any:
-    """Compile a plan with tables within the limits of a GPU from one without."""
+    """Compile a plan with tables, within the limits of a GPU, from a plan without."""
     return _core.interval_plan(
         plan, _core.IntervalLayout(plan, most_entries, 1e9, ALWAYS_TABLES, on_gpu=True)
     )
@@ -126,7 +126,7 @@ def test_every_number_of_rows(n_rows: int, n_features: int) -> None:
 
 @pytest.mark.parametrize("n_features", [4, 8, 16])
 def test_tables_of_many_stages(n_features: int) -> None:
-    """The tables of a part do not fit shared memory together, and there are several parts."""
+    """The tables of a part do not fit into shared memory at once, and there are several parts."""
     trees = [full_tree(np.random.default_rng(seed), 6, n_features) for seed in range(150)]
     ensemble = Ensemble.from_trees(trees, n_features=n_features, intercept=[1e6])
     assert min(assert_same(ensemble, random_rows(2, ensemble, 5_000))) > 100
@@ -146,7 +146,7 @@ def stump(threshold: float) -> Any:
 
 @pytest.mark.parametrize("n_thresholds, has_tables", [(31_743, True), (31_744, False)])
 def test_columns_of_many_thresholds(n_thresholds: int, has_tables: bool) -> None:
-    """Codes are compared as half floats, of which there are so many."""
+    """Codes are compared as half floats, so this is the largest number of codes."""
     trees = [stump(float(i)) for i in range(n_thresholds)]
     ensemble = Ensemble.from_trees(trees, n_features=2, intercept=[0.0])
     rows = np.array([[-1.0], [0.0], [1.5], [15_000.0], [31_741.5], [31_742.0], [1e9], [np.nan]])

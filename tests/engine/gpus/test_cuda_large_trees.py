@@ -24,7 +24,7 @@ TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
 
 def assert_same(ensemble: Ensemble, n_rows: int, *, merged: bool = False, **options: Any) -> None:
-    """Compare values and margins of both precisions with those of the CPU in double precision."""
+    """Compare values and margins of both precisions with the CPU's in double precision."""
     attributes, unit = attributes_of(ensemble), leaf_scale(ensemble)
     rows = random_rows(n_rows, ensemble, n_rows)
     shape = (n_rows, ensemble.n_outputs, ensemble.n_features)
@@ -43,7 +43,7 @@ def assert_same(ensemble: Ensemble, n_rows: int, *, merged: bool = False, **opti
 
 
 def plans_of(plan: Any, merged: bool) -> list[Any]:
-    """Return a plan on the GPU, with merged trees or with each method that can explain it."""
+    """Return a plan on the GPU, with merged trees or with every method that can explain it."""
     if merged:
         return [_cuda.CudaPlan(merged_plan(plan, on_gpu=True), 0)]
     methods = ["chunks", "small_chunks", *(["leaves"] if _cuda.has_leaf_chunks(plan) else [])]
@@ -78,7 +78,7 @@ def test_which_plans_can_go_by_leaves() -> None:
 
 
 def chain(n_features: int) -> Ensemble:
-    """Build a tree with a leaf at each level, of as many different features, and zero covers."""
+    """Build a tree with a leaf at each level, as many different features, and zero covers."""
     node = np.arange(2 * n_features + 1)
     inner = (node % 2 == 0) & (node < 2 * n_features)
     tree = Tree(
@@ -119,7 +119,7 @@ def test_trees_that_are_cut(depth: int, n_features: int) -> None:
 @pytest.mark.parametrize("n_outputs, vector", [(1, False), (3, False), (3, True)])
 @pytest.mark.parametrize("seed", range(3))
 def test_uneven_trees_that_are_cut(seed: int, n_outputs: int, vector: bool) -> None:
-    """A leaf that takes the place of a left subtree changes sides with the right one."""
+    """A leaf that takes the place of a left subtree changes sides with the right subtree."""
     ensemble = random_ensemble(
         seed,
         n_trees=4,
@@ -156,7 +156,7 @@ def test_interactions_of_trees_that_are_cut(precision: str) -> None:
 
 @pytest.mark.parametrize("precision", TOLERANCE)
 def test_explainers_merge_for_many_rows(precision: str) -> None:
-    """The model has more features than tables are for; the values add up to its own predictions."""
+    """The model has too many features for tables; the values add up to its own predictions."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4_000, 70))
     y = 1_000 + X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + 0.1 * rng.normal(size=len(X))

@@ -34,7 +34,7 @@ def on_cpu(ensemble: Ensemble, rows: np.ndarray, groups: np.ndarray) -> tuple[np
 
 
 def assert_same(ensemble: Ensemble, rows: np.ndarray, groups: np.ndarray) -> None:
-    """Compare values and margins of both precisions with those of the CPU in double precision."""
+    """Compare values and margins of both precisions with the CPU's in double precision."""
     unit = leaf_scale(ensemble)
     truth, margin = on_cpu(ensemble, rows, groups)
     for precision, tolerance in TOLERANCE.items():
@@ -120,7 +120,7 @@ def test_large_trees_are_divided_among_chunks(depth: int) -> None:
 
 @pytest.mark.parametrize("n_features", [40, 150, 700])
 def test_wide_data(n_features: int) -> None:
-    """With many columns or slots, a block has fewer warps, and then codes and sums in the caches."""
+    """With many columns or slots, a block has fewer warps; with more, codes and sums are in the caches."""
     rng = np.random.default_rng(n_features)
     trees = [full_tree(rng, 6, n_features=6) for _ in range(n_features)]
     for i, tree in enumerate(trees):
@@ -130,7 +130,7 @@ def test_wide_data(n_features: int) -> None:
 
 
 def test_long_paths_of_few_features() -> None:
-    """The subtree that is left at each node of a chain is a leaf, which is visited first."""
+    """At each node of a chain, one subtree is a leaf, which is visited first."""
     rng = np.random.default_rng(0)
     for depth, n_features in ((60, 8), (200, 5)):
         ensemble = random_chain(depth, depth, n_features)
@@ -141,7 +141,7 @@ def test_long_paths_of_few_features() -> None:
 @pytest.mark.parametrize("n_groups", [9, 10, 12, 16])
 @pytest.mark.parametrize("n_pairs", [0, 4])
 def test_paths_of_many_groups(n_groups: int, n_pairs: int) -> None:
-    """They have no table of groups. Covers of zero make factors that no product can be divided by."""
+    """Such leaves have no table of groups. Covers of zero make factors by which no product can be divided."""
     rng = np.random.default_rng(n_groups)
     n_features = n_groups + n_pairs
     groups = np.concatenate([np.arange(n_groups), rng.permutation(n_groups)[:n_pairs]])

@@ -1,6 +1,6 @@
 """Background data on the GPU for leaves without a table, compared with the CPU and with the definition.
 
-Paths of more than 12 features have no table; with little memory for tables, no other leaves have any, either.
+Paths of more than 12 features have no table. With little memory for tables, no leaf has one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LINKS = ("logistic", "log_loss", "squared_error")
 #: Bytes for tables: enough for all paths of at most 12 features.
 TABLES = 2**30
 
-#: Numbers of features on a path, around 16, 32 and 64, up to which there are kernels of their own.
+#: Numbers of features on a path: around 16, 32 and 64, the limits of specialized kernels.
 DEPTHS = (3, 13, 16, 17, 32, 33, 64)
 
 
@@ -110,7 +110,7 @@ def assert_same_pairs(
     indices: tuple[Index, ...] = INDICES,
     few: bool = False,
 ) -> None:
-    """Compare values, margins, matrices and pairs; ``few``: as few leaves as possible have tables."""
+    """Compare values, margins, matrices and pairs; with ``few``, as few leaves as possible have tables."""
     unit = leaf_scale(ensemble)
     for index in indices:
         for order in (1, 2):
@@ -199,7 +199,7 @@ def test_values_of_chains(depth: int) -> None:
 
 
 def test_values_of_repeated_features() -> None:
-    """Each feature occurs about four times on a path, with the same threshold or another one."""
+    """Each feature occurs about four times on a path, with the same threshold or with another."""
     ensemble = random_chain(2, 60, 15)
     threshold = np.random.default_rng(2).choice([0.3, 0.5, 0.8], len(ensemble.threshold))
     ensemble = replace(ensemble, threshold=threshold)
@@ -226,7 +226,7 @@ def test_every_number_of_rows(n_rows: int) -> None:
 
 @pytest.mark.parametrize("n_features", [400, 3_000])
 def test_values_of_wide_models(n_features: int) -> None:
-    """Their sums do not fit shared memory, and there are many chunks."""
+    """The sums of many features do not fit into shared memory, and there are many chunks."""
     ensemble = random_ensemble(2, n_trees=300, n_features=n_features, max_leaves=12)
     rows = random_rows(2, ensemble, 230)
     assert_same_values(ensemble, rows[:130], rows[130:], 0)
@@ -378,7 +378,7 @@ def test_interactions_of_explainers(forest: Any, precision: str, index: str) -> 
 
 
 def test_groups_categories_and_missing_values() -> None:
-    """Groups of columns are players; paths have more than 12 of them."""
+    """Groups of columns are players; paths have more than 12 players."""
     rng = np.random.default_rng(4)
     rows = np.concatenate([rng.integers(0, 5, (1500, 6)).astype(float), WIDE[:, :20]], axis=1)
     rows[rng.random(rows.shape) < 0.1] = np.nan

@@ -29,7 +29,7 @@ pytest.importorskip("skshapgpu._cuda")
 
 @pytest.fixture(autouse=True)
 def auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clear the device that the test run sets, so that "auto" chooses one here."""
+    """Clear the device that the test run sets, so that "auto" chooses one in these tests."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
 
 

@@ -1,7 +1,7 @@
 """X on a GPU that has to be converted: categories, data frames of cuDF, steps of a pipeline, with stand-ins.
 
-The stand-ins compute with the CPU's plans, so values are compared to the bit with those of the same rows on
-the host. test_cuda_rows.py needs a real GPU.
+The stand-ins compute with the CPU's plans, so values are compared to the bit with values of the same rows on
+the host. test_cuda_rows.py has the tests that need a real GPU.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def on_host(model: Any, X: Any, **options: Any) -> Any:
 
 
 def without_number(error: Exception) -> str:
-    """Return a message without the number that it names, which need not be the first one in the column."""
+    """Return a message without the number that it names, which need not be the column's first invalid one."""
     return re.sub(r"(holds|contains the number) [-\d.]+", r"\1 it", str(error))
 
 
@@ -94,7 +94,7 @@ def test_codes(kind: str, dtype: str) -> None:
 @pytest.mark.parametrize("missing", [0.0, 2.0, -1.0])
 @pytest.mark.parametrize("recoded", [False, True])
 def test_numbers_that_mean_missing(missing: float, recoded: bool) -> None:
-    """They mean it in columns of numbers as they are, and in categories before these are recoded."""
+    """In columns of numbers, the number means missing as it is; in categories, before they are recoded."""
     xgboost = library("xgboost")
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.integers(-1, 4, 200).astype(float), "c": rng.integers(0, 5, 200)})

@@ -1,6 +1,7 @@
 """X on a GPU, and rows from the host that GPUs explain, with stand-ins for ``_cuda`` and CuPy.
 
-The stand-ins compute with the CPU's plans, so values are compared to the bit. test_cuda.py needs a real GPU.
+The stand-ins compute with the CPU's plans, so values are compared to the bit. test_cuda.py has the tests that
+need a real GPU.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def test_interactions(case: Any, pairs: Any, calls: list[dict[str, Any]]) -> Non
     assert found.additivity_error == expected.additivity_error
     np.testing.assert_array_equal(found.interactions, expected.interactions)
     if expected.strength is not None:
-        # Sums of the rows' magnitudes in float64, chunk by chunk: each of at most n additions rounds once.
+        # The rows' magnitudes are added up in float64, chunk by chunk; each of at most n additions rounds
+        # once.
         np.testing.assert_allclose(found.strength, expected.strength, rtol=len(rows) * 2.0**-53)
     if expected.feature_values is not None:
         assert type(found.feature_values) is Array
@@ -249,7 +251,8 @@ def test_rows_from_the_host(case: Any, device: Any, calls: list[dict[str, Any]])
     names = "cuda:0" if device == "cuda" else "cuda:0, cuda:1"
     assert type(found.values) is np.ndarray and found.device == names
     np.testing.assert_array_equal(found.values, expected.values)
-    # The sums of a row and of its margin are rounded in another order: by two units in the last place.
+    # A row's sum and its margin are rounded in another order, so they may differ by two units in the last
+    # place.
     rounding = 2 * np.spacing(np.abs(found.base_values).max() + np.abs(found.values).sum(axis=1).max())
     np.testing.assert_allclose(
         found.additivity_error, expected.additivity_error, rtol=0, atol=float(rounding)
@@ -286,7 +289,7 @@ def test_transformer(multiclass: Any) -> None:
 @pytest.mark.parametrize("pairs", ["occurring", 4, [(3, 0), (1, 2)]])
 @pytest.mark.usefixtures("chunks")
 def test_interventional_interactions(case: Any, pairs: Any, index: str, calls: list[dict[str, Any]]) -> None:
-    """The stand-in looks pairs up in the tables of GPUs, the CPU in those that it makes for the rows."""
+    """The stand-in looks pairs up in the tables of GPUs, the CPU in tables that it makes for the rows."""
     model, rows, options = case
     explainer = TreeExplainer(model, rows[:30], device=["cuda:0", "cuda:1"], **options)
     on_cpu = TreeExplainer(model, rows[:30], device="cpu", **options)
@@ -529,7 +532,7 @@ def test_memory_of_rows_on_the_gpu() -> None:
 
 @pytest.mark.parametrize("names", ["cuda:0", ["cuda:0", "cuda:1"]])
 def test_rows_of_the_host_in_an_array_with_a_memory_limit(case: Any, names: Any) -> None:
-    """The array does not count towards the limit: it may be larger."""
+    """The array does not count towards the memory limit, so it may be larger."""
     model, rows, options = case
     explainer = TreeExplainer(model, device=names, memory_limit=200_000, **options)
     expected = TreeExplainer(model, device="cpu", algorithm="quadrature", **options).shap_values(rows)
@@ -562,7 +565,7 @@ def test_batches_of_several_gpus(
     calls: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On a busy machine one stand-in would take every batch before the thread of the other has started.
+    # On a busy machine, one stand-in would take every batch before the other's thread has started.
     explain, waiting, all_started = CudaPlan.explain, set(names), threading.Barrier(len(names))
 
     def explain_once_all_have_started(plan: CudaPlan, *arguments: Any, **parts: Any) -> None:

@@ -75,7 +75,7 @@ def test_matrices(case: Any, index: str) -> None:
 @pytest.mark.parametrize("index", ["SII", "STII"])
 @pytest.mark.parametrize("form", ["default", "occurring", "number", "list", "array"])
 def test_a_value_is_the_whole_index_in_every_form(case: Any, index: str, form: str) -> None:
-    """Listed pairs and main effects add up for every ``interactions=``, without a factor of 2."""
+    """Listed pairs and main effects add up without a factor of 2, for every ``interactions=``."""
     explainer, X = case
     pairs = explainer.occurring_interactions()
     asked: dict[str, Any] = {
@@ -108,7 +108,7 @@ def test_a_value_is_the_whole_index_in_every_form(case: Any, index: str, form: s
 
 @pytest.mark.parametrize("form", [3, [(0, 1), (2, 3)]])
 def test_matrices_of_chosen_pairs(case: Any, form: Any) -> None:
-    """Pairs that are not listed are zero, and main effects, which need all pairs, are unknown."""
+    """Pairs that are not listed are zero, and main effects are unknown because they need all pairs."""
     explainer, X = case
     explanation = explainer.explain_interactions(X, interactions=form)
     matrices, direct = explanation.matrices(), explainer.shap_interaction_values(X)
@@ -165,7 +165,7 @@ def test_strongest(case: Any, index: str, count: int) -> None:
 
 
 class Twins:
-    """The trees have equal numbers, and each splits on its own two features."""
+    """The trees have equal thresholds and leaves, but each tree splits on two features of its own."""
 
 
 def adapt_twins(model: Any) -> AdaptedModel:

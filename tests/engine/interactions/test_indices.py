@@ -1,4 +1,4 @@
-"""Orders one and three of every index, arguments, and all orders against shapiq."""
+"""Orders one and three of every index, errors of arguments, and all orders against shapiq."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_triples_take_scratch() -> None:
     plans = [_core.Plan(attributes(ensemble), "double", order) for order in (1, 2, 3)]
     scratch = [plan.info()["scratch_bytes_per_thread"] for plan in plans]
     assert scratch[0] < scratch[1] < scratch[2]
-    # The sums of a tile, of 64 rows at least, and those of a block.
+    # The sums of a tile, which has at least 64 rows, and the sums of a block.
     assert scratch[2] - scratch[1] >= len(plans[2].triples) * 64 * 8 * (3 + 1)
 
 
@@ -254,7 +254,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def of_shapiq(model: Any, index: str, order: int) -> list[Any]:
-    """Compute shapiq's interactions of the first rows up to an order; Shapley-Taylor from Moebius."""
+    """Compute shapiq's interactions of the first rows up to an order; Shapley-Taylor from Moebius values."""
     shapiq = pytest.importorskip("shapiq")
     from shapiq.game_theory.moebius_converter import MoebiusConverter
 
