@@ -64,7 +64,7 @@ class Sample(NamedTuple):
 def models() -> dict[str, Any]:
     """Fit models of every family that is installed."""
     small = {"random_state": 0}
-    found: dict[str, Any] = {
+    models: dict[str, Any] = {
         "forest": RandomForestRegressor(20, max_depth=6, **small).fit(X, Y),
         "forest of classes": RandomForestClassifier(15, max_depth=5, **small).fit(X, CLASSES),
         "extra trees": ExtraTreesRegressor(10, max_depth=8, **small).fit(X, Y),
@@ -78,8 +78,8 @@ def models() -> dict[str, Any]:
             library = __import__(name)
         except ImportError:
             continue
-        found |= {f"{name} {kind}": model for kind, model in add(library).items()}
-    return found
+        models |= {f"{name} {kind}": model for kind, model in add(library).items()}
+    return models
 
 
 def _xgboost(xgboost: Any) -> dict[str, Any]:
@@ -250,11 +250,11 @@ def main() -> None:
         writer = csv.writer(file)
         writer.writerow(Sample._fields)
         writer.writerows(samples)
-    found = report(samples)
-    text = json.dumps(found, indent=1)
+    lines = report(samples)
+    text = json.dumps(lines, indent=1)
     (options.output / "report.json").write_text(text + "\n")
     print(text)
-    if found["growth_after_warm_up_bytes"] > found["allowed_growth_bytes"]:
+    if lines["growth_after_warm_up_bytes"] > lines["allowed_growth_bytes"]:
         sys.exit("memory grew")
 
 

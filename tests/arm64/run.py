@@ -248,7 +248,7 @@ def count(sets: list[str]) -> None:
         ["cc", "-O2", "-shared", "-fPIC", "-o", plugin, HERE / "instructions.c"],
         check=True,
     )
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for isa in sets:
         counts = CACHE / f"instructions-{isa}.txt"
         variables = {"SKSHAPGPU_ISA": isa, "SKSHAPGPU_QEMU": f"-plugin {plugin},out={counts}"}
@@ -258,9 +258,9 @@ def count(sets: list[str]) -> None:
         # Before each walk that is counted is one that is not.
         for walk, executed in zip(told["walks"], list(segments(counts))[1::2], strict=True):
             number = walk_instructions(executed, told["core"]) / (walk["n_rows"] * walk["n_leaves"])
-            found.setdefault(f"{walk['name']}, {walk['precision']}", []).append(number)
+            times.setdefault(f"{walk['name']}, {walk['precision']}", []).append(number)
     print(f"{'instructions of the walk for a row and leaf':48}", *(f"{isa:>9}" for isa in sets))
-    for name, numbers in found.items():
+    for name, numbers in times.items():
         print(f"{name:48}", *(f"{number:9.2f}" for number in numbers))
 
 

@@ -124,13 +124,13 @@ def explain_rows(model: Any, ensemble: Ensemble, X: np.ndarray, options: dict[st
         model, device="cpu", n_jobs=1, memory_limit=2**28, check_additivity=False, **options
     )
     if interactions:
-        found = explainer.explain_interactions(X, interactions="occurring")
-        found.values.sum()
+        explanation = explainer.explain_interactions(X, interactions="occurring")
+        explanation.values.sum()
         return
-    found = explainer.explain(X)
+    explanation = explainer.explain(X)
     n_outputs = ensemble.n_outputs
-    values = found.values.reshape(len(X), -1, n_outputs).sum(axis=1)
-    total = np.reshape(found.base_values, (-1, n_outputs)) + values
+    values = explanation.values.reshape(len(X), -1, n_outputs).sum(axis=1)
+    total = np.reshape(explanation.base_values, (-1, n_outputs)) + values
     expected = ensemble.margin(X)
     scale = float(np.abs(ensemble.value).sum()) + float(np.abs(ensemble.intercept).max())
     if ensemble.has_linear_leaves:
@@ -162,10 +162,10 @@ class Choices:
 
     def number(self, n: int) -> int:
         """Draw a number from 0 to n - 1."""
-        found = next(self._data, 0)
+        byte = next(self._data, 0)
         if n > 256:
-            found = found << 16 | next(self._data, 0) << 8 | next(self._data, 0)
-        return found % max(n, 1)
+            byte = byte << 16 | next(self._data, 0) << 8 | next(self._data, 0)
+        return byte % max(n, 1)
 
     def one_of(self, things: Any) -> Any:
         return things[self.number(len(things))]
@@ -186,38 +186,38 @@ def edited(document: Any, choices: Choices) -> Any:
 
 
 def _edit(document: Any, choices: Choices) -> None:
-    here = document
+    part = document
     for _ in range(32):
-        keys = list(here) if isinstance(here, dict) else range(len(here))
+        keys = list(part) if isinstance(part, dict) else range(len(part))
         if not len(keys):
             return
         key = choices.one_of(keys)
-        inside = here[key]
+        inside = part[key]
         if isinstance(inside, (dict, list)) and len(inside) and choices.number(8):
-            here = inside
+            part = inside
             continue
         if isinstance(inside, np.ndarray) and choices.number(8):
-            here[key] = changed_array(inside, choices)
+            part[key] = changed_array(inside, choices)
         else:
-            _replace(here, key, choices)
+            _replace(part, key, choices)
         return
 
 
-def _replace(here: Any, key: Any, choices: Choices) -> None:
+def _replace(part: Any, key: Any, choices: Choices) -> None:
     action = choices.number(8)
     if action == 0:
-        del here[key]
+        del part[key]
     elif action == 1:
-        other = choices.one_of(list(here) if isinstance(here, dict) else range(len(here)))
-        here[key] = copy.deepcopy(here[other])
-    elif action == 2 and isinstance(here, list):
-        here += [copy.deepcopy(here[key])] * (1 + choices.number(4))
-    elif action == 3 and isinstance(here[key], (list, str)):
-        here[key] = here[key] * choices.number(5)
-    elif isinstance(here, np.ndarray):
+        other = choices.one_of(list(part) if isinstance(part, dict) else range(len(part)))
+        part[key] = copy.deepcopy(part[other])
+    elif action == 2 and isinstance(part, list):
+        part += [copy.deepcopy(part[key])] * (1 + choices.number(4))
+    elif action == 3 and isinstance(part[key], (list, str)):
+        part[key] = part[key] * choices.number(5)
+    elif isinstance(part, np.ndarray):
         pass
     else:
-        here[key] = choices.hostile()
+        part[key] = choices.hostile()
 
 
 def changed_array(array: np.ndarray, choices: Choices) -> np.ndarray:

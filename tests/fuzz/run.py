@@ -30,7 +30,7 @@ PYTHON_TARGETS = sorted(path.stem.removeprefix("target_") for path in HERE.glob(
 def clang() -> str | None:
     """Find a clang, which may include libFuzzer; return None if there is none."""
     names = [os.environ.get("FUZZ_CXX", ""), "clang++", *(f"clang++-{n}" for n in range(22, 13, -1))]
-    return next((found for name in names if name and (found := shutil.which(name))), None)
+    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
 def command(target: str) -> list[str]:
@@ -69,9 +69,9 @@ def run_process(target: str, seconds: int, log: Path) -> bool:
     start = time.monotonic()
     ended = subprocess.run([*program, *folders, *arguments], capture_output=True, text=True, errors="replace")
     seconds = time.monotonic() - start
-    found = re.findall(r"number_of_executed_units: *(\d+)", ended.stderr)
+    counts = re.findall(r"number_of_executed_units: *(\d+)", ended.stderr)
     ok = ended.returncode == 0
-    executions = found[-1] if found else 0
+    executions = counts[-1] if counts else 0
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     line = (
         f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {target} commit={commit.stdout.strip()} "

@@ -45,9 +45,9 @@ def test_one(data: bytes) -> None:
         header, arrays = choices.one_of(contents())
         arrays = {name: np.array(array) for name, array in arrays.items()}
         header = {name: value for name, value in header.items() if name != "arrays"}
-        whole = harness.edited({"header": header, "arrays": arrays}, choices)
+        content = harness.edited({"header": header, "arrays": arrays}, choices)
         try:
-            storage.write(path(), dict(whole["header"]), whole["arrays"])
+            storage.write(path(), dict(content["header"]), content["arrays"])
         except (LookupError, TypeError, ValueError, AttributeError):
             return  # values that JSON or ZIP cannot store
     with harness.limits(path().stat().st_size):

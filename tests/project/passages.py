@@ -63,13 +63,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    found = [
+    drawable = [
         (path.relative_to(prose.ROOT), *passage)
         for path in prose.files()
         for passage in passages(path)
         if len(passage[2].split()) >= LEAST_WORDS
     ]
-    for path, kind, line, text in random.Random(arguments.seed).sample(found, arguments.count):
+    for path, kind, line, text in random.Random(arguments.seed).sample(drawable, arguments.count):
         print(f"--- {path}:{line} ({kind})\n{text}\n")
 
 

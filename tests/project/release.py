@@ -56,14 +56,14 @@ def tree(tag: str | None) -> str:
 
 def version(tag: str | None) -> str:
     """Check that the version can be released, and has no tag, or the given one."""
-    found = version_of_project()
-    if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", found):
-        raise Failure(f"{found} is not a version that can be released")
-    if tag is not None and tag != f"v{found}":
-        raise Failure(f"the tag is {tag}, and the version {found}")
-    if tag is None and _git("tag", "--list", f"v{found}"):
-        raise Failure(f"{found} has a tag already: raise the version in pyproject.toml")
-    return f"{found}, {'as the tag says' if tag else 'which has no tag yet'}"
+    version_found = version_of_project()
+    if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version_found):
+        raise Failure(f"{version_found} is not a version that can be released")
+    if tag is not None and tag != f"v{version_found}":
+        raise Failure(f"the tag is {tag}, and the version {version_found}")
+    if tag is None and _git("tag", "--list", f"v{version_found}"):
+        raise Failure(f"{version_found} has a tag already: raise the version in pyproject.toml")
+    return f"{version_found}, {'as the tag says' if tag else 'which has no tag yet'}"
 
 
 def one_place(tag: str | None) -> str:
@@ -100,9 +100,9 @@ def changelog(tag: str | None) -> str:
 
 def files(tag: str | None) -> str:
     """Run the checks of ``service_files.py``."""
-    found = service_files.findings()
-    if found:
-        raise Failure("\n".join(found))
+    findings = service_files.findings()
+    if findings:
+        raise Failure("\n".join(findings))
     return f"{len(service_files.commands())} checks of workflows, forms, citation and metadata pass"
 
 

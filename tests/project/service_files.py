@@ -42,27 +42,27 @@ def commands() -> list[tuple[str, ...]]:
 
 def files(pattern: str) -> list[str]:
     """Return the files, relative to the root, that a pattern selects; at least one."""
-    found = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
-    if not found:
+    paths = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+    if not paths:
         raise FileNotFoundError(f"there is no {pattern}")
-    return found
+    return paths
 
 
 def findings() -> list[str]:
     """Return the output of each check that fails, behind its command."""
-    found = []
+    lines = []
     for command in commands():
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if run.returncode != 0:
-            found.append(f"{' '.join(command)}\n{run.stdout}{run.stderr}")
-    return found
+            lines.append(f"{' '.join(command)}\n{run.stdout}{run.stderr}")
+    return lines
 
 
 def main() -> int:
     """Print all findings; return the exit status of the program."""
-    found = findings()
-    print(*found, sep="\n", end="")
-    return 1 if found else 0
+    lines = findings()
+    print(*lines, sep="\n", end="")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -54,14 +54,14 @@ class _Annotation(str):
 
 def public_objects() -> dict[str, Any]:
     """Return each public object by its full name."""
-    found: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
     for place in PUBLIC:
         module = importlib.import_module(place)
         for name in module.__all__:
             value = getattr(module, name)
-            if not any(value is other for other in found.values()):
-                found[f"{place}.{name}"] = value
-    return found
+            if not any(value is other for other in objects.values()):
+                objects[f"{place}.{name}"] = value
+    return objects
 
 
 def own_classes(owner: type) -> list[type]:
@@ -135,11 +135,11 @@ def interface() -> str:
 
 
 def test_the_interface_is_the_listed_one() -> None:
-    listed, found = LISTED.read_text(), interface()
+    listed, actual = LISTED.read_text(), interface()
     difference = "\n".join(
-        difflib.unified_diff(listed.splitlines(), found.splitlines(), LISTED.name, "package", "", "", 0, "")
+        difflib.unified_diff(listed.splitlines(), actual.splitlines(), LISTED.name, "package", "", "", 0, "")
     )
-    assert listed == found, (
+    assert listed == actual, (
         f"the public interface has changed:\n{difference}\n"
         f"if this is on purpose, run ./dev api and commit {LISTED.name}"
     )

@@ -95,10 +95,10 @@ def test_links_of_pages(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
 def test_commands_of_pages(path: Path) -> None:
-    known = re.findall(r"^  (\w+)(?: \|.*)?\)$", (ROOT / "dev").read_text(), re.MULTILINE)
-    assert "test" in known
+    commands = re.findall(r"^  (\w+)(?: \|.*)?\)$", (ROOT / "dev").read_text(), re.MULTILINE)
+    assert "test" in commands
     for command in re.findall(r"(?<!\w)\./dev (\w+)", path.read_text()):
-        assert command in known
+        assert command in commands
 
 
 def named_files(text: str) -> set[str]:

@@ -72,9 +72,9 @@ def _fixed_seeds() -> list[int]:
     met: set[tuple[str, str]] = set()
     seeds = []
     for seed in range(400):
-        of_seed = {(name, draw(seed).dimensions()[name]) for name in COVERED}
-        if not of_seed <= met:
-            met |= of_seed
+        dimensions_of_seeds = {(name, draw(seed).dimensions()[name]) for name in COVERED}
+        if not dimensions_of_seeds <= met:
+            met |= dimensions_of_seeds
             seeds.append(seed)
     return seeds
 
@@ -126,9 +126,9 @@ def test_values_of_three_players():
 def test_values_of_groups():
     """1 if a, b and c are all known, as docs/which_shap.md says: a and b together get 1/2, and 1/4 each."""
     coalition_values = np.array([0.0] * 7 + [1.0])[:, None, None]
-    of_groups = games.of_groups(coalition_values, [[0, 1], [2]])
-    assert of_groups[:, 0, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
-    assert games.values(of_groups)[0, :, 0].tolist() == [0.5, 0.5]
+    values = games.of_groups(coalition_values, [[0, 1], [2]])
+    assert values[:, 0, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert games.values(values)[0, :, 0].tolist() == [0.5, 0.5]
     assert games.owen_values(coalition_values, [[0, 1], [2]])[0, :, 0].tolist() == [0.25, 0.25, 0.5]
     # Groups of one column each, or a single one of all columns, change nothing.
     alike = np.array([1.0, 4.0, 3.0, 10.0])[:, None, None]
@@ -159,9 +159,9 @@ def test_mixtures():
         lambda rows: rows[:, :1] * rows[:, 1:], X, background, 2
     )
     assert coalition_values[:, 0, :, 0].tolist() == [[1.0, 0.0], [2.0, 10.0], [3.0, 0.0], [6.0, 6.0]]
-    of_game = games.values(truth.mean_coalition_values(coalition_values, np.array([1.0, 3.0])))[0, :, 0]
+    values = games.values(truth.mean_coalition_values(coalition_values, np.array([1.0, 3.0])))[0, :, 0]
     # Against the first row 2 and 3, against the second 8 and -2.
-    np.testing.assert_allclose(of_game, [(2 + 3 * 8) / 4, (3 + 3 * -2) / 4], rtol=1e-15)
+    np.testing.assert_allclose(values, [(2 + 3 * 8) / 4, (3 + 3 * -2) / 4], rtol=1e-15)
 
 
 def test_rescaled_values_of_the_page():
@@ -228,8 +228,8 @@ def test_wrong_values_are_found(monkeypatch, mode, task, change):
     options = PLAIN | {"mode": mode, "task": task, "outputs": "auto"}
     assert not run(3, options).findings
     _with(monkeypatch, change)
-    found = run(3, options).findings
-    assert any(text.startswith(("values", "interventional")) for text in found)
+    findings = run(3, options).findings
+    assert any(text.startswith(("values", "interventional")) for text in findings)
 
 
 def test_a_shift_is_found_whatever_the_offset(monkeypatch):
@@ -248,8 +248,8 @@ def test_wrong_values_of_many_rows_are_found(monkeypatch, form):
     right = run(seed, options)
     assert not right.findings and right.checks["calls with tables"] == 1
     _with(monkeypatch, lambda values: _shift(values) if len(values) >= 1024 else values)
-    found = run(seed, options).findings
-    assert any(text.startswith("many rows by the definition") for text in found), found
+    findings = run(seed, options).findings
+    assert any(text.startswith("many rows by the definition") for text in findings), findings
 
 
 def _repeats(seed: int, options: dict[str, Any]) -> int:
@@ -287,8 +287,8 @@ def test_wrong_groups_are_found(monkeypatch, request_):
     seed = next(seed for seed in range(20) if len(modes_groups.partition(Case(draw(seed, **options)))) == 2)
     assert not run(seed, options).findings
     _with(monkeypatch, lambda values: values[:, ::-1])
-    found = run(seed, options).findings
-    assert any(text.startswith(("groups SV", "Owen values")) for text in found), found
+    findings = run(seed, options).findings
+    assert any(text.startswith(("groups SV", "Owen values")) for text in findings), findings
 
 
 def test_a_wrong_curve_is_found(monkeypatch):
@@ -350,8 +350,8 @@ def test_a_refusal_without_its_reason_is_found(monkeypatch, refused, sink):
         raise ValueError(refused)
 
     monkeypatch.setattr(modes_typed, "_explained", refuses)
-    (found,) = run(3, TYPED_ROWS | {"typed sink": sink, "batch size": "auto"}).findings
-    assert refused in found
+    (finding,) = run(3, TYPED_ROWS | {"typed sink": sink, "batch size": "auto"}).findings
+    assert refused in finding
 
 
 def test_categories_whose_text_depends_on_other_rows():
@@ -373,8 +373,10 @@ def test_a_model_explained_as_it_was_is_found(monkeypatch):
     made: list[TreeExplainer] = []
     monkeypatch.setattr(modes, "explainer_of", lambda case, **rest: made[0])
     monkeypatch.setattr(modes_further, "change", _change_after(made, modes_further.change))
-    found = run(3, options).findings  # or the explainer finds it itself, in its first call
-    assert any(text.startswith("additivity") or "PredictionMismatchError" in text for text in found), found
+    findings = run(3, options).findings  # or the explainer finds it itself, in its first call
+    assert any(text.startswith("additivity") or "PredictionMismatchError" in text for text in findings), (
+        findings
+    )
 
 
 def _change_after(made: list[TreeExplainer], change: Any) -> Any:
@@ -410,12 +412,12 @@ def test_a_lost_process_is_a_finding_and_the_next_case_goes_on(monkeypatch):
     monkeypatch.setattr(pool, "run", _dies_of_seed_1)
     results = pool.Pool(1, {}).results(0, float("inf"))
     try:
-        found = [next(results) for _ in range(3)]
+        cases = [next(results) for _ in range(3)]
     finally:
         results.close()
-    assert [result.seed for result in found] == [0, 1, 2]
-    assert [result.findings for result in found] == [[], ["the process died with exit code -9"], []]
-    assert found[1].description == str(draw(1))
+    assert [result.seed for result in cases] == [0, 1, 2]
+    assert [result.findings for result in cases] == [[], ["the process died with exit code -9"], []]
+    assert cases[1].description == str(draw(1))
 
 
 def _dies_of_seed_1(seed: int, fixed: dict[str, Any]) -> Result:

@@ -79,9 +79,9 @@ void h() {
 def test_problems_of_python(tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(PYTHON)
-    found = prose.problems(path)
+    problems = prose.problems(path)
     lines = PYTHON.splitlines()
-    assert [lines[line - 1].strip() for line, _ in found] == [
+    assert [lines[line - 1].strip() for line, _ in problems] == [
         '"""What this module is for."""',
         "#: Of numbers only.",
         '"""Reads a file."""',
@@ -91,7 +91,7 @@ def test_problems_of_python(tmp_path: Path) -> None:
         '"""Name of a part."""',
         "The text goes on: what comes behind the first line is free. A look-up takes a while.",
     ]
-    assert [problem.split(":")[0] for _, problem in found] == [
+    assert [problem.split(":")[0] for _, problem in problems] == [
         "a docstring opens with a riddle",
         "a comment opens with a riddle",
         "the docstring of a class opens with a verb",

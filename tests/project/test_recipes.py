@@ -41,44 +41,44 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             pytest.importorskip(library)
         setup = SETUP.search(PAGE.read_text())
         assert setup is not None
-        found: dict[str, Any] = {"__name__": "__main__"}
-        exec(compile(setup[1], "setup", "exec"), found)
-        exec(compile(code, f"{title}:\n{code}", "exec"), found)
-        return found
+        variables: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(setup[1], "setup", "exec"), variables)
+        exec(compile(code, f"{title}:\n{code}", "exec"), variables)
+        return variables
 
     return names
 
 
-def expected(found: dict[str, Any]) -> Any:
+def expected(variables: dict[str, Any]) -> Any:
     """Compute the SHAP values of all rows from the model itself."""
     from skshapgpu import explain
 
-    values = explain(found["model"], found["X"]).to_frame()
+    values = explain(variables["model"], variables["X"]).to_frame()
     assert np.ptp(values.to_numpy(), axis=0).max() > 1
     return values
 
 
-def assert_by_id(explained: Any, found: dict[str, Any]) -> None:
+def assert_by_id(explained: Any, variables: dict[str, Any]) -> None:
     """Compare a pandas frame with a column id."""
     values = explained.set_index("id").sort_index()
-    wanted = expected(found)
+    wanted = expected(variables)
     assert list(values) == list(wanted)
-    np.testing.assert_array_equal(values.index, found["rows"]["id"])
+    np.testing.assert_array_equal(values.index, variables["rows"]["id"])
     np.testing.assert_array_equal(values, wanted)
 
 
 def test_fastapi(run: Any) -> None:
     pytest.importorskip("httpx")
-    found = run("FastAPI")
+    variables = run("FastAPI")
     from fastapi.testclient import TestClient
 
     from skshapgpu import explain
 
-    X = found["X"].head(3).iloc[:, ::-1]
-    client = TestClient(found["app"])
+    X = variables["X"].head(3).iloc[:, ::-1]
+    client = TestClient(variables["app"])
     answer = client.post("/reasons", json=X.to_dict("records"))
     assert answer.status_code == 200
-    wanted = explain(found["model"], found["X"].head(3)).reasons(3)
+    wanted = explain(variables["model"], variables["X"].head(3)).reasons(3)
     assert [(r["row"], r["feature"], r["shap_value"]) for r in answer.json()] == [
         (r["row"], r["feature"], r["shap_value"]) for r in wanted
     ]
@@ -87,49 +87,54 @@ def test_fastapi(run: Any) -> None:
 
 
 def test_polars(run: Any) -> None:
-    found = run("polars")
-    assert_by_id(found["explained"].to_pandas(), found)
+    variables = run("polars")
+    assert_by_id(variables["explained"].to_pandas(), variables)
 
 
 def test_duckdb(run: Any) -> None:
-    found = run("DuckDB")
-    assert_by_id(found["explained"], found)
-    names = found["names"]
-    gap = found["rows"].head(2).copy()
+    variables = run("DuckDB")
+    assert_by_id(variables["explained"], variables)
+    names = variables["names"]
+    gap = variables["rows"].head(2).copy()
     gap.loc[0, "bmi"] = None
     query = f"SELECT unnest(shap_of(struct_pack({', '.join(names)}))) FROM gap"
-    values = found["connection"].sql(query).df()
+    values = variables["connection"].sql(query).df()
     assert gap.isna().sum().sum() == 1 and values.notna().all().all()
     from skshapgpu import explain
 
-    np.testing.assert_array_equal(values, explain(found["model"], gap[list(names)]).to_frame())
+    np.testing.assert_array_equal(values, explain(variables["model"], gap[list(names)]).to_frame())
 
 
 def test_arrow(run: Any) -> None:
-    found = run("Arrow")
-    table = found["explained"].flatten()
+    variables = run("Arrow")
+    table = variables["explained"].flatten()
     assert_by_id(
-        table.rename_columns([name.removeprefix("shap.") for name in table.column_names]).to_pandas(), found
+        table.rename_columns([name.removeprefix("shap.") for name in table.column_names]).to_pandas(),
+        variables,
     )
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_skops(run: Any, number: int) -> None:
-    found = run("skops", number)
+    variables = run("skops", number)
     if number == 0:
         skops = pytest.importorskip("skops.io")
-        assert skops.get_untrusted_types(file="transformer.skops") == sorted(found["TRUSTED"])
-        np.testing.assert_array_equal(found["explained"], expected(found))
+        assert skops.get_untrusted_types(file="transformer.skops") == sorted(variables["TRUSTED"])
+        np.testing.assert_array_equal(variables["explained"], expected(variables))
         return
     from skshapgpu import explain
 
-    np.testing.assert_array_equal(found["explained"], explain(found["pipeline"], found["X"]).values)
+    np.testing.assert_array_equal(
+        variables["explained"], explain(variables["pipeline"], variables["X"]).values
+    )
 
 
 def test_interactive_plots(run: Any) -> None:
-    found = run("Interactive plots")
-    drawn = np.concatenate([np.asarray(trace.x, float) for trace in found["figure"].data if len(trace.x) > 1])
-    np.testing.assert_allclose(np.sort(drawn), np.sort(expected(found).to_numpy().ravel()), rtol=1e-12)
+    variables = run("Interactive plots")
+    drawn = np.concatenate(
+        [np.asarray(trace.x, float) for trace in variables["figure"].data if len(trace.x) > 1]
+    )
+    np.testing.assert_allclose(np.sort(drawn), np.sort(expected(variables).to_numpy().ravel()), rtol=1e-12)
     for name in ("beeswarm", "waterfall", "bmi"):
         assert "bmi" in Path(f"{name}.html").read_text()
 

@@ -107,8 +107,8 @@ def test_this_repository(item: object) -> None:
 
 
 def test_the_long_steps_are_commands_of_dev() -> None:
-    known = re.findall(r"^  (\w+)(?: \|.*)?\)$", (ROOT / "dev").read_text(), re.MULTILINE)
-    assert {step[0] for step in release.LONG_STEPS} <= set(known)
+    commands = re.findall(r"^  (\w+)(?: \|.*)?\)$", (ROOT / "dev").read_text(), re.MULTILINE)
+    assert {step[0] for step in release.LONG_STEPS} <= set(commands)
 
 
 def test_a_release_is_a_dry_run_only() -> None:

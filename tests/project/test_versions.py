@@ -56,11 +56,11 @@ def test_modules_without_metadata(site: Any, tmp_path: Path) -> None:
 
 
 def test_versions() -> None:
-    found = versions()
-    assert found["skshapgpu"] == skshapgpu.__version__
-    assert found["scikit-learn"] == version("scikit-learn") and found["numpy"] == version("numpy")
-    assert {family.distribution for family in FAMILIES.values()} < set(found)
-    assert {"xgboost", "lightgbm", "catboost", "shap", "cupy"} <= set(found)
+    libraries = versions()
+    assert libraries["skshapgpu"] == skshapgpu.__version__
+    assert libraries["scikit-learn"] == version("scikit-learn") and libraries["numpy"] == version("numpy")
+    assert {family.distribution for family in FAMILIES.values()} < set(libraries)
+    assert {"xgboost", "lightgbm", "catboost", "shap", "cupy"} <= set(libraries)
 
 
 def test_cpu_build_of_xgboost(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,8 +112,8 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -
     if not modules or not all(name.endswith(suffix) for name in modules):
         raise SystemExit(f"{built.name} has modules that Python {version} does not find: {modules}")
     shown = run(sys.executable, "-m", "auditwheel", "show", built, quiet=True)
-    found = re.findall(r"manylinux_(\d+)_(\d+)_" + arch, shown)
-    needed = min(((int(a), int(b)) for a, b in found), default=None)
+    platform_tags = re.findall(r"manylinux_(\d+)_(\d+)_" + arch, shown)
+    needed = min(((int(a), int(b)) for a, b in platform_tags), default=None)
     glibc = needed if gpu else tuple(map(int, GLIBC.split(".")))
     if needed is None or needed > glibc:
         raise SystemExit(f"{built.name} does not run with glibc {GLIBC}:\n{shown}")
@@ -148,8 +148,8 @@ def try_emulated(wheel: Path, arch: str, version: str) -> None:
     import run as arm64
 
     arm64.fetch_python()
-    if (found := arm64.of_python("sysconfig.get_python_version()")) != version:
-        say(f"{wheel.name} is not tried: Debian's Python is {found}")
+    if (found_version := arm64.of_python("sysconfig.get_python_version()")) != version:
+        say(f"{wheel.name} is not tried: Debian's Python is {found_version}")
         return
     say(f"trying {wheel.name} under QEMU")
     site = WORK / f"try-{arch}-{version}"
