@@ -488,11 +488,19 @@ class TreeExplainer:
         game, self._features = features_of(adapted, groups, columns, by_input)
         n_features = game.ensemble.n_players - len(game.shared)
         sharing = Sharing(n_features, game.shared) if game.shared else None
-        of_columns = None
+        two_level_game = None
         if groups is not None and link is None:
-            of_columns, self._columns_in_groups = two_levels(adapted, groups, columns)
+            two_level_game, self._columns_in_groups = two_levels(adapted, groups, columns)
         self._compiled = CompiledModel(
-            game.ensemble, compute, widen, self._output_names, background, link, tables, sharing, of_columns
+            game.ensemble,
+            compute,
+            widen,
+            self._output_names,
+            background,
+            link,
+            tables,
+            sharing,
+            two_level_game,
         )
         self._compiled.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
@@ -676,7 +684,7 @@ class TreeExplainer:
         return call_plan(self._compiled, self._reader.count(int(n_rows), dtype), kind, request)
 
     def _requested(self, interactions: Any, index: str | None, order: int) -> tuple[Kind, Request | None]:
-        """Return the kind of results and, for interactions, which; raise the errors of calls for them."""
+        """Return the kind of results and the requested interactions, or raise the error of such a call."""
         if interactions is None:
             index = "SV" if index is None else index
             require_one_of("index", index, VALUE_INDICES)
@@ -759,8 +767,8 @@ class TreeExplainer:
             The result alone exceeds ``memory_limit`` or the memory of the machine, or a GPU has too little
             memory.
         RuntimeError
-            The values of a row do not add up to its margin; :class:`PredictionMismatchError`, in the first
-            call: they add up to something else than the model's own prediction.
+            The values of a row do not add up to its margin, or in the first call not to the model's own
+            prediction (:class:`PredictionMismatchError`).
         """
         start = perf_counter()
         require_one_of("index", index, VALUE_INDICES)
@@ -815,13 +823,14 @@ class TreeExplainer:
             As for :meth:`explain`.
         interactions : "occurring", int or list, default="occurring"
             Which interactions to return. The result has each pair (or triple) once, with its whole index.
-            "occurring" returns all that occur on a path; all others are zero. A number n returns the n
-            strongest, the strongest first, by mean magnitude over all rows of X, summed over the outputs,
-            which takes a first pass over X to find them. A list of pairs of names or positions returns these
-            pairs, in the order of the list. Positions are those of columns of X; where features are others,
-            by steps of a pipeline, ``columns="used"`` or ``feature_groups``, list names, or give an array of
-            positions of features, as :meth:`occurring_interactions` returns. For matrices, see
-            :meth:`shap_interaction_values` and :meth:`InteractionExplanation.matrices`.
+            "occurring" returns all pairs that occur together on a path; the others are zero. A number n
+            returns the n strongest pairs, by mean magnitude over the rows of X, summed over the outputs, the
+            strongest first; the rows then pass through the trees twice. A list of pairs of names or positions
+            returns these pairs, in the order of the list. A position is that of a column of X. If the
+            features are not the columns of X, because of steps of a pipeline, ``columns="used"`` or
+            ``feature_groups``, list names, or pass an array of positions of features, as
+            :meth:`occurring_interactions` returns. For matrices, see :meth:`shap_interaction_values` and
+            :meth:`InteractionExplanation.matrices`.
         index : {"SII", "STII", "BII"}, default="SII"
             "SII" is the Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125); its
             halves are the SHAP interaction values of Lundberg et al. (2020,
@@ -849,8 +858,8 @@ class TreeExplainer:
             The result exceeds ``memory_limit`` or the memory of the machine; the message says what to
             request instead.
         RuntimeError
-            The values of a row do not add up to its margin; :class:`PredictionMismatchError`, in the first
-            call: they add up to something else than the model's own prediction.
+            The values of a row do not add up to its margin, or in the first call not to the model's own
+            prediction (:class:`PredictionMismatchError`).
         """
         start = perf_counter()
         if progress is not False:
@@ -917,9 +926,9 @@ class TreeExplainer:
         """
         rows = self._read(X, SHAP_VALUES)
         labels = self._read_labels(y, rows)
-        place = self._given(out, rows, 1, labels)
+        output = self._core_view(out, rows, 1, labels)
         compiled = self._compiled if check_additivity is None else self._compiled.checking(check_additivity)
-        values, _ = execute(compiled, rows, SHAP_VALUES, partial(shap_values, out=place), labels)
+        values, _ = execute(compiled, rows, SHAP_VALUES, partial(shap_values, out=output), labels)
         if self._agreement.is_open and compiled.checked_kinds:
             self._compare_with_model(X, rows, labels, values)
         return _shaped(values) if out is None else out
@@ -947,7 +956,7 @@ class TreeExplainer:
             SHAP interaction values: an array of NumPy, or of the library of X if X is on a GPU; or ``out``.
         """
         rows = self._read(X, MATRICES.kind, MATRICES.title)
-        work = partial(interaction_matrices, out=self._given(out, rows, 2))
+        work = partial(interaction_matrices, out=self._core_view(out, rows, 2))
         matrices, _ = self._execute(rows, MATRICES.kind, work)
         if self._agreement.is_open:
             self._compare_with_model(X, rows)
@@ -966,8 +975,8 @@ class TreeExplainer:
             X as it was read.
         labels : ndarray or None
         values : array of shape (n_rows, n_outputs, n_features) or None
-            Results of the call that add up to the prediction; None: the SHAP values of the rows that are
-            compared are computed.
+            Values of the call, which add up to the prediction. None: SHAP values are computed for the rows
+            that are compared.
 
         Raises
         ------
@@ -1000,22 +1009,22 @@ class TreeExplainer:
     def _sums(
         self, few: Any, rows: Rows, positions: np.ndarray, labels: np.ndarray | None, values: Any
     ) -> Sums:
-        """Return what values of some rows, ``few`` of X, add up to; see :meth:`_compare_with_model`."""
+        """Return the sums of the base value and the values of ``few`` rows of X."""
         compiled = self._compiled
         if values is None:
             few_rows = self._reader.without_warnings().read_on_host(few)
             on_cpu = plan_on_cpu(compiled, SHAP_VALUES, few_rows.n_rows)
             run = HostRun(compiled.checking(False), SHAP_VALUES, few_rows, on_cpu, labels)
             run.compile()
-            of_few = shap_values(run)
+            few_values = shap_values(run)
         else:
-            of_few = np.stack([gpu_arrays.to_host(values[row]) for row in positions.tolist()])
+            few_values = np.stack([gpu_arrays.to_host(values[row]) for row in positions.tolist()])
         base = self._base if labels is None else compiled.base_value(labels)
         return Sums(
             positions=positions,
-            total=of_few.sum(axis=2, dtype=np.float64) + base,
+            total=few_values.sum(axis=2, dtype=np.float64) + base,
             read=lambda: np.vstack([_block(rows, row) for row in positions.tolist()]),
-            dtype=of_few.dtype,
+            dtype=few_values.dtype,
             labels=labels,
         )
 
@@ -1044,8 +1053,8 @@ class TreeExplainer:
     ) -> tuple[T, Run]:
         return execute(self._compiled, rows, kind, work, labels, progress)
 
-    def _given(self, out: Any, rows: Rows, order: int, labels: np.ndarray | None = None) -> Any:
-        """Return a view of the caller's array for results, for the core; None without such an array."""
+    def _core_view(self, out: Any, rows: Rows, order: int, labels: np.ndarray | None = None) -> Any:
+        """Return the caller's array ``out`` in the layout of the core; None if ``out`` is None."""
         if out is None:
             return None
         compiled = self._compiled
@@ -1070,7 +1079,7 @@ class TreeExplainer:
     ) -> dict[str, Any]:
         """Return the attributes that explanations of all kinds have in addition to their values.
 
-        ``features`` are those of the results, if they are others than :attr:`_features`.
+        ``features`` are the features of the results; None: :attr:`_features`.
         """
         features, names = features or self._features, rows.names or self._reader.default_names
         return {
@@ -1094,7 +1103,7 @@ class TreeExplainer:
         return self._reader.names_seen(input_features)
 
     def _names_explained(self, input_features: Any = None, index: str = "SV") -> tuple[str, ...]:
-        """Return those of the names of :meth:`_names_seen` that are features of the results of an index."""
+        """Return the names of the features of the results of an index; the names are distinct."""
         return self._features_of(index).names(self._names_seen(input_features))
 
     def _features_of(self, index: str) -> Features:
@@ -1123,7 +1132,7 @@ class TreeExplainer:
 
     @property
     def _without_warnings(self) -> TreeExplainer:
-        """This explainer, for rows of whose names it has warned, or that have lost their names since."""
+        """This explainer, without its warnings about rows that have no names: it has given them before."""
         reader = self._reader.without_warnings()
         return self if reader is self._reader else self._view(_reader=reader)
 
@@ -1166,8 +1175,8 @@ class TreeExplainer:
         ----------
         path : path-like
             File to write; a URL such as "s3://bucket/explainer.npz" names one in another file system. If this
-            method wrote an existing file, the new one replaces it, while explainers that were loaded from the
-            old one still use that. Any other existing file is never replaced.
+            method wrote an existing file, the new file replaces it; explainers that were loaded from the old
+            file keep using its content. Any other existing file is never replaced.
         tables : bool, default=True
             Whether to store the tables, ``model_info()["table_bytes"]`` bytes. Without them, the file is
             small, and loading it fills the tables again.

@@ -12,7 +12,7 @@ from .._common.checks import require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import FeatureGroups, Model, Progress, Table, Vector
 from .computation import Computation
-from .grid import GridOptions, Players, read_dropped, read_feature
+from .grid import GridFeature, GridOptions, Players, read_dropped, read_feature
 from .grouped import GroupedFeatures
 
 _KINDS, _OUTPUTS = ("average", "individual", "both"), ("raw", "probability", "response")
@@ -141,23 +141,23 @@ def partial_dependence(
     options = GridOptions.read(
         players, chosen, percentiles, grid_resolution, categorical_features, custom_values
     )
-    of_features = []
+    grid: list[GridFeature] = []
     for feature in chosen:
         if feature in players.dropped:
             column, name = players.dropped[feature], players.names[feature]
-            of_features.append(read_dropped(computation, column, name, feature, options))
+            grid.append(read_dropped(computation, column, name, feature, options))
         elif grouped is None:
-            of_features.append(read_feature(computation, feature, options))
+            grid.append(read_feature(computation, feature, options))
         else:
-            of_features.append(grouped.read(feature, options))
-    trees = computation.trees([each.axis for each in of_features])
-    n_points = int(np.prod([len(each.values) for each in of_features]))
+            grid.append(grouped.read(feature, options))
+    trees = computation.trees([feature.axis for feature in grid])
+    n_points = int(np.prod([len(feature.values) for feature in grid]))
     result = Bunch(
-        grid_values=[each.values for each in of_features],
+        grid_values=[feature.values for feature in grid],
         features=chosen,
         feature_names=list(players.names),
-        deciles={i: each.deciles for i, each in zip(chosen, of_features) if each.deciles is not None},
-        is_categorical=tuple(each.is_categorical for each in of_features),
+        deciles={i: feature.deciles for i, feature in zip(chosen, grid) if feature.deciles is not None},
+        is_categorical=tuple(feature.is_categorical for feature in grid),
     )
     mean = computation.mean() if centered else None
     with watched(progress, computation.rows.n_rows) as tracker:
@@ -173,10 +173,11 @@ def partial_dependence(
 
 
 def _positions(features: Any, players: Players) -> tuple[int, ...]:
-    given = features
-    if isinstance(features, str) or not isinstance(features, Sequence | np.ndarray):
-        given = [features]
-    chosen = tuple(map(players.number, given.tolist() if isinstance(given, np.ndarray) else given))
+    if isinstance(features, np.ndarray):
+        features = features.tolist()
+    if isinstance(features, str) or not isinstance(features, Sequence):
+        features = [features]
+    chosen = tuple(map(players.number, features))
     if not 1 <= len(chosen) <= 2:
         raise ValueError(f"features must be one feature or two, not {len(chosen)}")
     if len(set(chosen)) < len(chosen):
