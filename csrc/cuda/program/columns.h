@@ -17,11 +17,11 @@ class CudaColumns {
   };
   Decision decision(const DecideNode& from) const;
 
-  // Return a node without children, in the form for the margin kernel.
+  // Return the test of a node in the form for the margin kernel, without children.
   CudaNode margin_node(const DecideNode& node) const;
 
-  // Return the first column on the GPU of each column of the plan, and whether the categories of one need
-  // two.
+  // Return the first column on the GPU of each column of the plan; and whether a column has so many
+  // categories that it takes two columns on the GPU.
   const std::vector<uint32_t>& first() const { return first_; }
   bool wide(size_t column) const { return plan_.columns[column].categories.size() > kCudaCategories; }
 

@@ -1,4 +1,5 @@
-// The tables by intervals of a plan -> those of a GPU: divided into parts, and these into stages.
+// The tables by intervals of a plan -> the tables of a GPU. The tables are divided into parts, and the parts
+// into stages.
 #include "cuda/program/intervals.h"
 
 #include <algorithm>
@@ -10,16 +11,17 @@
 namespace skshap {
 namespace {
 
-// Few enough that sums in single precision are safe and that a job of few rows has parts for all
-// multiprocessors; enough that the sums of the parts take little time.
+// The number of tables of a part. With so few tables, sums in single precision are safe, and a job of few
+// rows has parts for all multiprocessors. With this many, the sums of the parts take little time.
 constexpr size_t kPartTables = 32;
 
-// Pieces of the stream stay in the caches between being written and being copied.
+// The size of a piece of the stream. A piece of this size stays in the caches between being written and being
+// copied.
 constexpr size_t kPieceBytes = 1 << 20;
 
 constexpr size_t rounded_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// Return the bits of the half float of an integer of magnitude below 2,048.
+// Return the bits of an integer as a half float. The magnitude of the integer is below 2,048.
 uint16_t half_bits(int n) {
   const uint16_t sign = n < 0 ? 0x8000 : 0;
   const uint32_t rest = static_cast<uint32_t>(n < 0 ? -n : n);
@@ -29,7 +31,7 @@ uint16_t half_bits(int n) {
   return static_cast<uint16_t>(sign | (exponent + 15) << 10 | (rest << (10 - exponent) & 0x3ff));
 }
 
-// The bytes of a table, and where its entries and margins begin.
+// The number of bytes of a table, and where its entries and margins begin.
 struct TableShape {
   size_t bytes, entries, margins;
 };
@@ -76,7 +78,8 @@ class IntervalDivider {
  private:
   size_t n_values() const { return window_->places_end - window_->places; }
 
-  // Return the numbers of an entry: those of its sums and margins, unless one margin is left over.
+  // Return the form for the numbers of an entry, which are its sums and margins. A margin that does not fit
+  // beside 8 sums is stored behind the entries.
   int form_of(const TableWindow& window) const {
     const size_t n = window.places_end - window.places;
     bool is_short = n + window.n_outputs <= 8 || (n == 8 && window.n_outputs == 1);
@@ -85,7 +88,8 @@ class IntervalDivider {
     return is_short ? 8 : kMostIntervalSums;
   }
 
-  // Add the parts of a window; if its entries have too many numbers, for each slice of them.
+  // Add the parts of a window. If its entries have too many numbers for one part, add the parts of each slice
+  // of the numbers.
   void divide_window() {
     const size_t n = n_values(), all = n + window_->n_outputs, width = n_sums_;
     const bool is_left_over = n == width && window_->n_outputs == 1;
@@ -98,7 +102,7 @@ class IntervalDivider {
     }
   }
 
-  // Add the part of some tables, or several if they have too many columns for one.
+  // Add a part for some tables, or several parts if the tables have too many columns for one.
   void add_parts(size_t first, size_t end) {
     while (first < end) {
       columns_.clear();
@@ -185,7 +189,7 @@ class IntervalDivider {
   CudaIntervals& out_;
   const TableWindow* window_ = nullptr;
   int n_sums_ = 0;
-  size_t first_ = 0;               // of the numbers of an entry, in the current slice
+  size_t first_ = 0;               // first number of an entry in the current slice
   bool has_margins_ = false;       // whether the margins are behind the entries
   size_t first_of_stage_ = 0;      // among all tables
   std::vector<uint32_t> columns_;  // of the plan, in the current part
@@ -209,7 +213,7 @@ class TableWriter {
 
   size_t bytes() const { return shape_.bytes; }
 
-  // Write the table to memory whose bytes are 0.
+  // Write the table to memory that is zeroed.
   void write(char* to) const {
     const uint32_t head[] = {static_cast<uint32_t>(shape_.bytes), static_cast<uint32_t>(shape_.entries),
                              static_cast<uint32_t>(shape_.margins), has_margins_};
@@ -221,7 +225,7 @@ class TableWriter {
   }
 
  private:
-  // Write the steps of the table's columns, in the order of the part.
+  // Write the steps of the table's columns, in the order of the columns of the part.
   void write_steps(char* to) const {
     uint16_t* const counts = reinterpret_cast<uint16_t*>(to);
     char* steps = to + 2 * n_sums_;
@@ -248,8 +252,8 @@ class TableWriter {
     }
   }
 
-  // Write the numbers of all entries from first_ on: their sums, then their margins, unless these are behind
-  // the entries; all in units of the plan's leaf scale.
+  // Write the numbers of all entries, beginning with number first_: their sums, then their margins, unless
+  // the margins are behind the entries. All numbers are in units of the plan's leaf scale.
   void write_entries(T* to) const {
     const size_t n_values = window_.places_end - window_.places,
                  n_sums = first_ < n_values ? std::min<size_t>(n_values - first_, n_sums_) : 0,

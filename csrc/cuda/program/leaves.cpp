@@ -13,7 +13,7 @@
 namespace skshap {
 namespace {
 
-// The most elements of a path: those of a chunk are in shared memory.
+// The most elements of a path. The elements of a chunk are in shared memory.
 constexpr int kMostElements = 2 * kMaxFixedNodes;
 
 template <class T>
@@ -29,8 +29,8 @@ class LeafWriter {
   void write() {
     if (set_.category_bits.size() >= kMissingPasses) throw std::invalid_argument("too many categories");
     out_.category_bits = std::move(set_.category_bits);
-    // Leaves of the same number of nodes, for which there is one launch, and output, in the order of the
-    // trees.
+    // Sort the leaves by their number of nodes, for each of which there is a launch, and by output.
+    // Otherwise, they keep the order of the trees.
     std::vector<uint32_t> order(set_.paths.size());
     std::iota(order.begin(), order.end(), 0);
     const auto key = [&](uint32_t i) {
@@ -64,7 +64,7 @@ class LeafWriter {
       chunk.length = std::max(chunk.length, n_elements(set_.paths[*leaf]));
     chunk.elements = out_.tests.size();
     chunk.values = out_.values.size();
-    // Elements that a path does not have are passed by all rows, known or unknown.
+    // All rows pass elements that a path does not have, whether the feature is known or unknown.
     out_.tests.resize(out_.tests.size() + chunk.length * kChunkOfLeaves,
                       {kNoSetColumn << 16, 0xffffu << 16, kMissingPasses, 0});
     out_.zero_fractions.resize(out_.tests.size(), T(1));
@@ -127,7 +127,7 @@ bool has_leaf_chunks(const Plan& plan) {
     return column.thresholds_float.size() + column.thresholds_double.size() <= kCudaRanks &&
            column.categories.size() <= kCudaCategories;
   };
-  // Several columns of a player would need several tests for an element.
+  // If a player had several columns, an element would need several tests.
   std::vector<int32_t> inputs(plan.features.size(), -1);
   const auto is_alone = [&](const Column& column) {
     const auto at = std::lower_bound(plan.features.begin(), plan.features.end(), column.feature);

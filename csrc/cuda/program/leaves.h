@@ -1,8 +1,8 @@
-// The leaves of a plan for calls of few rows on a GPU: written by cuda/program/leaves.cpp, read by
-// cuda/leaves.cuh.
+// The leaves of a plan, for calls of few rows on a GPU. cuda/program/leaves.cpp writes them, and
+// cuda/leaves.cuh reads them.
 //
-// A thread takes a leaf, with the features of its path merged. So a row fills the GPU, which in the walk
-// takes many rows.
+// A thread takes a leaf, with the features of its path merged. So a single row fills the GPU. In the walk, it
+// takes many rows to fill the GPU.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace skshap {
 
-// Leaves of a chunk, one for each thread of a block.
+// The number of leaves of a chunk: one for each thread of a block.
 constexpr uint32_t kChunkOfLeaves = 256;
 
 // Consecutive leaves of the same output and number of quadrature nodes.
@@ -26,9 +26,10 @@ struct CudaLeafChunk {
   uint64_t slot_begins;  // in CudaLeaves::slot_begins, one more than slots
 };
 
-// All splits of a path on one feature: a row satisfies them if its code in `column` is at least the low half
-// of `bounds` and below the high half, or missing and kMissingPasses is set, and if its code in `set_column`
-// is in the category set, unless that is kNoSetColumn.
+// All splits of a path on one feature, as two conditions. The first: the row's code in `column` is at least
+// the low half of `bounds` and below the high half, or the row is missing and kMissingPasses is set. The
+// second: the row's code in `set_column` is in the category set. It always holds if `set_column` is
+// kNoSetColumn. A row satisfies the splits if both conditions hold.
 struct alignas(16) CudaLeafTest {
   uint32_t columns;  // column | set_column << 16
   uint32_t bounds;
@@ -43,7 +44,7 @@ struct CudaLeaves {
   std::vector<CudaLeafTest> tests;
   std::vector<T> zero_fractions;
   std::vector<T> values;  // in units of the plan's leaf scale
-  // For each slot of a chunk, its elements, as element * kChunkOfLeaves + leaf of the chunk.
+  // For each slot of a chunk, the elements of the slot, as element * kChunkOfLeaves + leaf of the chunk.
   std::vector<uint32_t> slot_begins;
   std::vector<uint16_t> slot_elements;
   std::vector<uint32_t> category_bits;
@@ -52,8 +53,9 @@ struct CudaLeaves {
 template <class T>
 struct CudaProgram;
 
-// Return whether all trees of a plan can be explained by their leaves: SHAP or Banzhaf values of trees
-// without tables and vector leaves, on columns whose codes have 16 bits, and on paths that are short enough.
+// Return whether all trees of a plan can be explained by their leaves. This is possible for SHAP or Banzhaf
+// values of trees without tables and vector leaves, if all columns have codes of 16 bits and all paths are
+// short enough.
 bool has_leaf_chunks(const Plan& plan);
 
 // Add the leaves of such a plan, and their slots.

@@ -3,8 +3,8 @@
 
 namespace skshap {
 
-// By the walk, in chunks for many rows or in smaller ones for few; for very few rows leaf by leaf, if the
-// plan allows it (cuda/program/leaves.h); or by the method of GPUTreeShap.
+// The methods: the walk, in chunks for many rows or in smaller chunks for few rows; leaf by leaf for very few
+// rows, if the plan allows it (cuda/program/leaves.h); and the method of GPUTreeShap.
 enum class CudaMethod { kChunks, kSmallChunks, kLeaves, kGpuTreeShap };
 
 }  // namespace skshap

@@ -35,7 +35,7 @@ class OwenLeafWriter {
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // A node of the path: which subtree is visited, and whether it is the second one.
+  // A visit of a node of the path: which subtree is visited, and whether it is the second one.
   struct Visit {
     int32_t node;
     bool right, second;
@@ -48,7 +48,8 @@ class OwenLeafWriter {
     if (!path_.open(tree)) throw std::invalid_argument("the trees cannot be explained leaf by leaf");
     const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
     const int32_t* const children = plan_.children.data() + tree.children;
-    // Leaves below each node. The subtree with fewer is visited first, so that few others are left meanwhile.
+    // Count the leaves below each node. The subtree with fewer leaves is visited first, so that few subtrees
+    // are postponed at a time.
     n_below_.assign(n_inner, 0);
     const auto below = [&](int32_t child) { return child < n_inner ? n_below_[child] : 1; };
     for (int32_t node = n_inner - 1; node >= 0; --node)
@@ -82,12 +83,12 @@ class OwenLeafWriter {
 
   // --- Chunks ---
 
-  // End the open chunk if it is full; the next operation begins another one.
+  // End the open chunk if it is full. The next operation begins another chunk.
   void ensure_chunk() {
     if (n_leaves_ >= chunk_leaves_) end_chunk();
   }
 
-  // Begin a chunk with the path to the current node, if none is open.
+  // If no chunk is open, begin one with the path to the current node.
   void begin_chunk() {
     ensure_chunk();
     if (is_open_) return;
@@ -120,7 +121,7 @@ class OwenLeafWriter {
 
   // --- Stages ---
 
-  // Begin a new stage unless so much more fits the open one.
+  // Begin a new stage unless this much more fits into the open stage.
   void ensure_stage(size_t n_words, size_t n_fours, size_t table_bytes) {
     const size_t list = rounded_up(fours_.size() + n_fours, 8) / 2,
                  words = kOwenStageHeader + tables_.size() + ops_.size() + list + n_words + 4;
@@ -152,7 +153,7 @@ class OwenLeafWriter {
     ensure_stage(4, 0, 0);
     const CudaColumns::Decision decision = columns_.decision(test(visit.node));
     const uint32_t kind = visit.second ? kOwenEdge : kOwenNode;
-    // The subtree of the rows that pass the comparison is the left one, unless the test is flipped.
+    // The left subtree has the rows that pass the comparison, unless the test is flipped.
     const bool passes = visit.right == static_cast<bool>(decision.flags & kNodeFlip);
     ops_.insert(ops_.end(), {kind | decision.flags << kOwenFlagShift | decision.column << kOwenColumnShift,
                              decision.operand, passes ? 0 : visit.bits, passes ? visit.bits : 0});
@@ -239,7 +240,7 @@ class OwenLeafWriter {
     }
   }
 
-  // Write a group with several features on the path, and their table.
+  // Write a group with several features on the path, and the table of these features.
   void write_group(const OwenPath::Group& group) {
     const size_t m = group.n_features;
     ops_.insert(ops_.end(),
@@ -266,7 +267,7 @@ class OwenLeafWriter {
     return kOwenTableHeader + rounded_up((1 + n_players) * sizeof(T), kOwenPiece) / sizeof(uint32_t);
   }
 
-  // Write the slot of a number, of which owen_piece() share four words.
+  // Write the slot of a number. The slots of owen_piece() numbers share four words.
   void write_slot(size_t number, int32_t step) {
     if (number && number % owen_piece<T>() == 0) pad(ops_);
     ops_.push_back(slot(path_.step(step).feature));
@@ -278,7 +279,7 @@ class OwenLeafWriter {
     uint32_t place;  // see the description of a table
   };
 
-  // Write a table of players in the order of their bits.
+  // Write a table of players. The players are in the order of their bits.
   void write_table(const std::vector<Player>& players, double factor, size_t n_numbers) {
     const size_t n = players.size(), first = kOwenStageHeader + tables_.size(),
                  lists = table_bytes_ + owen_piece_bytes<T>(n, n_numbers);

@@ -1,4 +1,5 @@
-// Plan -> PathSet: adds the tests of rows to the merged paths, and packs them. Host only.
+// Plan -> PathSet: adds the tests of rows to the merged paths, and packs the paths. This code runs on the
+// host only.
 #include "cuda/program/paths.h"
 
 #include <algorithm>
@@ -45,11 +46,11 @@ class Extractor {
     return {1, feature, 0, column, 0, kMissingCode, column, kNoSet, 1, 0};
   }
 
-  // Return the test of an edge: a row passes if it takes the edge and, above it, every edge on the same
-  // feature.
+  // Return the test of an edge. A row passes the test if it takes the edge, and every edge above it on the
+  // same feature.
   PathElement& test(uint32_t bit) { return tests_[2 * level_[bit_node(bit)] + (bit & 1)]; }
 
-  // Add the test of an edge of a node to those above it on the same feature.
+  // Add the test of a node's edge to the tests above it on the same feature.
   PathElement narrow(PathElement e, const DecideNode& d, bool right) {
     const bool holds = right == static_cast<bool>(d.flags & kFlip);  // whether the test holds on this edge
     if (d.flags & kCategorical) {
@@ -58,7 +59,7 @@ class Extractor {
       e.set = intersect(e.set, d, holds);
       return e;
     }
-    const uint32_t end = d.operand - d.bias + 1;  // of the ranks for which the test holds
+    const uint32_t end = d.operand - d.bias + 1;  // ranks before this one let the test hold
     require_same(e.lower == 0 && e.upper == kMissingCode, e.column, d.column);
     e.column = d.column;
     if (holds)
@@ -69,7 +70,7 @@ class Extractor {
     return e;
   }
 
-  // Reject tests of several columns: an element has room for one numeric and one categorical test.
+  // Reject tests of several columns: an element has one numeric and one categorical test.
   static void require_same(bool is_first, uint32_t tested, uint32_t column) {
     if (is_first || tested == column) return;
     throw std::invalid_argument(
@@ -110,7 +111,7 @@ class Extractor {
     out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(n)});
   }
 
-  // Rearrange elements from the order of the trees to that of the bins.
+  // Rearrange elements from the order of the trees to the order of the bins.
   void arrange(Packing packing) {
     std::vector<uint8_t> lengths;
     for (const Path& path : out_.paths) lengths.push_back(static_cast<uint8_t>(path.length));
@@ -156,9 +157,10 @@ Bins next_fit(const std::vector<uint8_t>& sizes) {
   return out;
 }
 
-// Pack in order of decreasing size. First fit takes the oldest bin with enough room, best fit the one with
-// the least room left (of several, the oldest). Sizes are small integers, so bins are kept by their room:
-// placing an item takes a look at each size of room, and a step in each of two heaps.
+// Pack the items in order of decreasing size. First fit takes the oldest bin into which the item fits. Best
+// fit takes the bin that has the least space left for it; of several such bins, the oldest. Sizes are small
+// integers, so bins are grouped by the space that they have left. Placing an item takes a look at each group,
+// and a step in each of two heaps.
 Bins decreasing(const std::vector<uint8_t>& sizes, bool best_fit) {
   std::vector<uint32_t> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);

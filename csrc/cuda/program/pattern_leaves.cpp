@@ -1,4 +1,4 @@
-// Leaves of a plan that have no table -> those of a GPU. Host only, needs no CUDA.
+// Leaves of a plan that have no table -> leaves of a GPU. This code runs on the host and does not need CUDA.
 #include "cuda/program/pattern_leaves.h"
 
 #include <algorithm>
@@ -11,9 +11,10 @@
 namespace skshap {
 namespace {
 
-// A warp takes one chunk for its rows. Leaves are added up in the plan's precision, of which more would lose
-// accuracy. Few rows fill a GPU only if there are many chunks, but each chunk has sums of its own, which take
-// memory and time for each row: comparisons with patterns, and for each sum, that make a chunk large enough.
+// The limits of a chunk. A warp takes one chunk for its rows. The leaves of a chunk are added up in the
+// plan's precision, and more leaves would lose accuracy. Few rows fill a GPU only if there are many chunks.
+// But each chunk has its own sums, which take memory and time for each row. So a chunk is large enough if it
+// has kChunkWork comparisons with patterns, and kWorkPerSlot of them for each sum.
 constexpr size_t kChunkLeaves = 256;
 constexpr size_t kChunkWork = size_t{1} << 14, kWorkPerSlot = 64;
 
@@ -44,7 +45,7 @@ class PatternWriter {
   }
 
  private:
-  // Everything that the entries of a leaf share, for all outputs and panels.
+  // The data that all entries of a leaf share, for all outputs and panels.
   struct Path {
     size_t tests, runs, patterns, weights;
     uint32_t n_tests, n_runs;
@@ -53,7 +54,7 @@ class PatternWriter {
   static constexpr uint32_t kNone = ~uint32_t{0};
 
   void add_leaf(const TableBatch& batch, const TableTree& tree, const PatternLeaf& from) {
-    // The outputs of a leaf may have entries of their own in the plan, too.
+    // The outputs of a leaf may have separate entries in the plan, too.
     const auto [found, is_new] = paths_.try_emplace(from.patterns);
     Path& path = found->second;
     if (is_new) {
@@ -85,7 +86,7 @@ class PatternWriter {
 
   size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
 
-  // Add the splits on the path: those on a feature are linked by DecideNode::previous.
+  // Add the splits on the path. DecideNode::previous links the splits on a feature.
   void add_tests(const TableTree& tree, const PatternLeaf& from, Path& path) {
     const DecideNode* const nodes = plan_.decide.data() + plan_.trees[tree.tree].decide;
     path.tests = out_.tests.size();

@@ -1,5 +1,5 @@
-// Leaves without a table for a GPU, with the patterns of the background data: written by
-// cuda/program/pattern_leaves.cpp, read by cuda/pattern_leaves.cuh.
+// Leaves without a table for a GPU, with the patterns of the background data. cuda/program/pattern_leaves.cpp
+// writes them, and cuda/pattern_leaves.cuh reads them.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace skshap {
 
-// A function that returns the test of a node on the columns of the program, without children.
+// A function that returns the test of a node on the columns of the program, without the node's children.
 struct CudaNode;
 using CudaTest = std::function<CudaNode(const DecideNode&)>;
 
-// The most features on the path of a leaf, for which there are kernels of their own.
+// The forms of leaves: the most features on the path of a leaf. For each form there is a kernel.
 constexpr uint32_t kPatternForms[] = {16, 32, 64};
 constexpr size_t kNumberOfPatternForms = std::size(kPatternForms);
-// Patterns of leaves with at most so many features have 32 bits.
+// In leaves with at most this many features, patterns have 32 bits.
 constexpr uint32_t kNarrowBits = 32;
-// The patterns of a run are padded to a multiple of this number.
+// The number of patterns of a run is padded to a multiple of this number.
 constexpr uint32_t kPatternsAtOnce = 4;
 // The most terms of a panel, and the multiple to which the weights of a pattern are padded.
 constexpr uint32_t kMostPanelTerms = 16, kTermsAtOnce = 4;
 
-// A split on the path of a leaf, which fails `bit` of the row's pattern unless the row goes left.
+// A split on the path of a leaf. Unless the row goes left, it fails `bit` of its pattern.
 struct alignas(16) CudaPathTest {
   uint32_t column_flags, operand;  // as in CudaNode
   uint32_t bit;
@@ -51,7 +51,7 @@ struct CudaPatternLeaf {
 
 struct CudaPatternChunk {
   size_t leaves, leaves_end;
-  uint32_t first_slot, n_slots;  // the first among those of all chunks of patterns
+  uint32_t first_slot, n_slots;  // first_slot counts the slots of all chunks of patterns
 };
 
 template <class T>
@@ -70,16 +70,16 @@ struct CudaPatternLeaves {
   std::vector<uint32_t> places;  // of the slots of all chunks, as in Tables::places
 };
 
-// Terms of an output whose sum weighs the patterns, as in background/rescaled_tables.h, with the weights of
-// each term as in Tables::weights.
+// Terms of an output. The patterns are weighed by a sum of these terms, as in background/rescaled_tables.h.
+// The weights of each term have the form of Tables::weights.
 struct PatternPanel {
   size_t output;
   uint32_t first_alpha;
   std::vector<const double*> weights;
 };
 
-// Write the leaves of a plan that have no table. With panels, a leaf is written once for each panel of its
-// outputs; `panels` is null if patterns have one weight.
+// Write the leaves of a plan that have no table. If there are panels, a leaf is written once for each panel
+// of its outputs. `panels` is null if each pattern has one weight.
 template <class T>
 CudaPatternLeaves<T> make_pattern_leaves(const Plan& plan, const CudaTest& test,
                                          const std::vector<PatternPanel>* panels);

@@ -1,4 +1,4 @@
-// Plan -> CudaProgram: which trees form a chunk, and in which form. Host only, needs no CUDA.
+// Plan -> CudaProgram: which trees form a chunk, and in which form. This code runs on the host only.
 #include "cuda/program/program.h"
 
 #include <algorithm>
@@ -10,25 +10,25 @@
 namespace skshap {
 namespace {
 
-// A warp walks one chunk for one tile of rows. This is enough work to hide its start-up, and few enough trees
-// that their sum is safe in single precision. Few rows take as long as one chunk, and fill a GPU only if
-// there are many.
+// The limits of a chunk. A warp walks one chunk for one tile of rows. This is enough work to hide the warp's
+// start-up, and few enough trees that their sum is safe in single precision. A call of few rows takes as long
+// as one chunk, and fills a GPU only if there are many chunks.
 constexpr size_t kMaxChunkTrees = 32;
 constexpr size_t kMaxChunkLeaves = 512, kSmallChunkLeaves = 128;
-// A larger tree is cut into parts of about so many leaves, but each part has sums of its own, which take
-// memory and time for each row.
+// A larger tree is cut into parts of about this many leaves for each sum, because each part has its own sums,
+// which take memory and time for each row.
 constexpr size_t kPartLeavesPerSum = 32;
 // Small models are divided into about this many smaller chunks.
 constexpr size_t kChunks = 5, kMinChunkLeaves = 16;
 
-// Round a number of quadrature nodes up to one for which a kernel exists.
+// Round a number of quadrature nodes up to a number for which a kernel exists.
 template <class T>
 int rounded_nodes(int n) {
   return sizeof(T) == 4 ? n : n + (n & 1);
 }
 
-// Divide the nodes of a double integral into parts for which kernels exist, and fill these up with nodes of
-// weight 0.
+// Divide the nodes of a double integral into parts for which kernels exist. The parts are filled up with
+// nodes of weight 0.
 template <class T>
 std::vector<CudaQuadrature> divide_nodes(const CudaQuadrature& all) {
   const size_t n = all.t.size(), step = static_cast<size_t>(rounded_nodes<T>(1)),
@@ -89,7 +89,8 @@ class CudaCompiler {
       }
     const size_t most = small_ ? kSmallChunkLeaves : kMaxChunkLeaves;
     chunk_leaves_ = std::clamp(n_leaves / kChunks, kMinChunkLeaves, most);
-    // More nodes than needed are exact, too, and less than a chunk of leaves is not worth its own launch.
+    // Quadrature with more nodes than needed is exact, too, and fewer leaves than a chunk are not worth a
+    // separate launch.
     for (int n = kMaxFixedNodes, next = 0; n > 0; --n) {
       launched_nodes_[n] = next && leaves[n] < kMaxChunkLeaves ? next : n;
       if (leaves[n]) next = launched_nodes_[n];
@@ -104,7 +105,8 @@ class CudaCompiler {
     return std::max<size_t>((tree.n_inner + part / 2) / part, 1);
   }
 
-  // Write the trees of a chunk of the plan, or for Owen values their walks with each part of the nodes.
+  // Write the trees of a chunk of the plan. For Owen values, write the walks of the trees with each part of
+  // the nodes.
   void write_trees(const Chunk& chunk) {
     if (!chunk.n_apart) return write_trees(chunk, [&](const TreeProgram& tree) { write_tree(chunk, tree); });
     CudaQuadrature all;
@@ -140,7 +142,7 @@ class CudaCompiler {
     writer_.end_chunk();
   }
 
-  // Write the open tree, or part of a tree.
+  // Write the open tree, or the open part of a tree.
   void write_tree(const Chunk& chunk, const TreeProgram& tree) {
     const int n_nodes = nodes_of(tree);
     const bool general = needs_general_form(chunk, n_nodes);
@@ -154,15 +156,15 @@ class CudaCompiler {
     add_tree();
   }
 
-  // Write the open tree with these nodes, which are those of the open chunk, if there is one.
+  // Write the open tree with these nodes. If a chunk is open, they are its nodes.
   void write_tree(const Chunk& chunk, const CudaQuadrature& nodes, bool general) {
     const int n_nodes = static_cast<int>(nodes.t.size());
     if (!has_room(n_nodes, general)) begin_chunk(chunk, nodes, n_nodes, general);
     add_tree();
   }
 
-  // Return the number of quadrature nodes of a tree: here it is always Gauss-Legendre quadrature, whatever
-  // that of the plan's chunk is.
+  // Return the number of quadrature nodes of a tree. A GPU always uses Gauss-Legendre quadrature, whichever
+  // rule the plan's chunk has.
   int nodes_of(const TreeProgram& tree) const { return quadrature_nodes(plan_.index, tree.n_features); }
 
   bool needs_general_form(const Chunk& chunk, int n_nodes) const {
@@ -172,7 +174,7 @@ class CudaCompiler {
            tree_.most_tracked > alive_bits || tree_.n_sets > kMaxCudaIndex || tree_.n_slots > kMaxCudaIndex;
   }
 
-  // Return whether the open chunk has room for the open tree.
+  // Return whether the open tree fits into the open chunk.
   bool has_room(int n_nodes, bool general) const {
     if (!writer_.is_open()) return false;
     const CudaChunk& c = out_.chunks.back();
@@ -189,7 +191,7 @@ class CudaCompiler {
     chunk_trees_ = chunk_sets_ = 0;
   }
 
-  // Write the open tree, or part of a tree, to the open chunk.
+  // Write the open tree, or the open part of a tree, to the open chunk.
   void add_tree() {
     CudaChunk& c = out_.chunks.back();
     c.n_frames = std::max(c.n_frames, tree_.n_frames);
@@ -225,18 +227,19 @@ class CudaCompiler {
     }
   }
 
-  // Several nodes or leaves in one place follow a node that leads a row to all of them, one after the other.
+  // If a place has several nodes or leaves, a node before them leads a row to all of them, one after another.
   void write_merged_margin_nodes(const TreeProgram& tree, int64_t first_leaf) {
     const size_t n_inner = tree.n_inner, n = n_inner + tree.n_leaves;
     const int32_t* const edges = plan_.children.data() + tree.children;
-    // By inner node and side, then the root: what is in the place.
+    // The nodes and leaves of each place: by inner node and side, then of the root.
     std::vector<std::vector<int32_t>> places(2 * n_inner + 1);
     for (size_t i = 0; i < n; ++i) {
       const uint32_t edge = static_cast<uint32_t>(edges[i]);
       const size_t place = edge ? 2 * static_cast<size_t>(bit_node(edge)) + (edge & 1) : 2 * n_inner;
       places[place].push_back(static_cast<int32_t>(i));
     }
-    // The root must be the first node, so its place is written before its nodes.
+    // The root must be the first node, so the nodes of its place are linked before the nodes of the tree are
+    // written.
     const std::vector<int32_t>& root = places.back();
     const size_t n_joins = root.size() - 1;
     const int64_t first = static_cast<int64_t>(out_.nodes.size() + n_joins);
@@ -269,7 +272,7 @@ class CudaCompiler {
   CudaTree tree_;
   CudaProgram<T> out_;
   CudaWriter<T> writer_;
-  int launched_nodes_[kMaxFixedNodes + 1] = {};  // by K of a tree: the K that it is walked with
+  int launched_nodes_[kMaxFixedNodes + 1] = {};  // by K of a tree: the K with which it is walked
   int chunk_nodes_ = 0;                          // of the trees of the open chunk
   size_t chunk_leaves_ = 0;
   size_t chunk_trees_ = 0, chunk_sets_ = 0;

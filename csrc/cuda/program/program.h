@@ -1,9 +1,9 @@
-// The compiled form of the trees for a GPU: cuda/program/writer.cpp writes it, the CUDA kernels read it.
+// The compiled form of the trees for a GPU. cuda/program/writer.cpp writes it, and the CUDA kernels read it.
 //
-// A chunk of trees is one stream of elements (32-bit words in single precision, 64-bit words in double
-// precision) that all lanes of a warp read together: operations with their constants, in the order in which
-// the walk of simd/walk_kernel-inl.h visits the nodes. It is made from the labelled trees that a Plan holds,
-// so CPU and GPU share every decision about thresholds, order and cover fractions.
+// A chunk of trees is one stream of elements, which are 32-bit words in single precision and 64-bit words in
+// double precision. All lanes of a warp read the stream together. It has operations with their constants, in
+// the order in which the walk of simd/walk_kernel-inl.h visits the nodes. The stream is made from the
+// labelled trees of a Plan, so CPU and GPU share every decision about thresholds, order and cover fractions.
 #pragma once
 
 #include <functional>
@@ -20,22 +20,24 @@
 
 namespace skshap {
 
-// Operations. The low byte of an op's first element is its code; the frame of a node (its height above the
-// fused subtrees) is in bits 8 to 31. A walk goes down by `enter` to a fused subtree, and then up by `exit`
-// to the next `middle` or the next tree, so a kernel never has to choose among all operations.
+// Operations. The low byte of an operation's first element is its code. Bits 8 to 31 have the frame of the
+// node, which is the node's height above the fused subtrees. A walk goes down by `enter` to a fused subtree,
+// and then up by `exit` to the next `middle` or to the next tree. So a kernel never has to choose among all
+// operations.
 constexpr uint32_t kCudaFrames = 8;                   // in a code
 constexpr uint32_t kCudaMostFrame = kCudaFrames - 2;  // stands for all higher ones
 enum CudaKind : uint32_t { kCudaEnter, kCudaMiddle, kCudaExit, kCudaExitLeaf };
 constexpr uint32_t cuda_code(CudaKind kind, uint32_t frame, bool repeated) {
   return (frame < kCudaMostFrame ? frame : kCudaMostFrame) << 3 | kind << 1 | repeated;
 }
-// The last frame of a code stands for a place that several nodes of a merged tree take, with a frame of its
-// own: `enter` keeps C, `middle` adds B of a node to a sum and restores C for the next one, `exit` adds the
-// sum to B of the last, and `exit leaf` adds the value of a leaf.
+// The last frame of a code stands for a place that several nodes of a merged tree take. Such a place has a
+// frame of its own: `enter` keeps C; `middle` adds B of a node to a sum, and restores C for the next node;
+// `exit` adds the sum to B of the last node; and `exit leaf` adds the value of a leaf.
 constexpr uint32_t kCudaJoin = kCudaFrames - 1;
 constexpr uint32_t cuda_join_code(CudaKind kind) { return kCudaJoin << 3 | kind << 1; }
-// Frames in registers. More would save memory accesses, but each frame needs its own instances of all
-// operations, and the instruction caches are the scarcest resource. Frames of joined places are never there.
+// The number of frames in registers. With more, there would be fewer memory accesses. But each frame needs
+// its own instances of all operations, and the instruction caches are the scarcest resource. Frames of joined
+// places are never in registers.
 constexpr int kCudaRegisterFrames = 2;
 constexpr uint32_t kCudaQuad = kCudaFrames << 3;  // + 4 * root + 2 * first + second repeated
 constexpr uint32_t kCudaTrio = kCudaQuad + 8;     // + 2 * root + pair repeated
@@ -46,50 +48,51 @@ constexpr uint32_t kCudaEnd = kCudaNextTree + 2;
 constexpr uint32_t kCudaPairs = kCudaNextTree + 3;
 constexpr uint32_t kCudaTriples = kCudaNextTree + 4;
 
-// Elements of a segment, the part of the stream that a block of warps holds in shared memory at a time. No
-// operation crosses from one segment to the next.
+// The number of elements of a segment, the part of the stream that is in the shared memory of a block of
+// warps at a time. No operation crosses from one segment to the next.
 constexpr size_t kCudaSegment = 1024;
 
-// A node is two elements. The first is slot << 16 | column, the second its test:
+// A node is two elements. The first is slot << 16 | column, and the second is the node's test:
 constexpr uint32_t kTestOperand = 0xffff;  // rank + bias, or number of the category set in the chunk
 constexpr uint32_t kTestBias = 1u << 16;   // added to the code before it is compared
 constexpr uint32_t kTestCategorical = 1u << 17;
 constexpr uint32_t kTestFlip = 1u << 18;     // children were swapped
-constexpr uint32_t kTestTracked = 1u << 19;  // a node below repeats the feature: sets its alive bit
+constexpr uint32_t kTestTracked = 1u << 19;  // a node below repeats the feature: the test sets its alive bit
 constexpr int kTestOwnShift = 20, kTestPreviousShift = 25;  // alive bits: own, and that of `previous`
 constexpr uint32_t kTestBit = 31;
 constexpr uint32_t kAliveBits = 32;
 
 // In a program for interactions, only subtrees of two leaves are fused. If there are other features above,
-// `exit` and `pair` are followed by `pairs`: the number of steps in bits 8 to 31 of its first element, and
-// four elements later the steps, each with two pairs of features: slot | alive bit of the other feature's
-// latest node << kPairBitShift for each, then lambda_k of alive rows for each. An odd last pair is joined by
-// one that adds nothing, to the slot of the node's own feature.
+// `exit` and `pair` are followed by `pairs`. This operation has the number of steps in bits 8 to 31 of its
+// first element; the steps begin four elements later. A step is for two pairs of features. For each of the
+// two, it has slot | alive bit of the other feature's latest node << kPairBitShift; then, for each, lambda_k
+// of alive rows. If the number of pairs is odd, the second pair of the last step adds nothing to the slot of
+// the node's own feature.
 constexpr uint32_t kPairSlot = 0xffff;
 constexpr int kPairBitShift = 16;
-constexpr uint32_t kAlwaysAlive = kAliveBits - 1;  // a bit that no node has; it is always set
+constexpr uint32_t kAlwaysAlive = kAliveBits - 1;  // a bit of no node, which is always set
 constexpr int cuda_pair_step(int n_nodes) { return (2 + 2 * n_nodes + 3) / 4 * 4; }
 
-// A program for triples has `triples` instead of `pairs`, and no slots of pairs: the number of records in
-// bits 8 to 31 of its first element, and four elements later the records. All triples of a record share a
-// second feature, with which it begins: the alive bit of its latest node | number of steps <<
-// kTripleStepShift, then lambda_k of alive rows. The steps have the form of those of pairs, and are about the
-// third features of two triples each.
+// A program for triples has `triples` instead of `pairs`, and no slots of pairs. This operation has the
+// number of records in bits 8 to 31 of its first element; the records begin four elements later. All triples
+// of a record share a second feature. The record begins with this feature: the alive bit of its latest node |
+// number of steps << kTripleStepShift, then lambda_k of alive rows. The steps follow. They have the form of
+// the steps of pairs, each for the third features of two triples.
 constexpr int kTripleStepShift = 8;
 constexpr int cuda_triple_record(int n_nodes) { return (1 + n_nodes + 3) / 4 * 4; }
 
-// Trees that do not fit this form (more quadrature nodes than have kernels of their own, leaves of several
-// outputs, more alive bits, columns, slots or categories than there is room for) have chunks of their own, in
-// a general form without fused subtrees. Such a stream begins with K, the number of outputs, the height, t_k
-// and w_k, and for interactions lambda_k of rows that are not alive. A node there is
+// Some trees do not fit this form: they have more quadrature nodes than there are kernels for, leaves of
+// several outputs, or too many alive bits, columns, slots or categories. Such trees have chunks of their own,
+// in a general form without fused subtrees. The stream of such a chunk begins with K, the number of outputs,
+// the height, t_k and w_k, and for interactions lambda_k of rows that are not alive. A node in this form is
 //   op | repeated << 3 | level << 4, slot, column, test flags, operand, level of `previous`, share,
-// if repeated u_k and G_k, and the values of those children that are leaves, the right ones first. For
-// interactions, exits and pairs end with the number of pairs of features, and for each its slot, the level of
-// the other feature's latest node, and lambda_k of alive rows. For triples, they end with the number of other
-// features, for each the level of its latest node and lambda_k of alive rows, and then the slots of the
-// second other feature with the first, of the third with the first and the second, and so on. A feature that
-// is apart and new on its path has the form of a repeated one, too. Its `previous` has a level that no node
-// has, the height, at which all rows are alive.
+// followed by u_k and G_k if it is repeated, and by the values of those children that are leaves, first the
+// right one. For interactions, exits and pairs end with the number of pairs of features, and for each pair
+// its slot, the level of the other feature's latest node, and lambda_k of alive rows. For triples, they end
+// with the number of other features, and for each of these the level of its latest node and lambda_k of alive
+// rows. Then follow the slots of the second other feature with the first, of the third with the first and the
+// second, and so on. A feature that is apart has the form of a repeated feature even if it is new on its
+// path. Its `previous` then has the height as its level, which no node has, and at which all rows are alive.
 enum CudaGeneralOp : uint32_t {
   kGeneralEnter,  // nothing follows the constants
   kGeneralMiddle,
@@ -101,9 +104,9 @@ enum CudaGeneralOp : uint32_t {
 };
 constexpr int kGeneralHeader = 3, kGeneralNode = 7;
 
-// Codes on the GPU are int16: -1 is missing, and a column with too many thresholds is split into several,
-// each with its part of the ranks. Categorical columns are read as uint16; a column with too many categories
-// takes two, for the low and the high halves of its codes.
+// Codes on the GPU are int16, and -1 is missing. A column with too many thresholds is split into several
+// columns, each with its part of the ranks. Categorical columns are read as uint16. A column with too many
+// categories takes two columns, for the low and the high halves of its codes.
 constexpr uint32_t kCudaRanks = 32767, kCudaCategories = 65534;
 
 struct CudaColumn {
@@ -111,11 +114,11 @@ struct CudaColumn {
   uint32_t origin;  // rank that becomes code 0; if categorical, 0, or 1 for the high halves
 };
 
-// The nodes of a walk. A tree for Owen values whose features of a group are apart (plan/owen_trees.h) has a
-// double integral: t_k belongs to the other players and s_k to these features, which have the form of
-// repeated ones. G_k is right for them only, which suffices: nobody needs the values of the others. With more
-// nodes than a kernel has, such a tree is walked several times, each time with some of them, because values
-// are sums over the nodes.
+// The nodes of a walk. A tree for Owen values in which the features of a group are apart (plan/owen_trees.h)
+// has a double integral. t_k belongs to the other players, and s_k to the features that are apart. These
+// features have the form of repeated features. G_k is right for them only, which suffices, because nobody
+// needs the values of the other players. If such a tree has more nodes than any kernel, it is walked several
+// times, each time with some of the nodes: values are sums over the nodes.
 struct CudaQuadrature {
   std::vector<double> t, weights;
   std::vector<double> s;  // empty unless features are apart
@@ -132,20 +135,21 @@ struct CudaChunk {
   uint32_t n_frames;
   uint32_t n_slots;
   uint32_t category_base;  // into CudaProgram::category_sets
-  size_t begin;            // in the stream; then n_segments of kCudaSegment elements, or the general form
+  size_t begin;            // in the stream: n_segments of kCudaSegment elements, or the general form
   uint32_t n_segments;
   size_t first_slot;  // among the slots of all chunks
   size_t n_leaves;
 };
 
 struct CudaSlot {
-  // The place is in Plan::features, or after them in Plan::pairs or, of order 3, Plan::triples; or it is
-  // kNoPlace.
+  // The place is in Plan::features or, after the features, in Plan::pairs or, of order 3, in Plan::triples;
+  // or it is kNoPlace.
   int32_t output, place;
 };
 constexpr int32_t kNoPlace = -1;  // of values that nobody needs
 
-// A share of the sums of a slot, which are added to those of a place with a weight: see plan/balance.h.
+// A share of the sums of a slot. With a weight, the sums are added to the sums of another place: see
+// plan/balance.h.
 struct CudaShare {
   int32_t slot;  // of all chunks
   CudaSlot to;
@@ -160,7 +164,8 @@ struct alignas(16) CudaNode {
 };
 enum CudaNodeFlag : uint32_t { kNodeBias = 1, kNodeCategorical = 2, kNodeFlip = 4, kNodeWide = 8 };
 constexpr int kNodeColumnShift = 4;
-// The column and flags of a node of a merged tree that leads all rows to the left, and then to the right.
+// The column and flags of a node of a merged tree that leads all rows to the left first, and then to the
+// right.
 constexpr uint32_t kJoinedNodes = 0xffffffff;
 
 template <class T>
@@ -184,16 +189,16 @@ struct CudaProgram {
   CudaLeaves<T> leaves;  // instead of chunks
 };
 
-// Return the number of places: of features, then of the interactions of the plan's order.
+// Return the number of places: the features, followed by the interactions of the plan's order.
 inline size_t cuda_places(const Plan& plan) {
   return plan.features.size() + (plan.order < 3 ? plan.pairs.size() : plan.triples.size());
 }
 
-// Compile a plan; `stage_bytes` of its tables by intervals fit shared memory at a time.
+// Compile a plan. At a time, `stage_bytes` of its tables by intervals fit into shared memory.
 template <class T>
 CudaProgram<T> make_cuda_program(const Plan& plan, CudaMethod method, size_t stage_bytes);
 
-// Add the plan's trees that are explained by tables, and their slots, which follow those of the chunks.
+// Add the plan's trees that are explained by tables, and their slots, which follow the slots of the chunks.
 template <class T>
 void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
 
@@ -201,8 +206,8 @@ void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program)
 template <class T>
 void add_pattern_leaves(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
 
-// Add the plan's tables by intervals, and their slots. `column_of` has the column on the GPU of each column
-// of the plan.
+// Add the plan's tables by intervals, and their slots. `column_of` has, for each column of the plan, its
+// column on the GPU.
 template <class T>
 void add_intervals(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
                    CudaProgram<T>& program);

@@ -1,4 +1,4 @@
-// The tables of a plan -> those of a GPU, with entries placed so that a lane can load 16 bytes at once.
+// The tables of a plan -> the tables of a GPU. Entries are placed so that a lane can load 16 bytes at once.
 #include <algorithm>
 
 #include "cuda/program/program.h"
@@ -22,7 +22,7 @@ void begin_tree(const DecideNode* nodes, size_t n_nodes, size_t n_lookups, const
   }
 }
 
-// Return the elements of an entry, padded to what a lane loads at once.
+// Return the number of elements of an entry, padded to the number that a lane loads at once.
 template <class T>
 size_t padded_entry(uint32_t n_targets) {
   return (n_targets * sizeof(T) + kLoadBytes - 1) / kLoadBytes * kLoadBytes / sizeof(T);
@@ -51,7 +51,7 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, Cud
   }
 }
 
-// Add a tree of Fast TreeSHAP v2, whose features have `slots` in its chunk.
+// Add a tree of Fast TreeSHAP v2. `slots` are the slots of its features in its chunk.
 template <class T>
 void add_leaves(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, const LeafTable* leaves,
                 const CudaTest& test, CudaTables<T>& out) {

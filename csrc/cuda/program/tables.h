@@ -1,4 +1,4 @@
-// The tables of plan/tables.h for a GPU: written by cuda/program/tables.cpp, read by cuda/tables.cuh.
+// The tables of plan/tables.h for a GPU. cuda/program/tables.cpp writes them, and cuda/tables.cuh reads them.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,10 @@ struct alignas(16) CudaTableNode {
 
 struct CudaLookup {
   uint32_t bits, n_bits;
-  uint32_t targets, n_targets;  // except for a leaf, they begin at a multiple of 16 bytes
-  uint32_t
-      entry_size;    // targets, padded to what a lane loads at once; 0: a leaf's table, see tables/fast_v2.h
-  uint32_t factors;  // for a leaf: the ratio of each bit, then the values
-  size_t table;      // [index][entry], or for a leaf [index]
+  uint32_t targets, n_targets;  // except for a leaf, targets begin at a multiple of 16 bytes
+  uint32_t entry_size;  // padded to what a lane loads at once; 0 for a leaf's table, see tables/fast_v2.h
+  uint32_t factors;     // for a leaf: the ratio of each bit, then the values
+  size_t table;         // [index][entry], or for a leaf [index]
 };
 
 struct CudaTableTree {

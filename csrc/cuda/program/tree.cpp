@@ -40,7 +40,7 @@ void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, 
   count_slots();
 }
 
-// Add a copy of an inner node, without children; return its number.
+// Add a copy of an inner node, without children. Return the number of the copy.
 int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node) {
   Node copy{};
   copy.test = plan.decide[tree.decide + node];
@@ -101,7 +101,7 @@ void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
   }
 }
 
-// The plan has the edge to each node of a merged tree, and to each leaf.
+// The plan has, for each node and leaf of a merged tree, the edge to it.
 void CudaTree::copy_merged(const TreeProgram& tree) {
   const int32_t* const edges = plan.children.data() + tree.children;
   root = {};
@@ -121,7 +121,7 @@ void CudaTree::copy_merged(const TreeProgram& tree) {
     place_of(edges[tree.n_inner + leaf]).leaf = plan.leaf_values.data() + tree.leaves + leaf;
 }
 
-// Resolve the place of each node on its path.
+// Find the place of each node on its path.
 void CudaTree::label() {
   struct Item {
     int32_t node;

@@ -1,4 +1,4 @@
-// A tree, or a part of one, with labelled inner nodes, from which the program of a GPU is written.
+// A tree with labelled inner nodes, or a part of a tree. The program of a GPU is written from it.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@ namespace skshap {
 
 class CudaTree {
  public:
-  // The place of a child, or of the root: one or several inner nodes, a leaf, or both; several in merged
-  // trees only (plan/merged_trees.h).
+  // The place of a child or of the root. It has an inner node, or a leaf. In merged trees
+  // (plan/merged_trees.h), it may have several inner nodes, and a leaf as well.
   struct Place {
     int32_t first = -1;            // the first of the inner nodes, or -1
     const double* leaf = nullptr;  // the values of the leaf, or null
@@ -21,49 +21,51 @@ class CudaTree {
 
   struct Node {
     DecideNode test;
-    int32_t feature;                // or the player, for Owen values: see Plan::players
-    Place left, right;              // if one of them is a leaf, it is the right one
+    int32_t feature;                // or, for Owen values, the player: see Plan::players
+    Place left, right;              // if exactly one of them is a leaf, it is the right one
     int32_t next;                   // the next inner node in the same place, or -1
     double share, zero_fraction;    // of the path above, if repeated
-    double edge_fraction;           // zero fraction of the parent's feature beyond the edge that leads here
+    double edge_fraction;           // zero fraction of the parent's feature beyond the edge to this node
     int32_t previous, parent;       // -1: new on the path; none
     int32_t height;                 // above the fused subtrees; -1 for a pair, trio or quad
-    uint32_t level, tracked_above;  // nodes above, and those of them that are tracked
+    uint32_t level, tracked_above;  // number of nodes above, and of tracked nodes above
     bool pair, tracked;             // whether it has two leaves; whether it has an alive bit
     bool apart;                     // for Owen values: a feature of the group whose features are apart
-    bool above_apart;               // whether neither it nor a node above is apart: then nobody needs its B
-    // Return whether the node has the form of a repeated one. Without `previous`, all rows are alive there.
+    bool above_apart;               // whether neither the node nor one above is apart: nobody needs its B
+    // Return whether the node has the form of a repeated one. If it has no `previous`, all rows are alive at
+    // the node.
     bool repeated() const { return previous >= 0 || apart; }
   };
 
   CudaTree(const Plan& plan, const CudaColumns& columns);
 
-  // Label a tree, or a part of it: the leaves of nodes `begin` to `end`, with a leaf of value 0 in the place
-  // of each subtree without any. Merged trees are labelled as a whole.
+  // Label a tree or a part of it. The part has the leaves of nodes `begin` to `end`, and a leaf of value 0 in
+  // the place of each subtree without such leaves. Merged trees are labelled as a whole.
   void open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, int32_t end);
 
-  // Return whether a node, or a place, is a pair, trio or quad.
+  // Return whether a node is the root of a pair, trio or quad; and whether a place is.
   bool fused(const Node& node) const {
     return node.pair || (!pairs_ && is_pair(node.left) && (node.right.is_leaf() || is_pair(node.right)));
   }
 
-  // Return whether several nodes take a place, or a node and a leaf.
+  // Return whether a place has several nodes, or a node and a leaf.
   bool is_joined(const Place& place) const {
     return !place.is_leaf() && (place.leaf || nodes[place.first].next >= 0);
   }
 
-  // Return the height of the nodes of a place, with the frame above them in which several are added up.
+  // Return the height of the nodes of a place. If the place has several nodes, the height includes the frame
+  // above them, in which they are added up.
   int32_t height(const Place& place) const;
 
-  // Return the latest nodes on the other features of the path above a node, the nearest first.
+  // Return the latest nodes on the other features of the path above a node, beginning with the nearest.
   const std::vector<int32_t>& others_above(int32_t i);
 
-  // Return the place of the pair of two nodes' features: pairs follow the features.
+  // Return the place of the pair of two nodes' features. Pairs follow the features.
   int32_t pair_of(int32_t i, int32_t j) const;
   // Return the place of the triple of three nodes' features, in a plan of order 3.
   int32_t triple_of(int32_t i, int32_t j, int32_t l) const;
 
-  // Return the number of places: those of cuda_places and, for Owen values, those of the groups.
+  // Return the number of places: cuda_places() and, for Owen values, one for each group.
   size_t n_places() const { return counted_.size(); }
 
   const Plan& plan;
@@ -79,7 +81,7 @@ class CudaTree {
   bool is_pair(const Place& place) const {
     return !place.is_leaf() && !is_joined(place) && nodes[place.first].pair;
   }
-  // Call visit(node) for the inner nodes of a place.
+  // Call visit(node) for each inner node of a place.
   template <class Visit>
   void visit_place(const Place& place, const Visit& visit) {
     for (int32_t i = place.first; i >= 0; i = nodes[i].next) visit(nodes[i]);
@@ -100,7 +102,7 @@ class CudaTree {
   size_t width_ = 1;                              // values of a leaf
   bool is_apart_ = false;                         // whether features of a group are apart
   TreePath path_;
-  std::vector<int32_t> subtree_end_;        // by node of the tree: the first node behind those below it
+  std::vector<int32_t> subtree_end_;        // by node of the tree: the first node after its subtree
   std::vector<uint32_t> listed_, counted_;  // when a feature, or a place, was last met
   uint32_t stamp_ = 0, tree_number_ = 0;
   std::vector<int32_t> above_;

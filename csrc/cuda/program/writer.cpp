@@ -48,7 +48,7 @@ void CudaWriter<T>::begin_chunk(const Chunk& chunk, const CudaQuadrature& nodes,
   for (const double t : nodes_.t) value(dead_lambda(plan_.index, t));
 }
 
-// Return the position of these nodes among those of the program; list them if they are new.
+// Return the position of these nodes among the nodes of the program. If they are new, add them.
 template <class T>
 int32_t CudaWriter<T>::number_of(const CudaQuadrature& nodes) {
   const auto found = std::find(out_.quadratures.begin(), out_.quadratures.end(), nodes);
@@ -74,8 +74,8 @@ void CudaWriter<T>::end_chunk() {
   open_ = false;
 }
 
-// Return the slot of a feature, or of an interaction, which follow the features. For Owen values, groups
-// follow the features, and all of them whose values nobody needs have one slot.
+// Return the slot of a feature, or of an interaction. Interactions follow the features. For Owen values,
+// groups follow the features, and all groups whose values nobody needs share one slot.
 template <class T>
 uint32_t CudaWriter<T>::slot(int32_t place) {
   const bool is_group = static_cast<size_t>(place) >= cuda_places(plan_);
@@ -106,8 +106,8 @@ bool CudaWriter<T>::has_shares(int32_t place) const {
   return any;
 }
 
-// Number the slots of the chunk by how often they are used, most often first: the first ones are in shared
-// memory.
+// Number the slots of the chunk by how often they are used, beginning with the most frequent ones: the first
+// slots are in shared memory.
 template <class T>
 void CudaWriter<T>::sort_slots() {
   const CudaChunk& c = out_.chunks.back();
@@ -207,7 +207,7 @@ void CudaWriter<T>::exit(int32_t i) {
   if (pairs_) emit_interactions(i);
 }
 
-// Write an operation of a joined place; `step.node` is its frame.
+// Write an operation of a joined place. `step.node` is the frame of the place.
 template <class T>
 void CudaWriter<T>::join(const Step& step) {
   switch (step.kind) {
@@ -237,8 +237,9 @@ void CudaWriter<T>::emit_pairs(int32_t i) {
   close();
 }
 
-// Write a record for each other feature, with the triples of which it has not been the third feature before.
-// A record leaves one of an odd number to the next, so that only the last one may have to be padded.
+// Write a record for each other feature. It has the triples in which the feature is not the third feature of
+// an earlier record. If the number of triples is odd, the record leaves one to the next record, so that only
+// the last record may have to be padded.
 template <class T>
 void CudaWriter<T>::emit_triples(int32_t i) {
   constexpr size_t kMaxElements = kCudaSegment / 2;  // of an operation; a record has fewer
@@ -276,8 +277,9 @@ void CudaWriter<T>::emit_triples(int32_t i) {
   if (is_open) close();
 }
 
-// Write a step: two interactions, or one and a sum of zeros if `second` is -1. They have these places, and
-// these nodes are the latest on the features that the step is about.
+// Write a step for two interactions. If `second` is -1, it is for one interaction and a sum of zeros. `first`
+// and `second` are the latest nodes on the other features of the interactions, and first_place and
+// second_place are the places of the interactions.
 template <class T>
 void CudaWriter<T>::emit_step(int32_t i, int32_t first, int32_t first_place, int32_t second,
                               int32_t second_place) {
@@ -293,7 +295,7 @@ void CudaWriter<T>::emit_step(int32_t i, int32_t first, int32_t first_place, int
   pad(4);
 }
 
-// Write lambda_k of rows that are alive beyond the edge of `above` that leads to the node.
+// Write lambda_k of the rows that are alive beyond an edge: the edge of `above` on the way to the node.
 template <class T>
 void CudaWriter<T>::lambda(int32_t above, int32_t node) {
   while (tree_.nodes[node].parent != above) node = tree_.nodes[node].parent;
@@ -339,8 +341,8 @@ void CudaWriter<T>::emit_fused(int32_t i) {
   give_bit(i);
 }
 
-// Write slot, column and test; B of rows that are not alive; delta times the difference of the leaves for
-// rows that go right, left; if repeated, the values of the leaves: right, left.
+// Write slot, column and test; B of rows that are not alive; delta times the difference of the leaves, for
+// rows that go right and left; and if repeated, the values of the right and the left leaf.
 template <class T>
 void CudaWriter<T>::pair_elements(int32_t i) {
   const CudaTree::Node& n = tree_.nodes[i];
@@ -354,7 +356,7 @@ void CudaWriter<T>::pair_elements(int32_t i) {
   value(left);
 }
 
-// Write u_k = z (1 - t_k) / a_k with a_k = z (1 - t_k) + t_k: g_k = o - delta u_k for alive rows.
+// Write u_k = z (1 - t_k) / a_k with a_k = z (1 - t_k) + t_k. For alive rows, g_k = o - delta u_k.
 template <class T>
 void CudaWriter<T>::factors(const CudaTree::Node& n) {
   for (const double t : times(n)) {
@@ -363,7 +365,7 @@ void CudaWriter<T>::factors(const CudaTree::Node& n) {
   }
 }
 
-// Write a node. `decides`: whether the walk visits the node for the first time.
+// Write a node. `decides` says whether the walk visits the node for the first time.
 template <class T>
 void CudaWriter<T>::node(int32_t i, bool decides) {
   const CudaTree::Node& n = tree_.nodes[i];

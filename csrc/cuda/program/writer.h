@@ -1,4 +1,4 @@
-// Writes chunks of trees to the stream of a GPU's program, as cuda/program/program.h describes it.
+// Writes chunks of trees to the stream of a GPU's program. cuda/program/program.h describes the stream.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,8 @@ class CudaWriter {
  public:
   CudaWriter(const Plan& plan, const CudaColumns& columns, CudaTree& tree, CudaProgram<T>& program);
 
-  // Begin a chunk, which is walked with these quadrature nodes; end_chunk ends it, if one is open.
+  // Begin a chunk, which is walked with these quadrature nodes. end_chunk ends the open chunk, if there is
+  // one.
   void begin_chunk(const Chunk& chunk, const CudaQuadrature& nodes, bool general);
   void end_chunk();
   bool is_open() const { return open_; }
@@ -26,7 +27,7 @@ class CudaWriter {
  private:
   using Element = typename CudaProgram<T>::Element;
 
-  // An element of the stream that holds a slot, and the bit where the slot begins.
+  // An element of the stream that holds a slot, and the number of the slot's first bit in it.
   struct SlotUse {
     size_t at;
     int shift;
@@ -36,7 +37,7 @@ class CudaWriter {
   uint32_t slot(int32_t place);
   bool has_shares(int32_t place) const;
   void sort_slots();
-  // A step of the fused form: a visit of a node, or the frame or leaf of a joined place.
+  // A step of writing the fused form: a visit of a node, or the frame or leaf of a joined place.
   struct Step {
     enum Kind { kVisit, kMiddle, kExit, kJoinEnter, kJoinMiddle, kJoinExit, kJoinLeaf } kind;
     int32_t node;
@@ -56,7 +57,7 @@ class CudaWriter {
   void lambda(int32_t above, int32_t node);
   void emit_fused(int32_t i);
   void pair_elements(int32_t i);
-  // Return t_k of a node's feature, or s_k if it is apart.
+  // Return t_k for a node, or s_k if the node's feature is apart.
   const std::vector<double>& times(const CudaTree::Node& n) const { return n.apart ? nodes_.s : nodes_.t; }
   void factors(const CudaTree::Node& n);
   void node(int32_t i, bool decides = true);
@@ -92,8 +93,8 @@ class CudaWriter {
     const size_t begin = out_.chunks.back().begin;
     out_.stream.resize(begin + (out_.stream.size() - begin + multiple - 1) / multiple * multiple);
   }
-  // End an operation: pad it to 16 bytes, and move it to a new segment if it would leave no room for the
-  // segment's end.
+  // End an operation: pad it to 16 bytes. If it would leave no memory for the end of the segment, move it to
+  // a new segment.
   void close() {
     std::vector<Element>& stream = out_.stream;
     pad(4);
@@ -120,7 +121,7 @@ class CudaWriter {
   uint32_t height_ = 0;  // of the chunk
   bool open_ = false;
   CudaQuadrature nodes_;
-  std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and the places that have one
+  std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and the places that have a slot
   std::vector<SlotUse> uses_;                // of the chunk, for triples
   std::vector<int32_t> own_;                 // alive bit of a tracked node
   uint32_t free_bits_ = 0;
