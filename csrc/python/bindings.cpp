@@ -33,7 +33,7 @@ void bind_linear(py::module_& module);      // linear_bindings.cpp
 
 namespace {
 
-// The method by which a plan computes path-dependent values. Its names are in
+// The method by which a plan computes path-dependent values. The names of the methods are in
 // skshapgpu/_engine/algorithms.py.
 struct NamedMethod {
   Method method;

@@ -157,7 +157,7 @@ inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::ar
 // versions of Python.
 template <class Take>
 auto gil_or_sleep(const Take& take) {
-  // Unwinding destroys objects, whichever C++ runtime is linked, whereas not every runtime can catch it.
+  // Unwinding destroys objects with every C++ runtime, but not every runtime can catch it.
   struct Sleeper {
     bool has_gil = false;
     ~Sleeper() {
