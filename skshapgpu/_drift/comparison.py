@@ -9,7 +9,7 @@ import numpy as np
 
 from .._common.digits import number
 
-#: Number of features that are shown as text.
+#: Number of features in the representation.
 _N_SHOWN = 12
 
 
@@ -24,7 +24,7 @@ class ExplanationComparison:
     feature_names : tuple of str
         In the order of the reference.
     output_names : tuple or None
-        None if there is one output.
+        None if there is only one output.
     reference_importance, current_importance : ndarray of float64, shape (n_features[, n_outputs])
         Mean magnitude of the values of each feature, in their unit.
     reference_rank, current_rank : ndarray of int64, shape (n_features,)
@@ -73,7 +73,7 @@ class ExplanationComparison:
         pandas.DataFrame
             Columns ``reference_importance``, ``current_importance``, ``reference_rank``, ``current_rank``,
             ``psi``, ``wasserstein`` and ``relative_wasserstein``. The index has the features; if there are
-            several outputs, features and outputs.
+            several outputs, it has features and outputs.
         """
         import pandas as pd
 
@@ -94,13 +94,13 @@ class ExplanationComparison:
         return {name: getattr(self, name) for name in names} | {"features": self._records()}
 
     def _records(self) -> list[dict[str, Any]]:
-        """Return a record for each feature and output, the largest PSI first, ties in their order."""
+        """Return a record for each feature and output, in descending order of PSI, ties as they come."""
         n_outputs = len(self.output_names or (None,))
         relative = self.relative_wasserstein
         order = np.argsort(-self.psi.ravel(), kind="stable")
         records = []
-        for place in order.tolist():
-            feature, output = divmod(place, n_outputs)
+        for i in order.tolist():
+            feature, output = divmod(i, n_outputs)
             record: dict[str, Any] = {"feature": self.feature_names[feature]}
             if self.output_names is not None:
                 name = self.output_names[output]
@@ -108,13 +108,13 @@ class ExplanationComparison:
             records.append(
                 record
                 | {
-                    "reference_importance": float(self.reference_importance.flat[place]),
-                    "current_importance": float(self.current_importance.flat[place]),
+                    "reference_importance": float(self.reference_importance.flat[i]),
+                    "current_importance": float(self.current_importance.flat[i]),
                     "reference_rank": int(self.reference_rank[feature]),
                     "current_rank": int(self.current_rank[feature]),
-                    "psi": float(self.psi.flat[place]),
-                    "wasserstein": float(self.wasserstein.flat[place]),
-                    "relative_wasserstein": float(relative.flat[place]),
+                    "psi": float(self.psi.flat[i]),
+                    "wasserstein": float(self.wasserstein.flat[i]),
+                    "relative_wasserstein": float(relative.flat[i]),
                 }
             )
         return records

@@ -10,8 +10,8 @@ from scipy.stats import rankdata
 #: Smallest fraction of a bin in the population stability index, which would be infinite for an empty bin.
 PSI_FLOOR = 1e-4
 
-#: Values count as equal in the population stability index if they agree after rounding to multiples of this
-#: fraction of the largest mean |value|: a hundred times what single precision rounds off.
+#: For the population stability index, values are rounded to multiples of this fraction of the largest mean
+#: |value|. It is a hundred times the rounding error of single precision.
 ROUNDING = 1e-5
 
 
@@ -33,7 +33,7 @@ class Wasserstein:
         self.distance = 0.0
 
     def add(self, values: np.ndarray, reference: np.ndarray, current: np.ndarray) -> None:
-        """Add values above the previous ones, in ascending order, with their weights in each sample."""
+        """Add values that follow the previous ones in ascending order, with their weights in each sample."""
         if not len(values):
             return
         if self._last is not None:
@@ -47,12 +47,13 @@ class Wasserstein:
 
 
 class QuantileBins:
-    """Bins of the reference, about equally filled, from its values in ascending order.
+    """Bins of about equal weight in the reference, from its values in ascending order.
 
-    Values are rounded to whole multiples of ``unit``. Each quantile, the smallest value at which the
-    distribution function reaches 1/n_bins, 2/n_bins and so on, ends a bin. A value with more than 1/n_bins
-    of the weight has a bin of its own. Edges lie halfway to the next value of the reference, or at a distance
-    of 1.5 units if there is none.
+    Values are rounded to whole multiples of ``unit``. Quantiles are the smallest values at which the
+    distribution function reaches 1/n_bins, 2/n_bins and so on. Each quantile is the last value of a bin. A
+    value with more than 1/n_bins of the weight has a bin of its own. An edge is halfway between two
+    neighbouring values of the reference. Beyond the smallest and largest value, it is 1.5 units away from
+    them.
 
     Parameters
     ----------
@@ -67,56 +68,56 @@ class QuantileBins:
         self._frequent = total / n_bins
         self._levels = np.arange(1, n_bins) * total / n_bins
         self._cumulated, self._previous = 0.0, -np.inf
-        self._held: tuple[float, float] | None = None  # the last value, of which more may follow
+        self._last: tuple[float, float] | None = None  # the last value, and its weight so far
         self._edges: list[tuple[float, float]] = []
 
     def add(self, values: np.ndarray, weights: np.ndarray) -> None:
-        """Add values of the reference above the previous ones, in ascending order."""
-        there = weights > 0
-        keys, weights = np.rint(values[there] / self._unit), weights[there]
-        if self._held is not None:
-            keys = np.concatenate([[self._held[0]], keys])
-            weights = np.concatenate([[self._held[1]], weights])
+        """Add values of the reference that follow the previous ones in ascending order."""
+        in_reference = weights > 0
+        keys, weights = np.rint(values[in_reference] / self._unit), weights[in_reference]
+        if self._last is not None:
+            keys = np.concatenate([[self._last[0]], keys])
+            weights = np.concatenate([[self._last[1]], weights])
         if not len(keys):
             return
         starts = np.flatnonzero(np.diff(keys, prepend=-np.inf))
         keys, weights = keys[starts], np.add.reduceat(weights, starts)
-        self._held = float(keys[-1]), float(weights[-1])
-        self._take(keys[:-1], weights[:-1], float(keys[-1]))
+        self._last = float(keys[-1]), float(weights[-1])
+        self._add_edges(keys[:-1], weights[:-1], float(keys[-1]))
 
-    def _take(self, keys: np.ndarray, weights: np.ndarray, following: float) -> None:
-        """Find the quantiles among distinct values; ``following`` is the next value."""
+    def _add_edges(self, keys: np.ndarray, weights: np.ndarray, following: float) -> None:
+        """Add the edges at the quantiles among distinct values; ``following`` is the value after them."""
         if not len(keys):
             return
         cumulated = self._cumulated + weights.cumsum()
-        for place in np.unique(np.searchsorted(cumulated, self._levels[self._levels <= cumulated[-1]])):
-            key = keys[place]
-            above = keys[place + 1] if place + 1 < len(keys) else following
-            below = keys[place - 1] if place else self._previous
+        for i in np.unique(np.searchsorted(cumulated, self._levels[self._levels <= cumulated[-1]])):
+            key = keys[i]
+            above = keys[i + 1] if i + 1 < len(keys) else following
+            below = keys[i - 1] if i else self._previous
             upper = key + 1.5 if np.isinf(above) else (key + above) / 2
             lower = key - 1.5 if np.isinf(below) else (key + below) / 2
-            self._edges.append((lower if weights[place] > self._frequent else upper, upper))
+            self._edges.append((lower if weights[i] > self._frequent else upper, upper))
         self._levels = self._levels[self._levels > cumulated[-1]]
         self._cumulated, self._previous = float(cumulated[-1]), float(keys[-1])
 
     def edges(self) -> np.ndarray:
-        """Return the edges between the bins, in units, once all values were added."""
-        if self._held is not None:
-            self._take(np.array([self._held[0]]), np.array([self._held[1]]), np.inf)
-            self._held = None
+        """Return the edges between the bins, in units, after all values were added."""
+        if self._last is not None:
+            self._add_edges(np.array([self._last[0]]), np.array([self._last[1]]), np.inf)
+            self._last = None
         return np.unique(self._edges)
 
     def count(self, pieces: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the weight in each bin of the reference, and of the current sample.
 
-        ``pieces`` are values with their weights, which are negative in the current sample.
+        ``pieces`` are pairs of values and weights. Weights of the current sample are negative.
         """
         edges = self.edges()
         ours, theirs = np.zeros((2, len(edges) + 1))
         for values, weights in pieces:
-            places = np.searchsorted(edges, np.rint(values / self._unit))
-            ours += np.bincount(places, np.maximum(weights, 0.0), len(ours))
-            theirs += np.bincount(places, np.maximum(-weights, 0.0), len(ours))
+            bins = np.searchsorted(edges, np.rint(values / self._unit))
+            ours += np.bincount(bins, np.maximum(weights, 0.0), len(ours))
+            theirs += np.bincount(bins, np.maximum(-weights, 0.0), len(ours))
         return ours, theirs
 
 
@@ -127,15 +128,15 @@ def population_stability(reference: np.ndarray, current: np.ndarray) -> float:
 
 
 def ranks(importances: np.ndarray) -> np.ndarray:
-    """Return the rank of each feature, 1 for the largest importance; ties have the best of their ranks."""
+    """Return the rank of each feature: 1 for the largest importance, and the best rank for all in a tie."""
     return rankdata(-importances, method="min").astype(np.int64)
 
 
 def ndcg(reference: np.ndarray, current: np.ndarray) -> float:
-    """Return the nDCG of the ranking by ``current``, where the gains are those of ``reference``.
+    """Return the nDCG of the ranking by ``current``, with the importances in ``reference`` as gains.
 
-    Tied features share the mean of their discounts. It is 1 if all importances are zero, and 0 if only those
-    of the reference are. Rounding errors are removed, so that the same order has 1.
+    Tied features share the mean of their discounts. If all importances are zero, the result is 1. If only the
+    importances in the reference are zero, it is 0. Rounding errors are removed, so that equal orders give 1.
     """
     if not reference.any():
         return float(not current.any())
@@ -143,7 +144,7 @@ def ndcg(reference: np.ndarray, current: np.ndarray) -> float:
 
 
 def _gain(gains: np.ndarray, scores: np.ndarray) -> float:
-    """Return the discounted cumulative gain of the order of falling scores."""
+    """Return the discounted cumulative gain of the features in descending order of scores."""
     discounts = np.concatenate([[0.0], (1 / np.log2(np.arange(len(scores)) + 2)).cumsum()])
     _, group, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
     ends = sizes.cumsum()

@@ -1,7 +1,8 @@
-"""Values of two samples in ascending order, with bounded memory: read several times instead of kept.
+"""Values of two samples in ascending order, in bounded memory: they are read several times instead of stored.
 
-Floats have the order of 64-bit keys. Reading counts how many values have which leading bits of their key;
-ranges of keys with few enough values are then read one after the other, and sorted.
+Each float has a 64-bit key, and keys have the order of the floats. A first pass counts how many values have
+the same leading bits of their keys. Then, ranges of keys with few enough values are read one after the other,
+and sorted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _BITS_AT_ONCE, _KEY_BITS = 16, 64
 
 
 def sorted_blocks(
-    pieces: Pieces, n_values: int, n_held: int
+    pieces: Pieces, n_values: int, max_values: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield the values of two samples in ascending order.
 
@@ -29,56 +30,57 @@ def sorted_blocks(
         once for each block, and more often if there is more than one.
     n_values : int
         Maximum number of values.
-    n_held : int
-        Number of values to hold at once, in addition to a piece.
+    max_values : int
+        Maximum number of values to store at once, in addition to a piece.
 
     Yields
     ------
     values, reference_weight, current_weight : ndarray of float64
-        A block. Values may occur several times, with weights that add up.
+        A block of values and their weights in each sample. If a value is repeated, its weights add up.
     """
-    for low, high, n in _ranges(pieces, 0, _KEY_BITS, n_values, n_held):
-        if low == high and n > n_held:
-            yield _summed(pieces, low)
+    for low, high, n in _ranges(pieces, 0, _KEY_BITS, n_values, max_values):
+        if low == high and n > max_values:
+            yield _value_of_key(pieces, low)
             continue
-        held, of_held = [np.empty(0)], [np.empty(0)]
+        all_values, all_weights = [np.empty(0)], [np.empty(0)]
         for values, weights in pieces():
             if (low, high) != (0, 2**_KEY_BITS - 1):
                 keys = _keys(values)
                 inside = (keys >= np.uint64(low)) & (keys <= np.uint64(high))
                 values, weights = values[inside], weights[inside]
-            held.append(values)
-            of_held.append(weights)
-        block, weights = np.concatenate(held), np.concatenate(of_held)
+            all_values.append(values)
+            all_weights.append(weights)
+        block, weights = np.concatenate(all_values), np.concatenate(all_weights)
         order = np.argsort(block)
         weights = weights[order]
         yield block[order], np.maximum(weights, 0.0), np.maximum(-weights, 0.0)
 
 
 def _ranges(
-    pieces: Pieces, low: int, bits: int, n_values: int, n_held: int
+    pieces: Pieces, low: int, bits: int, n_values: int, max_values: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of keys, ends included, and their numbers of values, at most n_held except in single keys.
+    """Yield ranges of keys, ends included, with the number of values in each.
 
-    Together they are the ``2**bits`` keys from ``low`` on.
+    Together they are the ``2**bits`` keys from ``low`` on. A range has at most ``max_values`` values, unless
+    it is a single key.
     """
-    if n_values <= n_held or bits == 0:
+    if n_values <= max_values or bits == 0:
         yield low, low + 2**bits - 1, n_values
         return
     shift = bits - _BITS_AT_ONCE
     counts = np.zeros(2**_BITS_AT_ONCE, np.int64)
     for values, _ in pieces():
-        places = (_keys(values) - np.uint64(low)) >> np.uint64(shift)  # beyond the last place if outside
-        counts += np.bincount(places[places < len(counts)].astype(np.int64), minlength=len(counts))
+        bins = (_keys(values) - np.uint64(low)) >> np.uint64(shift)  # beyond the last bin if outside
+        counts += np.bincount(bins[bins < len(counts)].astype(np.int64), minlength=len(counts))
     first, n_first = 0, 0
-    for place in np.flatnonzero(counts).tolist():
-        n = int(counts[place])
-        if n_first and n_first + n > n_held:
-            yield low + (first << shift), low + (place << shift) - 1, n_first
-            first, n_first = place, 0
-        if n > n_held:
-            yield from _ranges(pieces, low + (place << shift), shift, n, n_held)
-            first = place + 1
+    for bin_number in np.flatnonzero(counts).tolist():
+        n = int(counts[bin_number])
+        if n_first and n_first + n > max_values:
+            yield low + (first << shift), low + (bin_number << shift) - 1, n_first
+            first, n_first = bin_number, 0
+        if n > max_values:
+            yield from _ranges(pieces, low + (bin_number << shift), shift, n, max_values)
+            first = bin_number + 1
         else:
             n_first += n
     if n_first:
@@ -92,8 +94,8 @@ def _keys(values: np.ndarray) -> np.ndarray:
     return np.where(bits & sign, ~bits, bits | sign)
 
 
-def _summed(pieces: Pieces, key: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the single value with a key, and its weights."""
+def _value_of_key(pieces: Pieces, key: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the single value that has a key, and its total weight in each sample."""
     value, ours, theirs = np.empty(0), 0.0, 0.0
     for values, weights in pieces():
         equal = _keys(values) == np.uint64(key)

@@ -36,15 +36,15 @@ class Sample(ABC):
 
     Attributes
     ----------
-    what : str
+    role : str
         "reference" or "current", for messages.
     feature_names : tuple of str
     output_names : tuple or None
-        None if there is one axis for values, that of the features.
+        None if the values of a row have one axis, which is the axis of features.
     only_output : object
-        Name of the only output if it was selected from several, else None.
+        Name of the only output if it was selected from several outputs, else None.
     facts : dict
-        The values of ``FACTS``.
+        Value of each fact in ``FACTS``.
     unit : str
         Unit of the values, "margin" if it has no name.
     n_rows : int
@@ -57,38 +57,43 @@ class Sample(ABC):
     unit: str
     n_rows: int
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, role: str) -> None:
+        self.role = role
 
     @property
     def column_names(self) -> list[str]:
-        """Names of all columns of values, with the outputs of a feature side by side."""
+        """Names of all columns of values. The outputs of a feature are side by side."""
         return column_names(self.feature_names, self.output_names)
 
     @abstractmethod
     def read(self, columns: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield columns of values by position, float64 (n, n_columns), and the weights of these rows (n,)."""
+        """Yield batches of rows: the values of some columns, given by position, and the weights of the rows.
+
+        Values are float64 of shape (n, n_columns), weights of shape (n,).
+        """
 
     def _require(self) -> None:
-        """Reject a sample that cannot be compared."""
+        """Raise ``ValueError`` if the sample cannot be compared."""
         names = self.feature_names
         if not self.n_rows:
-            raise ValueError(f"{self.what} has no rows: there is nothing to compare")
+            raise ValueError(f"{self.role} has no rows: there is nothing to compare")
         if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"{self.what} has several features {twice!r}, so they cannot be matched by name")
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise ValueError(
+                f"{self.role} has several features {repeated!r}, so they cannot be matched by name"
+            )
 
     def _checked(self, weights: np.ndarray) -> np.ndarray:
         if not (np.isfinite(weights) & (weights >= 0)).all():
-            raise ValueError(f"{self.what}_weight must be finite and not negative, without missing values")
+            raise ValueError(f"{self.role}_weight must be finite and not negative, without missing values")
         return weights
 
 
 class ExplanationSample(Sample):
     """The values of an explanation."""
 
-    def __init__(self, what: str, explanation: Explanation, weights: Any) -> None:
-        super().__init__(what)
+    def __init__(self, role: str, explanation: Explanation, weights: Any) -> None:
+        super().__init__(role)
         self.n_rows = len(explanation)
         self.feature_names = tuple(map(str, explanation.feature_names))
         self.output_names = explanation._several_outputs()
@@ -102,16 +107,16 @@ class ExplanationSample(Sample):
         self._weights: np.ndarray | None = None
         if isinstance(weights, str):
             raise ValueError(
-                f"{what}_weight names the column {weights!r}, but {what} is an explanation: give the "
+                f"{role}_weight names the column {weights!r}, but {role} is an explanation: give the "
                 "weight of each row"
             )
         if weights is not None:
-            require_weights_unmasked(f"{what}_weight", weights)
-            require_same_rows(weights, explanation.row_labels, f"{what}_weight", what)
+            require_weights_unmasked(f"{role}_weight", weights)
+            require_same_rows(weights, explanation.row_labels, f"{role}_weight", role)
             self._weights = self._checked(np.asarray(weights, np.float64))
             if self._weights.shape != (self.n_rows,):
                 raise ValueError(
-                    f"{what}_weight has shape {self._weights.shape}, but {what} has {self.n_rows} rows"
+                    f"{role}_weight has shape {self._weights.shape}, but {role} has {self.n_rows} rows"
                 )
 
     def read(self, columns: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -125,67 +130,69 @@ class ExplanationSample(Sample):
 class FileSample(Sample):
     """The values in files that ``explain_batches`` wrote."""
 
-    def __init__(self, what: str, path: Any, weights: Any) -> None:
-        super().__init__(what)
+    def __init__(self, role: str, path: Any, weights: Any) -> None:
+        super().__init__(role)
         if weights is not None and not isinstance(weights, str):
             raise TypeError(
-                f"{what}_weight must be the name of a column of the files that {what} names, one of those "
-                f"in keep=, not a {type(weights).__name__}"
+                f"{role}_weight must be the name of a column of the files that {role} names, one of the "
+                f"columns in keep=, not a {type(weights).__name__}"
             )
-        self._shown = repr(shown(path)) if is_path(path) else "the files"
+        self._name = repr(shown(path)) if is_path(path) else "the files"
         if is_path(path) and is_unfinished(locate(path)):
             raise ValueError(
-                f"{what}: {self._shown} is an unfinished output of explain_batches: repeat that call, which "
+                f"{role}: {self._name} is an unfinished output of explain_batches: repeat that call, which "
                 "resumes it"
             )
         require_arrow()
         source = open_source(path)
         if not isinstance(source, FilesSource) or source.kind == "csv":
             raise ValueError(
-                f"{what}: {self._shown} is no Parquet or Arrow output of explain_batches, in which values "
+                f"{role}: {self._name} is no Parquet or Arrow output of explain_batches, in which values "
                 "have the names of features"
             )
         self._source = source
-        about, names = self._described()
-        self.feature_names = tuple(about["feature_names"])
-        self.output_names = about["output_names"] and tuple(about["output_names"])
-        self.facts = {fact: about[fact] for fact in FACTS}
-        self.unit = about["unit"]
+        description, names = self._describe()
+        self.feature_names = tuple(description["feature_names"])
+        self.output_names = description["output_names"] and tuple(description["output_names"])
+        self.facts = {fact: description[fact] for fact in FACTS}
+        self.unit = description["unit"]
         self._columns = self._value_columns(names)
         self._weights = weights
         if weights is not None and (weights not in source.schema.names or weights in self._columns):
             raise ValueError(
-                f"{what}_weight: there is no column {weights!r} in {self._shown}: name it in keep= of "
+                f"{role}_weight: there is no column {weights!r} in {self._name}: name it in keep= of "
                 "explain_batches"
             )
         source.settle(Wanted(tuple(self._columns), () if weights is None else (weights,)))
         self.n_rows = source.n_rows or 0
         self._require()
 
-    def _described(self) -> tuple[dict[str, Any], list[str]]:
-        """Return what the files say about their values, which must be the same in all, and their columns."""
-        found: list[tuple[dict[str, Any], list[str]]] = []
+    def _describe(self) -> tuple[dict[str, Any], list[str]]:
+        """Return the description of the values, which must be the same in all files, and the columns."""
+        descriptions: list[tuple[dict[str, Any], list[str]]] = []
         for path, schema in self._source.schemas():
             try:
-                about = json.loads((schema.metadata or {})[METADATA_KEY])
-                about = {key: about[key] for key in ("feature_names", "output_names", "unit", *FACTS)}
+                description = json.loads((schema.metadata or {})[METADATA_KEY])
+                description = {
+                    key: description[key] for key in ("feature_names", "output_names", "unit", *FACTS)
+                }
             except (KeyError, ValueError, TypeError) as error:
                 raise ValueError(
-                    f"{self.what}: {path!r} was not written by explain_batches, or its metadata was lost"
+                    f"{self.role}: {path!r} was not written by explain_batches, or its metadata was lost"
                 ) from error
-            found.append((about, schema.names))
-            if found[0] != found[-1]:
+            descriptions.append((description, schema.names))
+            if descriptions[0] != descriptions[-1]:
                 raise ValueError(
-                    f"{self.what}: {path!r} has values of another kind, or other columns, than "
+                    f"{self.role}: {path!r} has values of another kind, or other columns, than "
                     f"{self._source.schemas()[0][0]!r}: compare outputs of one call, or of equal ones"
                 )
-        return found[0]
+        return descriptions[0]
 
     def _value_columns(self, names: list[str]) -> list[str]:
-        """Return the columns of the values, the last ones of a file, whatever their prefix."""
+        """Return the columns of values, which are the last columns of a file and may have a prefix."""
         if self.facts["index"] in [INDICES[name].values_name for name in INTERACTION_INDICES]:
             raise ValueError(
-                f"{self.what}: {self._shown} has {self.facts['index']}; values of features are compared, "
+                f"{self.role}: {self._name} has {self.facts['index']}; values of features are compared, "
                 "not interactions"
             )
         expected = self.column_names
@@ -193,15 +200,15 @@ class FileSample(Sample):
         prefix = last[0].removesuffix(expected[0]) if last else ""
         if last != [prefix + name for name in expected]:
             raise ValueError(
-                f"{self.what}: {self._shown} does not have a column for each feature: an output of reasons= "
+                f"{self.role}: {self._name} does not have a column for each feature: an output of reasons= "
                 "holds only the strongest values of each row, which cannot be compared"
             )
         return last
 
     def read(self, columns: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         names = [self._columns[column] for column in columns]
-        taken = [*names, *([] if self._weights is None else [self._weights])]
-        for batch in self._source.read(taken, 0, max(1, _BATCH_VALUES // len(taken))):
+        columns_read = [*names, *([] if self._weights is None else [self._weights])]
+        for batch in self._source.read(columns_read, 0, max(1, _BATCH_VALUES // len(columns_read))):
             values = np.column_stack([_numbers(batch.column(name)) for name in names])
             if self._weights is None:
                 yield values, np.ones(len(values))
@@ -213,26 +220,25 @@ class FileSample(Sample):
             return _numbers(column)
         except (ValueError, TypeError) as error:
             raise ValueError(
-                f"{self.what}_weight: column {self._weights!r} is {column.type}, not numbers"
+                f"{self.role}_weight: column {self._weights!r} is {column.type}, not numbers"
             ) from error
 
 
-def open_sample(what: str, given: Any, weights: Any) -> Sample:
-    """Return the sample that an argument of :func:`compare_explanations` names."""
-    if isinstance(given, Explanation):
-        return ExplanationSample(what, given, weights)
-    if isinstance(given, InteractionExplanation):
+def open_sample(role: str, sample: Any, weights: Any) -> Sample:
+    """Return the sample for an argument of :func:`compare_explanations`: an explanation or paths."""
+    if isinstance(sample, Explanation):
+        return ExplanationSample(role, sample, weights)
+    if isinstance(sample, InteractionExplanation):
         raise TypeError(
-            f"{what} is an InteractionExplanation: values of features are compared, not interactions; pass "
+            f"{role} is an InteractionExplanation: values of features are compared, not interactions; pass "
             "the result of explain"
         )
-    if isinstance(given, (str, os.PathLike)) or (
-        isinstance(given, (list, tuple)) and given and all(isinstance(p, (str, os.PathLike)) for p in given)
-    ):
-        return FileSample(what, given, weights)
+    paths = sample if isinstance(sample, (list, tuple)) else [sample]
+    if paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
+        return FileSample(role, sample, weights)
     raise TypeError(
-        f"{what} must be an Explanation, or the path of files that explain_batches wrote, not a "
-        f"{type(given).__name__}"
+        f"{role} must be an Explanation, or the path of files that explain_batches wrote, not a "
+        f"{type(sample).__name__}"
     )
 
 

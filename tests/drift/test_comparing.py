@@ -91,7 +91,7 @@ def test_psi_without_change_has_the_mean_of_theory(rng: np.random.Generator) -> 
 @pytest.mark.parametrize("held", [1, 7, 100, 600])
 def test_columns_that_are_not_held_give_the_same(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
-    monkeypatch.setattr(comparing, "_HELD", held)
+    monkeypatch.setattr(comparing, "_VALUES_IN_MEMORY", held)
     monkeypatch.setattr("skshapgpu._drift.samples._BATCH_VALUES", 64)
     parts = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
     np.testing.assert_array_equal(parts.psi, whole.psi)
@@ -191,7 +191,7 @@ def test_outputs_are_matched_by_name(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(single.wasserstein, found.wasserstein[:, 1])
     frame = found.to_frame()
     assert frame.index.names == ["feature", "output"] and frame.loc[("f2", "b"), "psi"] == found.psi[2, 1]
-    with pytest.raises(ValueError, match="reference is of output 'b', but current of 'a'"):
+    with pytest.raises(ValueError, match="reference is of output 'b', but current is of output 'a'"):
         compare_explanations(one[..., "b"], other[..., "a"])
     with pytest.raises(ValueError, match="reference has one output, but current has 3"):
         compare_explanations(one[..., "b"], other)
@@ -292,7 +292,7 @@ def test_units() -> None:
     odds, unknown = explanation(REFERENCE, unit="log-odds"), explanation(CURRENT)
     assert compare_explanations(odds, unknown).unit == compare_explanations(unknown, odds).unit == "log-odds"
     with pytest.raises(
-        ValueError, match="the unit of reference is log-odds, but that of current probability"
+        ValueError, match="the unit of reference is log-odds, but the unit of current is probability"
     ):
         compare_explanations(odds, explanation(CURRENT, unit="probability"))
 

@@ -190,7 +190,7 @@ def test_metadata_that_is_damaged(reference: Path) -> None:
 def test_memory_does_not_grow_with_the_rows(
     forest: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparing, "_HELD", 2**15)
+    monkeypatch.setattr(comparing, "_VALUES_IN_MEMORY", 2**15)
     monkeypatch.setattr("skshapgpu._drift.samples._BATCH_VALUES", 2**13)
     rng = np.random.default_rng(0)
     n_rows = 200_000
