@@ -1,7 +1,8 @@
 """Partial dependence of a model's output on the axes of a grid, over the rows of X.
 
-The prediction of a row changes along an axis only where trees split on its columns, so the core takes each
-row once through the trees without these splits (``csrc/dependence/``), however many points the grid has.
+Along an axis, the prediction of a row changes only where trees split on the columns of the axis. So the core
+takes each row once through the trees without these splits (``csrc/dependence/``), however many points the
+grid has.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Axis(NamedTuple):
     columns : tuple of int
         Columns that the trees test.
     points : ndarray of shape (n_points, n_columns)
-        Encoded rows, of which only these columns matter.
+        Encoded rows, in which only these columns matter.
     """
 
     columns: tuple[int, ...]
@@ -57,9 +58,9 @@ class Computation:
     names : tuple of str
         Names of the columns that the model receives.
     weights : ndarray of float64, shape (n_rows,), or None
-        Weights of the rows, with sum 1; None: all rows have the same.
+        Weights of the rows, with sum 1. None if all rows have the same weight.
     link : Link or None
-        Function of the margin that is averaged; None: the margin.
+        Function of the margin whose mean is computed. None if it is the mean of the margin itself.
     n_threads : int
     memory_limit : int or None
     """
@@ -89,7 +90,7 @@ class Computation:
         Raises
         ------
         UnsupportedModelError, ValueError, TypeError
-            As of ``TreeExplainer``.
+            As ``TreeExplainer`` raises them.
         """
         limit, n_threads = memory.parse_bytes(memory_limit), effective_n_jobs(n_jobs)
         if gpu_arrays.on_gpu(X):
@@ -107,8 +108,8 @@ class Computation:
         rows = reader.read_on_host(X)
         weights = normalized_weights(sample_weight, rows, "X", "sample_weight")
         names = rows.names or reader.default_names
-        given = weights if sample_weight is not None else None
-        return cls(adapted, rows, reader, reader.origins_of(X), names, given, link, n_threads, limit)
+        row_weights = weights if sample_weight is not None else None
+        return cls(adapted, rows, reader, reader.origins_of(X), names, row_weights, link, n_threads, limit)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -117,19 +118,16 @@ class Computation:
         return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
 
     def columns_of(self, *features: int) -> tuple[int, ...]:
-        """Return the columns that the trees test instead of some columns of X, or besides them.
+        """Return the columns of X that are ``features``, and the columns that are derived from them.
 
-        Raises
-        ------
-        ValueError
-            Some of them depend on other columns of X, too.
+        Raise ``ValueError`` if a derived column depends on other columns of X, too.
         """
         derived, n_features = self.adapted.schema.derived, self.adapted.schema.n_features
         if derived is None:
             return features
-        made_of = derived.sources
         for feature in features:
-            others = {i for sources in made_of if feature in sources for i in sources} - set(features)
+            dependent = (sources for sources in derived.sources if feature in sources)
+            others = {i for sources in dependent for i in sources} - set(features)
             if others:
                 listed = ", ".join(repr(self.names[i]) for i in sorted(others, key=lambda i: self.names[i]))
                 raise ValueError(
@@ -137,15 +135,17 @@ class Computation:
                     "CatBoost), which depends on all of them: use "
                     "sklearn.inspection.partial_dependence(method='brute') for this feature"
                 )
-        made = (n_features + i for i, sources in enumerate(made_of) if not sources.isdisjoint(features))
-        return (*features, *made)
+        derived_columns = (
+            n_features + i for i, sources in enumerate(derived.sources) if not sources.isdisjoint(features)
+        )
+        return (*features, *derived_columns)
 
     def trees(self, axes: list[Axis]) -> Any:
         """Compile the trees for a grid."""
         from .. import _core
 
-        given = [(list(axis.columns), axis.points) for axis in axes]
-        return _core.DependentTrees(self.attributes, given, self.n_threads)
+        grid = [(list(axis.columns), axis.points) for axis in axes]
+        return _core.DependentTrees(self.attributes, grid, self.n_threads)
 
     def average(self, trees: Any, n_points: int, progress: ProgressTracker | None = None) -> np.ndarray:
         """Return the mean output over the rows at all points of a grid: (n_outputs, ...)."""
@@ -160,41 +160,42 @@ class Computation:
         return trees.average(weight_at, float(self.rows.n_rows) if self.weights is None else 1.0)
 
     def _average_of_link(self, trees: Any, n_points: int, progress: ProgressTracker | None) -> np.ndarray:
-        of_row = n_points * self.adapted.ensemble.n_outputs
+        n_numbers = n_points * self.adapted.ensemble.n_outputs
         total = None
         # Batches that followed the progress would change the order of additions.
-        for start, stop in self._batches(self._rows_of_output(trees, 0, of_row), progress, follow=False):
+        for start, stop in self._batches(self._batch_size(trees, 0, n_numbers), progress, follow=False):
             weights = (
                 np.full(stop - start, 1 / self.rows.n_rows)
                 if self.weights is None
                 else self.weights[start:stop]
             )
-            part = np.einsum("r,or...->o...", weights, self._of_rows(trees, start, stop))
-            total = part if total is None else total + part
+            batch_sum = np.einsum("r,or...->o...", weights, self._outputs(trees, start, stop))
+            total = batch_sum if total is None else total + batch_sum
         assert total is not None
         return total
 
     def individual(self, trees: Any, n_points: int, progress: ProgressTracker | None = None) -> np.ndarray:
         """Return the output of each row at all points of a grid: (n_outputs, n_rows, ...)."""
-        of_row, n_rows = n_points * self.adapted.ensemble.n_outputs, self.rows.n_rows
-        found = None
-        for start, stop in self._batches(self._rows_of_output(trees, 8 * of_row, of_row), progress):
-            part = self._of_rows(trees, start, stop)
+        n_numbers, n_rows = n_points * self.adapted.ensemble.n_outputs, self.rows.n_rows
+        curves = None
+        for start, stop in self._batches(self._batch_size(trees, 8 * n_numbers, n_numbers), progress):
+            batch = self._outputs(trees, start, stop)
             if stop - start == n_rows:
-                found = part
+                curves = batch
                 continue
-            if found is None:
-                found = np.empty((len(part), n_rows, *part.shape[2:]))
-            found[:, start:stop] = part
-        assert found is not None
-        return found
+            if curves is None:
+                curves = np.empty((len(batch), n_rows, *batch.shape[2:]))
+            curves[:, start:stop] = batch
+        assert curves is not None
+        return curves
 
-    def _rows_of_output(self, trees: Any, result_row: int, of_row: int) -> int:
-        """Return the number of rows whose output is computed at once, for ``of_row`` numbers each."""
-        arrays = 1 if self.link is None else 4  # a link needs temporary ones
-        return self.rows_at_once(trees, result_row, arrays * 8 * of_row, of_row)
+    def _batch_size(self, trees: Any, result_row: int, n_numbers: int) -> int:
+        """Return the number of rows whose outputs, ``n_numbers`` for each row, are computed at once."""
+        n_arrays = 1 if self.link is None else 4  # a link needs temporary arrays
+        return self.rows_at_once(trees, result_row, n_arrays * 8 * n_numbers, n_numbers)
 
-    def _of_rows(self, trees: Any, start: int, stop: int) -> np.ndarray:
+    def _outputs(self, trees: Any, start: int, stop: int) -> np.ndarray:
+        """Return the outputs of a batch of rows at all points of a grid: (n_outputs, n_rows, ...)."""
         X, _ = self._chunk(start, stop)
         out = trees.individual(X, self.n_threads)
         return out if self.link is None else self.link.of(out, outputs=0)
@@ -210,7 +211,10 @@ class Computation:
     def _batches(
         self, step: int, progress: ProgressTracker | None, *, follow: bool = True
     ) -> Iterator[tuple[int, int]]:
-        """Yield the limits of batches of at most ``step`` rows; of fewer to ``follow`` the progress."""
+        """Yield the first row of each batch, and the row after its last one.
+
+        A batch has at most ``step`` rows. With ``follow``, batches are as small as the progress needs.
+        """
         start, n_rows = 0, self.rows.n_rows
         while start < n_rows:
             at_once = min(step, progress.step) if progress is not None and follow else step
@@ -223,13 +227,8 @@ class Computation:
     def rows_at_once(self, trees: Any, result_row: int, work_row: int, n_numbers: int) -> int:
         """Return the number of rows to process at once.
 
-        ``result_row`` and ``work_row`` are bytes for each row; ``n_numbers`` is the size of a grid, outputs
-        included.
-
-        Raises
-        ------
-        MemoryError
-            The result does not fit.
+        ``result_row`` and ``work_row`` are bytes for each row, and ``n_numbers`` is the number of points of
+        the grid times the number of outputs. Raise ``MemoryError`` if the result does not fit.
         """
         info = trees.info()
         fixed = 2 * 8 * n_numbers + self.n_threads * info["scratch_bytes_per_thread"]

@@ -15,8 +15,8 @@ from .._rows.inputs import tested_columns
 from .computation import Axis, Computation
 from .grid import Players
 
-#: Rounding errors, relative to the mean margin, and to the sum over all trees of their leaves' magnitude.
-_OF_MEAN, _OF_LEAVES = 2.0**-49, 2.0**-44
+#: Rounding errors, relative to the mean margin, and relative to ``leaf_magnitude`` of the trees.
+_ROUNDING_OF_MEAN, _ROUNDING_OF_LEAVES = 2.0**-49, 2.0**-44
 
 
 def friedman_h(
@@ -31,10 +31,11 @@ def friedman_h(
 ) -> Bunch:
     """Compute Friedman's H² exactly: the share of the joint effect of two features that is interaction.
 
-    With the partial dependence of the margin on one feature and on two, each centered to the mean 0 over the
-    rows, it is the sum over the rows of (PD_jk - PD_j - PD_k)², divided by that of PD_jk² (Friedman &
-    Popescu, 2008, doi:10.1214/07-AOAS148). All are computed at the values of the rows and averaged over all
-    rows, which by predictions takes the square of the number of rows.
+    PD_j, PD_k and PD_jk are the partial dependence of the margin on feature j, on feature k and on both, each
+    centered to the mean 0 over the rows. H² is the sum over the rows of (PD_jk - PD_j - PD_k)², divided by
+    the sum of PD_jk² (Friedman & Popescu, 2008, doi:10.1214/07-AOAS148). The partial dependence is computed
+    at the values of each row, and averaged over all rows. By predictions, this would take the square of the
+    number of rows.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def friedman_h(
         As for :func:`partial_dependence`.
     features : sequence of str or int, default=None
         Features whose pairs are computed, by name or position as for :func:`partial_dependence`. None: all
-        that trees use.
+        features that the trees use.
     sample_weight, n_jobs, memory_limit
         As for :func:`partial_dependence`.
     progress : bool or callable, default=False
@@ -53,16 +54,16 @@ def friedman_h(
     Bunch
         ``pairs``, positions among the columns that the model receives, of shape (n_pairs, 2); ``names``, a
         list of pairs of names; ``h_squared`` of shape (n_outputs, n_pairs), where 0 is no interaction; and
-        ``interaction`` of the same shape, the root of the mean square of the numerator, in units of the
-        margin, by which to rank pairs: H² can be large if two features have next to no effect.
+        ``interaction`` of the same shape, the root of the mean square of PD_jk - PD_j - PD_k, in units of the
+        margin. Rank pairs by ``interaction``: H² can be large although two features have next to no effect.
 
     Raises
     ------
     UnsupportedModelError, ValueError, TypeError, KeyError, IndexError
-        As for :func:`partial_dependence`, or fewer than two features are given.
+        As for :func:`partial_dependence`, or there are fewer than two features.
     MemoryError
-        The values of two features in the rows differ so often that their joint grid exceeds ``memory_limit``
-        or the memory of the machine.
+        Two features have so many different values that their joint grid exceeds ``memory_limit`` or the
+        memory of the machine.
 
     See Also
     --------
@@ -83,41 +84,41 @@ def friedman_h(
         require_progress(progress)
     computation = Computation.read(model, X, sample_weight, "raw", n_jobs, memory_limit)
     names = computation.names
-    if isinstance(features, str):  # its letters are no names
+    if isinstance(features, str):  # its letters are not the names
         features = [features]
-    chosen = _used(computation) if features is None else _columns_of(features, computation)
-    if features is not None and (len(set(chosen)) < len(chosen) or len(chosen) < 2):
+    columns = _used_columns(computation) if features is None else _requested_columns(features, computation)
+    if features is not None and (len(set(columns)) < len(columns) or len(columns) < 2):
         raise ValueError(f"at least two different features are needed, not {features!r}")
-    effects = _Effects(computation, chosen)
-    pairs = list(combinations(chosen, 2))
-    found = np.empty((2, computation.adapted.ensemble.n_outputs, len(pairs)))
-    occurring = _occurring(computation)
+    effects = _Effects(computation, columns)
+    pairs = list(combinations(columns, 2))
+    measures = np.empty((2, computation.adapted.ensemble.n_outputs, len(pairs)))
+    occurring = _occurring_pairs(computation)
     with watched(progress, len(pairs)) as tracker:
         for i, pair in enumerate(pairs):
-            found[:, :, i] = effects.of_pair(*pair) if frozenset(pair) in occurring else 0.0
+            measures[:, :, i] = effects.measure(*pair) if frozenset(pair) in occurring else 0.0
             if tracker is not None:
                 tracker.done(i + 1)
     return Bunch(
         pairs=np.array(pairs, np.int64).reshape(-1, 2),
         names=[(names[first], names[second]) for first, second in pairs],
-        h_squared=found[0],
-        interaction=found[1],
+        h_squared=measures[0],
+        interaction=measures[1],
     )
 
 
-def _columns_of(features: Sequence[str | int], computation: Computation) -> list[int]:
+def _requested_columns(features: Sequence[str | int], computation: Computation) -> list[int]:
     players = Players(computation)
-    chosen = [players.number(each, with_values=False) for each in features]
-    dropped = [players.names[number] for number in chosen if number in players.dropped]
+    columns = [players.number(feature, with_values=False) for feature in features]
+    dropped = [players.names[column] for column in columns if column in players.dropped]
     if dropped:
         raise IndexError(
             f"the steps drop {dropped[0]!r}, so it interacts with nothing: leave it out of the features"
         )
-    return chosen
+    return columns
 
 
-def _used(computation: Computation) -> list[int]:
-    """Return the columns of X that trees use, those from which others are derived included."""
+def _used_columns(computation: Computation) -> list[int]:
+    """Return the columns of X that trees use, including columns from which they use derived ones."""
     schema, tested = computation.adapted.schema, tested_columns(computation.adapted.ensemble).tolist()
     used = {column for column in tested if column < schema.n_features}
     if schema.derived is not None:
@@ -127,8 +128,8 @@ def _used(computation: Computation) -> list[int]:
     return sorted(used)
 
 
-def _occurring(computation: Computation) -> set[frozenset[int]]:
-    """Return the pairs of features that occur on one path; no others interact."""
+def _occurring_pairs(computation: Computation) -> set[frozenset[int]]:
+    """Return the pairs of features that occur on one path of a tree. No other pairs interact."""
     from .. import _core
 
     plan = _core.Plan(computation.attributes, "single", 2, n_threads=computation.n_threads)
@@ -153,16 +154,17 @@ class _Effects:
             _, first = np.unique(cells, return_index=True)
             self._axes[feature], self._cells[feature] = Axis(axis.columns, encoded[first]), cells
             self._single[feature] = self._centered(computation.average(trees, n_rows))
-        rounding = _OF_LEAVES * computation.trees([]).leaf_magnitude
-        self._no_effect = rounding + _OF_MEAN * np.abs(computation.mean())  # the largest that counts as none
+        rounding = _ROUNDING_OF_LEAVES * computation.trees([]).leaf_magnitude
+        # Effects up to this one may be due to rounding.
+        self._no_effect = rounding + _ROUNDING_OF_MEAN * np.abs(computation.mean())
 
-    def of_pair(self, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return H² and the root of the mean square of the interaction, for each output."""
-        both = self._joint(first, second)
-        interaction = self._mean_square(both - self._single[first] - self._single[second])
-        whole = self._mean_square(both)
+    def measure(self, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return H² of a pair, and the root of the mean square of its interaction, for each output."""
+        joint = self._joint(first, second)
+        interaction = self._mean_square(joint - self._single[first] - self._single[second])
+        joint_effect = self._mean_square(joint)
         interaction[np.sqrt(interaction) <= self._no_effect] = 0.0
-        share = np.divide(interaction, whole, out=np.zeros_like(whole), where=interaction > 0)
+        share = np.divide(interaction, joint_effect, out=np.zeros_like(joint_effect), where=interaction > 0)
         return share, np.sqrt(interaction)
 
     def _joint(self, first: int, second: int) -> np.ndarray:

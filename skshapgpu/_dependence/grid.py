@@ -26,7 +26,7 @@ _DECILES = np.arange(0.1, 1.0, 0.1)
 
 @dataclass(frozen=True)
 class GridOptions:
-    """Options of a grid, as of :func:`partial_dependence`."""
+    """Options of a grid, which :func:`partial_dependence` describes."""
 
     percentiles: Any
     grid_resolution: Any
@@ -43,13 +43,7 @@ class GridOptions:
         categorical_features: Any,
         custom_values: Any,
     ) -> GridOptions:
-        """Check the options.
-
-        Raises
-        ------
-        ValueError, TypeError, KeyError, IndexError
-            An option is invalid, or names an unknown column.
-        """
+        """Check the options; raise an error if one is invalid or names an unknown column."""
         if not isinstance(percentiles, Collection) or len(percentiles) != 2:
             raise ValueError(f"percentiles must be two numbers, not {percentiles!r}")
         low, high = percentiles
@@ -61,12 +55,12 @@ class GridOptions:
             if int(grid_resolution) < 2:
                 raise ValueError(f"grid_resolution must be at least 2, not {grid_resolution}")
         custom: dict[int, Any] = {}
-        for each, given in (custom_values or {}).items():
-            feature = players.number(each)
+        for key, values in (custom_values or {}).items():
+            feature = players.number(key)
             if feature in custom:
                 name = players.names[feature]
                 raise ValueError(f"custom_values has {name!r} twice, by name and by position")
-            custom[feature] = given
+            custom[feature] = values
         unused = [players.names[i] for i in custom if i not in features]
         if unused:
             raise ValueError(f"custom_values has {unused[0]!r}, which is not among the features")
@@ -80,51 +74,54 @@ class Players:
     ----------
     computation : Computation
     groups : sequence of Group or None, default=None
-        Columns of each feature; None: each column that the model receives is one.
+        Columns of each feature. None: each column that the model receives is a feature.
     names : tuple of str, default=()
         Names of the groups.
 
     Attributes
     ----------
     names : tuple of str
-        Names of the features, then those of the columns of X that the leading steps of a pipeline drop.
+        Names of the features, followed by the names of the columns of X that the leading steps of a pipeline
+        drop.
     dropped : dict of int to int
         Position in X of each column that the steps drop, by its number among the features.
     columns : list of str
         Names of the columns of X.
     n_columns : int
-        Their number.
+        Number of columns of X.
     """
 
     def __init__(
         self, computation: Computation, groups: Sequence[Group] | None = None, names: tuple[str, ...] = ()
     ) -> None:
         self._computation, self._groups = computation, groups
-        own, origins = names if groups is not None else computation.names, computation.origins
-        self.names, self.dropped, self.n_columns = own, dict[int, int](), len(computation.names)
+        feature_names = names if groups is not None else computation.names
+        origins = computation.origins
+        self.names, self.dropped, self.n_columns = feature_names, dict[int, int](), len(computation.names)
         self.columns = list(computation.names)
         if origins is None or origins.columns is None:
             return
         self.n_columns = origins.n_inputs
         labels = None if origins.data is None else names_of(origins.data)
         self.columns = list(labels or origins.names)
-        self.names = (*own, *(self.columns[i] for i in origins.dropped))
-        self.dropped = {len(own) + i: column for i, column in enumerate(origins.dropped)}
+        self.names = (*feature_names, *(self.columns[i] for i in origins.dropped))
+        self.dropped = {len(feature_names) + i: column for i, column in enumerate(origins.dropped)}
 
     def number(self, feature: Any, *, with_values: bool = True) -> int:
         """Return the number of a feature, given by its name or by the position of a column of X.
 
-        ``with_values`` says whether the values of the feature must be those of that column.
+        With ``with_values``, the values of the feature must be the values of the column.
 
         Raises
         ------
         KeyError, IndexError, TypeError
-            There is no such feature, a position does not stand for a single one, or it is neither.
+            There is no such feature, a position does not stand for a single feature, or ``feature`` is
+            neither a name nor a position.
         """
         if isinstance(feature, str):
             if feature not in self.names:
                 raise KeyError(f"{feature!r} is not the name of a column that the model receives")
-            if self.names.count(feature) > 1:  # made for an array, and that of a column of a data frame
+            if self.names.count(feature) > 1:  # a step made up the name that a dropped column of X has
                 raise KeyError(
                     f"{feature!r} is the name of a column that the model receives, and of another column of "
                     "X, which the steps drop: give the position of one in X"
@@ -160,30 +157,31 @@ class Players:
                 raise IndexError(
                     f"{position} is the position of a column of X, whose values the steps change: give the "
                     f"name of the column that they make, {self.names[number]!r}, or "
-                    "feature_groups='input' for that of X"
+                    "feature_groups='input' for the column of X"
                 )
             return number
         return position
 
 
-def _categorical(given: Any, players: Players) -> frozenset[int] | None:
-    if given is None:
+def _categorical(features: Any, players: Players) -> frozenset[int] | None:
+    """Return the numbers of the features that ``categorical_features`` names or masks."""
+    if features is None:
         return None
-    listed = np.atleast_1d(given)  # the letters of a single name are no names
+    listed = np.atleast_1d(features)  # the letters of a single name are not names
     if listed.dtype.kind == "b":
         if listed.shape != (players.n_columns,):
             raise ValueError(
                 f"categorical_features as a mask must have {players.n_columns} elements, one for each column "
                 f"of X, not the shape {listed.shape}"
             )
-        index, columns = row_labels(given), players.columns
+        index, columns = row_labels(features), players.columns
         if index is not None and index.dtype.kind not in "iu" and list(map(str, index)) != columns:
             raise ValueError(
                 "categorical_features: the index of the mask must be the columns of X, in order: select with "
                 ".loc[X.columns], or pass a NumPy array"
             )
         listed = np.flatnonzero(listed)
-    return frozenset(players.number(each, with_values=False) for each in listed.tolist())
+    return frozenset(players.number(key, with_values=False) for key in listed.tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,10 +192,11 @@ class GridFeature:
     ----------
     axis : Axis
     values : ndarray of shape (n_points,)
-        Value at each point; the last one of a categorical feature may be NaN, if it is missing in some rows.
+        Value at each point. The last value of a categorical feature is NaN if the feature is missing in a
+        row.
     is_categorical : bool
     deciles : ndarray of shape (9,) or None
-        Deciles of the rows, for displays; None if the feature is categorical.
+        Deciles of the feature's values in the rows, for displays. None if the feature is categorical.
     """
 
     axis: Axis
@@ -209,28 +208,22 @@ class GridFeature:
 def read_dropped(
     computation: Computation, column: int, name: str, feature: int, options: GridOptions
 ) -> GridFeature:
-    """Return a column of X that the leading steps drop, and so no tree tests, with its grid.
-
-    Raises
-    ------
-    ValueError, TypeError
-        There is no such grid.
-    """
+    """Return a column of X, with its grid, that the leading steps drop, so that no tree tests it."""
     data = require_data(computation)
-    of_rows = column_of(data, column, False)
+    column_values = column_of(data, column, False)
     is_categorical = feature in (
-        categorical_inputs(data, column, of_rows, feature)
+        categorical_inputs(data, column, column_values, feature)
         if options.categorical is None
         else options.categorical
     )
     custom, deciles = options.custom.get(feature), None
     if is_categorical:
-        values = categories_of(of_rows)[0] if custom is None else np.asarray(custom, object)
+        values = categories_of(column_values)[0] if custom is None else np.asarray(custom, object)
     else:
-        numbers = numbers_of(of_rows, name)
+        numbers = numbers_of(column_values, name)
         deciles = deciles_of(numbers)
         if custom is not None:
-            values = given_numbers(custom, name)
+            values = custom_numbers(custom, name)
         elif options.grid_resolution == "exact":
             values = np.array(_limits(numbers, name, options))
         else:
@@ -241,65 +234,55 @@ def read_dropped(
 
 
 def require_data(computation: Computation) -> Any:
-    """Return X before the leading steps, to change a column of it.
-
-    Raises
-    ------
-    ValueError
-        X is no table.
-    """
+    """Return X before the leading steps, to change a column of it; raise ``ValueError`` if X is no table."""
     assert computation.origins is not None
     if computation.origins.data is None:
         raise ValueError("a column of X before the steps needs X as an array or a data frame, to change it")
     return computation.origins.data
 
 
-def categorical_inputs(data: Any, column: int, of_rows: np.ndarray, feature: int) -> set[int]:
-    """Return the feature if its column of X holds something else than numbers, or has categories."""
+def categorical_inputs(data: Any, column: int, column_values: np.ndarray, feature: int) -> set[int]:
+    """Return the feature if its column of X has categories, or holds anything that is not a number."""
     has_type = read_column(data, column, np.arange(1)).categories is not None
-    return {feature} if has_type or not are_numbers(of_rows) else set()
+    return {feature} if has_type or not are_numbers(column_values) else set()
 
 
 def read_feature(computation: Computation, feature: int, options: GridOptions) -> GridFeature:
-    """Return a feature with its grid.
-
-    Raises
-    ------
-    ValueError, TypeError
-        There is no such grid, or the model does not accept a value.
-    """
+    """Return a feature with its grid; raise an error if the model does not accept a value of the grid."""
     columns = computation.columns_of(feature)
     name, rows = computation.names[feature], computation.rows
-    of_rows = column_of(rows.data, feature, computation.adapted.schema.sparse_zero_missing)
+    column_values = column_of(rows.data, feature, computation.adapted.schema.sparse_zero_missing)
     custom = options.custom.get(feature)
     is_categorical = feature in (
-        _categorical_columns(computation, feature, of_rows)
+        _categorical_columns(computation, feature, column_values)
         if options.categorical is None
         else options.categorical
     )
     if not is_categorical:
-        numbers = numbers_of(of_rows, name)
+        numbers = numbers_of(column_values, name)
         if custom is not None:
-            values = given_numbers(custom, name)
+            values = custom_numbers(custom, name)
         elif options.grid_resolution == "exact":
             values = _breakpoints(computation, feature, *_limits(numbers, name, options))
         else:
             values = even_grid(numbers, name, options)
         if package_of(rows.data) is not None and rows.has_encoder(feature):
             grid = f"the grid of {name!r}, which is not in categorical_features,"
-            points = _points_of_categories(computation, values, grid, *categories_of(of_rows))
+            points = _points_of_categories(computation, values, grid, *categories_of(column_values))
         else:
             points = _points(computation, feature, values)
         return GridFeature(Axis(columns, points), values, False, deciles_of(numbers))
-    values, first = categories_of(of_rows)
+    values, first_rows = categories_of(column_values)
     if custom is not None:
-        return _custom_categories(computation, feature, np.asarray(custom, object), columns, values, first)
-    points = np.concatenate([rows.chunk(row, row + 1) for row in first])
+        return _custom_categories(
+            computation, feature, np.asarray(custom, object), columns, values, first_rows
+        )
+    points = np.concatenate([rows.chunk(row, row + 1) for row in first_rows])
     return GridFeature(Axis(columns, points), values, True, None)
 
 
 def deciles_of(numbers: np.ndarray) -> np.ndarray | None:
-    """Return the deciles of numbers, missing ones left out; None if there are no others."""
+    """Return the deciles of the numbers that are not missing; None if all are."""
     present = numbers[~np.isnan(numbers)]
     return np.asarray(mquantiles(present, prob=_DECILES)) if len(present) else None
 
@@ -315,8 +298,8 @@ def column_of(data: Any, feature: int, absent_is_missing: bool) -> np.ndarray:
     return column
 
 
-def _categorical_columns(computation: Computation, feature: int, of_rows: np.ndarray) -> set[int]:
-    """Return the feature if the model treats it as a category, or if it holds something else than numbers."""
+def _categorical_columns(computation: Computation, feature: int, column_values: np.ndarray) -> set[int]:
+    """Return the feature if the model treats it as a category, or if not all of its values are numbers."""
     ensemble = computation.adapted.ensemble
     tested = (ensemble.left >= 0) & (ensemble.feature == feature)
     if (
@@ -325,60 +308,59 @@ def _categorical_columns(computation: Computation, feature: int, of_rows: np.nda
         or computation.rows.is_categorical(feature)
     ):
         return {feature}
-    return set() if are_numbers(of_rows) else {feature}
+    return set() if are_numbers(column_values) else {feature}
 
 
-def are_numbers(of_rows: np.ndarray) -> bool:
+def are_numbers(column_values: np.ndarray) -> bool:
     """Return whether all values of a column that are not missing are numbers."""
-    if of_rows.dtype.kind in "mM":  # NumPy's time spans are instances of Real
+    if column_values.dtype.kind in "mM":  # NumPy's time spans are instances of Real
         return False
-    return of_rows.dtype.kind in "fiub" or all(is_missing(v) or isinstance(v, Real) for v in of_rows)
+    if column_values.dtype.kind in "fiub":
+        return True
+    return all(is_missing(value) or isinstance(value, Real) for value in column_values)
 
 
 def _splits_by_category(ensemble: Ensemble, nodes: np.ndarray) -> bool:
     return bool(len(ensemble.category_set)) and bool((ensemble.category_set[nodes] >= 0).any())
 
 
-def numbers_of(of_rows: np.ndarray, name: str) -> np.ndarray:
+def numbers_of(column_values: np.ndarray, name: str) -> np.ndarray:
     """Return a column as floats, NaN where missing; float32 stays float32."""
-    if of_rows.dtype.kind == "f":
-        return of_rows
-    if of_rows.dtype.kind in "iub":
-        return of_rows.astype(np.float64)
+    if column_values.dtype.kind == "f":
+        return column_values
+    if column_values.dtype.kind in "iub":
+        return column_values.astype(np.float64)
     try:
-        return np.array([np.nan if is_missing(value) else value for value in of_rows], np.float64)
+        return np.array([np.nan if is_missing(value) else value for value in column_values], np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {name!r} holds no numbers: name it in categorical_features") from error
 
 
-def given_numbers(values: Any, name: str) -> np.ndarray:
+def custom_numbers(values: Any, name: str) -> np.ndarray:
     """Return ``custom_values`` of a feature that holds numbers.
 
     Raises
     ------
     ValueError
-        They are not numbers, or not a list of them.
+        They are not a list of numbers.
     """
     try:
-        found = np.asarray(values, np.float64)
+        numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"custom_values of {name!r} must be numbers: {error}") from error
-    if found.ndim != 1 or not len(found):
-        raise ValueError(f"custom_values of {name!r} must be a list of values, not the shape {found.shape}")
-    return found
+    if numbers.ndim != 1 or not len(numbers):
+        raise ValueError(f"custom_values of {name!r} must be a list of values, not the shape {numbers.shape}")
+    return numbers
 
 
 def even_grid(numbers: np.ndarray, name: str, options: GridOptions) -> np.ndarray:
-    """Return scikit-learn's grid: evenly spaced numbers, or all different ones if they are fewer.
+    """Return scikit-learn's grid: evenly spaced numbers, or all distinct numbers if there are fewer of them.
 
-    Raises
-    ------
-    ValueError
-        The numbers have no such grid.
+    Raise ``ValueError`` if the percentiles leave no room for a grid.
     """
-    different = np.unique(numbers)
-    if len(different) < options.grid_resolution:
-        return different
+    distinct = np.unique(numbers)
+    if len(distinct) < options.grid_resolution:
+        return distinct
     low, high = _limits(numbers, name, options)
     if np.allclose(low, high):
         raise ValueError(
@@ -399,7 +381,7 @@ def _limits(numbers: np.ndarray, name: str, options: GridOptions) -> tuple[float
 
 
 def _breakpoints(computation: Computation, feature: int, low: float, high: float) -> np.ndarray:
-    """Return two limits, and on both sides of each break between them the number next to it."""
+    """Return the two limits, and the numbers next to each threshold between them, on both of its sides."""
     ensemble = computation.adapted.ensemble
     tested = (ensemble.left >= 0) & (ensemble.feature == feature)
     if _splits_by_category(ensemble, tested):
@@ -423,9 +405,9 @@ def _breakpoints(computation: Computation, feature: int, low: float, high: float
         zero = dtype(ZERO_MAGNITUDE)
         before = np.concatenate([before, [np.nextafter(-zero, down), zero]])
     after = np.nextafter(before, up)
-    found = np.stack([before, after]).astype(np.float64)
-    inside = (found[0] >= low) & (found[1] <= high)
-    return np.unique(np.concatenate([[low, high], *found[:, inside]]))
+    pairs = np.stack([before, after]).astype(np.float64)
+    inside = (pairs[0] >= low) & (pairs[1] <= high)
+    return np.unique(np.concatenate([[low, high], *pairs[:, inside]]))
 
 
 def _points(computation: Computation, feature: int, values: np.ndarray) -> np.ndarray:
@@ -434,12 +416,12 @@ def _points(computation: Computation, feature: int, values: np.ndarray) -> np.nd
     with np.errstate(over="ignore"):
         column = values.astype(computation.rows.dtype)
     if _rounds(computation):
-        column = _as_in(computation.rows.data, column)
+        column = _in_type_of(computation.rows.data, column)
     encoder = schema.encoders.get(feature)
     if encoder is not None:
         encoded = category_codes(encoder, Column(computation.names[feature], column))
     else:
-        alone = replace(
+        single_column = replace(
             schema,
             n_features=1,
             feature_names=None,
@@ -448,7 +430,7 @@ def _points(computation: Computation, feature: int, values: np.ndarray) -> np.nd
             n_categorical=None,
             derived=None,
         )
-        encoded = read(column[:, np.newaxis], alone, ensemble.x_dtype).chunk(0, len(column))[:, 0]
+        encoded = read(column[:, np.newaxis], single_column, ensemble.x_dtype).chunk(0, len(column))[:, 0]
     points = np.zeros((len(column), schema.n_columns), ensemble.x_dtype)
     with np.errstate(over="ignore"):
         points[:, feature] = encoded
@@ -465,8 +447,8 @@ def _rounds(computation: Computation) -> bool:
     return schema.array_dtype is not None and not (data.dtype.char in "fd" and data.dtype.isnative)
 
 
-def _as_in(data: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Return numbers in the type of an array, if it holds all of them, so that they are read as in it."""
+def _in_type_of(data: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Return numbers in the type of an array, so that they are read alike, if the type can hold them all."""
     if data.dtype == object:
         return column.astype(object)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -474,20 +456,20 @@ def _as_in(data: np.ndarray, column: np.ndarray) -> np.ndarray:
     return converted if np.array_equal(converted, column, equal_nan=True) else column
 
 
-def categories_of(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """Return the different values of a column, ascending and a missing one last, and a row with each."""
-    first: dict[Any, int] = {}
+def categories_of(column_values: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """Return the distinct values of a column, ascending and a missing one last, and the first row of each."""
+    first_rows: dict[Any, int] = {}
     missing = None
-    for row, value in enumerate(_scalars(of_rows)):
+    for row, value in enumerate(_scalars(column_values)):
         if is_missing(value):
             missing = row if missing is None else missing
         else:
-            first.setdefault(value, row)
+            first_rows.setdefault(value, row)
     try:
-        ordered = sorted(first)
-    except TypeError:  # of several types
-        ordered = sorted(first, key=str)
-    rows = [first[value] for value in ordered]
+        ordered = sorted(first_rows)
+    except TypeError:  # values of several types have no order
+        ordered = sorted(first_rows, key=str)
+    rows = [first_rows[value] for value in ordered]
     values = np.asarray(ordered, object if any(isinstance(value, str) for value in ordered) else None)
     if missing is not None:
         if values.dtype.kind != "O":
@@ -496,49 +478,53 @@ def categories_of(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
     return values, rows
 
 
-def _scalars(of_rows: np.ndarray) -> list[Any]:
-    """Return a column as a list; dates and time spans as Python's, which nanoseconds would make integers."""
-    if of_rows.dtype.kind not in "mM":
-        return of_rows.tolist()
-    rounded = of_rows.astype(f"{of_rows.dtype.kind}8[us]")
-    return rounded.tolist() if np.array_equal(rounded, of_rows, equal_nan=True) else list(of_rows)
+def _scalars(column_values: np.ndarray) -> list[Any]:
+    """Return a column as a list.
+
+    Dates and time spans become objects of Python if microseconds are precise enough: from nanoseconds, NumPy
+    would make integers.
+    """
+    if column_values.dtype.kind not in "mM":
+        return column_values.tolist()
+    rounded = column_values.astype(f"{column_values.dtype.kind}8[us]")
+    return rounded.tolist() if np.array_equal(rounded, column_values, equal_nan=True) else list(column_values)
 
 
 def _custom_categories(
     computation: Computation,
     feature: int,
-    given: np.ndarray,
+    custom: np.ndarray,
     columns: tuple[int, ...],
     values: np.ndarray,
-    first: list[int],
+    first_rows: list[int],
 ) -> GridFeature:
-    """Return a feature with given categories, each of which must occur in X if X is a data frame."""
+    """Return a feature with custom categories, each of which must occur in X if X is a data frame."""
     name, rows = computation.names[feature], computation.rows
-    if given.ndim != 1 or not len(given):
-        raise ValueError(f"custom_values of {name!r} must be a list of values, not the shape {given.shape}")
+    if custom.ndim != 1 or not len(custom):
+        raise ValueError(f"custom_values of {name!r} must be a list of values, not the shape {custom.shape}")
     if isinstance(rows.data, np.ndarray) and rows.data.dtype.kind in "fiub" and len(columns) == 1:
-        numbers = given_numbers(given, name)
+        numbers = custom_numbers(custom, name)
         return GridFeature(Axis(columns, _points(computation, feature, numbers)), numbers, True, None)
-    points = _points_of_categories(computation, given, f"custom_values of {name!r}", values, first)
-    return GridFeature(Axis(columns, points), given, True, None)
+    points = _points_of_categories(computation, custom, f"custom_values of {name!r}", values, first_rows)
+    return GridFeature(Axis(columns, points), custom, True, None)
 
 
 def _points_of_categories(
-    computation: Computation, given: np.ndarray, what: str, values: np.ndarray, first: list[int]
+    computation: Computation, custom: np.ndarray, source: str, values: np.ndarray, first_rows: list[int]
 ) -> np.ndarray:
-    """Return encoded rows with given categories, from the first row with each of ``values``.
+    """Return encoded rows with custom categories, given the first row with each of ``values``.
 
     Raises
     ------
     ValueError
-        A category occurs in no row; ``what`` begins the message.
+        A category occurs in no row; ``source`` begins the message.
     """
-    row_of = {None if is_missing(value) else value: row for value, row in zip(values.tolist(), first)}
-    keys = [None if is_missing(value) else value for value in given.tolist()]
+    row_of = {None if is_missing(value) else value: row for value, row in zip(values.tolist(), first_rows)}
+    keys = [None if is_missing(value) else value for value in custom.tolist()]
     unknown = [key for key in keys if key not in row_of]
     if unknown:
         raise ValueError(
-            f"{what} has {unknown[0]!r}, which occurs in no row of X: the code of a category is known only "
+            f"{source} has {unknown[0]!r}, which occurs in no row of X: the code of a category is known only "
             "from a row that has it"
         )
     return np.concatenate([computation.rows.chunk(row_of[key], row_of[key] + 1) for key in keys])

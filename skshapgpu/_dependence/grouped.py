@@ -1,7 +1,8 @@
 """Grids of groups of columns, which change together.
 
-The columns that the steps of a pipeline make from one column of X depend on nothing else, so a row with any
-value of that column has them. The grid of any other group has combinations of values that occur in X.
+The columns that the steps of a pipeline make from one column of X depend on this column alone. So any value
+of it gives a point of the grid, by a row of X with this value. The grid of any other group has combinations
+of values that occur in X.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from .grid import (
     categorical_inputs,
     categories_of,
     column_of,
+    custom_numbers,
     deciles_of,
     even_grid,
-    given_numbers,
     numbers_of,
     read_feature,
     require_data,
@@ -48,49 +49,43 @@ class GroupedFeatures:
     Raises
     ------
     ValueError, TypeError, IndexError
-        The groups are invalid, or the columns of X from which steps made others are not known.
+        The groups are invalid, or it is not known from which columns of X the steps made their columns.
     """
 
     def __init__(self, computation: Computation, groups: Any) -> None:
         require_groups(groups)
         self._blank_as_underscore = computation.adapted.schema.blank_as_underscore
-        found = read_groups(
+        named_groups = read_groups(
             groups, computation.names, computation.origins, blank_as_underscore=self._blank_as_underscore
         )
-        self._by_input = isinstance(groups, str) and found is not None
+        self._by_input = isinstance(groups, str) and named_groups is not None
         columns = (Group(None, (i,)) for i in range(len(computation.names)))
-        self._groups = tuple(columns) if found is None else found
+        self._groups = tuple(columns) if named_groups is None else named_groups
         names = Features(self._groups).names(computation.names)
         self.players = Players(computation, self._groups, names)
         self._members = groups if isinstance(groups, Mapping) else {}
         self._computation = computation
 
     def read(self, feature: int, options: GridOptions) -> GridFeature:
-        """Return a feature with its grid.
-
-        Raises
-        ------
-        ValueError, TypeError
-            There is no such grid, or the model does not accept a value.
-        """
+        """Return a feature with its grid; raise an error if there is no such grid."""
         columns, name = self._groups[feature].columns, self.players.names[feature]
         if self._by_input:
-            return _OfInput(self._computation, columns, name).read(feature, options)
+            return _InputColumn(self._computation, columns, name).read(feature, options)
         if len(columns) > 1:
-            columns = self._as_listed(feature)
-            return _of_combinations(self._computation, columns, name, options, options.custom.get(feature))
+            columns = self._columns_as_listed(feature)
+            return _read_combinations(self._computation, columns, name, options, options.custom.get(feature))
         (column,) = columns
-        of_column = {column} if feature in (options.categorical or ()) else set()
+        categorical_columns = {column} if feature in (options.categorical or ()) else set()
         custom = {column: options.custom[feature]} if feature in options.custom else {}
-        categorical = None if options.categorical is None else frozenset(of_column)
+        categorical = None if options.categorical is None else frozenset(categorical_columns)
         return read_feature(
             self._computation, column, replace(options, categorical=categorical, custom=custom)
         )
 
-    def _as_listed(self, feature: int) -> tuple[int, ...]:
-        """Return the columns of a group in the order in which it lists them; a set has those of X."""
+    def _columns_as_listed(self, feature: int) -> tuple[int, ...]:
+        """Return the columns of a group in the order of its list, or for a set in the order of X."""
         group, columns = self._groups[feature]
-        assert group is not None  # only groups are asked for
+        assert group is not None  # only a group has several columns
         members = self._members[group]
         if isinstance(members, Set):
             return columns
@@ -98,32 +93,32 @@ class GroupedFeatures:
         return columns_of_group(group, members, names, origins, self._blank_as_underscore)
 
 
-class _OfInput:
+class _InputColumn:
     """A column of X, from which the steps of a pipeline make columns that the model receives."""
 
     def __init__(self, computation: Computation, columns: tuple[int, ...], name: str) -> None:
         self._computation, self._name, self._data = computation, name, require_data(computation)
         self._columns = computation.columns_of(*columns)
         assert computation.origins is not None
-        self._place = int(computation.origins.columns_in(names_of(self._data))[columns[0]])
+        self._position = int(computation.origins.columns_in(names_of(self._data))[columns[0]])
 
     def read(self, feature: int, options: GridOptions) -> GridFeature:
-        of_rows = column_of(self._data, self._place, False)
+        column_values = column_of(self._data, self._position, False)
         is_categorical = feature in (
-            categorical_inputs(self._data, self._place, of_rows, feature)
+            categorical_inputs(self._data, self._position, column_values, feature)
             if options.categorical is None
             else options.categorical
         )
-        occurring, first = categories_of(of_rows)
-        row_of = {_key(value): row for value, row in zip(occurring.tolist(), first)}
+        occurring, first_rows = categories_of(column_values)
+        row_of = {_key(value): row for value, row in zip(occurring.tolist(), first_rows)}
         custom = options.custom.get(feature)
         if is_categorical:
             values = occurring if custom is None else np.asarray(custom, object)
             points = _points_of_rows(self._computation, _rows_with(values.tolist(), row_of, self._name))
             return GridFeature(Axis(self._columns, points), values, True, None)
-        numbers = numbers_of(of_rows, self._name)
+        numbers = numbers_of(column_values, self._name)
         if custom is not None:
-            values = given_numbers(custom, self._name)
+            values = custom_numbers(custom, self._name)
         elif options.grid_resolution == "exact":
             raise ValueError(
                 "grid_resolution='exact' has the jumps at thresholds of the trees, but steps of the pipeline "
@@ -140,23 +135,23 @@ class _OfInput:
         return GridFeature(Axis(self._columns, points), values, False, deciles_of(numbers))
 
     def _with_numbers(self, values: np.ndarray) -> Any:
-        """Return rows that are the first one of X, with these numbers in the column.
+        """Return copies of the first row of X with these numbers in the column.
 
-        The column keeps its type if that is one of floats. Steps may transform sparse columns otherwise than
-        dense ones, such as scalers, which do not center them, so a sparse column stays one.
+        A column of floats keeps its type. A sparse column stays sparse, because steps may treat sparse
+        columns in their own way: scalers do not center them.
         """
         rows = select(self._data, np.zeros(len(values), np.int64))
         package = package_of(rows)
         if isinstance(rows, np.ndarray):
             rows = rows.astype(np.float64) if rows.dtype.kind in "iub" else rows
-            rows[:, self._place] = values
+            rows[:, self._position] = values
             return rows
         if package == "pandas":
             rows = rows.reset_index(drop=True)
-            rows.isetitem(self._place, _like(values, rows.iloc[:, self._place].array))
+            rows.isetitem(self._position, _like(values, rows.iloc[:, self._position].array))
             return rows
         if package == "polars":
-            column = rows.get_column(rows.columns[self._place])
+            column = rows.get_column(rows.columns[self._position])
             return rows.with_columns(type(column)(column.name, values))
         raise TypeError(
             f"the grid of {self._name!r} has numbers that do not occur in X, which can be put only into an "
@@ -170,19 +165,21 @@ def _like(values: np.ndarray, column: Any) -> Any:
 
     dtype = column.dtype
     if isinstance(dtype, pd.SparseDtype):
-        kept = dtype if dtype.subtype.kind == "f" else pd.SparseDtype(np.float64, float(dtype.fill_value))
-        return pd.array(values, dtype=kept)
+        sparse_dtype = (
+            dtype if dtype.subtype.kind == "f" else pd.SparseDtype(np.float64, float(dtype.fill_value))
+        )
+        return pd.array(values, dtype=sparse_dtype)
     return values.astype(np.float32 if dtype == np.float32 else np.float64)
 
 
-def _of_combinations(
+def _read_combinations(
     computation: Computation, columns: tuple[int, ...], name: str, options: GridOptions, custom: Any
 ) -> GridFeature:
     """Return a group whose grid has combinations of the values of its columns that occur in X, as tuples."""
     rows, absent_is_missing = computation.rows, computation.adapted.schema.sparse_zero_missing
-    of_columns = [column_of(rows.data, column, absent_is_missing).tolist() for column in columns]
+    columns_of_values = [column_of(rows.data, column, absent_is_missing).tolist() for column in columns]
     row_of: dict[Any, int] = {}
-    for row, values in enumerate(zip(*of_columns)):
+    for row, values in enumerate(zip(*columns_of_values)):
         row_of.setdefault(tuple(map(_key, values)), row)
     if custom is None:
         keys = _in_order(row_of)
@@ -193,19 +190,19 @@ def _of_combinations(
                 f"than grid_resolution={limit}: give custom_values, a larger number, or 'exact' for all"
             )
     else:
-        keys = [_combination(each, columns, name) for each in custom]
+        keys = [_combination(values, columns, name) for values in custom]
     points = _points_of_rows(computation, _rows_with(keys, row_of, name))
-    found = np.empty(len(keys), object)
-    found[:] = [tuple(np.nan if value is None else value for value in key) for key in keys]
-    return GridFeature(Axis(computation.columns_of(*columns), points), found, True, None)
+    combinations = np.empty(len(keys), object)
+    combinations[:] = [tuple(np.nan if value is None else value for value in key) for key in keys]
+    return GridFeature(Axis(computation.columns_of(*columns), points), combinations, True, None)
 
 
-def _combination(given: Any, columns: tuple[int, ...], name: str) -> tuple[Any, ...]:
-    values = given.tolist() if isinstance(given, np.ndarray) else given
+def _combination(custom: Any, columns: tuple[int, ...], name: str) -> tuple[Any, ...]:
+    values = custom.tolist() if isinstance(custom, np.ndarray) else custom
     if isinstance(values, str) or not hasattr(values, "__len__") or len(values) != len(columns):
         raise ValueError(
             f"custom_values of {name!r} must be a list of combinations of {len(columns)} values, one for "
-            f"each column of the group, not of {given!r:.80}"
+            f"each column of the group, not of {custom!r:.80}"
         )
     return tuple(map(_key, values))
 
@@ -218,24 +215,18 @@ def _in_order(keys: Mapping[Any, int]) -> list[tuple[Any, ...]]:
     """Return combinations in ascending order, missing values last."""
     try:
         return sorted(keys, key=lambda key: [(value is None, 0 if value is None else value) for value in key])
-    except TypeError:  # of several types
+    except TypeError:  # values of several types have no order
         return sorted(keys, key=str)
 
 
 def _rows_with(keys: list[Any], row_of: Mapping[Any, int], name: str) -> list[int]:
-    """Return a row of X with each value, or combination of values.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one that occurs in no row.
-    """
-    wanted = [key if isinstance(key, tuple) else _key(key) for key in keys]
-    unknown = [key for key in wanted if key not in row_of]
-    if unknown or not wanted:
-        what = f"has {unknown[0]!r}, which occurs in no row of X" if unknown else "has no values"
-        raise ValueError(f"custom_values of {name!r} {what}: give values that occur")
-    return [row_of[key] for key in wanted]
+    """Return a row of X with each value or combination; raise ``ValueError`` if there is none for one."""
+    clean_keys = [key if isinstance(key, tuple) else _key(key) for key in keys]
+    unknown = [key for key in clean_keys if key not in row_of]
+    if unknown or not clean_keys:
+        problem = f"has {unknown[0]!r}, which occurs in no row of X" if unknown else "has no values"
+        raise ValueError(f"custom_values of {name!r} {problem}: give values that occur")
+    return [row_of[key] for key in clean_keys]
 
 
 def _points_of_rows(computation: Computation, rows: list[int]) -> np.ndarray:
