@@ -1,9 +1,9 @@
 """Explain one model of each library on data bundled with scikit-learn; ``./dev demo`` runs this.
 
-Prints a table, plots the most important features of each model to demo.png, and writes demo.html, a page that
-needs no other file, with the table, plots and the code of each model. The additivity error is the largest
-difference between a model's own raw prediction and the base value plus SHAP values. If a prediction exceeds 1
-in magnitude, the difference is divided by the prediction.
+The program prints a table, plots the most important features of each model to demo.png, and writes demo.html,
+a page with the table, the plots and the code of each model that needs no other file. The additivity error is
+the largest difference between a model's own raw prediction and the base value plus SHAP values. If a
+prediction exceeds 1 in magnitude, the difference is divided by the prediction.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import matplotlib.pyplot as plt
 N_TOP = 3
 PICTURE, PAGE = "demo.png", "demo.html"
 
-#: Stands in each page, and tells it from other files of its name.
+#: Mark that each page contains, to tell the page from other files of the same name.
 GENERATOR = '<meta name="generator" content="skshapgpu demo">'
 
 STYLE = """
@@ -48,10 +48,11 @@ th, td:first-child { white-space: nowrap; }
 .wide { overflow-x: auto; }
 """
 
-#: A fitted model, the rows to explain, and raw predictions, to which base value and SHAP values must add up.
+#: A fitted model, the rows to explain, and the raw predictions to which base value and SHAP values must add
+#: up.
 Trained = tuple[Any, Any, np.ndarray]
 
-# The page shows the code of these functions, so their imports are part of them.
+# The page shows the code of these functions, so each function contains its imports.
 
 
 def scikit_learn() -> Trained:
@@ -78,7 +79,7 @@ def lightgbm() -> Trained:
 
     X, y = load_wine(return_X_y=True, as_frame=True)
     model = LGBMClassifier(n_estimators=100, min_child_samples=5, verbose=-1).fit(X, y)
-    return model, X, model.predict(X, raw_score=True)
+    return model, X, np.asarray(model.predict(X, raw_score=True))
 
 
 def catboost() -> Trained:
@@ -219,7 +220,7 @@ def page(results: list[Result], bars: str) -> str:
 
 
 def require_ours(path: Path) -> None:
-    """Exit if a file is there that is not a page of this demo, before any work is done."""
+    """Exit, before any work is done, if the file exists and is not a page of this demo."""
     is_ours = path.is_file() and GENERATOR in path.read_text(errors="replace")[:1_000]
     if os.path.lexists(path) and not is_ours:
         sys.exit(f"{path} is not a page of this demo, and is not replaced: move it away")

@@ -10,6 +10,7 @@ values to files. In this example, the run is interrupted half-way and then resum
 # The source is two files of purchases, written in pieces as a data warehouse would export them. They are
 # small, so that this page builds in seconds; for millions of rows the code would be the same.
 import os
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,12 +28,12 @@ rng = np.random.default_rng(0)
 NAMES = ["amount", "hour", "distance", "items", "age_of_account", "failed_logins"]
 
 
-def purchases(n_rows, first_id):
+def purchases(n_rows: int, first_id: int) -> pd.DataFrame:
     X = rng.exponential(1.0, (n_rows, len(NAMES))).astype(np.float32)
     return pd.DataFrame(X, columns=NAMES).assign(purchase=np.arange(first_id, first_id + n_rows))
 
 
-def is_fraud(frame):
+def is_fraud(frame: pd.DataFrame) -> pd.Series:
     risk = frame["amount"] * frame["distance"] + 2 * frame["failed_logins"] - frame["age_of_account"]
     return risk + rng.normal(0, 1, len(frame)) > 5
 
@@ -55,22 +56,24 @@ model = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(train[NA
 # callback; killing the process has the same effect.
 
 
-def power_cut(n_done, n_rows):
+def power_cut(n_done: int, n_rows: int) -> None:
     print(f"{n_done:,} of {n_rows:,} rows")
     if n_done > n_rows / 2:
         raise KeyboardInterrupt
 
 
 reasons = Path(folder.name) / "reasons"
-call = {"keep": ["purchase"], "reasons": 3, "batch_size": 20_000}
+write_reasons = partial(
+    explain_batches, model, data, reasons, keep=["purchase"], reasons=3, batch_size=20_000
+)
 try:
-    explain_batches(model, data, reasons, progress=power_cut, **call)
+    write_reasons(progress=power_cut)
 except KeyboardInterrupt:
     print("interrupted; written:", sorted(name for name in os.listdir(reasons) if name.startswith("part")))
 
 # %%
 # The same call resumes after the last batch that was written.
-result = explain_batches(model, data, reasons, **call)
+result = write_reasons()
 print(f"{result.n_rows:,} rows, {result.n_resumed:,} of them earlier; {result.rows_per_second:,.0f} rows/s")
 
 # %%

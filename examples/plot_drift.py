@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from skshapgpu import ShapComparisonDisplay, compare_explanations, explain
 
 
-def draw(seed, n=4_000):
+def draw(seed: int, n: int = 4_000) -> tuple[pd.DataFrame, pd.Series]:
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(
         {

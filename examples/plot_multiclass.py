@@ -27,7 +27,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 for kind in (RandomForestClassifier, GradientBoostingClassifier, HistGradientBoostingClassifier):
     model = kind(random_state=0).fit(X_train, y_train)
     explanation = TreeExplainer(model).explain(X_test)
-    print(f"{kind.__name__:<32}{explanation.shape}  {', '.join(explanation.output_names)}")
+    print(f"{kind.__name__:<32}{explanation.shape}  {explanation.output_names}")
 
 # %%
 # Select a class by its name, or by its position in ``model.classes_``. The values of a forest are in
@@ -36,7 +36,7 @@ for kind in (RandomForestClassifier, GradientBoostingClassifier, HistGradientBoo
 model = RandomForestClassifier(random_state=0).fit(X_train, y_train)
 explanation = TreeExplainer(model).explain(X_test)
 barolo = explanation[..., "Barolo"]
-print("one class:", barolo.shape, "base value", round(barolo.base_values, 3))
+print("one class:", barolo.shape, "base value", np.round(barolo.base_values, 3))
 print("largest sum over the classes:", np.abs(explanation.values.sum(axis=2)).max())
 
 # %%
@@ -47,7 +47,7 @@ names = np.array(explanation.feature_names)[order]
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 start = np.zeros(len(order))
-for i, wine in enumerate(explanation.output_names):
+for i, wine in enumerate(model.classes_):
     ax.barh(names, importance[order, i], left=start, label=wine)
     start += importance[order, i]
 ax.set_xlabel("mean |SHAP value|, stacked by class")

@@ -49,7 +49,7 @@ explainer = TreeExplainer(model, background, model_output="survival", times=time
 explanation = explainer.explain(X[:500])
 row = explanation[0]
 print(pd.DataFrame(row.values[0].round(3), index=X.columns, columns=times))
-print("base values:  ", row.base_values.round(3))
+print("base values:  ", np.round(row.base_values, 3))
 print("probabilities:", (row.base_values + row.values[0].sum(axis=0)).round(3))
 
 # %%

@@ -24,7 +24,17 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._common.types import AlgorithmName, Cover, Device, FeatureGroups, Outputs, Precision, Table, Values, Vector
+from .._common.types import (
+    AlgorithmName,
+    Cover,
+    Device,
+    FeatureGroups,
+    Outputs,
+    Precision,
+    Table,
+    Values,
+    Vector,
+)
 from .._engine.algorithms import is_deterministic
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
@@ -70,7 +80,7 @@ def _copy_of(model: Any) -> Any:
     copies: dict[int, Any] = {}
     try:
         for layer in reversed(layers):
-            if isinstance(layer, FrozenEstimator):  # layer.__deepcopy__ would be the method of the model inside
+            if isinstance(layer, FrozenEstimator):  # its __deepcopy__ would be the inner model's
                 copies[id(layer)] = FrozenEstimator(deepcopy(layer.estimator, copies))
             elif any(base.__module__ == "lightgbm.basic" for base in type(layer).__mro__):
                 # A Booster's own __deepcopy__ forgets the best iteration, but keeps the rounds after it.
@@ -277,9 +287,11 @@ class ExplainingTransformer(
             Groups have other columns.
         """
         n_columns = self.explainer_.n_features
-        feature_in_all = self.explainer_._features.of_columns(n_columns)  # of each column of the fold's model
+        feature_in_all = self.explainer_._features.feature_of_column(
+            n_columns
+        )  # of each column of the fold's model
         feature_in_all = feature_in_all if positions is None else feature_in_all[positions]
-        feature_in_fold = explainer._features.of_columns(explainer.n_features)
+        feature_in_fold = explainer._features.feature_of_column(explainer.n_features)
         in_fold = feature_in_fold >= 0
         result = np.full(explainer._n_explained, -1)
         result[feature_in_fold[in_fold]] = feature_in_all[in_fold]
@@ -287,8 +299,8 @@ class ExplainingTransformer(
         differs = (result[feature_in_fold] != feature_in_all)[in_fold]
         if differs.any() or len(np.unique(shared)) < len(shared):
             raise ValueError(
-                "the groups of a fold's model have other columns than the groups of the model of all rows: give "
-                "feature_groups as names of columns instead of positions, or feature_groups='input'"
+                "the groups of a fold's model have other columns than the groups of the model of all rows: "
+                "give feature_groups as names of columns instead of positions, or feature_groups='input'"
             )
         return result
 
@@ -302,7 +314,7 @@ class ExplainingTransformer(
     def _check_training(self, X: Any, y: Any) -> Any:
         """Learn the names of the columns, and return y after checks that some libraries do not make."""
         validate_data(self, X, y, skip_check_array=True)
-        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # other arrays may have strings for a pipeline
+        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # others may have strings for a pipeline
             table(X)
         for size, noun in zip(getattr(X, "shape", ()), ("sample", "feature")):
             if not size:
@@ -388,7 +400,7 @@ class ExplainingTransformer(
         return X
 
     def _as_table(self, X: Any) -> Any:
-        """Return X as an array or data frame, unless it is on a GPU or a pipeline's first step has to read it."""
+        """Return X as an array or data frame, unless it is on a GPU or the steps of a pipeline read it."""
         return X if self.explainer_._steps or on_gpu(X) else table(X)
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Feature selection by shadows: columns whose importance on unseen rows exceeds that of permuted columns."""
+"""Feature selection by shadows: keep columns that are more important on unseen rows than permuted columns."""
 
 from __future__ import annotations
 
@@ -25,48 +25,50 @@ class ShapBoruta(OutOfFoldSelector):
 
     In each round, shadows are added to X: copies of its columns, each in a random order of its own, so that
     they say nothing about y. The model is fitted on each split, and a column has a hit if the mean magnitude
-    of its SHAP values, over rows that the models were not trained on, exceeds that of the most important
-    shadow. A column that has significantly more hits than misses is confirmed, one that has fewer is
-    rejected and leaves. The rounds end when all columns are decided.
+    of its SHAP values, over rows that the models were not trained on, exceeds the mean magnitude of the most
+    important shadow. A column with significantly more hits than misses is confirmed. A column with
+    significantly fewer hits is rejected, and takes no part in later rounds. The rounds end when all columns
+    are decided.
 
-    Unlike :class:`ShapSelector` and :class:`ShapRFECV`, which look for few columns that predict well, it
-    looks for all columns that matter, including those whose information other columns have as well.
+    :class:`ShapSelector` and :class:`ShapRFECV` look for few columns that predict well. This class looks for
+    all columns that matter, also for columns whose information other columns have as well.
 
     Parameters
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
-        :class:`TreeExplainer`. The steps of a pipeline must make each of their columns from a single one.
-        If a ``ColumnTransformer`` is the first step, it treats shadows as the columns that they are made
-        from. A ``random_state`` that is None is set in each round, from the parameter below.
+        :class:`TreeExplainer`. The steps of a pipeline must make each output column from one input column.
+        If a ``ColumnTransformer`` is the first step, it treats a shadow like the column that the shadow is
+        made from. Each ``random_state`` of the estimator that is None is set in each round, from the
+        parameter ``random_state`` below.
     max_iter : int, default=100
         Largest number of rounds.
     alpha : float, default=0.05
         Level of significance of the decisions.
     percentile : float, default=100
-        Percentile of the importances of the shadows that a column must exceed for a hit. 100 is the largest;
-        a smaller one keeps more columns.
+        Percentile of the importances of the shadows that a column must exceed for a hit. 100 is the largest
+        importance; a smaller percentile keeps more columns.
     correction : {"bonferroni", "fdr_bh"} or None, default="bonferroni"
-        Correction of the p-values for the number of columns: by Bonferroni, or by Benjamini and Hochberg,
-        which decides earlier.
+        Correction of the p-values for the number of columns: "bonferroni" by Bonferroni, "fdr_bh" by
+        Benjamini and Hochberg, which decides earlier.
     tentative : {"drop", "keep", "median"}, default="drop"
-        Whether columns that are not decided after ``max_iter`` rounds are selected. "median" selects those
-        whose median importance over the rounds exceeds the median of ``thresholds_``. A change takes effect
-        in the next ``fit``.
+        Whether to select columns that are not decided after ``max_iter`` rounds. "median" selects such a
+        column if its median importance over the rounds exceeds the median of ``thresholds_``. A change takes
+        effect in the next ``fit``.
     cv : int, cross-validation generator or iterable, default=None
         Splits, which are the same in all rounds; None: 5 folds.
     n_jobs : int or None, default=None
         Number of concurrent fits, and of threads.
     random_state : int, RandomState instance or None, default=None
-        Seed of the order of the shadows. With an int, all results are the same for any ``n_jobs``, to the
-        bit, if those of the model are.
+        Seed of the order of the shadows. With an int, all results are the same to the bit for any
+        ``n_jobs``, if the results of the model are.
     warm_start : bool, default=False
-        Whether ``fit`` adds rounds to those of the previous ``fit``, up to ``max_iter`` in total, also if
-        that was interrupted. The result is the same as that of all rounds in one call. X, y and all other
-        parameters must be the same; the splits are those of the first call.
+        Whether ``fit`` adds rounds to the rounds of the previous ``fit``, up to ``max_iter`` in total, even
+        if the previous ``fit`` was interrupted. The result is the same as after all rounds in one call. X, y
+        and all other parameters must be the same; the splits of the first call are used.
     progress : bool or callable, default=False
-        Whether to show a progress bar of the rounds, or a function to call after each of them with the
-        number of rounds that are done and ``max_iter``.
+        Whether to show a progress bar of the rounds, or a function to call after each round with the number
+        of rounds that are done and ``max_iter``.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`. Background data (``data``) gets shadows of its own.
 
@@ -82,9 +84,10 @@ class ShapBoruta(OutOfFoldSelector):
         1 for confirmed columns, 2 for tentative ones; rejected columns follow by mean importance.
     p_values_ : ndarray of float64, shape (n_features,)
         Corrected two-sided p-values of the exact binomial test of ``hits_`` against chance, 1/2.
-    hits_, n_trials_ : ndarray of int64, shape (n_features,)
-        In how many rounds, up to its decision, the column exceeded the shadows; and the number of these
-        rounds.
+    hits_ : ndarray of int64, shape (n_features,)
+        Number of rounds, up to the decision about the column, in which the column exceeded the shadows.
+    n_trials_ : ndarray of int64, shape (n_features,)
+        Number of all rounds up to the decision about the column.
     n_iter_ : int
         Number of rounds.
     importances_ : ndarray of float64, shape (n_features,)
@@ -104,9 +107,10 @@ class ShapBoruta(OutOfFoldSelector):
 
     Notes
     -----
-    A round costs as many fits as there are splits, to up to twice the columns of X; there are at least five
-    shadows. The importance of a row counts by its ``sample_weight``, if ``fit`` is given any. A column is
-    tested in every round until it is decided, as in Boruta, and p-values are not corrected for that.
+    A round needs a fit for each split. A model sees the columns that are not rejected and as many shadows, or
+    five shadows if there are fewer columns. If ``fit`` is given ``sample_weight``, rows count by their
+    weights in the importances. A column is tested in every round until it is decided, as in Boruta, and
+    p-values are not corrected for the repeated tests.
 
     References
     ----------
@@ -177,14 +181,15 @@ class ShapBoruta(OutOfFoldSelector):
         UnsupportedModelError
             The model cannot be explained exactly; raised before any fit if its class shows that.
         ValueError
-            A parameter is invalid, or the model names columns in a way that leaves no place for shadows, or
-            a step before the model is not known to make each of its columns from a single one.
+            A parameter is invalid, a parameter of the model has an entry for each column and cannot be
+            extended to shadows, or a step before the model is not known to make each output column from one
+            input column.
         """
         self._check_options()
         resumed = self.warm_start and hasattr(self, "_rounds")
         rows = self._rows(X, y, params, reset=not resumed)
         if not resumed:
-            self._rounds = ShadowRounds.before_the_first(rows.X.shape[1])
+            self._rounds = ShadowRounds.empty(rows.X.shape[1])
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._splits, self._n_rows = rows.splits, rows.X.shape[0]
         self._require_continuation(rows)
@@ -232,11 +237,11 @@ class ShapBoruta(OutOfFoldSelector):
         if options.get("data") is not None:
             options["data"] = with_shadows(table(options["data"]), columns, copied, rng)
         sources = np.concatenate([columns, copied])
-        found = self._importances(model, X, sources, rows, explain_params=options).mean
-        importances, of_shadows = found[: len(columns)], found[len(columns) :]
+        importances = self._importances(model, X, sources, rows, explain_params=options).mean
+        shadow_importances = importances[len(columns) :]
         return self._rounds.after(
-            importances,
-            float(np.percentile(of_shadows, self.percentile)),
+            importances[: len(columns)],
+            float(np.percentile(shadow_importances, self.percentile)),
             alpha=self.alpha,
             correction=self.correction,
         )
@@ -254,8 +259,8 @@ class ShapBoruta(OutOfFoldSelector):
         self.importances_ = rounds.mean_importances()
         self.ranking_ = np.where(self.confirmed_, 1, 2)
         self.ranking_[self.rejected_] = 2 + rankdata(-self.importances_[self.rejected_], "min")
-        kept = {"drop": False, "keep": True, "median": rounds.above_in_the_median()}[self.tentative]
-        self.support_ = self.confirmed_ | (self.tentative_ & kept)
+        to_keep = {"drop": False, "keep": True, "median": rounds.above_in_the_median()}[self.tentative]
+        self.support_ = self.confirmed_ | (self.tentative_ & to_keep)
         self.n_features_ = int(self.support_.sum())
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks of ``fit``: experimental, new in its release 1.9; older ones call none."""
+"""scikit-learn's callbacks of ``fit``, which are experimental. Releases before 1.9 have no callbacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ except ImportError:
 
 
 class Tasks:
-    """The tasks that a ``fit`` wrapped by :func:`with_callbacks` reports to its callbacks.
+    """Tasks of a ``fit`` that :func:`with_callbacks` wraps, which are reported to the callbacks.
 
     Parameters
     ----------
@@ -40,13 +40,13 @@ class Tasks:
 
     @contextmanager
     def task(self, name: str, model: Any = None) -> Iterator[None]:
-        """Report a part of the work; if it is the fit of a model that supports callbacks, pass them on."""
+        """Report a task. If it fits a model that supports callbacks, pass the callbacks on to the model."""
         if self._context is None:
             yield
             return
         context = self._context.subcontext(task_name=name)
-        hands_on = hasattr(model, "set_callbacks") and not isinstance(model, FrozenEstimator)
-        with context.propagate_callback_context(model) if hands_on else nullcontext():
+        passes_on = hasattr(model, "set_callbacks") and not isinstance(model, FrozenEstimator)
+        with context.propagate_callback_context(model) if passes_on else nullcontext():
             context.call_on_fit_task_begin(**self._about)
             yield
             context.call_on_fit_task_end(**self._about)

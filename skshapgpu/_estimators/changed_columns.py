@@ -1,7 +1,8 @@
-"""Models that name columns of X, for tables with some of these columns or with several copies of them.
+"""Models whose parameters name columns of X, changed for a table with other columns.
 
-The columns that a ``ColumnTransformer`` or ``categorical_features`` names become those of the new table that
-come from them. Other parameters that have an entry for each column are rejected.
+The new table has only some of the columns of X, or several copies of them. If a ``ColumnTransformer`` or
+``categorical_features`` names a column of X, the changed model names the columns that come from it. Other
+parameters that have an entry for each column are rejected.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .._rows.tables import names_of
 #: Parameters of models that list categorical columns by name, position or mask.
 _CATEGORIES = frozenset({"cat_features", "categorical_feature", "categorical_features"})
 
-#: Values of these parameters that list no columns.
+#: Values of these parameters that do not list columns.
 _NO_LISTS = ("auto", "from_dtype")
 
 #: Parameters of models that have an entry for each column, or name columns in a form of their own.
@@ -62,18 +63,18 @@ def changed_model(estimator: Any, X: Any, sources: np.ndarray) -> Any:
     """
     change = _Change(X, sources)
     model = clone(estimator)
-    behind = False
+    after_steps = False
     for layer in nest(model):
         if isinstance(layer, Pipeline):
             for number, (_, step) in enumerate(layer.steps[:-1]):
-                change.step(step, first=number == 0 and not behind)
-        behind |= bool(steps_before(layer))
-    change.parameters(layer, behind=behind)
+                change.step(step, first=number == 0 and not after_steps)
+        after_steps |= bool(steps_before(layer))
+    change.parameters(layer, after_steps=after_steps)
     return model
 
 
 def changed_params(params: dict[str, Any], X: Any, sources: np.ndarray) -> dict[str, Any]:
-    """Return parameters of ``fit`` for a table with other columns, see :func:`changed_model`.
+    """Return parameters of ``fit`` for a table with other columns; see :func:`changed_model`.
 
     Raises
     ------
@@ -118,20 +119,24 @@ class _Change:
             for number, (_, inner) in enumerate(step.steps):
                 self.step(inner, first=number == 0)
         elif hasattr(step, "get_params"):
-            inside = step.get_params(deep=True).values()
-            if any(isinstance(part, ColumnTransformer) for part in (step, *inside)):
+            nested = step.get_params(deep=True).values()
+            if any(isinstance(part, ColumnTransformer) for part in (step, *nested)):
                 raise ValueError(
                     "a ColumnTransformer names columns that change in a selection: make it the first step of "
                     "the pipeline, or put it before the selector"
                 )
 
-    def parameters(self, model: Any, *, behind: bool) -> None:
-        """Change the parameters of the innermost model in place."""
+    def parameters(self, model: Any, *, after_steps: bool) -> None:
+        """Change the parameters of the innermost model in place.
+
+        After the steps of a pipeline, the model sees other columns than X, so that its parameters cannot be
+        changed.
+        """
         params = model.get_params(deep=False) if hasattr(model, "get_params") else {}
         for name, value in params.items():
             if value is None or (isinstance(value, str) and (not value or value in _NO_LISTS)):
                 continue
-            if name in _PER_COLUMN or (name in _CATEGORIES and (behind or isinstance(value, str))):
+            if name in _PER_COLUMN or (name in _CATEGORIES and (after_steps or isinstance(value, str))):
                 raise ValueError(
                     f"{name} of {type(model).__name__} names columns that change in a selection: leave it out"
                     + (", and mark categories by the data type of their columns" * (name in _CATEGORIES))
@@ -139,36 +144,41 @@ class _Change:
             if name in _CATEGORIES:
                 model.set_params(**{name: self.columns(value, name)})
 
-    def columns(self, given: Any, where: str) -> list[int]:
-        """Return the positions of the new columns that come from the columns given for X."""
-        if callable(given):
-            given = given(self._X)
-        if isinstance(given, slice):
-            given = self._range(given, where)
-        if isinstance(given, str) or np.ndim(given) != 1:
+    def columns(self, selection: Any, parameter: str) -> list[int]:
+        """Return the positions of the new columns that come from the columns of X in a selection.
+
+        ``parameter`` is the name of the parameter that has the selection, for messages.
+        """
+        if callable(selection):
+            selection = selection(self._X)
+        if isinstance(selection, slice):
+            selection = self._range(selection, parameter)
+        if isinstance(selection, str) or np.ndim(selection) != 1:
             raise ValueError(
-                f"{where}: columns must be given as a list, a slice or a function, not {given!r}"
+                f"{parameter}: columns must be given as a list, a slice or a function, not {selection!r}"
             )
-        given = list(given)
-        if given and all(isinstance(column, (bool, np.bool_)) for column in given):
-            if len(given) != self._n_columns:
-                raise ValueError(f"{where}: a mask of {len(given)} columns, but X has {self._n_columns}")
-            given = np.flatnonzero(given).tolist()
-        chosen = {self._position(column, where) for column in given}
-        return [place for place, source in enumerate(self._sources.tolist()) if source in chosen]
+        selection = list(selection)
+        if selection and all(isinstance(column, (bool, np.bool_)) for column in selection):
+            if len(selection) != self._n_columns:
+                raise ValueError(
+                    f"{parameter}: a mask of {len(selection)} columns, but X has {self._n_columns}"
+                )
+            selection = np.flatnonzero(selection).tolist()
+        old_positions = {self._position(column, parameter) for column in selection}
+        return [new for new, old in enumerate(self._sources.tolist()) if old in old_positions]
 
-    def _range(self, given: slice, where: str) -> list[int]:
-        """Return the positions of a slice; one of names includes its last name."""
-        start, stop = given.start, given.stop
-        start = self._position(start, where) if isinstance(start, str) else start
-        stop = self._position(stop, where) + 1 if isinstance(stop, str) else stop
-        return list(range(self._n_columns)[start : stop : given.step])
+    def _range(self, selection: slice, parameter: str) -> list[int]:
+        """Return the positions in a slice; a slice of names includes its last name."""
+        start, stop = selection.start, selection.stop
+        start = self._position(start, parameter) if isinstance(start, str) else start
+        stop = self._position(stop, parameter) + 1 if isinstance(stop, str) else stop
+        return list(range(self._n_columns)[start : stop : selection.step])
 
-    def _position(self, column: Any, where: str) -> int:
+    def _position(self, column: Any, parameter: str) -> int:
         if isinstance(column, str):
             if self._names is None or self._names.count(column) != 1:
-                raise ValueError(f"{where}: X has no single column {column!r}")
+                raise ValueError(f"{parameter}: X has no single column {column!r}")
             return self._names.index(column)
         if not -self._n_columns <= column < self._n_columns:
-            raise ValueError(f"{where}: X has {self._n_columns} columns, but not column {column!r}")
+            raise ValueError(f"{parameter}: X has {self._n_columns} columns, but not column {column!r}")
         return int(column) % self._n_columns

@@ -16,7 +16,7 @@ _SEED = 0
 
 
 class Fold(NamedTuple):
-    """Positions of the rows that a model is fitted on, and of those that it then explains."""
+    """Positions of the rows on which a model is fitted, and of the rows that it then explains."""
 
     train: np.ndarray
     test: np.ndarray
@@ -33,7 +33,7 @@ def folds_of(
         See ``sklearn.model_selection.check_cv`` and the ``split`` method of the splitter that it returns.
     n_rows : int
     classifier : bool
-        Whether y holds classes; the training rows of every fold must then contain all of them.
+        Whether y has classes. The training rows of every fold must then have all classes.
     split_params : dict
         Parameters of ``split``, such as ``groups``.
 
@@ -64,8 +64,8 @@ def folds_of(
     return folds
 
 
-def params_of(params: dict[str, Any], rows: np.ndarray, n_rows: int) -> dict[str, Any]:
-    """Return parameters of ``fit`` for some rows; values with an entry for each row are subset."""
+def params_of_rows(params: dict[str, Any], rows: np.ndarray, n_rows: int) -> dict[str, Any]:
+    """Return parameters of ``fit`` for some rows: select in each value that has an entry for each row."""
     return {
         name: _safe_indexing(value, rows) if _has_rows(value, n_rows) else value
         for name, value in params.items()
@@ -81,31 +81,43 @@ def _has_rows(value: Any, n_rows: int) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == n_rows
 
 
-def places_of(
-    names: tuple[str, ...], names_in_fold: tuple[str, ...], number: int, known: bool
+def positions_of_columns(
+    names: tuple[str, ...], fold_names: tuple[str, ...], number: int, has_names: bool
 ) -> np.ndarray | None:
-    """Return the positions of a fold's model columns among those of the model fitted on all rows.
+    """Return the position of each column of a fold's model among the columns of the model of all rows.
 
-    The result is None if the columns are the same. ``known`` says whether the names are more than positions.
+    Parameters
+    ----------
+    names, fold_names : tuple of str
+        Names of the columns that the model of all rows sees, and of the columns that the fold's model sees.
+    number : int
+        Number of the fold.
+    has_names : bool
+        Whether the fold's names are more than positions.
+
+    Returns
+    -------
+    ndarray of int, or None
+        None if the columns are the same.
 
     Raises
     ------
     ValueError
-        Some columns are not among them, or their positions are not known.
+        The model of all rows lacks a column, or the columns have no names to align them by.
     """
-    if names == names_in_fold:
+    if names == fold_names:
         return None
-    if not known:
+    if not has_names:
         raise ValueError(
-            f"the model of fold {number} sees {len(names_in_fold)} columns, that of all rows {len(names)}, "
-            "which have no names to align them by: give the steps before the model a get_feature_names_out, "
-            "put them before the transformer in a pipeline, or use cv=None"
+            f"the model of fold {number} sees {len(fold_names)} columns and the model of all rows "
+            f"{len(names)} columns, which have no names to align them by: give the steps before the model a "
+            "get_feature_names_out, put them before the transformer in a pipeline, or use cv=None"
         )
-    place = {name: i for i, name in enumerate(names)}
-    others = [name for name in names_in_fold if name not in place]
-    if others:
+    positions = {name: i for i, name in enumerate(names)}
+    unknown_names = [name for name in fold_names if name not in positions]
+    if unknown_names:
         raise ValueError(
-            f"the steps before the model make a column {others[0]!r} in fold {number} that they do not make "
-            "of all rows: put them before the transformer in a pipeline, or use cv=None"
+            f"the steps before the model make a column {unknown_names[0]!r} in fold {number}, but not when "
+            "they are fitted on all rows: put them before the transformer in a pipeline, or use cv=None"
         )
-    return np.array([place[name] for name in names_in_fold], int)
+    return np.array([positions[name] for name in fold_names], int)

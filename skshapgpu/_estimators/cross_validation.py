@@ -1,7 +1,8 @@
 """Cross-validation with explanations: SHAP values of rows by models that were not trained on them.
 
-scikit-learn's ``cross_validate`` fits and scores. Its models then explain their test rows one after another,
-with as many threads as it had jobs, so that no model is sent to a worker a second time.
+scikit-learn's ``cross_validate`` fits the models and scores them, in ``n_jobs`` jobs. The models then explain
+their test rows one after another in this process, with ``n_jobs`` threads, so that no model is sent to a
+worker a second time.
 """
 
 from __future__ import annotations
@@ -67,16 +68,16 @@ def cross_val_explain(
     y : array-like of shape (n_rows,), default=None
         Target of each row.
     groups, cv, scoring, n_jobs, verbose, params, pre_dispatch
-        See :func:`sklearn.model_selection.cross_validate`. Invalid splits, with no rows or with rows that X
-        does not have, are rejected before any fit.
+        See :func:`sklearn.model_selection.cross_validate`. Splits without rows, or with rows that X does not
+        have, are rejected before any fit.
     return_estimator, return_indices : bool, default=False
         Whether to return the fitted models, and the row positions of each split.
     error_score : "raise" or number, default=nan
         See :func:`sklearn.model_selection.cross_validate`.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`, including ``data``, the background for all splits. They take
-        precedence over those of a :class:`ShapTransformer` at the end of the model; ``n_jobs`` defaults to
-        the argument above.
+        precedence over the options of a :class:`ShapTransformer` at the end of the model; ``n_jobs`` defaults
+        to the argument ``n_jobs`` above.
 
     Returns
     -------
@@ -86,18 +87,19 @@ def cross_val_explain(
 
         explanation : Explanation
             SHAP values of all rows of X, in their order, with their labels. Values and base values of a row
-            are from the model that was tested on it; if there were several, they are means, so that they
-            still add up to the mean margin. Rows that were never tested, or only in splits that failed, are
-            NaN.
+            come from the model that was tested on the row. If several models were tested on it, they are
+            means, which add up to the mean margin. Rows that were never tested, or only in splits that
+            failed, have NaN.
         values_std : ndarray of the shape of the values, or None
             If rows were tested more than once, as in repeated cross-validation: standard deviation of the
-            values of each row over the models that were tested on it, with ``n_tests - 1`` in the
-            denominator; NaN for rows tested less than twice. Else None.
+            values of each row over the models that were tested on the row, with ``n_tests - 1`` in the
+            denominator; NaN for rows that were tested less than twice. Otherwise None.
         base_values : ndarray of float64, shape (n_splits[, n_outputs])
             Base values of the model of each split; for a log loss, their mean over its test rows.
         fold : ndarray of int64, shape (n_rows,) or (n_rows, n_tests)
-            Number of the split in which each row was tested, -1 if in none. If a row was tested more than
-            once, as in repeated cross-validation, all of its splits in ascending order, padded with -1.
+            Number of the split in which each row was tested; -1 if the row was not tested. If rows were
+            tested more than once, as in repeated cross-validation, all splits of each row in ascending order,
+            padded with -1.
         n_tests : ndarray of int64, shape (n_rows,)
             Number of splits over which the values of each row are averaged.
         importances : ndarray of float64, shape (n_splits, n_features)
@@ -110,7 +112,8 @@ def cross_val_explain(
     Raises
     ------
     UnsupportedModelError
-        The model cannot be explained exactly; raised before any fit if its class shows that.
+        The model cannot be explained exactly. If the class of the model shows this, the error is raised
+        before any fit.
     ValueError, TypeError
         See ``cross_validate`` and :class:`TreeExplainer`; or the models of the splits see different columns
         that have no names.
@@ -118,17 +121,18 @@ def cross_val_explain(
     Notes
     -----
     **Features.** The features of a ``Pipeline`` are the columns that its last step sees. They may differ
-    between splits, for example because of rare categories: they are aligned by name, and a feature that a
-    model does not know has SHAP values of zero there, as the model does not depend on it. Columns of steps
-    without ``get_feature_names_out`` are aligned by position. ``explanation.data`` has the rows as the last
-    step saw them, in the last split that tested them: an array, or a sparse matrix if they were sparse and
-    nothing is missing. Without leading steps it is X itself.
+    between splits, for example because of rare categories. Features are aligned by name. If the model of a
+    split does not know a feature, its SHAP values in this split are zero, as the model does not depend on it.
+    Columns of steps without ``get_feature_names_out`` are aligned by position. ``explanation.data`` has the
+    rows as the last step saw them, in the last split that tested them: an array, or a sparse matrix if they
+    were sparse and nothing is missing. Without leading steps it is X itself.
 
-    **Classes.** A class of y that is missing from the training rows of a split has no output in its model:
-    its values and base values are NaN there. The test rows of a split are not explained if its model saw
-    only one class, or if it saw only two of several and does not add up probabilities as forests do, because
-    margins for two classes, and values of their probabilities, differ in kind from those for more. A warning
-    names such splits; stratified splits avoid the problem.
+    **Classes.** If the training rows of a split lack a class of y, the model of the split has no output for
+    the class, whose values and base values are NaN in the split. If a model was trained on only one class,
+    its test rows are not explained. If a model was trained on only two of several classes, its test rows are
+    explained only if it adds up probabilities, as forests do: the margins of other models for two classes,
+    and the values of their probabilities, differ in kind from margins and values for more classes. A warning
+    names the splits whose test rows are not explained; stratified splits avoid the problem.
 
     Examples
     --------
@@ -141,7 +145,9 @@ def cross_val_explain(
     ((442, 10), (3, 10), (3,))
     """
     if on_gpu(X):
-        raise TypeError("X is on a GPU, where its rows cannot be put together again: copy it to the host")
+        raise TypeError(
+            "X is on a GPU, where its rows cannot be merged after the splits: copy it to the host"
+        )
     X, y = indexable(X, y)
     results, splits = explained_splits(
         estimator,
@@ -197,14 +203,14 @@ def explained_splits(
     )  # its import takes a third of the time of importing this package
 
     require_n_jobs(n_jobs)
-    asked = {"n_jobs": n_jobs, **(explain_params or {})}
-    require_explainable(estimator, asked)
-    if explainer_options(estimator, asked).get("model_output") == "log_loss":
+    requested = {"n_jobs": n_jobs, **(explain_params or {})}
+    require_explainable(estimator, requested)
+    if explainer_options(estimator, requested).get("model_output") == "log_loss":
         require_same_rows(y, row_labels(X), "y", "X", "X.index")
-    kept: dict[int, Any] = {}
+    transformed: dict[int, Any] = {}
     if KeepingScorer.fits(estimator, scoring, others.get("params")):
         scoring = KeepingScorer(scoring)
-        kept = scoring.kept
+        transformed = scoring.transformed
     results = cross_validate(
         estimator,
         X,
@@ -219,16 +225,17 @@ def explained_splits(
     )
     models = list(results["estimator"] if return_estimator else results.pop("estimator"))
     scores = [values for name, values in results.items() if name.startswith("test_")]
-    given_up = np.zeros(len(models), bool)
+    has_error_score = np.zeros(len(models), bool)
     if error_score != "raise":
-        given_up = np.isclose(scores, error_score, rtol=0, atol=0, equal_nan=True).all(axis=0)
-    failed = given_up & (results["score_time"] == 0)  # zero only if the fit failed
-    return results, _explain(models, X, y, results["indices"]["test"], kept, given_up, failed, asked)
+        has_error_score = np.isclose(scores, error_score, rtol=0, atol=0, equal_nan=True).all(axis=0)
+    failed = has_error_score & (results["score_time"] == 0)  # zero only if the fit failed
+    tests = results["indices"]["test"]
+    return results, _explain(models, X, y, tests, transformed, has_error_score, failed, requested)
 
 
-def require_explainable(estimator: Any, asked: dict[str, Any]) -> None:
+def require_explainable(estimator: Any, requested: dict[str, Any]) -> None:
     """Reject invalid options of the explainer, and unfitted models of unsupported classes."""
-    options = explainer_options(estimator, asked)
+    options = explainer_options(estimator, requested)
     if have_positions(options.get("feature_groups")) and any(
         steps_before(layer) for layer in nest(estimator)
     ):
@@ -236,6 +243,7 @@ def require_explainable(estimator: Any, asked: dict[str, Any]) -> None:
             "feature_groups: after steps of a pipeline, positions of columns may differ between splits: give "
             "names, or feature_groups='input'"
         )
+    # The clones are not fitted. An error other than NotFittedError would also come after the fit.
     with suppress(NotFittedError):
         as_explainer(NoCopy(clone(estimator)), options)
     with suppress(NotFittedError):
@@ -248,30 +256,42 @@ def _explain(
     X: Any,
     y: Any,
     tests: Sequence[np.ndarray],
-    kept: dict[int, Any],
-    given_up: np.ndarray,
+    transformed: dict[int, Any],
+    has_error_score: np.ndarray,
     failed: np.ndarray,
-    asked: dict[str, Any],
+    requested: dict[str, Any],
 ) -> Iterator[Split]:
     """Explain the test rows of each split.
 
-    ``kept`` has the rows that were transformed for scoring, by the ``id`` of the model; ``given_up`` marks
-    splits whose score is ``error_score``, and ``failed`` those of them whose fit failed.
+    Parameters
+    ----------
+    models : list
+        Fitted model of each split. A model is removed from the list before it explains.
+    X, y
+    tests : sequence of ndarray of int
+        Positions of the test rows of each split.
+    transformed : dict of int to object
+        Test rows that were transformed for scoring, by the ``id`` of the model.
+    has_error_score, failed : ndarray of bool, shape (n_splits,)
+        Whether the score of a split is ``error_score``, and whether the fit failed.
+    requested : dict
+        Options that the user requested.
     """
-    classes = _all_classes([model for model, bad in zip(models, failed) if not bad], y)
+    classes = _all_classes([model for model, has_failed in zip(models, failed) if not has_failed], y)
     n_unnamed = None
     for number, rows in enumerate(tests):
         model, models[number] = models[number], None  # so that its memory is freed afterwards
         split = Split(rows)
         if not failed[number]:
             try:
-                split = _explain_split(model, X, y, rows, kept.pop(id(model), None), classes, asked)
+                test_rows = transformed.pop(id(model), None)
+                split = _explain_split(model, X, y, rows, test_rows, classes, requested)
                 _warn_of_missing_classes(number, model, classes)
             except Exception as error:
-                # error_score has already tolerated that the model cannot predict these rows.
-                forgiven = given_up[number] and not isinstance(error, UnsupportedModelError)
-                if not forgiven and not isinstance(error, _OtherOutputsError):
-                    error.add_note(f"This is about split {number} of the cross-validation.")
+                # With an error_score, the user accepts that the model cannot predict these rows.
+                is_accepted = has_error_score[number] and not isinstance(error, UnsupportedModelError)
+                if not is_accepted and not isinstance(error, _OtherOutputsError):
+                    error.add_note(f"The error is about split {number} of the cross-validation.")
                     raise
                 warnings.warn(f"the test rows of split {number} are not explained: {error}", stacklevel=3)
         if split.explanation is not None and not split.named:
@@ -296,44 +316,54 @@ def _explain_split(
     rows: np.ndarray,
     transformed: Any,
     classes: tuple[Any, ...] | None,
-    asked: dict[str, Any],
+    requested: dict[str, Any],
 ) -> Split:
-    """Explain ``rows`` of X; ``transformed`` is the result of the leading steps for them, if known."""
+    """Explain the test rows of a split.
+
+    Parameters
+    ----------
+    model : fitted model
+    X, y
+    rows : ndarray of int
+        Positions of the test rows.
+    transformed : object
+        Result of the leading steps for the test rows; None if it is not known.
+    classes : tuple or None
+        Labels of all classes; see :func:`_all_classes`.
+    requested : dict
+        Options that the user requested.
+    """
     start = perf_counter()
-    options = explainer_options(model, asked)
-    seen = () if classes is None else _labels(_classes_by_target(model))
-    few = len(seen) < len(classes or ())
-    if few and len(seen) == 1:
-        raise _OtherOutputsError(f"all of its training rows are of class {seen[0]!r}")
-    if few and len(seen) == 2:
+    options = explainer_options(model, requested)
+    model_classes = () if classes is None else _labels(_classes_by_target(model))
+    lacks_class = len(model_classes) < len(classes or ())
+    if lacks_class and len(model_classes) == 1:
+        raise _OtherOutputsError(f"all of its training rows are of class {model_classes[0]!r}")
+    is_two_of_more = lacks_class and len(model_classes) == 2
+    if is_two_of_more:
         options["outputs"] = "all"
     explainer = as_explainer(NoCopy(model), options)
-    if few and len(seen) == 2 and not explainer._explains_probabilities:
+    if is_two_of_more and not explainer._explains_probabilities:
         raise _OtherOutputsError(
-            f"its training rows are of 2 of {len(classes or ())} classes, so that its model has one margin, "
-            "which is of another kind than those of more classes"
+            f"its training rows are of 2 of {len(classes or ())} classes, so its model has one margin, which "
+            "is of another kind than the margins of more classes"
         )
-    if (
-        few
-        and len(seen) == 2
-        and explainer.model_output == "probability"
-        and not explainer._adds_up_probabilities
-    ):
+    if is_two_of_more and explainer.model_output == "probability" and not explainer._adds_up_probabilities:
         raise _OtherOutputsError(
             f"its training rows are of 2 of {len(classes or ())} classes, whose probabilities are explained "
-            "by the rescale rule, but those of more classes by their definition"
+            "by the rescale rule, but probabilities of more classes are explained by their definition"
         )
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
-    tested = select(X, rows)
-    rows_to_explain: Any = tested if transformed is None else Prepared(tested, transformed)
+    test_rows = select(X, rows)
+    rows_to_explain: Any = test_rows if transformed is None else Prepared(test_rows, transformed)
     explanation = explainer.explain(rows_to_explain, labels)
     names = explanation.output_names
     outputs = np.arange(1 if names is None else len(names))
-    if few and set(names or ()) != set(seen):
+    if lacks_class and set(names or ()) != set(model_classes):
         raise _OtherOutputsError(
             f"its training rows lack a class, and its outputs, {names}, are not its classes"
         )
-    if classes is not None and names is not None and (few or set(names) == set(classes)):
+    if classes is not None and names is not None and (lacks_class or set(names) == set(classes)):
         outputs = np.array([classes.index(label) for label in names])
         names = classes
     return Split(
@@ -347,48 +377,49 @@ def _explain_split(
     )
 
 
-def _names_of_columns(explainer: TreeExplainer, of_features: tuple[str, ...]) -> tuple[str, ...]:
-    return of_features if explainer.group_columns is None else explainer._names_seen()
+def _names_of_columns(explainer: TreeExplainer, feature_names: tuple[str, ...]) -> tuple[str, ...]:
+    return feature_names if explainer.group_columns is None else explainer._names_seen()
 
 
 def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] | None) -> None:
     if classes is None:
         return
-    seen = _labels(_classes_by_target(model))
-    missing = [label for label in classes if label not in seen]
+    model_classes = _labels(_classes_by_target(model))
+    missing = [label for label in classes if label not in model_classes]
     if missing:
         listed = ", ".join(map(repr, missing))
         warnings.warn(
-            f"the training rows of split {number} have none of class {listed}: its test rows have no "
-            "values, but NaN, for that class; stratified splits avoid the problem",
+            f"the training rows of split {number} have none of class {listed}: the values of its test rows "
+            "are NaN for that class; stratified splits avoid the problem",
             stacklevel=4,
         )
 
 
 def _all_classes(models: Sequence[Any], y: Any) -> tuple[Any, ...] | None:
-    """Return the labels of all classes of y and of the models, see :func:`_labels`; None without classes."""
-    of_models = [_classes_by_target(model) for model in models]
-    if not of_models or not all(of_models) or len({len(found) for found in of_models}) > 1:
+    """Return the labels of all classes of y and of the models; see :func:`_labels`. None: no classes."""
+    classes_by_model = [_classes_by_target(model) for model in models]
+    n_targets_by_model = {len(targets) for targets in classes_by_model}
+    if not classes_by_model or not all(classes_by_model) or len(n_targets_by_model) > 1:
         return None
-    n_targets = len(of_models[0])
-    of_y = [np.ravel(np.asarray(y))] if n_targets == 1 else list(np.asarray(y).T)
-    if len(of_y) != n_targets:
+    n_targets = len(classes_by_model[0])
+    y_columns = [np.ravel(np.asarray(y))] if n_targets == 1 else list(np.asarray(y).T)
+    if len(y_columns) != n_targets:
         return None
     unlabelled = {-1} if any(is_self_training(layer) for layer in nest(models[0])) else set()
     merged = []
-    for target, column in enumerate(of_y):
-        labels = {label for found in of_models for label in found[target]}
-        of_column = set(column.tolist())
-        if labels <= of_column:  # otherwise a model has other names for its classes
-            labels |= of_column - unlabelled
+    for target, column in enumerate(y_columns):
+        labels = {label for targets in classes_by_model for label in targets[target]}
+        y_labels = set(column.tolist())
+        if labels <= y_labels:  # otherwise a model has other names for its classes
+            labels |= y_labels - unlabelled
         merged.append(sorted(labels))
     return _labels(merged)
 
 
 def _classes_by_target(model: Any) -> list[list[Any]]:
     """Return the class labels of each target of a model; an empty list if it has none."""
-    found = getattr(model, "classes_", None)
-    by_target: list[Any] = found if isinstance(found, list) else [found]
+    classes = getattr(model, "classes_", None)
+    by_target: list[Any] = classes if isinstance(classes, list) else [classes]
     # CatBoostRegressor has an empty array.
     if not all(isinstance(labels, np.ndarray) and labels.ndim == 1 and len(labels) for labels in by_target):
         return []
@@ -402,15 +433,16 @@ def _labels(by_target: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     return pair_names((target, label) for target, labels in enumerate(by_target) for label in labels)
 
 
-def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    """Merge the requested options over those of a transformer of this package at the end of the model.
+def explainer_options(model: Any, requested: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the explainer of a model.
 
-    Values are of all columns, because the models of two splits use different ones.
+    If the model ends with a transformer of this package, it has the options of this transformer, unless the
+    user requested others. All columns have values, because the models of two splits use different columns.
     """
-    if asked.get("columns") == "used":
+    if requested.get("columns") == "used":
         raise ValueError(
             "columns='used': cross-validation, importances and selection need the values of all columns, as "
-            "models use different ones: leave columns out"
+            "different models use different columns: leave the option out"
         )
     outer_steps = False
     for layer in nest(model):
@@ -418,20 +450,21 @@ def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:
             break
         outer_steps |= bool(steps_before(layer))
     else:
-        return dict(asked)
+        return dict(requested)
     own = layer.get_params(deep=False)
     own = {name: own[name] for name in signature(TreeExplainer).parameters if own.get(name) is not None}
     own.pop("columns", None)
-    if outer_steps and "data" in own and "data" not in asked:
+    if outer_steps and "data" in own and "data" not in requested:
         raise ValueError(
-            f"data of {type(layer).__name__} has the columns that earlier steps make, which each split makes "
-            "anew: give background with the columns of X as explain_params={'data': ...} instead"
+            f"data of {type(layer).__name__} has columns that earlier steps make, and the steps are fitted "
+            "anew in each split: give background with the columns of X instead, as "
+            "explain_params={'data': ...}"
         )
-    return asked | own | {name: value for name, value in asked.items() if value is not None}
+    return requested | own | {name: value for name, value in requested.items() if value is not None}
 
 
 def _fold(tests: Sequence[np.ndarray], n_rows: int) -> np.ndarray:
-    """Return the splits in which each row was tested, padded with -1; one-dimensional if one is enough."""
+    """Return the splits in which each row was tested, padded with -1: 1-D if each row has at most one."""
     n_tests = np.zeros(n_rows, np.int64)
     fold = np.full((n_rows, 1), -1)
     for number, rows in enumerate(tests):

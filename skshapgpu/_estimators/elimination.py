@@ -29,28 +29,28 @@ class ShapRFECV(OutOfFoldSelector):
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
-        :class:`TreeExplainer`. The steps of a pipeline must make each of their columns from a single one;
-        columns that a ``ColumnTransformer`` as the first step names may be eliminated. Give the model a
-        ``random_state`` for results that can be reproduced.
+        :class:`TreeExplainer`. The steps of a pipeline must make each output column from one input column.
+        If the first step is a ``ColumnTransformer``, columns that it names may be eliminated. Give the model
+        a ``random_state`` for results that can be reproduced.
     step : int or float, default=1
-        Number of columns to eliminate in each step; below 1, the share of the columns of X, rounded down,
-        but at least one column.
+        Number of columns to eliminate in each step. A number below 1 is a fraction of the columns of X, which
+        is rounded down to whole columns, but is at least one column.
     min_features_to_select : int, default=1
         Smallest number of columns.
     cv : int, cross-validation generator or iterable, default=None
         Splits, which are the same in all steps; None: 5 folds.
     scoring : str, callable or None, default=None
         Score for choosing the number of columns; see :func:`sklearn.model_selection.cross_validate`. None:
-        that of the model.
+        the score of the model.
     rule : {"best", "one_std_err"}, default="best"
-        "best" selects the best mean score, with the fewest columns if it is reached several times.
-        "one_std_err" selects the fewest columns whose mean score is at most one standard error of the best
-        one, over its splits, below it.
+        "best" selects the best mean score, with the fewest columns if several numbers of columns reach it.
+        "one_std_err" selects the fewest columns whose mean score is at most one standard error below the best
+        mean score. The standard error is that of the best mean over its splits.
     n_jobs : int or None, default=None
         Number of concurrent fits, and of threads.
     progress : bool or callable, default=False
-        Whether to show a progress bar of the steps, or a function to call after each of them with the
-        number of steps that are done and of all.
+        Whether to show a progress bar of the steps, or a function to call after each step with the number of
+        steps that are done and the number of all steps.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`.
 
@@ -63,8 +63,8 @@ class ShapRFECV(OutOfFoldSelector):
     ranking_ : ndarray of int64, shape (n_features,)
         1 for selected columns; the earlier a column was eliminated, the larger its rank.
     cv_results_ : dict of ndarray, shape (n_steps,)
-        ``n_features``, in ascending order, and for each of them ``mean_test_score``, ``std_test_score`` and
-        ``split0_test_score``, ``split1_test_score`` and so on.
+        Numbers of columns ``n_features`` in ascending order, and for each number ``mean_test_score``,
+        ``std_test_score``, ``split0_test_score``, ``split1_test_score`` and so on.
     importances_history_ : ndarray of float64, shape (n_steps, n_features)
         Importances for each number of columns, in the order of ``cv_results_``; NaN for columns that were
         eliminated before.
@@ -78,9 +78,10 @@ class ShapRFECV(OutOfFoldSelector):
 
     Notes
     -----
-    The scores belong to rows that also determined the order of elimination, and the best of several scores is
-    optimistic: put the selector into a ``Pipeline`` and cross-validate that for the score of the selection.
-    The importance of a row counts by its ``sample_weight``, if ``fit`` is given any.
+    The scores are too optimistic: the rows that are scored also determined the order of elimination, and the
+    best of several scores is chosen. For an honest score, put the selector into a ``Pipeline`` and
+    cross-validate the pipeline. If ``fit`` is given ``sample_weight``, rows count by their weights in the
+    importances.
 
     Examples
     --------
@@ -140,9 +141,9 @@ class ShapRFECV(OutOfFoldSelector):
         UnsupportedModelError
             The model cannot be explained exactly; raised before any fit if its class shows that.
         ValueError
-            A parameter is invalid, or a score is not a finite number, or the model names columns in a way
-            that does not allow for elimination, or a step before the model is not known to make each of its
-            columns from a single one.
+            A parameter is invalid, a score is not a finite number, a parameter of the model has an entry for
+            each column and cannot be changed when columns are eliminated, or a step before the model is not
+            known to make each output column from one input column.
         """
         self._check_options()
         rows = self._rows(X, y, params)
@@ -154,11 +155,11 @@ class ShapRFECV(OutOfFoldSelector):
         with watched(self.progress, len(sizes), title="selecting", unit="steps") as tracker:
             for number, size in enumerate(sizes):
                 if number:
-                    # The first ones of equally important columns remain.
+                    # The first of several equally important columns remain.
                     order = np.argsort(-history[number - 1, remaining], kind="stable")
                     remaining = np.sort(remaining[order[:size]])
-                history[number, remaining], of_splits = self._step(rows, remaining)
-                scores.append(of_splits)
+                history[number, remaining], split_scores = self._step(rows, remaining)
+                scores.append(split_scores)
                 if tracker is not None:
                     tracker.done(number + 1)
         self._conclude(np.array(sizes[::-1]), np.array(scores[::-1]), history[::-1])
@@ -189,7 +190,7 @@ class ShapRFECV(OutOfFoldSelector):
         options = dict(self.explain_params or {})
         if options.get("data") is not None:
             options["data"] = select(table(options["data"]), slice(None), columns)
-        found = self._importances(
+        importances = self._importances(
             self.estimator,
             select(rows.X, slice(None), columns),
             columns,
@@ -197,14 +198,15 @@ class ShapRFECV(OutOfFoldSelector):
             scoring=self.scoring,
             explain_params=options,
         )
-        assert found.scores is not None
-        bad = np.flatnonzero(~np.isfinite(found.scores))
-        if len(bad):
+        scores = importances.scores
+        assert scores is not None
+        bad_splits = np.flatnonzero(~np.isfinite(scores))
+        if len(bad_splits):
             raise ValueError(
-                f"the score of split {bad[0]} is {found.scores[bad[0]]}: choose scoring= and cv= so that "
-                "each split has a score; stratified splits have all classes"
+                f"the score of split {bad_splits[0]} is {scores[bad_splits[0]]}: choose scoring= and cv= so "
+                "that each split has a score; stratified splits have all classes"
             )
-        return found.mean, found.scores
+        return importances.mean, scores
 
     def _conclude(self, sizes: np.ndarray, scores: np.ndarray, history: np.ndarray) -> None:
         """Set the attributes of the result, from steps in ascending order of their number of columns."""
@@ -213,7 +215,7 @@ class ShapRFECV(OutOfFoldSelector):
             "n_features": sizes,
             "mean_test_score": means,
             "std_test_score": scores.std(axis=1),
-            **{f"split{k}_test_score": of_split for k, of_split in enumerate(scores.T)},
+            **{f"split{k}_test_score": split_scores for k, split_scores in enumerate(scores.T)},
         }
         best = int(np.argmax(means))
         if self.rule == "one_std_err" and scores.shape[1] > 1:

@@ -212,7 +212,9 @@ def find_importances(
     aggregate = _AGGREGATIONS[aggregation]
     if cv is None:
         if groups is not None or params is not None:
-            raise ValueError("groups and params are for fits with cv=: without cv=, the model is not fitted again")
+            raise ValueError(
+                "groups and params are for fits with cv=: without cv=, the model is not fitted again"
+            )
         options = {"n_jobs": n_jobs, **(explain_params or {})}
         read_features = partial(_features, X=X, sum_by=sum_by, by_input=by_input)
         return _fitted_importances(estimator, X, y, aggregate, n_parts, options, read_features)

@@ -23,14 +23,16 @@ class Split:
     Attributes
     ----------
     rows : ndarray of int64
-        Positions of its test rows.
+        Positions of the test rows.
     explanation : Explanation or None
-        Explanation of these rows. If it is None, only ``rows`` and ``seconds`` are meaningful.
+        Explanation of the test rows; None if they are not explained. Then the attributes below, other than
+        ``seconds``, have no meaning.
     seconds : float
         Time taken to explain the split.
     output_names : tuple or None
-        Names of the outputs of all splits together; ``outputs`` has the positions of this split's own.
+        Names of the outputs of all splits.
     outputs : ndarray of int64
+        Positions of the outputs of this split among ``output_names``.
     prepared : bool
         Whether the features are columns that steps made from X.
     named : bool
@@ -53,16 +55,16 @@ class OutOfFold:
     ----------
     n_rows, n_splits : int
     averaged : bool
-        Whether rows may be in several splits; their values are then added up in float64, and their standard
-        deviations are computed.
+        Whether rows may be in several splits. If so, the values of a row are added up in float64, and their
+        standard deviations are computed.
     first : Split
-        Split with an explanation, which determines the outputs.
+        Split with an explanation. It determines the outputs.
     """
 
     def __init__(self, n_rows: int, n_splits: int, averaged: bool, first: Split) -> None:
         assert first.explanation is not None
-        self._facts = replace(
-            first.explanation, values=None, base_values=None, data=None, row_labels=None, origins=None
+        self._first_explanation = replace(  # without the arrays, which are large
+            first.explanation, values=np.empty(0), base_values=0.0, data=None, row_labels=None, origins=None
         )
         self._dtype = first.explanation.values.dtype
         self._output_names = first.output_names
@@ -93,18 +95,18 @@ class OutOfFold:
         same_features = names == self._features
         values = to_host(explanation.values).reshape(len(rows), len(names), len(outputs))
         if not same_features or values.shape[2] < self._sums.shape[2]:
-            block = np.zeros((len(rows), *self._sums.shape[1:]), self._sums.dtype)
-            block[:, columns[:, np.newaxis], outputs] = values
-            values = block
+            all_values = np.zeros((len(rows), *self._sums.shape[1:]), self._sums.dtype)
+            all_values[:, columns[:, np.newaxis], outputs] = values
+            values = all_values
         if self._squares is not None:
             self._add_squares(rows, outputs, values)
             self._sums[rows] += values
         else:
             self._sums[rows] = values
-        places = rows[:, np.newaxis], outputs
+        entries = rows[:, np.newaxis], outputs
         base_values = np.reshape(explanation.base_values, (-1, len(outputs)))
-        self._base_sums[places] += base_values
-        self._counts[places] += 1
+        self._base_sums[entries] += base_values
+        self._counts[entries] += 1
         self._group_columns.add(explanation.group_columns)
         if self._data is not None and self._has_data:
             self._data.add(rows, names, explanation.data)
@@ -118,29 +120,29 @@ class OutOfFold:
             self._gaps.append(explanation.additivity_error)
 
     def _add_squares(self, rows: np.ndarray, outputs: np.ndarray, values: np.ndarray) -> None:
-        """Add the squared deviations of values that will be added to the sums next, by Welford's update."""
-        places = np.ix_(rows, np.arange(values.shape[1]), outputs)
-        sums, counts = self._sums[places], self._counts[rows[:, np.newaxis], outputs][:, np.newaxis]
+        """Add squared deviations of values, by Welford's update, before the values are added to the sums."""
+        entries = np.ix_(rows, np.arange(values.shape[1]), outputs)
+        sums, counts = self._sums[entries], self._counts[rows[:, np.newaxis], outputs][:, np.newaxis]
         deviations = values[:, :, outputs] - sums / np.maximum(counts, 1)
-        self._squares[places] += deviations**2 * (counts / (counts + 1))
+        self._squares[entries] += deviations**2 * (counts / (counts + 1))
 
     def _columns(self, names: tuple[str, ...]) -> np.ndarray:
-        """Return the positions of a split's features among those of all, after making room for new ones."""
+        """Return the positions of a split's features among all features. Make room for new features first."""
         merged = merged_names(self._features, names)
         position = {name: i for i, name in enumerate(merged)}
         if merged != self._features:
-            old = [position[name] for name in self._features]
+            new_positions = [position[name] for name in self._features]
             sums = np.zeros((len(self._sums), len(merged), self._sums.shape[2]), self._sums.dtype)
-            sums[:, old] = self._sums
+            sums[:, new_positions] = self._sums
             if self._squares is not None:
                 squares = np.zeros_like(sums)
-                squares[:, old] = self._squares
+                squares[:, new_positions] = self._squares
                 self._squares = squares
             self._sums, self._features = sums, merged
         return np.array([position[name] for name in names], np.int64)
 
     def results(self, X: Any) -> dict[str, Any]:
-        """Return the part of the result of :func:`cross_val_explain` that depends on explanations."""
+        """Return the entries of the result of :func:`cross_val_explain` that depend on explanations."""
         counts = self._counts
         if (counts != 1).any():
             with np.errstate(invalid="ignore"):  # 0 / 0 is NaN for rows without values
@@ -157,11 +159,11 @@ class OutOfFold:
             spread = None if spread is None else spread[..., 0]
         data = None
         if self._has_data:
-            data = table(X) if self._data is None else self._data.together(len(counts), self._features)
+            data = table(X) if self._data is None else self._data.merged(len(counts), self._features)
             if self._grouped is not None:
                 data = replace(self._grouped, rows=data)
         explanation = replace(
-            self._facts,
+            self._first_explanation,
             values=values,
             base_values=by_row,
             data=data,
@@ -184,26 +186,26 @@ class OutOfFold:
         }
 
     def _spread(self) -> np.ndarray | None:
-        """Return the standard deviation of each row's values over its splits; NaN for fewer than two."""
+        """Return the standard deviation of each row's values over its splits; NaN if there is only one."""
         if self._squares is None:
             return None
-        freedom = np.where(self._counts > 1, self._counts - 1.0, np.nan)
-        return np.sqrt(self._squares / freedom[:, np.newaxis]).astype(self._dtype, copy=False)
+        degrees_of_freedom = np.where(self._counts > 1, self._counts - 1.0, np.nan)
+        return np.sqrt(self._squares / degrees_of_freedom[:, np.newaxis]).astype(self._dtype, copy=False)
 
     def _merged_origins(self, X: Any) -> Origins | None:
         """Return the column of X from which each feature was made, if all splits agree."""
         if not self._origins:
             return None
-        column_of: dict[str, int] = {}
+        column_of_feature: dict[str, int] = {}
         for names, origins in self._origins.items():
             if origins.columns is None:
                 return origins
             for name, column in zip(names, origins.columns):
-                if column_of.setdefault(name, column) != column:
+                if column_of_feature.setdefault(name, column) != column:
                     return replace(
                         origins, columns=None, reason=f"splits made {name!r} of different input columns"
                     )
-        columns = np.array([column_of[name] for name in self._features])
+        columns = np.array([column_of_feature[name] for name in self._features])
         return with_data(replace(origins, columns=columns), X)
 
 
@@ -217,53 +219,70 @@ class _Data:
         """Add the rows of a split, with the names of its columns."""
         self._parts.append((rows, names, data))
 
-    def together(self, n_rows: int, names: tuple[str, ...]) -> Any:
+    def merged(self, n_rows: int, names: tuple[str, ...]) -> Any:
         """Return all rows, each from the last split that has it.
 
-        Rows that no split has, and columns that a split lacks, are NaN. The result is a sparse matrix if all
-        parts are and nothing is missing.
+        Rows that no split has, and columns that a split lacks, are NaN. The result is a sparse matrix if the
+        rows of all splits are sparse and nothing is missing.
         """
-        part_of = np.full(n_rows, -1)
+        part_of_row = np.full(n_rows, -1)
         for number, (rows, _, _) in enumerate(self._parts):
-            part_of[rows] = number
-        whole = part_of.min(initial=0) >= 0 and all(of_part == names for _, of_part, _ in self._parts)
-        if whole and all(sp.issparse(data) for _, _, data in self._parts):
+            part_of_row[rows] = number
+        is_complete = part_of_row.min(initial=0) >= 0 and all(
+            part_names == names for _, part_names, _ in self._parts
+        )
+        if is_complete and all(sp.issparse(data) for _, _, data in self._parts):
             stacked = sp.vstack([data for _, _, data in self._parts], format="csr")
-            place = np.empty(n_rows, np.int64)
-            place[np.concatenate([rows for rows, _, _ in self._parts])] = np.arange(stacked.shape[0])
-            return stacked[place]
+            stacked_row = np.empty(n_rows, np.int64)
+            stacked_row[np.concatenate([rows for rows, _, _ in self._parts])] = np.arange(stacked.shape[0])
+            return stacked[stacked_row]
         arrays = [to_array(data) for _, _, data in self._parts]
-        numbers = all(array.dtype.kind in "fiub" for array in arrays)
-        result = np.empty((n_rows, len(names)), float if numbers else object)
-        if not whole:
+        is_numeric = all(array.dtype.kind in "fiub" for array in arrays)
+        result = np.empty((n_rows, len(names)), float if is_numeric else object)
+        if not is_complete:
             result.fill(np.nan)
         position = {name: i for i, name in enumerate(names)}
-        for number, ((rows, of_part, _), array) in enumerate(zip(self._parts, arrays)):
-            last = part_of[rows] == number
-            if not last.all():
-                rows, array = rows[last], array[last]
-            if of_part == names:
+        for number, ((rows, part_names, _), array) in enumerate(zip(self._parts, arrays)):
+            is_last = part_of_row[rows] == number
+            if not is_last.all():
+                rows, array = rows[is_last], array[is_last]
+            if part_names == names:
                 result[rows] = array
             else:
-                result[rows[:, np.newaxis], [position[name] for name in of_part]] = array
+                result[rows[:, np.newaxis], [position[name] for name in part_names]] = array
         return result
 
 
 def aligned(
-    of_splits: Mapping[int, tuple[tuple[str, ...], np.ndarray]], features: tuple[str, ...], n_splits: int
+    values_by_split: Mapping[int, tuple[tuple[str, ...], np.ndarray]],
+    features: tuple[str, ...],
+    n_splits: int,
 ) -> np.ndarray:
-    """Align values by feature, one row per split; missing features are zero, missing splits are NaN."""
-    shape = next((values.shape[1:] for _, values in of_splits.values()), ())
+    """Align the values of splits by feature: features that a split lacks are zero, missing splits are NaN.
+
+    Parameters
+    ----------
+    values_by_split : mapping of int to (tuple of str, ndarray)
+        For each split by number, the names of its features, and values with a first axis of features.
+    features : tuple of str
+        Names of all features.
+    n_splits : int
+
+    Returns
+    -------
+    ndarray of shape (n_splits, n_features, ...)
+    """
+    shape = next((values.shape[1:] for _, values in values_by_split.values()), ())
     rows = np.full((n_splits, len(features), *shape), np.nan)
     position = {name: i for i, name in enumerate(features)}
-    for number, (names, values) in of_splits.items():
+    for number, (names, values) in values_by_split.items():
         rows[number] = 0.0
         rows[number, [position[name] for name in names]] = values
     return rows
 
 
 def merged_names(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """Merge names; those that are only in ``others`` are placed after the name that they follow there."""
+    """Merge names. A name that is only in ``others`` comes after the name that it follows in ``others``."""
     if names == others:
         return names
     following: dict[str | None, str | None] = dict(zip((None, *names), (*names, None)))

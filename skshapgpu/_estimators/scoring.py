@@ -1,4 +1,4 @@
-"""Scorer for cross-validation that keeps the rows that the steps of a pipeline transformed for it."""
+"""Scorer for cross-validation that keeps the rows that the steps of a pipeline transformed for the score."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class KeepingScorer:
     """Scorer like scikit-learn's for ``scoring=None`` or a metric name, for the last step of a pipeline.
 
     A named metric depends on predictions alone, and a pipeline's own score is that of its last step. So the
-    score is the same if the leading steps transform the rows beforehand. The transformed rows are kept, to
-    be explained; those of other processes are lost.
+    score is the same if the leading steps transform the rows beforehand. The scorer keeps the transformed
+    rows, which are then explained. If another process scores, its rows are lost, and are transformed again.
 
     Parameters
     ----------
@@ -22,28 +22,28 @@ class KeepingScorer:
 
     Attributes
     ----------
-    kept : dict of int to object
+    transformed : dict of int to object
         Transformed rows, by the ``id`` of the pipeline.
     """
 
     def __init__(self, scoring: str | None) -> None:
         self._scoring = scoring
-        self.kept: dict[int, Any] = {}
+        self.transformed: dict[int, Any] = {}
 
     @staticmethod
     def fits(estimator: Any, scoring: Any, params: Any) -> bool:
-        """Return whether this scorer applies: for pipelines that end with a plain model, without metadata."""
+        """Return whether this scorer applies: to pipelines that end with a plain model, without metadata."""
         if params or not isinstance(estimator, Pipeline) or len(estimator.steps) < 2:
             return False
         layers = list(nest(estimator))
         if len(layers) != 2 or overridden(estimator, ("score",)) is not None:
             return False
-        return hasattr(layers[1], "score") and _known(scoring)
+        return hasattr(layers[1], "score") and _is_named_metric(scoring)
 
     def __call__(self, estimator: Any, X: Any, *y: Any) -> Any:
         steps, model = unwrap(estimator)
         rows = prepare(steps, X).transformed
-        self.kept[id(estimator)] = rows
+        self.transformed[id(estimator)] = rows
         if self._scoring is None:
             return model.score(rows, *y)
         from sklearn.metrics import get_scorer
@@ -51,7 +51,8 @@ class KeepingScorer:
         return get_scorer(self._scoring)(model, rows, *y)
 
 
-def _known(scoring: Any) -> bool:
+def _is_named_metric(scoring: Any) -> bool:
+    """Return whether ``scoring`` is the name of a metric, or None for the score of the model itself."""
     from sklearn.metrics import get_scorer_names
 
     return scoring is None or (isinstance(scoring, str) and scoring in get_scorer_names())

@@ -1,4 +1,4 @@
-"""Base classes of the selectors: routing, tags, and the rows and models of selection on unseen rows."""
+"""Base classes of the selectors: routing and tags, and the fits of selectors that use unseen rows."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class BaseShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         assert tags.transformer_tags is not None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         try:
-            of_model = deepcopy(get_tags(self.estimator))
+            model_tags = deepcopy(get_tags(self.estimator))
         except (AttributeError, TypeError):  # a native booster, frozen
             return tags
-        tags.input_tags = of_model.input_tags
-        tags.target_tags = of_model.target_tags
+        tags.input_tags = model_tags.input_tags
+        tags.target_tags = model_tags.target_tags
         tags.target_tags.multi_output = False
-        tags.non_deterministic = of_model.non_deterministic
+        tags.non_deterministic = model_tags.non_deterministic
         if isinstance(self.estimator, FrozenEstimator):
             tags.target_tags.required = False
         return tags
@@ -103,9 +103,12 @@ class OutOfFoldSelector(BaseShapSelector):
         if on_gpu(X):
             raise TypeError("X is on a GPU, where cv= cannot split it: copy it to the host")
         if isinstance(self.estimator, FrozenEstimator):
-            raise ValueError("the model is refitted to other columns, but it is frozen: give it unfrozen")
+            raise ValueError("the model is refitted to other columns, but it is frozen: pass it unfrozen")
         if (self.explain_params or {}).get("feature_groups") not in (None, "input"):
-            raise ValueError("explain_params: feature_groups would group columns that change: leave them out")
+            raise ValueError(
+                "explain_params: feature_groups would group columns, which change in a selection: leave the "
+                "option out"
+            )
         X, y = indexable(X, y)
         X = table(X)
         validate_data(self, X, y, reset=reset, skip_check_array=True)
@@ -118,29 +121,31 @@ class OutOfFoldSelector(BaseShapSelector):
         require_explainable(self.estimator, {"n_jobs": self.n_jobs, **(self.explain_params or {})})
         changed_model(self.estimator, X, np.arange(n_columns))
         changed_params(params, X, np.arange(n_columns))
-        params, of_fit, of_split = self._routed(params)
+        params, fit_params, split_params = self._routed(params)
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        splits = checked_splits(splitter.split(X, y, **of_split), n_rows)
-        return TrainingRows(X, y, splits, params, _row_weights(of_fit, self.estimator, n_rows))
+        splits = checked_splits(splitter.split(X, y, **split_params), n_rows)
+        return TrainingRows(X, y, splits, params, _row_weights(fit_params, self.estimator, n_rows))
 
     def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Return the parameters for ``cross_validate``, the model's ``fit`` and the splitter."""
         if not get_config()["enable_metadata_routing"]:
-            of_split = {"groups": params["groups"]} if "groups" in params else {}
-            of_fit = {name: value for name, value in params.items() if name != "groups"}
-            return of_fit, of_fit, of_split
+            split_params = {"groups": params["groups"]} if "groups" in params else {}
+            fit_params = {name: value for name, value in params.items() if name != "groups"}
+            return fit_params, fit_params, split_params
         routed = process_routing(self, "fit", **params)
-        of_fit = routed["estimator"]["fit"]
-        of_split = routed["splitter"]["split"] if "splitter" in routed else {}
-        of_score = routed["scorer"]["score"] if "scorer" in routed else {}
-        kept = {name: value for name, value in params.items() if name in of_fit or name in of_score}
-        return kept, of_fit, of_split
+        fit_params = routed["estimator"]["fit"]
+        split_params = routed["splitter"]["split"] if "splitter" in routed else {}
+        score_params = routed["scorer"]["score"] if "scorer" in routed else {}
+        validation_params = {
+            name: value for name, value in params.items() if name in fit_params or name in score_params
+        }
+        return validation_params, fit_params, split_params
 
     def _importances(
         self, model: Any, X: Any, sources: np.ndarray, rows: TrainingRows, **options: Any
     ) -> Importances:
-        """Return importances of the columns of X, which come from those of ``rows.X`` at ``sources``."""
-        found = find_importances(
+        """Return importances of the columns of X, which come from the columns ``sources`` of ``rows.X``."""
+        importances = find_importances(
             changed_model(model, rows.X, sources),
             X,
             rows.y,
@@ -151,24 +156,24 @@ class OutOfFoldSelector(BaseShapSelector):
             by_input=True,
             **options,
         ).summed()
-        if np.isnan(found.importances).all(axis=1).any():
+        if np.isnan(importances.importances).all(axis=1).any():
             raise ValueError("a column has no importance: no test row that is explained has a weight above 0")
-        return found
+        return importances
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "support_")
         return self.support_
 
 
-def _row_weights(of_fit: dict[str, Any], estimator: Any, n_rows: int) -> np.ndarray | None:
-    """Return the sample weights that the model, or the last step of a pipeline, is fitted with."""
-    last = f"{estimator.steps[-1][0]}__sample_weight" if hasattr(estimator, "steps") else ""
-    given = of_fit.get("sample_weight")
-    given = of_fit.get(last) if given is None else given
-    if given is None:
+def _row_weights(fit_params: dict[str, Any], estimator: Any, n_rows: int) -> np.ndarray | None:
+    """Return the sample weights with which the model, or the last step of a pipeline, is fitted."""
+    last_step_name = f"{estimator.steps[-1][0]}__sample_weight" if hasattr(estimator, "steps") else ""
+    sample_weight = fit_params.get("sample_weight")
+    sample_weight = fit_params.get(last_step_name) if sample_weight is None else sample_weight
+    if sample_weight is None:
         return None
-    require_weights_unmasked("sample_weight", given)
-    weights = np.asarray(given, np.float64)
+    require_weights_unmasked("sample_weight", sample_weight)
+    weights = np.asarray(sample_weight, np.float64)
     if weights.shape != (n_rows,):
         raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows")
     if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():

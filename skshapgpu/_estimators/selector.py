@@ -30,23 +30,24 @@ class ShapSelector(BaseShapSelector):
     """Feature selector that keeps the columns with the largest effects on a tree model's predictions.
 
     It works like :class:`sklearn.feature_selection.SelectFromModel`, but ranks columns by mean magnitudes of
-    SHAP values; with ``cv``, on rows that the models were not trained on. These say how much of the
-    predictions comes from a column, right or wrong, not how much better it makes them; for that see
-    :func:`sklearn.inspection.permutation_importance`.
+    SHAP values; with ``cv``, on rows that the models were not trained on. These importances say how much a
+    column moves the predictions, whether it makes them better or worse. How much better a column makes them,
+    :func:`sklearn.inspection.permutation_importance` says.
 
     Parameters
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
-        :class:`TreeExplainer`. The steps of a pipeline must make each of their columns from a single one,
-        as for :meth:`Explanation.sum_by` with "input". The model is cloned and fitted; a ``FrozenEstimator``
-        is used as it is.
+        :class:`TreeExplainer`. The steps of a pipeline must make each output column from one input column,
+        as for :meth:`Explanation.sum_by` with "input". The model is cloned and fitted, but a
+        ``FrozenEstimator`` is used as it is.
     threshold : float, str or None, default=None
         Columns with at least this importance are kept: a number, "mean", "median", or a multiple such as
-        "1.25*mean". None means "mean", or no threshold if ``max_features`` is given.
+        "1.25*mean". None: "mean", but no threshold if ``max_features`` is given.
     max_features : int, callable or None, default=None
-        Largest number of columns to keep, or a function of X that returns it; of equally important columns,
-        the first are kept. Without ``threshold`` this many are kept, including those of importance zero.
+        Largest number of columns to keep, or a function of X that returns the number. Of equally important
+        columns, the first are kept. Without ``threshold``, exactly this many columns are kept, even if some
+        have importance 0.
     cv : int, cross-validation generator or iterable, default=None
         Fit the model on each of these splits, and take the mean of the importances over their test rows.
         None: fit it once, and take the importances over the rows given to ``fit``.
@@ -58,8 +59,9 @@ class ShapSelector(BaseShapSelector):
     Attributes
     ----------
     importances_ : ndarray of float64, shape (n_features,)
-        Mean magnitude of the SHAP values of each column of X, summed over the outputs. SHAP values of the
-        columns that a pipeline makes from a column of X are added up first; a column that it drops has 0.
+        Mean magnitude of the SHAP values of each column of X, summed over the outputs. If a pipeline makes
+        several columns from a column of X, their SHAP values are added up first. A column that the pipeline
+        drops has importance 0.
     importances_std_ : ndarray of float64, shape (n_features,)
         Standard deviation of the importances over the splits; without ``cv``, over parts of the rows, as in
         :func:`shap_importance`.
@@ -120,7 +122,7 @@ class ShapSelector(BaseShapSelector):
         Raises
         ------
         ValueError
-            A step before the model is not known to make each of its columns from a single one.
+            A step before the model is not known to make each output column from one input column.
         """
         threshold = self.threshold
         if threshold is None:
@@ -165,7 +167,7 @@ ONE_TO_ONE[ShapSelector] = selected
 
 
 def _parse_threshold(threshold: Any) -> tuple[float, Callable[[np.ndarray], Any] | None]:
-    """Parse a threshold: return a number and None, or a factor and the function that it multiplies."""
+    """Return a threshold as a number and None, or as a factor and the function whose result it multiplies."""
     if isinstance(threshold, Real) and not np.isnan(float(threshold)):
         return float(threshold), None
     if isinstance(threshold, str):

@@ -1,4 +1,4 @@
-"""State and tests of a selection by shadows: rounds in which columns were above the shadows or not."""
+"""State and tests of a selection by shadows: which columns were above the shadows in each round."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ class ShadowRounds:
     ----------
     decisions : ndarray of int8, shape (n_features,)
         1: confirmed, -1: rejected, 0: not decided yet.
-    hits, trials : ndarray of int64, shape (n_features,)
-        Number of rounds, up to the decision, in which the column was above the shadows; and of all rounds.
+    hits : ndarray of int64, shape (n_features,)
+        Number of rounds, up to the decision about the column, in which the column was above the shadows.
+    trials : ndarray of int64, shape (n_features,)
+        Number of all rounds up to the decision about the column.
     importances : ndarray of float64, shape (n_rounds, n_features)
         Importances in each round; NaN for rejected columns, which no longer take part.
     thresholds : ndarray of float64, shape (n_rounds,)
@@ -33,8 +35,8 @@ class ShadowRounds:
     thresholds: np.ndarray
 
     @classmethod
-    def before_the_first(cls, n_features: int) -> ShadowRounds:
-        """Return the state without any round."""
+    def empty(cls, n_features: int) -> ShadowRounds:
+        """Return the state before the first round."""
         return cls(
             np.zeros(n_features, np.int8),
             np.zeros(n_features, np.int64),
@@ -88,7 +90,7 @@ class ShadowRounds:
         )
 
     def above_in_the_median(self) -> np.ndarray:
-        """Return which columns had a median importance above the median threshold, over all rounds."""
+        """Return which columns have a median importance, over the rounds, above the median threshold."""
         medians = np.median(self.importances, axis=0)  # NaN for rejected columns, and NaN is not above
         return medians > np.median(self.thresholds)
 
@@ -98,17 +100,17 @@ class ShadowRounds:
 
 
 def p_values(hits: np.ndarray, trials: np.ndarray, correction: str | None) -> np.ndarray:
-    """Return two-sided p-values of the binomial test with probability 1/2, corrected for several columns.
+    """Return two-sided p-values of the binomial test, corrected for the number of columns.
 
-    The null hypothesis is that a column is as often above the shadows as not.
+    The null hypothesis is that a column is above the shadows with probability 1/2.
 
     Parameters
     ----------
     hits, trials : ndarray of int64, shape (n_features,)
     correction : {"bonferroni", "fdr_bh"} or None
     """
-    # The distribution is symmetric, so that twice the smaller tail is the two-sided p-value.
-    found = np.minimum(1.0, 2 * binom.cdf(np.minimum(hits, trials - hits), trials, 0.5))
+    # The distribution is symmetric, so twice the smaller tail is the two-sided p-value.
+    uncorrected = np.minimum(1.0, 2 * binom.cdf(np.minimum(hits, trials - hits), trials, 0.5))
     if correction == "bonferroni":
-        return np.minimum(1.0, found * len(found))
-    return false_discovery_control(found) if correction == "fdr_bh" else found
+        return np.minimum(1.0, uncorrected * len(uncorrected))
+    return false_discovery_control(uncorrected) if correction == "fdr_bh" else uncorrected

@@ -1,4 +1,4 @@
-"""Shadow columns: columns of X in an order of their own, so that they say nothing about y."""
+"""Shadow columns: copies of columns of X, each in a random order, so that they say nothing about y."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sklearn.base import clone
 
 from .._rows.tables import package_of, select
 
-#: Least number of shadows, as in Boruta: the largest importance of fewer is too easily exceeded.
+#: Smallest number of shadows, as in Boruta. The largest importance of fewer shadows would be too small.
 _LEAST_SHADOWS = 5
 
 
 def shadow_sources(columns: np.ndarray) -> np.ndarray:
-    """Return the column that each shadow is made from: each once, or repeatedly if there are few."""
+    """Return the column that each shadow is made from: each column once, or more often if there are few."""
     return np.resize(columns, max(len(columns), _LEAST_SHADOWS))
 
 
@@ -35,35 +35,35 @@ def with_shadows(X: Any, columns: np.ndarray, sources: np.ndarray, rng: np.rando
     Returns
     -------
     array, CSR matrix or data frame
-        In the form of X.
+        Table of the same kind as X.
 
     Raises
     ------
     TypeError
-        A data frame has column names that are neither all text nor all whole numbers.
+        A data frame has column names that are neither all strings nor all whole numbers.
     """
     n_rows = X.shape[0]
     orders = [rng.permutation(n_rows) for _ in sources]
-    kept, package = select(X, slice(None), columns), package_of(X)
+    result, package = select(X, slice(None), columns), package_of(X)
     if package == "pandas":
-        return _pandas(X, kept, sources, orders)
+        return _pandas(X, result, sources, orders)
     if package == "polars":
         names = _names(X.columns, sources)
-        return kept.hstack(
+        return result.hstack(
             [X[:, j][order].alias(name) for j, order, name in zip(sources.tolist(), orders, names)]
         )
     if package == "pyarrow":
         for j, order, name in zip(sources.tolist(), orders, _names(X.column_names, sources)):
-            kept = kept.append_column(name, X.column(j).take(order))
-        return kept
+            result = result.append_column(name, X.column(j).take(order))
+        return result
     if sp.issparse(X):
         by_column = X.tocsc()
         shadows = [by_column[:, [j]].tocsr()[order] for j, order in zip(sources, orders)]
-        return sp.hstack([kept, *shadows], format="csr")
-    return np.column_stack([kept, *(X[order, j] for j, order in zip(sources, orders))])
+        return sp.hstack([result, *shadows], format="csr")
+    return np.column_stack([result, *(X[order, j] for j, order in zip(sources, orders))])
 
 
-def _pandas(X: Any, kept: Any, sources: np.ndarray, orders: list[np.ndarray]) -> Any:
+def _pandas(X: Any, columns: Any, sources: np.ndarray, orders: list[np.ndarray]) -> Any:
     import pandas as pd
 
     names = _names(list(X.columns), sources)
@@ -71,23 +71,23 @@ def _pandas(X: Any, kept: Any, sources: np.ndarray, orders: list[np.ndarray]) ->
         name: pd.Series(X.iloc[:, j].array.take(order), index=X.index)
         for name, j, order in zip(names, sources, orders)
     }
-    return pd.concat([kept, pd.DataFrame(shadows, index=X.index)], axis=1)
+    return pd.concat([columns, pd.DataFrame(shadows, index=X.index)], axis=1)
 
 
 def _names(names: list[Any], sources: np.ndarray) -> list[Any]:
-    """Return new names for shadows, of the type of the names of X."""
+    """Return names for the shadows that X does not have, of the same type as the names of X."""
     if all(isinstance(name, str) for name in names):
-        taken, prefix = set(names), "shadow"
-        while any(name.startswith(f"{prefix}_") for name in taken):
+        prefix = "shadow"
+        while any(name.startswith(f"{prefix}_") for name in names):
             prefix += "_"
         return [f"{prefix}_{number}_{names[j]}" for number, j in enumerate(sources)]
     if all(isinstance(name, (int, np.integer)) for name in names):
         return [max(names) + 1 + number for number in range(len(sources))]
-    raise TypeError("the names of the columns of X must be all text or all whole numbers")
+    raise TypeError("the names of the columns of X must be all strings or all whole numbers")
 
 
 def seeded(estimator: Any, rng: np.random.Generator) -> Any:
-    """Return a clone of a model with seeds for its parameters ``random_state`` that are None."""
+    """Return a clone of a model in which each ``random_state`` that is None has a seed."""
     model = clone(estimator)
     params = model.get_params(deep=True)
     unset = [

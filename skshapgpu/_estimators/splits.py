@@ -12,7 +12,7 @@ from .._rows.tables import n_rows_of
 
 
 class CheckedSplitter:
-    """Splitter that checks the splits of another one by :func:`checked_splits`.
+    """Splitter that checks the splits of another splitter by :func:`checked_splits`.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def checked_splits(splits: Iterable[Any], n_rows: int) -> list[tuple[np.ndarray,
     Raises
     ------
     ValueError
-        There is no split, or rows are not given as above or do not exist, or a split lacks training or test
-        rows.
+        There is no split, or rows have another form or do not exist, or a split has no training rows or no
+        test rows.
     """
     result = [
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from .._common.progress import require_progress
@@ -22,6 +23,7 @@ from .._common.types import (
     Progress,
     Table,
     Times,
+    Values,
     Vector,
 )
 from .._engine.interactions import Request
@@ -33,8 +35,8 @@ from .._rows.tables import n_rows_of, select
 from ..explainer import TreeExplainer
 from .base import ExplainingTransformer
 
-#: Maximum number of training rows used for importances: their standard error is then 1 % of the spread of a
-#: feature's values, and the time of fit stays bounded for large data.
+#: Maximum number of training rows from which importances are computed. With 10,000 rows, the standard error
+#: of an importance is 1 % of the spread of the feature's values, and larger data take no more time.
 _IMPORTANCE_ROWS = 10_000
 
 #: Number of rows explained at once for the importances.
@@ -44,14 +46,14 @@ _IMPORTANCE_CHUNK = 1_000
 class ShapTransformer(ExplainingTransformer):
     """Transformer of rows into the SHAP values of a tree model's predictions.
 
-    ``fit`` fits a clone of the model, and ``transform`` returns SHAP values as columns; predictions and
-    scores are those of this model. The model in a ``FrozenEstimator`` is copied as it is at that time; see
-    also :meth:`from_fitted`.
+    ``fit`` fits a clone of the model, and ``transform`` returns SHAP values as columns. The transformer
+    predicts and scores with this clone. If the model is in a ``FrozenEstimator``, ``fit`` copies it instead
+    of fitting it; see also :meth:`from_fitted`.
 
-    SHAP values of training rows leak y: the model was fitted to y, noise included. A second model trained
-    on them sees more than it will in new rows, and its score on them, even cross-validated, is far too
-    good. With ``cv``, ``fit_transform`` explains each row by a model that was not fitted on it, as
-    scikit-learn's ``TargetEncoder`` does::
+    SHAP values of training rows leak y, because the model was fitted to y and its noise. A second model that
+    is trained on these values sees more than it will see in new rows, and its score on them, even
+    cross-validated, is far too good. With ``cv``, ``fit_transform`` explains each row by a model that was not
+    fitted on the row, as scikit-learn's ``TargetEncoder`` does::
 
         make_pipeline(ShapTransformer(model, cv=5), LogisticRegression()).fit(X, y)
 
@@ -63,8 +65,8 @@ class ShapTransformer(ExplainingTransformer):
         A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
     cv : int, cross-validation splitter, iterable or None, default=None
         Folds in which ``fit_transform`` refits the model, to explain the rows that were left out. A number
-        creates this many folds of shuffled rows, stratified for a classifier, always the same. None:
-        ``fit_transform(X, y)`` is ``fit(X, y).transform(X)``.
+        creates this many folds of shuffled rows, stratified for a classifier. The same rows give the same
+        folds each time. None: ``fit_transform(X, y)`` is ``fit(X, y).transform(X)``.
     data, feature_perturbation, data_weight
         Background rows with the columns of X, for interventional SHAP values or for covers, and their
         weights; see :class:`TreeExplainer`.
@@ -76,11 +78,11 @@ class ShapTransformer(ExplainingTransformer):
         Times of a survival function or cumulative hazard function; see :class:`TreeExplainer`.
     columns : {"all", "used"}, default="all"
         "used" returns values only of the columns that the model fitted on all rows uses, and
-        ``get_feature_names_out`` names these. With ``cv``, the values of other columns, which a model of a
-        fold may use, are left out. See :class:`TreeExplainer`.
+        ``get_feature_names_out`` names these columns. With ``cv``, a model of a fold may use other columns,
+        whose values are left out. See :class:`TreeExplainer`.
     feature_groups : mapping of str to list, "input" or None, default=None
-        Columns that form one feature each, of those that the model sees; see :class:`TreeExplainer`. With
-        ``cv`` and a pipeline, name them, or use "input": positions may differ between folds.
+        Groups of the columns that the model sees; each group is one feature. See :class:`TreeExplainer`. With
+        ``cv`` and a pipeline, give names of columns, or "input": positions may differ between folds.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -93,12 +95,12 @@ class ShapTransformer(ExplainingTransformer):
         Expected margin of the model; with ``data``, its mean margin or probability on the background rows.
     feature_importances_ : ndarray of float64, shape (n_features,)
         Mean magnitude of the SHAP values of each column of the X given to ``fit``, summed over the outputs,
-        for ``SelectFromModel``, ``RFE`` and the like. Values of the columns that a pipeline makes from a
-        column of X are added up first, as by :meth:`Explanation.sum_by` with "input"; a column that it drops
-        has 0, and all columns of a group have the importance of the group. Raises ``ValueError`` if a step,
-        such as PCA, is not known to make each of its columns from a single one. If there are more than
-        10,000 rows, a fixed random sample of this size is used. Missing after :meth:`from_fitted`, until
-        ``fit`` is called.
+        for ``SelectFromModel``, ``RFE`` and similar classes. If a pipeline makes several columns from a
+        column of X, their values are added up first, as by :meth:`Explanation.sum_by` with "input". A column
+        that the pipeline drops has importance 0, and all columns of a group have the importance of the
+        group. Raises ``ValueError`` if a step, such as PCA, is not known to make each output column from one
+        input column. If there are more than 10,000 rows, a fixed random sample of this size is used. Missing
+        after :meth:`from_fitted`, until ``fit`` is called.
     classes_ : ndarray
         Class labels of a classifier.
     n_features_in_ : int
@@ -181,13 +183,13 @@ class ShapTransformer(ExplainingTransformer):
         if origins is None or origins.columns is not None:
             self.feature_importances_ = self._importances(X, origins)
         else:
-            self.__dict__.pop("feature_importances_", None)  # left from an earlier fit
+            self.__dict__.pop("feature_importances_", None)  # an earlier fit may have set it
 
     def _origins(self) -> Origins | None:
-        """Return the origins of the features; None if they are columns of X, or groups of these."""
+        """Return the origins of the features; None if the features are columns of X or groups of columns."""
         return self.explainer_._origins
 
-    def _importances(self, X: Any, origins: Origins | None) -> np.ndarray:
+    def _importances(self, X: Any, origins: Origins | None) -> npt.NDArray[np.float64]:
         columns: Any = self.explainer_.feature_indices
         if origins is not None:
             columns = origins.columns_in(getattr(self, "feature_names_in_", None))
@@ -196,9 +198,9 @@ class ShapTransformer(ExplainingTransformer):
         X = self._as_table(X)
         n_rows = n_rows_of(X)
         rows = np.arange(n_rows)
-        if n_rows > _IMPORTANCE_ROWS:  # evenly spaced ones would be all of one kind if two kinds alternate
+        if n_rows > _IMPORTANCE_ROWS:  # if rows of two kinds alternate, evenly spaced rows may be of one kind
             rows = np.sort(np.random.default_rng(0).choice(n_rows, _IMPORTANCE_ROWS, replace=False))
-        total, explainer = np.zeros(()), self._explainer_of_checked
+        total, explainer = np.zeros(()), self._explainer_for_checked
         for start in range(0, len(rows), _IMPORTANCE_CHUNK):
             values = to_host(explainer.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK])))
             explainer = explainer._without_warnings
@@ -208,16 +210,17 @@ class ShapTransformer(ExplainingTransformer):
         return total / len(rows)
 
     def __getattr__(self, name: str) -> Any:
-        # Not a property: dir() and notebooks read every attribute of the class, and would fail.
+        # A property would raise its error in dir() and in notebooks, which read every attribute of the class.
         fitted = "explainer_" in self.__dict__
         if name == "feature_importances_" and fitted and (origins := self._origins()) is not None:
             origins.require(
-                "Select the columns that the steps make, with the steps outside: make_pipeline(step, "
-                "SelectFromModel(ShapTransformer(model))); or use shap_importance, which ranks these columns"
+                "Put the steps before the transformer, to select among the columns that they make: "
+                "make_pipeline(step, SelectFromModel(ShapTransformer(model))); or use shap_importance, which "
+                "ranks these columns"
             )
         return super().__getattribute__(name)  # raises the usual AttributeError
 
-    def transform(self, X: Table) -> np.ndarray:
+    def transform(self, X: Table) -> Values:
         """Compute SHAP values as columns.
 
         Parameters
@@ -228,18 +231,20 @@ class ShapTransformer(ExplainingTransformer):
         Returns
         -------
         ndarray of float32 or float64, shape (n_samples, n_features * n_outputs)
-            SHAP values, with ``columns="used"`` of the used columns; float32 for float32 X. With several
+            SHAP values, with ``columns="used"`` only of the used columns; float32 for float32 X. With several
             outputs, the columns of a feature are adjacent:
             ``explain(X).values.reshape(len(X), -1)``.
         """
         X = self._checked(X)
-        return side_by_side(self._explainer_of_checked.shap_values(X))
+        return side_by_side(self._explainer_for_checked.shap_values(X))
 
-    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
-        values = explainer.shap_values(X)
-        places, there = self._places_of_features(explainer, places), values
-        values = np.zeros((len(there), self.explainer_._n_explained, *there.shape[2:]), there.dtype)
-        values[:, places[places >= 0]] = there[:, places >= 0]
+    def _transformed_by(self, explainer: TreeExplainer, X: Any, positions: np.ndarray | None) -> np.ndarray:
+        fold_values = explainer.shap_values(X)
+        feature_positions = self._positions_of_features(explainer, positions)
+        is_shared = feature_positions >= 0
+        shape = (len(fold_values), self.explainer_._n_explained, *fold_values.shape[2:])
+        values = np.zeros(shape, fold_values.dtype)
+        values[:, feature_positions[is_shared]] = fold_values[:, is_shared]
         return side_by_side(values)
 
     def explain(self, X: Table, *, progress: Progress = False) -> Explanation:
@@ -259,9 +264,9 @@ class ShapTransformer(ExplainingTransformer):
         """
         require_progress(progress)
         X = self._checked(X)
-        return self._explainer_of_checked.explain(X, progress=progress)
+        return self._explainer_for_checked.explain(X, progress=progress)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return the names of the columns that ``transform`` returns.
 
         Parameters
@@ -275,7 +280,7 @@ class ShapTransformer(ExplainingTransformer):
             The names of the features if there is one output, otherwise ``feature__class``.
         """
         check_is_fitted(self)
-        names = self.explainer_._names_explained(self._names_given(input_features))
+        names = self.explainer_._names_explained(self._input_names(input_features))
         return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)
 
 
@@ -283,8 +288,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
     """Transformer of rows into the interactions of features in a tree model's predictions.
 
     ``fit`` fits a clone of the model and selects the pairs, and ``transform`` returns a column "a x b"
-    for each pair, with its whole index; predictions and scores are those of this model. The model in a
-    ``FrozenEstimator`` is copied as it is at that time; see also :meth:`from_fitted`.
+    for each pair, with its whole index. The transformer predicts and scores with this clone. If the model is
+    in a ``FrozenEstimator``, ``fit`` copies it instead of fitting it; see also :meth:`from_fitted`.
 
     Interactions of training rows leak y, as SHAP values do: see :class:`ShapTransformer`.
 
@@ -293,11 +298,11 @@ class ShapInteractionTransformer(ExplainingTransformer):
     estimator : estimator
         A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
     interactions : "occurring", int or list of pairs, default="occurring"
-        "occurring" selects all pairs that occur on a path of the fitted model; others do not interact. A
-        number selects this many of the strongest pairs in the rows given to ``fit``, or all if
-        there are fewer. A list has pairs of names of the columns that the model sees, or of positions of
-        columns of X, as for :meth:`TreeExplainer.explain_interactions`, and determines their order; a pair
-        that never occurs has zeros.
+        "occurring" selects all pairs that occur on a path of the fitted model; other pairs do not interact.
+        A number selects this many of the strongest pairs in the rows given to ``fit``, or all pairs if there
+        are fewer. A list has the pairs in their order, as for :meth:`TreeExplainer.explain_interactions`: by
+        names of the columns that the model sees, or by positions of columns of X. A listed pair that never
+        occurs has zeros.
     index : {"SII", "STII", "BII"}, default="SII"
         See :meth:`TreeExplainer.explain_interactions`.
     cv : int, cross-validation splitter, iterable or None, default=None
@@ -392,16 +397,16 @@ class ShapInteractionTransformer(ExplainingTransformer):
 
     def _learn(self, X: Any) -> None:
         request = Request.parse(self.interactions, self.index)
-        # Parameters that are set later take effect in the next fit, which selects the pairs.
+        # fit selects the pairs, so a parameter that is set after it takes effect in the next fit.
         self._all_occurring, self._index = request.form == "occurring", self.index
-        self.interactions_: Any
+        self.interactions_: npt.NDArray[np.int32]
         if request.form == "listed":
-            names = self.explainer_._names_explained(self._names_given())
+            names = self.explainer_._names_explained(self._input_names())
             self.interactions_ = request.positions(names, self.explainer_._features_are_columns)
         elif request.form != "strongest":
             self.interactions_ = self.explainer_.occurring_interactions()
         elif X is not None:
-            explanation = self._explainer_of_checked.explain_interactions(
+            explanation = self._explainer_for_checked.explain_interactions(
                 self._as_table(X), interactions=self.interactions, index=self.index
             )
             self.interactions_ = explanation.interactions
@@ -409,7 +414,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "interactions_")
 
-    def transform(self, X: Table) -> np.ndarray:
+    def transform(self, X: Table) -> Values:
         """Compute interactions as columns.
 
         Parameters
@@ -425,18 +430,19 @@ class ShapInteractionTransformer(ExplainingTransformer):
         """
         return side_by_side(self.explain(X).values)
 
-    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
-        """Return the interactions of ``interactions_``; zeros for pairs that do not occur in this model."""
-        pairs, there = self.interactions_, np.arange(len(self.interactions_))
-        if places is not None:
-            of_features = self._places_of_features(explainer, places)
-            number = np.full(self.explainer_._n_explained, -1)
-            number[of_features] = np.arange(len(of_features))
-            pairs = number[pairs]
-            there = np.flatnonzero((pairs >= 0).all(axis=1))
-        found = explainer.explain_interactions(X, interactions=pairs[there], index=self._index).values
-        values = np.zeros((len(found), len(pairs), *found.shape[2:]), found.dtype)
-        values[:, there] = found
+    def _transformed_by(self, explainer: TreeExplainer, X: Any, positions: np.ndarray | None) -> np.ndarray:
+        """Return the interactions of the pairs in ``interactions_``; pairs that the fold lacks have zeros."""
+        pairs: np.ndarray = self.interactions_
+        in_fold = np.arange(len(pairs))
+        if positions is not None:
+            feature_positions = self._positions_of_features(explainer, positions)
+            feature_in_fold = np.full(self.explainer_._n_explained, -1)
+            feature_in_fold[feature_positions] = np.arange(len(feature_positions))
+            pairs = feature_in_fold[pairs]
+            in_fold = np.flatnonzero((pairs >= 0).all(axis=1))
+        fold_values = explainer.explain_interactions(X, interactions=pairs[in_fold], index=self._index).values
+        values = np.zeros((len(fold_values), len(pairs), *fold_values.shape[2:]), fold_values.dtype)
+        values[:, in_fold] = fold_values
         return side_by_side(values)
 
     def explain(self, X: Table, *, progress: Progress = False) -> InteractionExplanation:
@@ -456,14 +462,14 @@ class ShapInteractionTransformer(ExplainingTransformer):
         """
         require_progress(progress)
         X = self._checked(X)
-        return self._explainer_of_checked.explain_interactions(
+        return self._explainer_for_checked.explain_interactions(
             X,
             interactions="occurring" if self._all_occurring else self.interactions_,
             index=self._index,
             progress=progress,
         )
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return the names of the columns that ``transform`` returns.
 
         Parameters
@@ -477,6 +483,6 @@ class ShapInteractionTransformer(ExplainingTransformer):
             "a x b" for each pair if there is one output, otherwise "a x b__class".
         """
         check_is_fitted(self)
-        of_features = self.explainer_._names_explained(self._names_given(input_features))
-        names = set_names(of_features, self.interactions_)
+        feature_names = self.explainer_._names_explained(self._input_names(input_features))
+        names = set_names(feature_names, self.interactions_)
         return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)

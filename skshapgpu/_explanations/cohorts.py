@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
+import numpy.typing as npt
 
 from .._common.digits import number
 from .._rows.columns import GroupedRows, read_column
 from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of, require_same_rows
+from .selection import ExplanationT
 
 if TYPE_CHECKING:
-    from .interactions import InteractionExplanation
-    from .values import Explanation
+    from pandas import DataFrame
 
-#: Number of cohorts, and of features of each, that are shown as text.
+#: Number of cohorts that ``repr`` lists, and number of features that it lists for each cohort.
 _N_SHOWN = 20
 _N_FEATURES = 3
 
 
-class Cohorts(Mapping[Any, Any]):
-    """Mapping of cohort labels to explanations of their rows; ``explanation.groupby()`` makes it.
+class Cohorts(Mapping[Any, ExplanationT], Generic[ExplanationT]):
+    """Mapping of the label of each cohort to the explanation of its rows; ``explanation.groupby()`` makes it.
 
     Its methods are public; its constructor is private.
 
@@ -59,15 +60,15 @@ class Cohorts(Mapping[Any, Any]):
 
     def __init__(
         self,
-        explanation: Explanation | InteractionExplanation,
-        rows: dict[Any, np.ndarray],
+        explanation: ExplanationT,
+        rows: dict[Any, npt.NDArray[np.integer[Any]]],
         name: str | None = None,
     ) -> None:
         self.explanation = explanation
         self.rows = rows
         self.name = name
 
-    def __getitem__(self, label: Any) -> Any:
+    def __getitem__(self, label: Any) -> ExplanationT:
         return self.explanation[self.rows[label]]
 
     def __iter__(self) -> Iterator[Any]:
@@ -76,7 +77,7 @@ class Cohorts(Mapping[Any, Any]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def importance(self) -> np.ndarray:
+    def importance(self) -> npt.NDArray[np.float64]:
         """Return the mean magnitude of the values in each cohort.
 
         Returns
@@ -84,8 +85,8 @@ class Cohorts(Mapping[Any, Any]):
         ndarray of float64, shape ``(n_cohorts, *values.shape[1:])``
             ``importance()`` of each cohort; NaN where no row has values.
         """
-        found = [part.importance() for part in self.values()]
-        return np.array(found, np.float64).reshape(len(self), *self.explanation.shape[1:])
+        importances = [cohort.importance() for cohort in self.values()]
+        return np.array(importances, np.float64).reshape(len(self), *self.explanation.shape[1:])
 
     def strongest(self, n: int = 10) -> dict[Any, list[tuple[str, float]]]:
         """Return the strongest features, or interactions, of each cohort.
@@ -98,18 +99,18 @@ class Cohorts(Mapping[Any, Any]):
         Returns
         -------
         dict of object to list of (str, float)
-            For each label, the result of ``strongest(n)`` of its rows.
+            The result of ``strongest(n)`` of each cohort, by label.
         """
-        return {label: part.strongest(n) for label, part in self.items()}
+        return {label: cohort.strongest(n) for label, cohort in self.items()}
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return the importances as a pandas data frame.
 
         Returns
         -------
         pandas.DataFrame of shape (n_cohorts, n_features)
-            Mean magnitudes, summed over the outputs, the column with the largest mean over the cohorts
-            first. The index has the labels. For interactions, there is a column for each.
+            Mean magnitudes, summed over the outputs, with a row for each cohort and a column for each
+            feature or interaction. The column with the largest mean over the cohorts is first.
         """
         import pandas as pd
 
@@ -122,27 +123,29 @@ class Cohorts(Mapping[Any, Any]):
     def __repr__(self) -> str:
         lines = [f"Cohorts{'' if self.name is None else ' by ' + self.name}"]
         for label in list(self)[:_N_SHOWN]:
-            part = self[label]
-            shown = ", ".join(f"{name} {number(mean, 4)}" for name, mean in part.strongest(_N_FEATURES))
-            lines.append(f"  {label}: {len(part)} rows: {shown}")
+            cohort = self[label]
+            shown = ", ".join(f"{name} {number(mean, 4)}" for name, mean in cohort.strongest(_N_FEATURES))
+            lines.append(f"  {label}: {len(cohort)} rows: {shown}")
         return "\n".join(lines + ["  ..."] * (len(self) > _N_SHOWN))
 
 
-def cohorts_of(explanation: Any, labels: Any) -> Cohorts:
-    """Return the cohorts of an explanation; see :meth:`.LabelledValues.groupby`, which lists the errors."""
+def split_into_cohorts(explanation: ExplanationT, labels: Any) -> Cohorts[ExplanationT]:
+    """Split the rows of an explanation; :meth:`.LabelledValues.groupby` describes labels and errors."""
     name = labels if isinstance(labels, str) else getattr(labels, "name", None)
     if isinstance(labels, str):
-        found, order = _of_column(explanation, labels)
+        row_labels, order = _labels_in_column(explanation, labels)
     elif callable(labels):
         name = None
         keys = range(len(explanation)) if explanation.row_labels is None else explanation.row_labels
-        found, order = [labels(key) for key in keys], None
+        row_labels, order = [labels(key) for key in keys], None
     else:
-        found, order = _given(explanation, labels)
-    if len(found) != len(explanation):
-        raise ValueError(f"there are {len(found)} labels, but the explanation has {len(explanation)} rows")
+        row_labels, order = _read_labels(explanation, labels)
+    if len(row_labels) != len(explanation):
+        raise ValueError(
+            f"there are {len(row_labels)} labels, but the explanation has {len(explanation)} rows"
+        )
     rows: dict[Any, list[int]] = {}
-    for row, label in enumerate(found):
+    for row, label in enumerate(row_labels):
         if is_missing(label):
             raise ValueError(
                 f"the label of row {row} is missing: give such rows a label of their own, as "
@@ -157,8 +160,8 @@ def cohorts_of(explanation: Any, labels: Any) -> Cohorts:
     )
 
 
-def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | None]:
-    """Return the values of a column of the rows, and their order; None: they are sorted."""
+def _labels_in_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | None]:
+    """Return the label of each row from a column, and the order of the labels; None: sort them."""
     names, data = list(explanation.feature_names), explanation.data
     if isinstance(data, GroupedRows) and name not in names:
         names, data = list(data.names), data.rows
@@ -168,35 +171,35 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
         names = names_of(data) or list(origins.names)
     if data is None or name not in names:
         raise ValueError(
-            f"{name!r} is no column of the rows that the explanation has: give the labels themselves, one "
-            "for each row"
+            f"the rows of the explanation have no column {name!r}: pass the labels themselves, one for each "
+            "row"
         )
     column = read_column(data, names.index(name), np.arange(len(explanation)))
     if column.categories is None:
         numbers = column.numbers
-        small = np.abs(numbers) < 2**53
-        if column.exact is not None and not small.all():  # different numbers may be equal in float64
+        is_small = np.abs(numbers) < 2**53
+        if column.exact is not None and not is_small.all():  # different numbers may be equal in float64
             return column.exact.tolist(), None
-        whole = bool((small & (numbers == np.round(numbers))).all())
-        return (numbers.astype(np.int64) if whole else numbers).tolist(), None
-    texts = [None if np.isnan(code) else column.categories[int(code)] for code in column.numbers]
-    return texts, column.categories
+        all_whole = bool((is_small & (numbers == np.round(numbers))).all())
+        return (numbers.astype(np.int64) if all_whole else numbers).tolist(), None
+    categories = [None if np.isnan(code) else column.categories[int(code)] for code in column.numbers]
+    return categories, column.categories
 
 
-def _given(explanation: Any, labels: Any) -> tuple[list[Any], Sequence[Any] | None]:
-    """Return labels that were given for the rows, and their order; None: they are sorted."""
+def _read_labels(explanation: Any, labels: Any) -> tuple[list[Any], Sequence[Any] | None]:
+    """Return the user's label of each row as a list, and the order of the labels; None: sort them."""
     if getattr(labels, "ndim", 0) == 1:
         require_same_rows(labels, explanation.row_labels, "labels")
     is_categorical = type(getattr(labels, "dtype", None)).__name__ == "CategoricalDtype"
     order = labels.dtype.categories.tolist() if is_categorical else None
-    found = labels if hasattr(labels, "ndim") else np.asarray(labels, object)
-    if found.ndim != 1:
-        raise ValueError(f"labels must have one dimension, not {found.ndim}")
-    return list(found.tolist()), order
+    array = labels if hasattr(labels, "ndim") else np.asarray(labels, object)
+    if array.ndim != 1:
+        raise ValueError(f"labels must have one dimension, not {array.ndim}")
+    return list(array.tolist()), order
 
 
 def _sorted(labels: list[Any]) -> list[Any]:
-    """Return labels in ascending order, or as they are if they cannot be compared."""
+    """Return labels in ascending order, or in the order of ``labels`` if they cannot be compared."""
     try:
         return sorted(labels)
     except TypeError:

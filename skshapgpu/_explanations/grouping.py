@@ -1,4 +1,4 @@
-"""Sums of the values of features that belong together, such as one-hot columns of one category."""
+"""Sums of the values of features that belong together, such as the one-hot columns of a category."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Grouping(NamedTuple):
     features : tuple of tuple of int
         Positions of the features of each group; every feature is in one group.
     data : array, sparse matrix, data frame or None
-        Values of the groups in the rows explained, if groups are columns of X.
+        X itself if the groups are its columns; otherwise None.
     origins : Origins or None
         Origins of the groups.
     """
@@ -62,7 +62,7 @@ class Grouping(NamedTuple):
 def grouping_of(
     mapping: Any, feature_names: Sequence[str], origins: Origins | None, n_rows: int
 ) -> Grouping | None:
-    """Return the groups that the argument of ``sum_by`` describes; None if features are columns of X already.
+    """Return the groups that the argument of ``sum_by`` describes; None if the features are columns of X.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def grouping_of(
         The mapping is invalid, or the columns of X from which the features were made are not known.
     """
     if not isinstance(mapping, str):
-        names, features = _members(_targets(mapping, feature_names))
+        names, features = _members(_group_names(mapping, feature_names))
         return Grouping(names, features, None, None if origins is None else origins.grouped(features))
     if mapping != "input":
         raise ValueError(f"mapping must be 'input' or map names to lists of features, not {mapping!r}")
@@ -85,33 +85,38 @@ def require_sum_by(sum_by: Any) -> None:
         raise ValueError(f"sum_by must be 'input' or None, not {sum_by!r}")
 
 
-def _targets(mapping: Mapping[str, Sequence[str]], feature_names: Sequence[str]) -> list[str]:
-    """Return the name of the group of each feature."""
-    names, group_of = set(feature_names), dict[str, str]()
+def _group_names(mapping: Mapping[str, Sequence[str]], feature_names: Sequence[str]) -> list[str]:
+    """Return the name of the group of each feature. A feature in no group is a group by itself."""
+    names, group_of_feature = set(feature_names), dict[str, str]()
     for group, members in mapping.items():
         if isinstance(members, str) or not len(members):
             raise ValueError(f"sum_by: {group!r} must be a list of feature names, not {members!r}")
         for name in members:
             if name not in names:
                 raise ValueError(f"sum_by: {group!r} names the unknown feature {name!r}")
-            if name in group_of:
-                raise ValueError(f"sum_by: feature {name!r} is in group {group_of[name]!r} and in {group!r}")
-            group_of[name] = group
-    if both := sorted((names - set(group_of)) & set(mapping)):
-        raise ValueError(f"sum_by: {both[0]!r} has the name of a feature that is not in it")
-    return [group_of.get(name, name) for name in feature_names]
+            if name in group_of_feature:
+                raise ValueError(
+                    f"sum_by: feature {name!r} is in group {group_of_feature[name]!r} and in {group!r}"
+                )
+            group_of_feature[name] = group
+    if ambiguous := sorted((names - set(group_of_feature)) & set(mapping)):
+        raise ValueError(
+            f"sum_by: group {ambiguous[0]!r} has the name of a feature that is not in the group: choose "
+            "another name"
+        )
+    return [group_of_feature.get(name, name) for name in feature_names]
 
 
-def _members(targets: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
-    """Return the distinct targets, and the positions of each."""
+def _members(group_names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    """Return the distinct names of groups, and the positions of the features in each group."""
     members: dict[str, list[int]] = {}
-    for feature, target in enumerate(targets):
-        members.setdefault(target, []).append(feature)
+    for feature, group in enumerate(group_names):
+        members.setdefault(group, []).append(feature)
     return tuple(members), tuple(map(tuple, members.values()))
 
 
 def group_pairs(pairs: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of groups to which pairs of features belong.
+    """Return the pairs of different groups to which pairs of features belong.
 
     Parameters
     ----------
@@ -122,23 +127,26 @@ def group_pairs(pairs: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.n
     Returns
     -------
     pairs_of_groups : ndarray of int32, shape (n_group_pairs, 2)
-        Pairs of different groups in ascending order.
-    place : ndarray of int64, shape (n_pairs,)
-        Position of each pair's groups among them; -1 if both features are in the same group.
+        Pairs in ascending order.
+    positions : ndarray of int64, shape (n_pairs,)
+        Row of ``pairs_of_groups`` for each pair of features; -1 if both features are in the same group.
     """
     ends = np.sort(groups[pairs].reshape(-1, 2), axis=1)
     between = ends[:, 0] != ends[:, 1]
-    pairs_of_groups, places = np.unique(ends[between], axis=0, return_inverse=True)
-    place = np.full(len(ends), -1)
-    place[between] = places.ravel()
-    return pairs_of_groups.astype(np.int32).reshape(-1, 2), place
+    pairs_of_groups, positions_between = np.unique(ends[between], axis=0, return_inverse=True)
+    positions = np.full(len(ends), -1)
+    positions[between] = positions_between.ravel()
+    return pairs_of_groups.astype(np.int32).reshape(-1, 2), positions
 
 
-def summed_pairs(values: np.ndarray, place: np.ndarray, n_group_pairs: int) -> np.ndarray:
-    """Sum values (n_rows, n_pairs[, n_outputs]) over the pairs of each pair of groups."""
-    between = np.flatnonzero(place >= 0)
+def summed_pairs(values: np.ndarray, positions: np.ndarray, n_group_pairs: int) -> np.ndarray:
+    """Sum values (n_rows, n_pairs[, n_outputs]) over the pairs of each pair of groups.
+
+    ``positions`` are those that :func:`group_pairs` returns.
+    """
+    between = np.flatnonzero(positions >= 0)
     ones = np.ones(len(between), values.dtype)
-    adder = sp.csr_array((ones, (place[between], between)), shape=(n_group_pairs, len(place)))
+    adder = sp.csr_array((ones, (positions[between], between)), shape=(n_group_pairs, len(positions)))
     sums = np.empty((len(values), n_group_pairs, *values.shape[2:]), values.dtype)
     for output in [()] if values.ndim == 2 else list(np.ndindex(values.shape[2:])):
         at = (slice(None), slice(None), *output)
@@ -146,29 +154,39 @@ def summed_pairs(values: np.ndarray, place: np.ndarray, n_group_pairs: int) -> n
     return sums
 
 
-def require_whole_sums(
+def require_complete_sums(
     pairs: np.ndarray,
     pairs_of_groups: np.ndarray,
-    place: np.ndarray,
+    positions: np.ndarray,
     grouping: Grouping,
     feature_names: Sequence[str],
 ) -> None:
-    """Raise ``ValueError`` unless these pairs of features are all pairs of each pair of groups."""
-    if (place < 0).any():
-        first, second = pairs[np.flatnonzero(place < 0)[0]].tolist()
+    """Raise ``ValueError`` if a sum would lack pairs of features.
+
+    Parameters
+    ----------
+    pairs : ndarray of int, shape (n_pairs, 2)
+        Pairs of features of the explanation.
+    pairs_of_groups, positions
+        Result of :func:`group_pairs`.
+    grouping : Grouping
+    feature_names : sequence of str
+    """
+    if (positions < 0).any():
+        first, second = pairs[np.flatnonzero(positions < 0)[0]].tolist()
         group = next(name for name, features in zip(*grouping[:2]) if first in features)
         raise ValueError(
             f"{feature_names[first]!r} and {feature_names[second]!r} are both in group {group!r}: their "
             f"interaction is part of its main effect, which needs all pairs: {_ALL_PAIRS}"
         )
-    present = np.unique(np.column_stack([place, np.sort(pairs, axis=1)]), axis=0)
+    present = np.unique(np.column_stack([positions, np.sort(pairs, axis=1)]), axis=0)
     counts = np.bincount(present[:, 0], minlength=len(pairs_of_groups))
     sizes = np.array([len(features) for features in grouping.features])
     expected = sizes[pairs_of_groups].prod(axis=1)
     if (counts < expected).any():
-        lacking = int(np.flatnonzero(counts < expected)[0])
-        first, second = (grouping.names[group] for group in pairs_of_groups[lacking])
+        incomplete = int(np.flatnonzero(counts < expected)[0])
+        first, second = (grouping.names[group] for group in pairs_of_groups[incomplete])
         raise ValueError(
-            f"the interaction of {first!r} and {second!r} is a sum over {expected[lacking]} pairs of "
-            f"features, of which the explanation has {counts[lacking]}: {_ALL_PAIRS}"
+            f"the interaction of {first!r} and {second!r} is a sum over {expected[incomplete]} pairs of "
+            f"features, of which the explanation has {counts[incomplete]}: {_ALL_PAIRS}"
         )

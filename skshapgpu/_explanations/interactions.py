@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._common.indices import INDICES
+from .._common.types import Values
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import select
-from .grouping import group_pairs, grouping_of, require_whole_sums, summed_pairs
+from .grouping import group_pairs, grouping_of, require_complete_sums, summed_pairs
 from .selection import positions
 from .values import LabelledValues, column_names, ranking
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,8 +46,8 @@ class InteractionExplanation(LabelledValues):
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
         selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows``
-        are these rows, and which NumPy reads as an array of objects, with a text such as "place=north, day=3"
-        for each group.
+        are these rows, and which NumPy reads as an array of strings such as "place=north, day=3", one for
+        each group.
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.
@@ -56,20 +61,21 @@ class InteractionExplanation(LabelledValues):
         Shapley interaction index, Shapley-Taylor or Banzhaf interaction index. Banzhaf interaction values
         do not add up to the margin.
     interactions : ndarray of int32, shape (n_interactions, order)
-        Features of each pair or triple by position.
+        Positions of the features of each pair or triple.
     strength : ndarray of float64, shape (n_interactions,), or None
-        Mean magnitude of each pair over all rows that were explained, summed over all outputs, whatever was
-        selected since. Available if the caller did not choose the pairs.
+        Mean magnitude of each pair over all rows that were explained, summed over all outputs. A selection
+        of rows or outputs does not change it. None if the caller chose the pairs.
     feature_values : array of shape (n_rows, n_features[, n_outputs]) or None
-        SHAP values (Banzhaf values with "BII") of the same rows; available if all pairs that occur are.
+        SHAP values (Banzhaf values with "BII") of the same rows; None unless the explanation has all pairs
+        that occur.
     origins : Origins or None
         See :class:`Explanation`; used by :meth:`sum_by`.
     """
 
     index: str = "SII"
-    interactions: np.ndarray = field(kw_only=True)
-    strength: np.ndarray | None = None
-    feature_values: Any = None
+    interactions: npt.NDArray[np.int32] = field(kw_only=True)
+    strength: npt.NDArray[np.float64] | None = None
+    feature_values: Values | None = None
     feature_perturbation: str = "tree_path_dependent"
     origins: Origins | None = None
 
@@ -100,7 +106,8 @@ class InteractionExplanation(LabelledValues):
         """
         parts = self._key_parts(key)
         rows = positions(parts[0], len(self), None)
-        arrays, changes = {"values": self.values[rows]}, dict[str, Any]()
+        arrays: dict[str, Any] = {"values": self.values[rows]}
+        changes: dict[str, Any] = {}
         is_slice = isinstance(parts[1], slice)  # a slice needs no names, of which there may be many
         sets = positions(parts[1], len(self.interactions), () if is_slice else self.interaction_names)
         if sets is not None:
@@ -125,12 +132,12 @@ class InteractionExplanation(LabelledValues):
         """Add up the interactions of features that belong together, such as one-hot columns.
 
         The interaction of two groups is the sum over all pairs of a feature of the one and a feature of the
-        other. Pairs within a group are part of its main effect, besides the main effects of its features. So
-        everything still adds up: the rows of :meth:`matrices` to the sums of SHAP values that
-        :meth:`Explanation.sum_by` returns, and pairs, main effects and base value to the margin. A sum is in
-        general not the interaction index of the groups, which an explainer with ``feature_groups`` computes:
-        there, a group is known or unknown as a whole. With index "BII", which does not add up, pairs within a
-        group are left out, and main effects are sums of Banzhaf values.
+        other. The main effect of a group is the sum of the main effects of its features and of the pairs
+        within the group. So sums still add up: a row of :meth:`matrices` adds up to a value of
+        :meth:`Explanation.sum_by`, and pairs, main effects and base value add up to the margin. A sum is in
+        general not the interaction index of the groups. An explainer with ``feature_groups`` computes that
+        index: it treats a group as known or unknown as a whole. With index "BII", which does not add up,
+        pairs within a group are left out, and main effects are sums of Banzhaf values.
 
         Parameters
         ----------
@@ -148,8 +155,8 @@ class InteractionExplanation(LabelledValues):
         ------
         ValueError
             The mapping is invalid, or the columns of X are not known, as for :meth:`Explanation.sum_by`; the
-            explanation is of triples; or a sum would be incomplete, because the pairs were chosen: explain
-            with ``interactions="occurring"`` then.
+            explanation is of triples; or a sum would be incomplete because the caller chose the pairs. Then
+            explain with ``interactions="occurring"``.
 
         Examples
         --------
@@ -169,15 +176,15 @@ class InteractionExplanation(LabelledValues):
         if grouping is None:
             return self
         values = to_host(self.values)
-        pairs, place = group_pairs(self.interactions, grouping.group_of_feature())
+        pairs, positions_of_sums = group_pairs(self.interactions, grouping.group_of_feature())
         if self.feature_values is None:
-            require_whole_sums(self.interactions, pairs, place, grouping, self.feature_names)
+            require_complete_sums(self.interactions, pairs, positions_of_sums, grouping, self.feature_names)
         feature_values = None
         if self.feature_values is not None:
             feature_values = grouping.summed(to_host(self.feature_values))
         return replace(
             self,
-            values=summed_pairs(values, place, len(pairs)),
+            values=summed_pairs(values, positions_of_sums, len(pairs)),
             interactions=pairs,
             strength=None,
             feature_values=feature_values,
@@ -199,8 +206,8 @@ class InteractionExplanation(LabelledValues):
         """
         return ranking(self.interaction_names, self.importance(), n)
 
-    def main_effects(self) -> np.ndarray:
-        """Return main effects: each feature's SHAP value minus its share of its interactions.
+    def main_effects(self) -> Values:
+        """Return main effects: a feature's SHAP value minus half of each of its interactions.
 
         Returns
         -------
@@ -222,20 +229,20 @@ class InteractionExplanation(LabelledValues):
         n_pairs, n_features = len(self.interactions), len(self.feature_names)
         half = np.full(2 * n_pairs, 0.5, values.dtype)
         pair = np.repeat(np.arange(n_pairs), 2)
-        share = sp.csr_array((half, (self.interactions.ravel(), pair)), shape=(n_features, n_pairs))
+        halves = sp.csr_array((half, (self.interactions.ravel(), pair)), shape=(n_features, n_pairs))
         outputs = [()] if values.ndim == 2 else list(np.ndindex(values.shape[2:]))
         main = np.empty_like(feature_values)
         for output in outputs:
             at = (slice(None), slice(None), *output)
-            main[at] = feature_values[at] - (share @ values[at].T).T
+            main[at] = feature_values[at] - (halves @ values[at].T).T
         return main
 
-    def matrices(self) -> np.ndarray:
+    def matrices(self) -> Values:
         """Return the pairs as a symmetric matrix for each row and output, in the convention of shap.
 
         Each of the two entries of a pair is half of its interaction index. Pairs that the explanation does
         not list have zeros. The diagonal has the :meth:`main_effects`, so that each row of a matrix of "SII"
-        or "STII" adds up to a SHAP value. If the pairs were chosen, as by a number or a list, main effects
+        or "STII" adds up to a SHAP value. If the caller chose the pairs, by a number or a list, main effects
         are unknown, and the diagonal is NaN.
 
         Returns
@@ -262,7 +269,7 @@ class InteractionExplanation(LabelledValues):
         matrices[:, features, features] = np.nan if self.feature_values is None else self.main_effects()
         return matrices
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return the whole indices as a pandas data frame with the row labels of X.
 
         Returns
@@ -287,13 +294,19 @@ class InteractionExplanation(LabelledValues):
 
 
 def set_names(feature_names: Sequence[str], sets: np.ndarray) -> tuple[str, ...]:
-    """Return unique names "a x b" of sets of features, given by position.
+    """Return unique names "a x b" of sets of features.
 
-    If these would collide, because a feature's own name contains " x ", features are named by their
+    If two names would be equal because a feature's own name contains " x ", features are named by their
     positions.
+
+    Parameters
+    ----------
+    feature_names : sequence of str
+    sets : ndarray of int, shape (n_sets, order)
+        Positions of the features of each set.
     """
-    rows = sets.tolist()
-    names = tuple(" x ".join(feature_names[i] for i in members) for members in rows)
+    position_lists = sets.tolist()
+    names = tuple(" x ".join(feature_names[i] for i in members) for members in position_lists)
     if len(set(names)) < len(names):
-        names = tuple(" x ".join(map(str, members)) for members in rows)
+        names = tuple(" x ".join(map(str, members)) for members in position_lists)
     return names

@@ -12,16 +12,16 @@ from .._rows.tables import row_labels
 if TYPE_CHECKING:
     from .values import LabelledValues
 
-T = TypeVar("T", bound="LabelledValues")
+ExplanationT = TypeVar("ExplanationT", bound="LabelledValues")
 
 
-def places_of(index: Any, label: Any) -> np.ndarray:
+def positions_of_label(index: Any, label: Any) -> np.ndarray:
     """Return the positions of the rows with a label in a pandas index.
 
     Raises
     ------
     KeyError
-        There are none.
+        No row has the label.
     """
     from pandas.errors import InvalidIndexError
 
@@ -31,7 +31,7 @@ def places_of(index: Any, label: Any) -> np.ndarray:
         raise KeyError(f"row {label!r} is not among the labels of the rows that were explained") from error
 
 
-class ByLabel(Generic[T]):
+class ByLabel(Generic[ExplanationT]):
     """Select rows of an explanation by their labels: ``explanation.loc[labels]``.
 
     Parameters
@@ -39,10 +39,10 @@ class ByLabel(Generic[T]):
     explanation : Explanation or InteractionExplanation
     """
 
-    def __init__(self, explanation: T) -> None:
+    def __init__(self, explanation: ExplanationT) -> None:
         self._explanation = explanation
 
-    def __getitem__(self, labels: Any) -> T:
+    def __getitem__(self, labels: Any) -> ExplanationT:
         """Return the explanation of the rows with a label, or with each of several labels.
 
         Parameters
@@ -53,7 +53,7 @@ class ByLabel(Generic[T]):
         Raises
         ------
         KeyError
-            A label is that of no row.
+            No row has one of the labels.
         ValueError
             The rows have no labels, as X was not a pandas data frame.
         """
@@ -62,9 +62,9 @@ class ByLabel(Generic[T]):
             raise ValueError("the rows have no labels, as X had no index: select by position, explanation[i]")
         if isinstance(labels, slice):
             raise TypeError("labels must be a label or a list of labels, not a slice")
-        asked = [labels] if isinstance(labels, tuple) or np.ndim(labels) == 0 else list(labels)
-        found = [places_of(index, label) for label in asked]
-        return self._explanation[np.concatenate(found) if found else np.empty(0, int)]
+        label_list = [labels] if isinstance(labels, tuple) or np.ndim(labels) == 0 else list(labels)
+        rows = [positions_of_label(index, label) for label in label_list]
+        return self._explanation[np.concatenate(rows) if rows else np.empty(0, int)]
 
 
 def expand(key: Any, ndim: int) -> list[Any]:
@@ -94,33 +94,35 @@ def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
             if k not in labels:
                 raise KeyError(f"{k!r} is none of {', '.join(labels[:10])}{', ...' if size > 10 else ''}")
         return np.array([labels.index(k) for k in keys], np.int64)
-    chosen = np.asarray(keys) if len(keys) else np.empty(0, np.int64)
-    if chosen.dtype == bool and np.ndim(key) == 1:
-        if len(chosen) != size:
-            raise IndexError(f"a mask of {len(chosen)} entries does not fit {size}")
+    indices = np.asarray(keys) if len(keys) else np.empty(0, np.int64)
+    if indices.dtype == bool and np.ndim(key) == 1:
+        if len(indices) != size:
+            raise IndexError(f"a mask of {len(indices)} entries does not fit {size}")
         if names is not None:
             _require_mask_of(key, names)
-        return np.flatnonzero(chosen)
-    if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
-        second = isinstance(key, str) and names is None
-        hint = f": rows come first, then features, as in explanation[:, {key!r}]" if second else ""
+        return np.flatnonzero(indices)
+    if indices.dtype.kind not in "iu" or indices.ndim != 1:
+        names_a_row = isinstance(key, str) and names is None
+        hint = f": rows come first, then features, as in explanation[:, {key!r}]" if names_a_row else ""
         raise IndexError(f"cannot select by {key!r}{hint}")
-    if len(chosen) and (chosen.min() < -size or chosen.max() >= size):
+    if len(indices) and (indices.min() < -size or indices.max() >= size):
         raise IndexError(f"{key!r} is out of range for {size}")
-    chosen = chosen.astype(np.int64)  # a smaller type may not hold the size
-    return chosen % size if size else chosen
+    indices = indices.astype(np.int64)  # a smaller type may not hold the size
+    return indices % size if size else indices
 
 
 def _require_mask_of(mask: Any, names: Sequence[Any]) -> None:
-    """Raise ``ValueError`` for a pandas series with other labels than the names, or in another order.
+    """Raise ``ValueError`` for a mask that is a pandas series with other labels than the names.
 
-    The index that pandas gives to a series by default has positions.
+    The order of the labels counts, too. A series without an index of its own, whose labels are positions,
+    is accepted.
     """
     labels = row_labels(mask)
     if labels is None:
         return
-    found = labels.tolist()
-    if found != list(range(len(names))) and [str(label) for label in found] != [str(name) for name in names]:
+    mask_labels = labels.tolist()
+    has_positions = mask_labels == list(range(len(names)))
+    if not has_positions and [str(label) for label in mask_labels] != [str(name) for name in names]:
         raise ValueError(
             "the mask is of other names than the explanation, or in another order, by its index: select with "
             "mask.index[mask], or pass mask.to_numpy() if it has the order of the explanation"

@@ -6,21 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils import check_scalar
 
 from .._common.digits import number
 from .._common.indices import INDICES
+from .._common.types import Values
 from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import require_same_rows, select, to_array
-from .cohorts import Cohorts, cohorts_of
+from .cohorts import Cohorts, split_into_cohorts
 from .grouping import grouping_of
 from .reasons import records
 from .selection import ByLabel, expand, positions
+
+if TYPE_CHECKING:
+    import shap
+    from pandas import DataFrame, Index
 
 #: Number of features in the table that a notebook shows.
 _N_SHOWN = 12
@@ -30,17 +36,17 @@ _N_SHOWN = 12
 class LabelledValues:
     """Base class of values with their labels; the subclasses define the fields."""
 
-    values: Any
-    base_values: Any
+    values: Values
+    base_values: float | Values
     data: Any
     feature_names: tuple[str, ...]
-    output_names: Any = None
-    row_labels: Any = None
+    output_names: tuple[Any, ...] | None = None
+    row_labels: Index | None = None
     precision: str = "single"
     device: str = "cpu"
     seconds: float = 0.0
     additivity_error: float | None = None
-    feature_indices: np.ndarray | None = None
+    feature_indices: npt.NDArray[np.integer[Any]] | None = None
     group_columns: tuple[tuple[int, ...], ...] | None = None
     unit: str = "margin"
     checked_against: str | None = None
@@ -60,43 +66,43 @@ class LabelledValues:
     def __getitem__(self, key: Any) -> Any:
         raise NotImplementedError
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Self]:
         return (self[row] for row in range(len(self)))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return ``values`` to NumPy, which would otherwise read the explanation row by row."""
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return ``values`` as a NumPy array: NumPy itself would read the explanation row by row."""
         values = to_host(self.values)
         if copy is False and values is not self.values:
-            raise ValueError("the values lie on a GPU: a copy on the host is needed")
+            raise ValueError("the values are on a GPU: NumPy needs a copy of them on the host")
         # Before NumPy 2, copy=None is not accepted.
         return np.asarray(values, dtype) if copy is None else np.array(values, dtype, copy=copy)
 
-    def importance(self) -> np.ndarray:
+    def importance(self) -> npt.NDArray[np.float64]:
         """Return the mean magnitude of the values over the rows that have values.
 
         Returns
         -------
         ndarray of float64, shape ``values.shape[1:]``
-            NaN when there are no such rows.
+            NaN if no row has values.
         """
-        return _mean_of_known(np.abs(to_host(self.values)))
+        return _mean_without_nan(np.abs(to_host(self.values)))
 
-    def groupby(self, labels: Any) -> Cohorts:
+    def groupby(self, labels: Any) -> Cohorts[Self]:
         """Split the rows into cohorts, whose importances can be compared.
 
         Parameters
         ----------
         labels : str, array-like of shape (n_rows,) or callable
-            A column of ``data`` (or, for a pipeline, of the original X) by name; or the label of each row, as
-            an array, list or series; or a function that is called with the label of each row in
-            ``row_labels``, or its position if there are none. A pandas series must have the index of the rows
-            explained, in their order.
+            The name of a column of ``data`` or, for a pipeline, of the original X; or an array, list or
+            series with the label of each row; or a function that returns it, called with each row's label
+            in ``row_labels``, or with its position if there are no ``row_labels``. The index of a pandas
+            series must be the index of the rows explained, in the same order.
 
         Returns
         -------
         Cohorts
-            Mapping of each label to the explanation of its rows; see also
-            :meth:`ShapBarDisplay.from_explanation`.
+            Mapping of each label to the explanation of its rows. :meth:`ShapBarDisplay.from_explanation`
+            draws it.
 
         Raises
         ------
@@ -104,14 +110,14 @@ class LabelledValues:
             The column is unknown, there is not one label for each row, labels have another index than the
             rows, or a label is missing.
         """
-        return cohorts_of(self, labels)
+        return split_into_cohorts(self, labels)
 
     @property
     def loc(self) -> ByLabel[Self]:
         """Rows by their labels: ``explanation.loc[label]`` or ``explanation.loc[labels]``.
 
-        The labels are those of the pandas data frame that was explained; rows are selected in the order of
-        the labels. A label that no row has raises ``KeyError``.
+        The pandas data frame that was explained has the labels in its index. The rows come in the order of
+        ``labels``. A label that no row has raises ``KeyError``.
         """
         return ByLabel(self)
 
@@ -131,9 +137,10 @@ class LabelledValues:
         return parts
 
     def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:
-        """Select outputs of the fields; ``arrays`` are fields whose last axis is that of the outputs."""
-        base_values, output_names = self.base_values, self.output_names
-        if self._several_outputs() is not None:
+        """Select outputs of the fields; ``arrays`` are fields whose last axis has the outputs."""
+        base_values: Any = self.base_values
+        output_names = self._several_outputs()
+        if output_names is not None:
             outputs = positions(key, len(output_names), output_names)
             if outputs is not None:
                 arrays = {name: array[..., outputs] for name, array in arrays.items()}
@@ -142,10 +149,12 @@ class LabelledValues:
             if len(output_names) == 1:
                 arrays = {name: array[..., 0] for name, array in arrays.items()}
                 base_values = base_values[..., 0] if self._base_values_by_row else float(base_values[0])
+        else:
+            output_names = self.output_names
         return arrays | {"base_values": base_values, "output_names": output_names}
 
     def _select_features(self, features: np.ndarray | None) -> dict[str, Any]:
-        """Select features of the fields that describe them; None: all."""
+        """Select features in the fields that describe features; None: all features."""
         names, indices, groups = self.feature_names, self.feature_indices, self.group_columns
         if features is not None:
             names = tuple(names[i] for i in features)
@@ -167,15 +176,15 @@ class LabelledValues:
             shown = ", ".join(map(str, self.output_names[:_N_SHOWN]))
             facts.append(("outputs", shown + (", ..." if len(self.output_names) > _N_SHOWN else "")))
         facts.append(("base value", self._base_values_shown()))
-        where = "the CPU" if self.device == "cpu" else self.device
-        facts.append(("computed", f"on {where} in {number(self.seconds, 3)} s, {self.precision} precision"))
+        device = "the CPU" if self.device == "cpu" else self.device
+        facts.append(("computed", f"on {device} in {number(self.seconds, 3)} s, {self.precision} precision"))
         gap = self.additivity_error
         facts.append(("additivity error", "not checked" if gap is None else f"at most {number(gap, 2)}"))
         return facts
 
     def _base_values_shown(self) -> str:
         by_row = self._base_values_by_row
-        base = np.atleast_1d(_mean_of_known(self.base_values) if by_row else self.base_values)
+        base = np.atleast_1d(_mean_without_nan(np.asarray(self.base_values)) if by_row else self.base_values)
         if by_row and np.isnan(base).all():
             return "one for each row"
         shown = ", ".join(number(value, 6) for value in base[:_N_SHOWN])
@@ -183,7 +192,7 @@ class LabelledValues:
         return f"{shown} on average" if by_row else shown
 
     def __repr__(self) -> str:
-        lines = [f"{what}: {value}" for what, value in self._facts()]
+        lines = [f"{name}: {value}" for name, value in self._facts()]
         lines += [f"  {name}: {number(mean, 4)}" for name, mean in self.strongest(_N_SHOWN)]
         return f"{type(self).__name__}\n" + "\n".join(lines)
 
@@ -197,7 +206,7 @@ class LabelledValues:
             f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
             for name, mean in ranked
         )
-        facts = "<br>".join(f"{what}: {escape(value)}" for what, value in self._facts())
+        facts = "<br>".join(f"{name}: {escape(value)}" for name, value in self._facts())
         return (
             f"<div><b>{self._title()}</b><br>{facts}<table style='font-size:inherit;margin-top:0.5em'>"
             f"<thead><tr><th style='text-align:left'>{self._ranked_noun}</th>"
@@ -229,8 +238,8 @@ class Explanation(LabelledValues):
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
         selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows``
-        are these rows, and which NumPy reads as an array of objects, with a text such as "place=north, day=3"
-        for each group.
+        are these rows, and which NumPy reads as an array of strings such as "place=north, day=3", one for
+        each group.
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.
@@ -239,37 +248,38 @@ class Explanation(LabelledValues):
     precision : {"single", "double"}
         Arithmetic of the values.
     device : str
-        Device that computed them: "cpu", "cuda:0", or several names.
+        Device that computed the values: "cpu", "cuda:0", or several names.
     seconds : float
         Time taken to compute the values.
     additivity_error : float or None
         Largest gap, over rows and outputs, between a margin and its base value plus SHAP values;
         None when it was not checked.
     feature_indices : ndarray of int or None
-        Columns of the rows explained that the features are, by position; None if they are all columns, or
-        groups of columns.
+        Positions of the features among the columns of the rows explained; None if the features are all
+        columns, or groups of columns.
     group_columns : tuple of tuple of int, or None
-        For an explainer with ``feature_groups``: columns of the rows explained that form each feature, by
-        position.
+        For an explainer with ``feature_groups``: positions of the columns of the rows explained that form
+        each feature.
     index : {"SV", "BV", "OV"}
         "SV": Shapley values, that is, SHAP values; "BV": Banzhaf values, which do not add up to the margin;
         "OV": Owen values, which add up to the Shapley values of groups of features.
     feature_perturbation : {"tree_path_dependent", "interventional"}
         How features outside a coalition are treated: by the covers of the trees, or by background rows.
     model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}
-        Quantity that the values explain: margins or, see :class:`TreeExplainer`, other outputs. Those of
-        functions of time are named by their times.
+        Quantity that the values explain; see :class:`TreeExplainer`. If it is a function of time,
+        ``output_names`` has the times.
     unit : str
         Unit of the values, with which displays label their axes: "log-odds", "probability", "softmax score",
         "log of the prediction", or "margin" if none of these is known; otherwise the ``model_output``.
     checked_against : {"model", "trees"} or None
-        With what the explainer was compared in its first call: "model": with the library's own prediction of
-        up to 16 rows; "trees": only with the trees as they were read, for the reason ``check_note``; None:
-        with nothing, because of ``check_additivity=False``.
+        What the first call of the explainer compared the values with. "model": the library's own prediction
+        of up to 16 rows; "trees": only the trees as they were read, for the reason in ``check_note``; None:
+        nothing, because of ``check_additivity=False``.
     check_note : str or None
+        Why the values could not be compared with the model.
     origins : Origins or None
-        For a pipeline with leading steps, the original X and the column of X that each feature was made
-        from; used by :meth:`sum_by`.
+        For a pipeline with leading steps: the original X, and the column of X from which each feature was
+        made. :meth:`sum_by` uses them.
     """
 
     index: str = "SV"
@@ -313,17 +323,17 @@ class Explanation(LabelledValues):
         """Add up the values of features that belong together, such as one-hot columns.
 
         Base value and values of a row still add up to its margin. A sum is in general not the SHAP value of
-        the group, which an explainer with ``feature_groups`` computes: there, a group is known or unknown as
-        a whole.
+        the group. An explainer with ``feature_groups`` computes that SHAP value: it treats a group as known
+        or unknown as a whole.
 
         Parameters
         ----------
         mapping : mapping of str to sequence of str, or "input"
             Name of each group, and the features in it. Features in no group are kept; a group takes the
             place of its first feature. "input" groups the features by the columns of X from which the
-            leading steps of a pipeline made them. It supports the steps of scikit-learn that make each of
-            their columns from a single one, in any nesting of ``Pipeline``, ``ColumnTransformer`` and
-            ``FeatureUnion``, and any step that is given one column.
+            leading steps of a pipeline made them. It supports the steps of scikit-learn that make each
+            output column from one input column, in any nesting of ``Pipeline``, ``ColumnTransformer`` and
+            ``FeatureUnion``, and any step whose input is one column.
 
         Returns
         -------
@@ -335,8 +345,8 @@ class Explanation(LabelledValues):
         ------
         ValueError
             A feature is unknown or in two groups, or a group is empty or has the name of a feature outside
-            it. With "input": a step, such as PCA, ``Normalizer`` or one of your own, is not known to make
-            each of its columns from a single one; the message names it.
+            the group. With "input": a step, such as PCA, ``Normalizer`` or a class of your own, is not known
+            to make each output column from one input column; the message names the step.
 
         Examples
         --------
@@ -358,7 +368,7 @@ class Explanation(LabelledValues):
             return self
         return replace(self, values=grouping.summed(to_host(self.values)), **grouping.facts())
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return the values as a pandas data frame with the row labels of X.
 
         Returns
@@ -372,31 +382,31 @@ class Explanation(LabelledValues):
         values = to_host(self.values).reshape(len(self), len(columns))
         return pd.DataFrame(values, index=self.row_labels, columns=columns)
 
-    def to_shap(self) -> Any:
+    def to_shap(self) -> shap.Explanation:
         """Convert to a ``shap.Explanation``, for the plots of shap.
 
         Returns
         -------
         shap.Explanation
             Explanation with a base value for each row (and output), and ``data`` as a dense array. For
-            categorical columns, ``data`` has category numbers, in the order of the column's type or of the
-            names, and ``display_data`` has the categories.
+            categorical columns, ``data`` has the numbers of the categories, in the order of the column's
+            type or of their names, and ``display_data`` has the categories.
         """
         import shap
 
-        outputs, data, shown = self._several_outputs(), None, None
+        outputs, data, display_data = self._several_outputs(), None, None
         if self.data is not None:
             data = to_array(self.data)
             if data.dtype.kind not in "fiub":
-                as_given = data
+                array = data
                 data, has_categories = numbers_of(self.data)
-                shown = as_given if has_categories else None
+                display_data = array if has_categories else None
         base_values = np.broadcast_to(self.base_values, (len(self), *self.values.shape[2:])).copy()
         return shap.Explanation(
             values=to_host(self.values),
             base_values=base_values,
             data=data,
-            display_data=shown,
+            display_data=display_data,
             feature_names=list(self.feature_names),
             output_names=None if outputs is None else [str(name) for name in outputs],
             compute_time=self.seconds,
@@ -430,21 +440,21 @@ class Explanation(LabelledValues):
         Parameters
         ----------
         n : int, default=3
-            Maximum number of features of a row, or with ``by_sign`` of each sign; a row has fewer if fewer
-            have values other than 0.
+            Maximum number of features of a row or, with ``by_sign``, of each sign in a row. There are fewer
+            if the row has fewer values other than 0.
         by_sign : bool, default=False
-            Whether to list the features with positive values, which are reasons for a high output, before
-            those with negative values, instead of all by magnitude.
+            Whether to list first the features with positive values, which are reasons for a high output, and
+            then the features with negative values. Otherwise all features are listed by magnitude.
 
         Returns
         -------
         list of dict
             For each row and output, the features with the largest magnitudes, the largest first. The keys
             are "row" (its label, or its position), "output" (if there are several), "reason" ("for" if the
-            value is positive, else "against"), "rank" (from 1 on, with ``by_sign`` within the sign),
-            "feature", "value" (the feature's value in ``data``: a number, the name of a category, the values
-            of the columns of a group as text, or None if it is missing or unknown) and "shap_value".
-            ``pd.DataFrame`` makes a data frame of them, and ``json.dumps`` JSON.
+            SHAP value is positive, else "against"), "rank" (from 1 on, with ``by_sign`` within the sign),
+            "feature", "value" (the feature's value in ``data``: a number, the name of a category, a string
+            with the values of a group's columns, or None if the value is missing or unknown) and
+            "shap_value". ``pd.DataFrame`` makes a data frame of the records, and ``json.dumps`` makes JSON.
 
         Raises
         ------
@@ -467,26 +477,26 @@ class Explanation(LabelledValues):
         """
         check_scalar(by_sign, "by_sign", bool)
         check_scalar(n, "n", Integral, min_val=1)
-        names = range(len(self)) if self.row_labels is None else self.row_labels
+        rows: Any = range(len(self)) if self.row_labels is None else self.row_labels
         values, outputs = to_host(self.values), self._several_outputs()
         if outputs is None:
-            return list(records(values, self.data, self.feature_names, n, by_sign, names, {}))
-        found = [
-            records(values[:, :, i], self.data, self.feature_names, n, by_sign, names, {"output": output})
+            return list(records(values, self.data, self.feature_names, n, by_sign, rows, {}))
+        records_by_output = [
+            records(values[:, :, i], self.data, self.feature_names, n, by_sign, rows, {"output": output})
             for i, output in enumerate(outputs)
         ]
-        return [record for of_output in found for record in of_output]
+        return [record for output_records in records_by_output for record in output_records]
 
 
-def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    """Return the mean over rows in float64, ignoring NaN; NaN if there are no other values."""
+def _mean_without_nan(values: np.ndarray) -> np.ndarray:
+    """Return the mean over rows in float64, ignoring NaN; NaN if all values are NaN."""
     if len(values):
         means = values.mean(axis=0, dtype=np.float64)
         if not np.isnan(means).any():
             return means
-    known = ~np.isnan(values)
+    is_number = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
-        return np.asarray(values.sum(axis=0, dtype=np.float64, where=known) / known.sum(axis=0))
+        return np.asarray(values.sum(axis=0, dtype=np.float64, where=is_number) / is_number.sum(axis=0))
 
 
 def ranking(names: Sequence[str], means: np.ndarray, n: int) -> list[tuple[str, float]]:
@@ -503,8 +513,8 @@ def side_by_side(values: np.ndarray) -> np.ndarray:
 def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | None) -> list[str]:
     """Return unique names of values laid out as ``values.reshape(n_rows, n_features * n_outputs)``.
 
-    They are the feature names if ``output_names`` is None, otherwise ``feature__output``; if these would
-    collide, outputs are named by their positions.
+    A name is ``feature__output``, or the feature's own name if ``output_names`` is None. If two names would
+    be equal, outputs are named by their positions.
     """
     if output_names is None:
         return list(feature_names)

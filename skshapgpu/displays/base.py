@@ -10,7 +10,7 @@ import numpy as np
 
 from .._common.digits import number
 from .._common.indices import INDICES
-from .._explanations.selection import positions_of_label, positions
+from .._explanations.selection import positions, positions_of_label
 from .._explanations.values import Explanation, LabelledValues
 from .._rows.gpu_arrays import to_host
 from ..explainer import as_explainer

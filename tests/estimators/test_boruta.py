@@ -223,7 +223,7 @@ def test_shadows_keep_type_and_entries() -> None:
     pd.testing.assert_frame_equal(made.iloc[:, :2], X[["shadow_", "b"]])
     numbered = with_shadows(pd.DataFrame(np.eye(5), columns=[3, 1, 9, 4, 5]), np.arange(2), np.arange(5), rng)
     assert numbered.columns.tolist() == [3, 1, 10, 11, 12, 13, 14]
-    with pytest.raises(TypeError, match="all text or all whole numbers"):
+    with pytest.raises(TypeError, match="all strings or all whole numbers"):
         with_shadows(pd.DataFrame(np.eye(2), columns=["a", 1]), np.arange(2), np.arange(2), rng)
 
 

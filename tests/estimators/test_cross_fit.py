@@ -275,7 +275,7 @@ def test_a_class_that_a_fold_does_not_see() -> None:
 
 def test_a_frozen_model() -> None:
     model = FrozenEstimator(forest().fit(DIABETES, PROGRESSION))
-    with pytest.raises(ValueError, match="it is frozen: use cv=None"):
+    with pytest.raises(ValueError, match="the model is frozen: use cv=None"):
         ShapTransformer(model, cv=3).fit_transform(DIABETES, PROGRESSION)
 
 

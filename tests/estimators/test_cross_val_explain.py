@@ -380,7 +380,7 @@ def test_error_names_the_split() -> None:
         cross_val_explain(
             forest(), DIABETES, PROGRESSION, cv=splits, explain_params={"data": DIABETES[:, :3]}
         )
-    assert "This is about split 0 of the cross-validation." in error.value.__notes__
+    assert "The error is about split 0 of the cross-validation." in error.value.__notes__
 
 
 # Options

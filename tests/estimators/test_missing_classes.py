@@ -36,7 +36,10 @@ def without(label: Any, y: np.ndarray, every: int = 2) -> tuple[np.ndarray, np.n
 
 
 def expect(split: int, label: Any) -> str:
-    return f"training rows of split {split} have none of class {label!r}: its test rows have no values"
+    return (
+        f"training rows of split {split} have none of class {label!r}: the values of its test rows are NaN "
+        "for that class"
+    )
 
 
 @pytest.mark.parametrize("y", [NAMES, NUMBERS], ids=["names", "numbers"])
@@ -128,7 +131,8 @@ def test_margins_of_two_of_three_classes_are_of_another_kind() -> None:
     assert np.isfinite(results["test_score"]).all()
     data = {"data": IRIS[::10], "model_output": "probability"}
     with pytest.warns(
-        UserWarning, match="split 0 .* by the rescale rule, but those of more classes by their"
+        UserWarning,
+        match="split 0 .* by the rescale rule, but probabilities of more classes are explained by their",
     ):
         two = cross_val_explain(boosting(), IRIS, NAMES, cv=splits, explain_params=data)
     assert np.isnan(two["base_values"]).all(axis=1).tolist() == [True, False]

@@ -1,4 +1,4 @@
-"""columns="used": values of the used columns only, in every form of X, result and explainer."""
+"""columns="used": only used columns have values, in every form of X, result and explainer."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_a_constant_model_uses_no_column() -> None:
 
 
 def test_cross_validation_and_importances_have_all_columns() -> None:
-    with pytest.raises(ValueError, match="leave columns out"):
+    with pytest.raises(ValueError, match="leave the option out"):
         cross_val_explain(forest(5, 3), X, Y, cv=2, explain_params={"columns": "used"})
     with pytest.raises(ValueError, match="columns='used'"):
         shap_importance(forest(5, 3).fit(X, Y), X, explain_params={"columns": "used"})

@@ -95,7 +95,7 @@ def test_order_of_categories_and_of_labels_that_cannot_be_compared(explanation: 
 @pytest.mark.parametrize(
     "labels, message",
     [
-        ("color", "'color' is no column of the rows"),
+        ("color", "the rows of the explanation have no column 'color'"),
         (COLOR[:-1], "59 labels, but the explanation has 60 rows"),
         (pd.Series(COLOR), "the index differs from that of the explanation, or has another"),
         (pd.Series(COLOR, FRAME.index[::-1]), "has another order"),

@@ -210,7 +210,7 @@ def test_groups_may_take_the_name_of_a_member() -> None:
         ({"g": ["a"], "h": ["a"]}, "feature 'a' is in group 'g' and in 'h'"),
         ({"g": "a"}, "must be a list of feature names, not 'a'"),
         ({"g": []}, "must be a list of feature names"),
-        ({"c": ["a"]}, "sum_by: 'c' has the name of a feature that is not in it"),
+        ({"c": ["a"]}, "sum_by: group 'c' has the name of a feature that is not in the group"),
     ],
 )
 def test_bad_groups(mapping: dict[str, Any], message: str) -> None:

@@ -23,6 +23,9 @@ ShapTransformer(model, outputs="all", device=["cuda:0", "cuda:5"]).fit(X, y)
 explain_batches(model, "rows.csv", "values.parquet", csv_options={"delimiter": ";"}, if_exists="error")
 cross_val_explain(model, X, y, explain_params={"columns": "all", "expected_rows": 10**6})
 explanation.reasons(3, by_sign=True)
+prediction = explanation.base_values + explanation.values.sum(axis=1)
+strongest, importance = explanation.strongest(1)[0]
+explanation.groupby(y)[0].values.mean(axis=0)
 
 # Mistakes.
 explain(model, X, feature_pertubation="interventional")  # mistake: misspelt option
@@ -39,3 +42,7 @@ explain_batches(model, "rows.csv", "values.parquet", csv_options={"sep": ";"})  
 cross_val_explain(model, X, y, explain_params={"precison": "double"})  # mistake: misspelt option
 explanation.reasons("three")  # mistake: type
 skshapgpu.explain_interactions(model, X, index="SV")  # mistake: choice
+explanation.values.abs()  # mistake: method of another library's arrays
+print(explanation.groupby(y)[0].value)  # mistake: misspelt attribute
+len(explanation.output_names)  # mistake: there are no names if there is one output
+explanation.importance().to_frame()  # mistake: an array is no data frame
