@@ -1,4 +1,4 @@
-// The pipeline on one device: takes rows batch by batch and launches the kernels of a model.
+// The pipeline on one device: it takes rows batch by batch, and launches the kernels of a model.
 #include "cuda/cuda.h"
 
 #include <algorithm>
@@ -15,21 +15,24 @@
 namespace skshap {
 namespace {
 
-// Device memory that a call without a memory limit uses; more would not make it faster.
+// The device memory that a call without a memory limit uses. More memory would not make the call faster.
 constexpr size_t kDefaultBytes = size_t{1} << 30;
-// With triples, a row may take hundreds of kilobytes, and fewer rows would not fill a large device.
+// The device memory that such a call uses with triples. A row may take hundreds of kilobytes, and fewer rows
+// would not fill a large device.
 constexpr size_t kTripleBytes = size_t{1} << 32;
-// Memory that a call uses without asking how much is free.
+// The memory that a call uses without asking how much memory is free.
 constexpr size_t kSmallBytes = size_t{1} << 27;
-// Rows per batch if memory allows: enough work for the largest devices, few enough for batches to overlap.
+// The rows per batch, if memory allows: enough work for the largest devices, and few enough for batches to
+// overlap.
 constexpr int64_t kBatchRows = 1 << 17;
-// Batches in flight, whose copies and kernels overlap. The walk fills the GPU, so the kernels that add up its
-// sums may have to wait for the walk of the next batch, and only then the copy of the result begins: with two
-// batches, the GPU would have nothing to do meanwhile.
+// The number of batches in flight, whose copies and kernels overlap. The walk fills the GPU, so the kernels
+// that add up the sums of a batch may have to wait for the walk of the next batch. Only after them does the
+// copy of the result begin. With two batches, the GPU would have no work during this copy.
 constexpr int kLanes = 4;
-// More than two batches have at least so many rows each.
+// If more than two batches are in flight, each has at least this many rows.
 constexpr size_t kLeastRows = 1 << 10;
-// For rows on the device, whose results are not copied: the second batch fills the GPU while the first ends.
+// The number of batches in flight for rows on the device, whose results are not copied. The second batch
+// fills the GPU while the first one ends.
 constexpr int kDeviceLanes = 2;
 
 }  // namespace
@@ -152,7 +155,7 @@ class Pipeline : public CudaPlan::Impl {
     reset_gap(result.gap, stream);
     CudaCheck rules{};
     if (refuses) rules = check_.start(input, stream);
-    // Check numbers while they are coded, if every column is.
+    // Check numbers while they are coded, if every column is coded.
     const bool beside = refuses && n_lanes == 1 && model_.codes_all;
     if (refuses && !beside) check_.queue(rows, plan_.n_inputs, rules, model_.multiprocessors, stream);
     for (int l = 0; l < n_lanes; ++l) lanes_[l].done.delay(stream_of(lanes_[l]));
@@ -176,7 +179,7 @@ class Pipeline : public CudaPlan::Impl {
                             if (beside) check_.mark(s);
                           });
       }
-      for (int l = 0; l < n_lanes; ++l) {  // the caller's stream sees the values from here on
+      for (int l = 0; l < n_lanes; ++l) {  // from now on, the caller's stream sees the values
         lanes_[l].done.record(stream_of(lanes_[l]));
         if (n_lanes > 1) lanes_[l].done.delay(stream);
       }
@@ -201,15 +204,15 @@ class Pipeline : public CudaPlan::Impl {
     return (rows.is_float32 ? 4 : 8) * static_cast<size_t>(plan_.n_inputs);
   }
 
-  // How a call is divided: rows of a batch, and batches in flight.
+  // The division of a call: rows of a batch, and batches in flight.
   struct Batches {
     int64_t n_rows;
     int n_lanes;
   };
 
-  // Divide a call into batches of at most `most` rows, of which at most n_lanes are in flight: fewer if
-  // memory would not suffice for batches that are worth it. All batches have about the same size, because a
-  // small one would not fill the GPU.
+  // Divide a call into batches of at most `most` rows. At most n_lanes batches are in flight, and fewer if
+  // there is not enough memory for that many batches of a useful size. All batches have about the same size,
+  // because a small batch would not fill the GPU.
   Batches batches_of(int64_t n_rows, int64_t most, int n_lanes, size_t io_row, bool margins,
                      size_t memory_limit) const {
     most = std::min(most, kBatchRows);
@@ -232,7 +235,8 @@ class Pipeline : public CudaPlan::Impl {
     return {std::max<int64_t>((rows + kTile - 1) / kTile, 1) * kTile, n_lanes};
   }
 
-  // Return how much memory a call without a limit may use, if it could use `most` and needs `least`.
+  // Return how much memory a call without a limit may use, if it can use at most `most` and needs at least
+  // `least`.
   size_t usual_limit(size_t most, size_t least) const {
     if (most <= kSmallBytes) return kSmallBytes;  // asking for free memory takes as long as a small job
     size_t free = 0, total = 0;
@@ -245,7 +249,7 @@ class Pipeline : public CudaPlan::Impl {
             rows.row_stride, rows.column_stride};
   }
 
-  // Return the result of rows from `first` on, without a margin.
+  // Return the part of a result that begins at row `first`, without a margin.
   Result part_of(const Result& result, int64_t first) const {
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
     Arrays out = arrays(result);
@@ -254,7 +258,7 @@ class Pipeline : public CudaPlan::Impl {
     return result_of(out, result.is_float32);
   }
 
-  // Return whether the device can write the result where it belongs.
+  // Return whether the device can write the result directly to the caller's arrays.
   bool is_direct(const CudaResult& result, int64_t n_rows) const {
     if (result.values.margin) return false;
     const Arrays out = arrays(result.values);
@@ -264,7 +268,7 @@ class Pipeline : public CudaPlan::Impl {
     return true;
   }
 
-  // Copy the rows of a lane to the device, through page-locked memory; return where they are.
+  // Copy the rows of a lane to the device, through page-locked memory. Return the rows on the device.
   Rows send_rows(Lane& lane, const Rows& rows) const {
     const size_t size = lane.n_rows * input_row_bytes(rows);
     lane.sent.wait("copying rows");
@@ -280,7 +284,7 @@ class Pipeline : public CudaPlan::Impl {
     return out;
   }
 
-  // Reserve the arrays of a lane for its part of a result; return those on the device.
+  // Reserve the arrays of a lane for its part of a result. Return the arrays on the device.
   Result reserve_result(Lane& lane, const Result& result, bool direct) const {
     const Arrays out = arrays(result);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
@@ -296,7 +300,7 @@ class Pipeline : public CudaPlan::Impl {
     return result_of(on_lane, result.is_float32);
   }
 
-  // Copy the result of a lane to page-locked memory: where it belongs if that is `direct`.
+  // Copy the result of a lane to page-locked memory, which is the caller's array if the result is `direct`.
   void send_result(Lane& lane, const Result& result, bool direct) const {
     const Arrays out = arrays(result);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
@@ -332,7 +336,7 @@ class Pipeline : public CudaPlan::Impl {
     lane.n_rows = 0;
   }
 
-  // Wait for all work: none may continue when the caller's memory is freed.
+  // Wait for all work, because no work may continue when the caller's memory is freed.
   void finish() {
     for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.stream);
   }
@@ -366,7 +370,7 @@ class Pipeline : public CudaPlan::Impl {
   Lane lanes_[kLanes];
 };
 
-// Reject arrays that the program of the plan's order does not compute.
+// Reject arrays that the program does not compute for the plan's order.
 void require_arrays(const Plan& plan, const Result& result) {
   if (plan.order > 2 && (result.matrices || result.pairs))
     throw std::invalid_argument("on a GPU, pairs and matrices need a plan of order 2");

@@ -1,5 +1,6 @@
-// The walk in its general form: any number of quadrature nodes, any height, leaves of several outputs. All
-// state is in memory: models that need it are rare, so the code is short rather than fast.
+// The walk in its general form, for any number of quadrature nodes, any height, and leaves of several
+// outputs. All of its state is in memory. Models that need it are rare, so the code is short rather than
+// fast.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -23,9 +24,9 @@ struct CudaGeneralArgs {
   int32_t* next_task;
 };
 
-// Return the elements per lane for a walk: C[K] of each level and one more; for each level base, delta,
-// whether the row is alive at the node and whether it is alive in the current subtree; a stack of results
-// B[K] of each output; Q[K] of each output.
+// Return the number of elements per lane for a walk. They are C[K] of each level and of one more level; for
+// each level base, delta, whether the row is alive at the node, and whether it is alive in the current
+// subtree; a stack of results B[K] of each output; and Q[K] of each output.
 __host__ __device__ constexpr size_t general_elements(size_t n_nodes, size_t n_outputs, size_t height) {
   return (height + 1) * n_nodes + 4 * (height + 1) + (height + 3) * n_nodes * n_outputs;
 }
@@ -49,8 +50,8 @@ __device__ bool general_decide(const CudaGeneralArgs<T>& a, const typename CudaP
   return left != static_cast<bool>(flags & kNodeFlip);
 }
 
-// Walk one row per lane: `codes` and `phi` are that row's, with `stride` elements between columns or slots.
-// kTriples: with triples instead of pairs.
+// Walk one row per lane. `codes` and `phi` belong to this row; `stride` is the number of elements from one
+// column or slot to the next. kTriples means triples instead of pairs.
 template <class T, bool kTriples>
 __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaProgram<T>::Element* p,
                              const int16_t* codes, T* phi, int stride, T* memory) {
@@ -65,7 +66,8 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
   const size_t result = static_cast<size_t>(K) * n_outputs * kWarp;
   T* const Q = results + (height + 2) * result;  // [output][k]
   p = dead + (a.pairs ? K : 0);
-  // Differentiate what the current node added to its feature by the features above it; `p` is at their list.
+  // Differentiate the current node's contribution to its feature by the features above it. `p` is at the list
+  // of these features.
   const auto add_pairs = [&] {
     uint32_t n = static_cast<uint32_t>(*p++);
     for (; n; --n, p += 2 + K) {
@@ -78,7 +80,7 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
       }
     }
   };
-  // Differentiate it by two of the features above it.
+  // Differentiate the contribution by two of the features above the node.
   const auto add_triples = [&] {
     const uint32_t n = static_cast<uint32_t>(*p++);
     const E* const others = p;

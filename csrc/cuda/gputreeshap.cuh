@@ -2,16 +2,16 @@
 // in a warp, and the dynamic programming of TreeSHAP by shuffles.
 //
 // Weight i of a path (held by lane i of its lanes) is the sum, over all sets of i known features, of the
-// product of the known features' one fractions and the other features' zero fractions, times the share
-// i! (n - i)! / (n + 1)! of such a set among all orders. EXTEND adds one more feature to the weights:
+// product of the known features' one fractions and the other features' zero fractions, times the fraction i!
+// (n - i)! / (n + 1)! of such a set among all orders. EXTEND adds one more feature to the weights:
 //
-//   w_i <- (z (n - i) w_i + o i w_(i-1)) / (n + 1)      n: features so far, this one included
+//   w_i <- (z (n - i) w_i + o i w_(i-1)) / (n + 1)      n: features so far, including this one
 //
-// The value of feature i needs the sum of the weights without it; all these sums are computed at once, one in
-// each lane. With o = 1, EXTEND is solved for the old weights from the highest down. With o = 0, the old
-// weight is w_j (n + 1) / (z (n - j)), and z cancels against the factor o - z of the value.
+// The value of feature i needs the sum of the weights without this feature. All these sums are computed at
+// once, one in each lane. With o = 1, EXTEND is solved for the old weights, beginning with the highest. With
+// o = 0, the old weight is w_j (n + 1) / (z (n - j)), and z cancels against the factor o - z of the value.
 //
-// The sums are added with atomics, in any order: results differ in the last digits from run to run.
+// The sums are added with atomics, in any order. So the last digits of results differ from run to run.
 #pragma once
 
 #include "cuda/program/paths.h"
@@ -19,7 +19,7 @@
 
 namespace skshap {
 
-// Rows that a warp takes through its bin, as in the paper.
+// The number of rows that a warp takes through its bin, as in the paper.
 constexpr int kPathRows = 1024;
 constexpr int kPathThreads = 256;
 
@@ -35,7 +35,7 @@ struct CudaPathArgs {
   const int32_t* features;
   int32_t n_used, n_outputs, n_features;
   bool x_float32;
-  // The rows, and how they are coded: one CudaCodeColumn for each of Plan::columns, with an origin of 0.
+  // The rows, and how to code them: one CudaCodeColumn for each of Plan::columns, with an origin of 0.
   // `code.codes` is not used.
   CudaCodeArgs code;
   // Buffers: cuda_path_code_elements() and [row][output][used feature].
@@ -48,7 +48,7 @@ inline size_t cuda_path_code_elements(int64_t n_rows, size_t n_columns) {
   return (n_rows + kPathLanes - 1) / kPathLanes * kPathLanes * n_columns;
 }
 
-// Code rows: a block takes a tile, a warp a column of it.
+// Code rows. A block takes a tile, and a warp takes a column of the tile.
 template <class Read>
 __global__ void __launch_bounds__(kPathThreads) code_path_rows(CudaPathArgs args) {
   const CudaCodeArgs& a = args.code;
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kPathThreads) code_path_rows(CudaPathArgs args
   }
 }
 
-// Return a bit for each row of a tile: whether it satisfies the path's splits on the element's feature. These
-// are the one fractions.
+// Return a bit for each row of a tile: whether it satisfies all splits of the path on the element's feature.
+// These bits are the one fractions.
 __device__ inline uint32_t one_fractions(const CudaPathArgs& a, const PathElement& e, int64_t tile) {
   const uint32_t* codes = a.codes + tile * a.code.n_columns * kPathLanes;
   const auto test = [&](uint32_t column, auto passes) {
@@ -91,7 +91,7 @@ __device__ inline uint32_t one_fractions(const CudaPathArgs& a, const PathElemen
 
 template <class T>
 __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
-  __shared__ T reciprocal[kPathLanes + 1];  // 0 at 0, for steps that a path does not have
+  __shared__ T reciprocal[kPathLanes + 1];  // reciprocal[0] is 0, for steps that a path does not have
   if (threadIdx.x <= kPathLanes) reciprocal[threadIdx.x] = threadIdx.x ? T(1) / threadIdx.x : T(0);
   __syncthreads();
   const int64_t bin =
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
   if (bin >= a.n_bins) return;
   const int lane = threadIdx.x % kPathLanes;
   const int64_t at = a.bins[bin] + lane;
-  // Lanes without an element are paths of one element. All lanes of a warp take the steps of its longest
+  // Lanes without an element act as paths of one element. All lanes of a warp take the steps of its longest
   // path, because the shuffles need the whole warp.
   PathElement e{};
   e.zero_fraction = 1;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
         const T known = path_ones >> n & 1 ? T(place) * left : T(0);
         w = n < length ? (added * T(n - place) * w + known) * reciprocal[n + 1] : w;
       }
-      // UNWOUND SUM, from weight length - 2 down to 0, divided by `length`.
+      // UNWOUND SUM, from weight length - 2 down to weight 0, divided by `length`.
       T next = __shfl_sync(~0u, w, first + length - 1), sum = 0;
       for (int n = 1; n < longest; ++n) {
         const int j = length - 1 - n;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kPathThreads) write_path_values(CudaPathArgs a
         static_cast<Out>(a.phi[i]);
 }
 
-// Queue all work. T: the precision of the weights. Out: the element type of `values`.
+// Queue all work. T is the precision of the weights, and Out is the element type of `values`.
 template <class T, class Out>
 cudaError_t launch_gputreeshap(const CudaPathArgs& a, cudaStream_t stream) {
   const int64_t n_rows = a.code.n_rows, n_phi = n_rows * a.n_outputs * a.n_used;

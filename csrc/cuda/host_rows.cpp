@@ -8,10 +8,10 @@
 namespace skshap {
 namespace {
 
-// Bytes of a part that a thread copies: it takes longer than to wake the thread.
+// The bytes of a part that a thread copies. Copying a part takes longer than waking the thread.
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 
-// Call copy_part(begin, end) for parts of n items of so many bytes.
+// Call copy_part(begin, end) for parts of n items. `bytes` is the size of an item.
 template <class CopyPart>
 void in_parts(int64_t n, int64_t item_bytes, const CopyPart& copy_part) {
   const int64_t part = std::max<int64_t>(kPartBytes / std::max<int64_t>(item_bytes, 1), 1),
@@ -30,7 +30,7 @@ void in_parts(int64_t n, int64_t item_bytes, const CopyPart& copy_part) {
       });
 }
 
-// Copy rows whose columns are not adjacent. Numbers of T have the size of those of X.
+// Copy rows whose columns are not adjacent. T is a type of the same size as the numbers of X.
 template <class T>
 void copy_strided(const char* from, const Rows& rows, int32_t n_inputs, int64_t begin, int64_t end, T* to) {
   for (int64_t i = begin; i < end; ++i)

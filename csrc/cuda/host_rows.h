@@ -1,4 +1,4 @@
-// Rows and results in host memory, copied to and from page-locked memory.
+// Rows and results in host memory, which are copied to and from page-locked memory.
 #pragma once
 
 #include "plan/plan.h"
@@ -6,11 +6,11 @@
 namespace skshap {
 
 // Copy between host arrays with several threads. The pages of a new result are allocated when they are first
-// written; a single thread would need longer for this than the GPU for computing the result.
+// written. A single thread would need longer for this than the GPU needs to compute the result.
 void copy(char* to, const char* from, size_t size);
 
-// Copy n rows, from `first` on: column by column if they are stored so, otherwise row by row. Return their
-// layout in the copy.
+// Copy n rows, beginning with row `first`: column by column if they are stored by column, otherwise row by
+// row. Return the layout of the rows in the copy.
 Rows gather(const Rows& rows, int32_t n_inputs, int64_t first, int64_t n, char* out);
 
 }  // namespace skshap

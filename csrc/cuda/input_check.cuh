@@ -1,4 +1,4 @@
-// The check of rows on the device for numbers that are rejected.
+// The check of rows on the device for numbers that must be rejected.
 #pragma once
 
 #include "cuda/memory.h"
@@ -6,7 +6,7 @@
 
 namespace skshap {
 
-// Check all columns of X, including those that no tree uses.
+// Check all columns of X, including the columns that no tree uses.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads) find_refused(CudaCodeArgs a) {
   const int64_t n = a.n_rows * a.n_inputs, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads) find_refused(CudaCodeArgs a) {
 // finish() it.
 class InputCheck {
  public:
-  // Prepare the buffer that records rejected numbers; return the rules for the kernels.
+  // Prepare the buffer that records rejected numbers. Return the rules for the kernels.
   CudaCheck start(const CudaInput& input, cudaStream_t stream) {
     if (!none_found_) {
       first_.reserve(8, "the rows of a batch do not fit the device's memory");
@@ -50,7 +50,7 @@ class InputCheck {
     mark(stream);
   }
 
-  // Let the check be complete when the work queued in the stream so far is done.
+  // Let the check be complete when the work that is queued in the stream now is done.
   void mark(cudaStream_t stream) { checked_.record(stream); }
 
   // Wait for the check; return the position of the first rejected number, or -1.
@@ -69,7 +69,7 @@ class InputCheck {
 
   DeviceBuffer first_;
   HostBuffer found_;
-  bool none_found_ = false;  // by the last check, whose buffers can then be reused as they are
+  bool none_found_ = false;  // by the last check; if so, its buffers can be reused as they are
   Event checked_;
 };
 

@@ -1,4 +1,4 @@
-// Lookups in tables by intervals: each thread has several rows, with their codes and sums in registers.
+// Lookups in tables by intervals. Each thread has several rows, with their codes and sums in registers.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -22,38 +22,38 @@ struct CudaIntervalArgs {
   int32_t n_columns;
   int64_t n_rows;  // of whole tiles
   uint32_t n_slots;
-  int32_t n_sums, first_sum;  // margins: of a row, and the first one of these tables
+  int32_t n_sums, first_sum;  // margins of a row, and the first one of these tables
   double scale;               // of margins
   const int16_t* codes;       // [tile][column][row of the tile]
   T* partial;                 // [tile][slot of all chunks][row of the tile]
   double* margins;            // [tile][margin][row of the tile], or null
 };
 
-// The rows of a thread: as many as registers allow.
+// The number of rows of a thread: as many as registers allow.
 template <class T, int kSums>
 constexpr int interval_rows() {
   return 64 / kSums * 4 / static_cast<int>(sizeof(T));
 }
 
-// The kernel for a form of the tables, whose threads are one block of a multiprocessor.
+// The kernel for a form of the tables. Its threads are the only block of a multiprocessor.
 template <class T>
 struct IntervalKernel {
   void (*kernel)(CudaIntervalArgs<T>);
   int n_threads, n_rows;  // of a block
 };
-// `margins`: add up those that are behind the entries.
+// `margins` says whether to add up the margins that are behind the entries.
 template <class T>
 IntervalKernel<T> interval_kernel(int n_sums, bool margins);
 
 extern __shared__ __align__(128) char interval_stages[];
 
-// Load a stage to shared memory, without waiting for it.
+// Load a stage to shared memory. Do not wait for the end of the load.
 __device__ __forceinline__ void load_stage(char* to, const char* from, uint32_t n_bytes) {
   for (uint32_t i = threadIdx.x * 16; i < n_bytes; i += blockDim.x * 16)
     __pipeline_memcpy_async(to + i, from + i, 16);
 }
 
-// Load the codes of a thread's rows in a column: two to a word.
+// Load the codes of a thread's rows in a column. A word has the codes of two rows.
 template <int kWords>
 __device__ __forceinline__ void load_codes(const int16_t* from, uint32_t (&codes)[kWords]) {
   if constexpr (kWords == 4) {
@@ -107,13 +107,13 @@ __global__ void __launch_bounds__(kThreads, 1)
       codes[c][i] = (codes[c][i] & ~missing) | (missing & (kIntervalMissing << 16 | kIntervalMissing));
     }
   }
-  // Lanes begin with different pieces of their entries, which are in different banks.
+  // Each lane begins with another piece of its entry, so that the pieces are in different banks.
   const uint32_t first_piece = threadIdx.x % kPieces * 16;
   T sums[kRows][kSums] = {}, margins[kRows] = {};
 
   for (uint32_t i = part.stages; i < part.stages_end; ++i) {
     __pipeline_wait_prior(0);
-    __syncthreads();  // the stage is there, and nobody reads the other one
+    __syncthreads();  // the stage is loaded, and no thread reads the other one
     if (i + 1 < part.stages_end) {
       begin = end;
       end = a.stages[i + 2];

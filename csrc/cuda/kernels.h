@@ -1,4 +1,4 @@
-// Kernels of the device pipeline, launched by cuda/launches.cuh: codes, walk, margin, sums.
+// Kernels of the device pipeline, for codes, walk, margins and sums. cuda/launches.cuh launches them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,8 +8,8 @@
 namespace skshap {
 
 // The walk for one K. Each warp of a block has a tile. If there are enough rows, all warps of a
-// multiprocessor are in one block, with as many threads as registers allow: this keeps them at the same
-// operations, and so at the same code.
+// multiprocessor are in one block, with as many threads as registers allow. So the warps stay at the same
+// operations, and thus at the same code.
 template <class T>
 struct WalkKernel {
   void (*kernel)(CudaWalkArgs<T>);

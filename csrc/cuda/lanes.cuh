@@ -1,4 +1,4 @@
-// Building blocks of the walks: values of several rows per lane, and reads that all lanes share.
+// Building blocks of the walks: values of several rows per lane, and reads whose result all lanes share.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace skshap {
 
 constexpr int kWarp = 32;
 
-// Rows of a lane in the walks, and of a tile.
+// The number of rows of a lane in the walks, and of a tile.
 template <class T>
 constexpr int cuda_lane_rows() {
   return sizeof(T) == 4 ? 2 : 1;
@@ -48,7 +48,7 @@ __device__ __forceinline__ double as_value(uint64_t x, double) { return __longlo
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return fma(a, b, c); }
 
-// Read kN (a multiple of 4) elements of a segment, the same ones for all lanes.
+// Read kN elements of a segment, the same elements for all lanes. kN is a multiple of 4.
 template <int kN>
 __device__ __forceinline__ void fetch(const uint32_t* p, uint32_t (&out)[kN]) {
 #pragma unroll

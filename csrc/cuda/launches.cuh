@@ -1,4 +1,4 @@
-// The kernels that explain a batch of rows, launched one after the other in a stream.
+// The kernels that explain a batch of rows. They are launched one after another in a stream.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,14 @@ inline Result result_of(const Arrays& arrays, bool is_float32) {
 // Stream and buffers of a batch in flight.
 struct Lane {
   Stream stream;
-  Event sent, done;  // the latest copy of its rows to the device, and its latest use
+  Event sent, done;  // the latest copy of its rows to the device, and the latest use of the lane
   DeviceBuffer X, codes, partial, margin_sums, margin, frames, counters, path_codes, phi, sums;
   DeviceBuffer results[kArrays];
   HostBuffer X_host, results_host[kArrays], margin_host;
-  int64_t first_row = 0, n_rows = 0;  // of the caller's rows, while their result is to be fetched
+  int64_t first_row = 0, n_rows = 0;  // of the caller's rows, until their result is fetched
 };
 
-// Rows on the device, and where their result goes.
+// Rows on the device, and where to write their result.
 struct Batch {
   Rows rows;
   double missing;  // a number that means missing, besides NaN
@@ -52,7 +52,7 @@ class Launches {
 
   Launches(const Plan& plan, const CudaModel<T>& model) : plan_(plan), model_(model) {}
 
-  // Return the bytes per row of each array, 0 for arrays that are not requested.
+  // Return the bytes per row of each array. They are 0 for arrays that are not requested.
   std::array<size_t, kArrays> row_bytes(const Result& result) const {
     const size_t item = result.is_float32 ? 4 : 8;
     return {item * row_width(), result.matrices ? item * row_width() * plan_.n_features : 0,
@@ -60,7 +60,7 @@ class Launches {
             result.triples ? item * plan_.n_outputs * plan_.triples.size() : 0};
   }
 
-  // Return the bytes of a lane for each row, without the input and the result on the device.
+  // Return the bytes of a lane for each row, except for the input and the result on the device.
   size_t lane_row_bytes(bool margins) const {
     return sizeof(T) * model_.n_slots + 2 * static_cast<size_t>(model_.n_columns) +
            (model_.paths.used ? 4 * plan_.columns.size() + 8 * plan_.n_outputs * plan_.features.size() : 0) +
@@ -68,7 +68,7 @@ class Launches {
            (plan_.interactions() ? 8 * plan_.n_outputs * n_places() : 0);
   }
 
-  // Reserve the buffers of a lane, apart from those of the input and the result.
+  // Reserve the buffers of a lane, except for the input and the result.
   void reserve(Lane& lane, int64_t n_rows, bool margins, const Result& out) const {
     const size_t n = (n_rows + kTile - 1) / kTile * kTile;
     const auto reserve = [&](DeviceBuffer& buffer, size_t size) {
@@ -91,8 +91,8 @@ class Launches {
     reserve(lane.margin, 8 * n * plan_.n_outputs);
   }
 
-  // Explain the rows of a batch with the buffers of a lane. While the rows are coded, their numbers are
-  // checked if there are rules for it; call `coded` after that.
+  // Explain the rows of a batch with the buffers of a lane. If there are rules for numbers, check the numbers
+  // of the rows while coding them. Call `coded` after that.
   template <class Coded>
   void explain(Lane& lane, const Batch& batch, const CudaCheck* rules, cudaStream_t s,
                const Coded& coded) const {
@@ -128,7 +128,8 @@ class Launches {
   size_t n_places() const { return cuda_places(plan_); }
   bool fused_matrices(const Result& out) const { return out.matrices && !out.pairs && model_.small_matrices; }
 
-  // Return the number of counters: the tasks taken by each launch of the walk, and by the general one.
+  // Return the number of counters of tasks that are taken: one for each launch of the walk, and one for the
+  // general walk.
   size_t n_counters() const { return model_.launches.size() + 1; }
 
   CudaCodeArgs code_args(const Lane& lane, const Batch& batch, const CudaCheck* rules) const {
@@ -181,8 +182,8 @@ class Launches {
     a.codes = lane.path_codes.template as<uint32_t>();
     a.phi = lane.phi.template as<double>();
     a.values = out.values;
-    // The recurrences of GPUTreeShap lose accuracy with every feature on a path: float32 suffices for about
-    // 16.
+    // The recurrences of GPUTreeShap lose accuracy with every feature on a path. float32 suffices for about
+    // 16 features.
     const bool single = sizeof(T) == 4 && model_.paths.longest <= kMaxSinglePath;
     check(single ? (out.is_float32 ? launch_gputreeshap<float, float>(a, s)
                                    : launch_gputreeshap<float, double>(a, s))

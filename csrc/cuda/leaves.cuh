@@ -1,11 +1,11 @@
-// SHAP values of few rows: a thread takes a leaf, a block the leaves of a chunk for one row.
+// SHAP values of few rows. A thread takes a leaf, and a block takes the leaves of a chunk for one row.
 //
-// With a_k = z (1 - t_k) + o t_k for each feature of the path, and P_k = w_k v times their product, the value
-// of a feature is the sum over k of P_k (o - z) / a_k: for features that the row satisfies, P_k (1 - z) /
-// a_k, and for all others -P_k / (1 - t_k), which is the same for all of them. If z = o = 0, then P is 0,
-// too.
+// For each feature of the path, let a_k = z (1 - t_k) + o t_k, and let P_k be w_k v times the product of
+// these a_k. The value of a feature is the sum over k of P_k (o - z) / a_k. For features that the row
+// satisfies, the terms are P_k (1 - z) / a_k. For all other features, they are -P_k / (1 - t_k), which is the
+// same for all of them. If z = o = 0, then P is 0, too.
 //
-// The sums over the leaves are added up in a fixed order, by lists of each feature's elements.
+// The sums over the leaves are added up in a fixed order, by lists of the elements of each feature.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -29,7 +29,7 @@ struct CudaLeafArgs {
   T t[kMaxFixedNodes], weight[kMaxFixedNodes];
 };
 
-// Return whether a row with these codes satisfies a test; its columns are `stride` apart.
+// Return whether a row with these codes satisfies a test. The columns of the codes are `stride` apart.
 __device__ __forceinline__ bool satisfies(const uint16_t* codes, int stride, const CudaLeafTest& test,
                                           const uint32_t* category_bits) {
   const uint32_t code = codes[(test.columns & 0xffff) * stride], set_column = test.columns >> 16;

@@ -1,4 +1,5 @@
-// Owners of CUDA resources: device memory, page-locked memory, streams. CUDA's errors become exceptions.
+// Owners of CUDA resources: device memory, page-locked memory, streams. They turn CUDA's errors into
+// exceptions.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +15,7 @@ namespace skshap {
 
 inline void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // so that the next call does not find it
+  cudaGetLastError();  // so that the next call does not report this error
   const std::string message = std::string("CUDA: ") + what + ": " + cudaGetErrorString(error);
   if (error == cudaErrorMemoryAllocation) throw CudaMemoryError(message);
   throw CudaError(message);
@@ -35,7 +36,7 @@ class UseDevice {
 
 inline std::atomic<size_t> cuda_allocated{0};
 
-// Memory of the device, or page-locked memory of the host; it grows and never shrinks.
+// Memory of the device, or page-locked memory of the host. It grows and never shrinks.
 template <bool kHost>
 class Buffer {
  public:
@@ -95,9 +96,9 @@ class Event {
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  // Let the event happen when the work queued in the stream so far is done.
+  // Let the event happen when the work that is queued in the stream now is done.
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
-  // Let work that is queued in the stream later begin after the event.
+  // Let work that is queued in the stream after this call begin after the event.
   void delay(cudaStream_t stream) const {
     check(cudaStreamWaitEvent(stream, event_), "waiting for an event");
   }

@@ -1,4 +1,4 @@
-// A plan on a device: everything that is the same in all calls.
+// A plan on a device: the data and buffers that are the same in all calls.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,21 @@
 
 namespace skshap {
 
-// Memory of the general walk, which bounds how many warps run it.
+// The memory of the general walk. It limits the number of warps that run this walk.
 constexpr size_t kGeneralBytes = size_t{1} << 28;
-// Trees of a margin group: a thread descends them one after the other, which takes few rows as long as all
-// else.
+// The trees of a margin group. A thread descends them one after another. For few rows, this takes as long as
+// all other work.
 constexpr size_t kMarginTrees = 2;
-// Shared memory for the decisions of a tree, for all warps of a block; larger trees use global memory.
+// The shared memory for the decisions of a tree, for all warps of a block. Larger trees use global memory.
 constexpr size_t kMaxSharedWords = size_t{1} << 15;
-// The largest number of features for which add_matrices writes matrices: in larger ones most elements are
-// zeros, for which it is slow.
+// The largest number of features for which add_matrices writes matrices. In larger matrices, most elements
+// are zeros, and add_matrices would be slow.
 constexpr int kMaxSmallMatrix = 128;
-// Shared memory that a block has without requesting more.
+// The shared memory that a block has without requesting more.
 constexpr size_t kSharedBytes = size_t{48} << 10;
-// Shared memory that the kernels of the walk have in addition to the segments and phi.
+// The shared memory that the kernels of the walk use in addition to the segments and phi.
 constexpr size_t kStaticSharedBytes = 256;
-// Return the bytes for a stage of tables by intervals, two of which are in the shared memory of a block.
+// Return the bytes for a stage of tables by intervals. The shared memory of a block holds two stages.
 constexpr size_t interval_stage_bytes(size_t shared) {
   constexpr size_t kUnit = 128;
   return (shared - kStaticSharedBytes) / 2 / kUnit * kUnit;
@@ -47,12 +47,12 @@ struct CudaModel {
     CudaWalkArgs<T> args;
     WalkKernel<T> kernel;
     int n_chunks;
-    size_t segment_bytes, phi_bytes;  // shared memory of a block, and more for each of its warps
-    std::vector<int> n_blocks;        // that run at a time, by the number of warps of each, from 1 on
+    size_t segment_bytes, phi_bytes;  // shared memory: of a block; additional for each of its warps
+    std::vector<int> n_blocks;        // that run at a time, by the number of warps of a block, from 1
     DeviceBuffer list;
 
-    // Return the number of warps of a block that takes some tiles. Few rows are divided among all
-    // multiprocessors.
+    // Return the number of warps of a block, given the number of tiles. With few rows, the tiles are divided
+    // among all multiprocessors.
     int n_warps(int32_t n_tiles, int multiprocessors) const {
       const int64_t n = (static_cast<int64_t>(n_tiles) * n_chunks + multiprocessors - 1) / multiprocessors,
                     most = std::min<int64_t>(static_cast<int64_t>(n_blocks.size()), n_tiles);
@@ -72,7 +72,7 @@ struct CudaModel {
     int n_chunks = 0, n_blocks = 0;
     int n_warps = kTableWarps;  // of a block
     size_t shared = 0;
-    size_t words_bytes = 0;  // of all blocks, if the words are not in shared memory
+    size_t words_bytes = 0;  // of all blocks; used if the words are not in shared memory
     DeviceBuffer chunks, trees, nodes, lookups, bits, targets, factors, entries;
   };
 
@@ -84,7 +84,7 @@ struct CudaModel {
     DeviceBuffer parts, columns, targets, stages, stream;
   };
 
-  // The leaves of a model for few rows; they replace the walk.
+  // The leaves of a model, for few rows. They replace the walk.
   struct Leaves {
     CudaLeafArgs<T> args{};
     // Consecutive chunks of the same number of quadrature nodes.
@@ -99,7 +99,7 @@ struct CudaModel {
     DeviceBuffer chunks, tests, zero_fractions, values, slot_begins, slot_elements, category_bits;
   };
 
-  // The model as GPUTreeShap needs it; it replaces codes, walk and sums.
+  // The model in the form that GPUTreeShap needs. It replaces codes, walk and sums.
   struct Paths {
     bool used = false;
     DeviceBuffer elements, bins, paths, category_bits;
@@ -112,12 +112,12 @@ struct CudaModel {
   size_t max_shared = 0;  // of a block; if phi does not fit, it is summed in the caches
   int32_t n_columns = 0, n_sums = 0;
   uint32_t n_slots = 0;
-  size_t frame_bytes = 0;  // memory of a walk for all its warps
+  size_t frame_bytes = 0;  // memory of all warps of a walk for their frames
   DeviceBuffer stream, chunks, category_bits, category_sets, nodes, tree_nodes, leaf_values, constant, base,
       columns, full_columns, thresholds, categories, groups, offsets, parts, part_weights, features,
       partner_offsets, partners, place_of;
   bool small_matrices = false;  // whether add_matrices can be used
-  bool codes_all = false;       // whether every feature is coded in each call
+  bool codes_all = false;       // whether every column of X is coded in each call
   std::vector<Launch> launches;
   General general;
   Tables tables;
@@ -212,7 +212,8 @@ struct CudaModel {
     p.used = true;
   }
 
-  // List the chunks of one launch; long tasks first, so that the device does not wait for one at the end.
+  // List the chunks of one launch. Long tasks come first, so that the device does not wait for a long task at
+  // the end.
   static std::vector<int32_t> list_chunks(const CudaProgram<T>& program, int32_t quadrature) {
     std::vector<int32_t> list;
     for (size_t i = 0; i < program.chunks.size(); ++i)
@@ -445,8 +446,8 @@ struct CudaModel {
     return buffer;
   }
 
-  // Allow a kernel all shared memory of a block. The limit belongs to the kernel, not to a launch: with the
-  // limit of one model, launches for another model that needs more would fail.
+  // Allow a kernel all shared memory of a block. The limit belongs to the kernel, not to a launch. If it were
+  // the limit of one model, launches for another model that needs more would fail.
   template <class Kernel>
   void allow_shared(Kernel kernel) const {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -457,7 +458,7 @@ struct CudaModel {
   void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {
     const size_t n_places = cuda_places(plan), n_outputs = plan.n_outputs;
     std::vector<std::vector<int32_t>> parts((n_places + 1) * n_outputs);
-    std::vector<std::vector<double>> weights(parts.size());  // of the last parts; those before count once
+    std::vector<std::vector<double>> weights(parts.size());  // of the last parts; earlier parts count once
     for (size_t slot = 0; slot < program.slots.size() && !gputreeshap; ++slot)
       if (const auto [output, place] = program.slots[slot]; place != kNoPlace)
         parts[output * n_places + place].push_back(static_cast<int32_t>(slot));

@@ -1,11 +1,12 @@
-// Owen values leaf by leaf: each warp descends the trees for the rows of a tile, and looks up what a leaf
-// adds to the values in tables that the block computes in shared memory.
+// Owen values leaf by leaf. Each warp descends the trees for the rows of a tile. It looks up the contribution
+// of a leaf in tables, which the block computes in shared memory.
 //
-// With o_i the one fraction and z_i the zero fraction of n players, the entry of a table for the players that
-// a row fails has, for each player i, the integral over t of the product of z_j (1 - t) + o_j t over all
-// others. In the table of a leaf's groups, it is multiplied by the leaf's value, and for a group with one
-// feature on the path by o_i - z_i: that is what the leaf adds to the feature's value. For a group with
-// several, the integral is multiplied by those of a table of these features, times o_i - z_i, since the
+// Let o_i be the one fraction and z_i the zero fraction of n players. A table has an entry for the set of
+// players that a row fails. For each player i, the entry has the integral over t of the product of z_j (1 -
+// t) + o_j t over all other players j. In the table of a leaf's groups, this integral is multiplied by the
+// leaf's value. For a group with one feature on the path, it is also multiplied by o_i - z_i, and the result
+// is the contribution of the leaf to the feature's value. For a group with several features, the contribution
+// is the product of this integral, the integral from a table of these features, and o_i - z_i, since the
 // double integral of Owen values is a product.
 #pragma once
 
@@ -17,7 +18,7 @@
 
 namespace skshap {
 
-// The most warps of a block, with as many threads as registers allow.
+// The most warps of a block, which has as many threads as registers allow.
 template <class T>
 constexpr int owen_warps() {
   return sizeof(T) == 4 ? 24 : 20;
@@ -41,7 +42,7 @@ struct CudaOwenArgs {
   T t[kMostOwenNodes + 1][kMostOwenNodes], weight[kMostOwenNodes + 1][kMostOwenNodes];  // by number of nodes
 };
 
-// Return the shared memory of a block, and more for each of its warps.
+// The shared memory of a block, and the additional shared memory of each of its warps.
 constexpr size_t kOwenBlockBytes = kOwenStreams * sizeof(uint32_t) * kOwenStageWords + 2 * kOwenTableBytes;
 template <class T>
 constexpr size_t owen_warp_bytes(uint32_t n_left, uint32_t n_slots, int32_t n_columns, bool shared) {
@@ -51,7 +52,7 @@ constexpr size_t owen_warp_bytes(uint32_t n_left, uint32_t n_slots, int32_t n_co
 
 extern __shared__ __align__(128) char owen_shared[];
 
-// Load a stage to shared memory, without waiting for it.
+// Load a stage to shared memory. Do not wait for the end of the load.
 template <class T>
 __device__ __forceinline__ void load_owen_stage(const CudaOwenArgs<T>& a, uint32_t stage, uint32_t buffer) {
   const uint32_t begin = a.stages[stage], end = a.stages[stage + 1];
@@ -62,8 +63,8 @@ __device__ __forceinline__ void load_owen_stage(const CudaOwenArgs<T>& a, uint32
                             kOwenPiece);
 }
 
-// Compute the entry of a table for the players that a row fails; `head` is that of the table's description,
-// and `numbers` follow it.
+// Compute the entry of a table for the players that a row fails. `head` is the head of the table's
+// description, and `numbers` follow it.
 template <class T>
 __device__ __forceinline__ void fill_owen_entry(const CudaOwenArgs<T>& a, const uint4& head, const T* numbers,
                                                 uint32_t fails, char* tables) {
@@ -110,12 +111,12 @@ __device__ __forceinline__ void fill_owen_entry(const CudaOwenArgs<T>& a, const 
   }
 }
 
-// Write the numbers of a group of a path of many groups.
+// Write the numbers of one group, of a path of many groups.
 template <class T>
 __device__ __forceinline__ void fill_owen_group(const CudaOwenArgs<T>& a, const uint4& head, const T* numbers,
                                                 uint32_t group, char* tables) {
   constexpr int kNumbers = owen_piece<T>();
-  // Rows that fail a group whose zero fraction is 0 have no factor by which a product could be divided.
+  // If a row fails a group whose zero fraction is 0, there is no factor by which a product could be divided.
   constexpr T kLeast = sizeof(T) == 4 ? T(1e-20) : T(1e-200);
   const uint32_t n = head.x & 0xff, n_nodes = head.x >> kOwenNodesShift & 0xff;
   if (group >= n) return;
@@ -135,7 +136,7 @@ __device__ __forceinline__ void fill_owen_group(const CudaOwenArgs<T>& a, const 
   }
 }
 
-// Compute the tables of a stage: a thread takes an entry.
+// Compute the tables of a stage. A thread takes one entry at a time.
 template <class T>
 __device__ __forceinline__ void fill_owen_tables(const CudaOwenArgs<T>& a, const uint32_t* stage,
                                                  char* tables) {
@@ -178,8 +179,8 @@ struct OwenRows {
   uint32_t* left;  // the words of subtrees that are left
   char* phi;
 
-  // Add the numbers of an entry of each row, times a factor, to the slots that are listed at `op`; return
-  // where the list ends.
+  // Add the numbers of each row's entry, times a factor, to the slots that are listed at `op`. Return the end
+  // of the list.
   __device__ __forceinline__ const uint32_t* add_pieces(const uint32_t* op, const char* pieces, uint32_t size,
                                                         const uint32_t (&entry)[R], int n,
                                                         const T (&factor)[R]) const {
@@ -217,7 +218,7 @@ struct OwenRows {
     for (int r = 0; r < R; ++r) load_piece(piece + entry[r] * (kWidth * sizeof(T)), x[r]);
     const uint4 slots = *reinterpret_cast<const uint4*>(op);
     const uint32_t slot[4] = {slots.x, slots.y, slots.z, slots.w};
-    // The slots differ, so all sums are loaded before any is stored.
+    // The slots differ, so all sums are loaded before any sum is stored.
     Lanes<T, R> sum[kUsed];
 #pragma unroll
     for (int i = 0; i < kUsed; ++i) sum[i] = load_lanes<T, R>(reinterpret_cast<const T*>(phi + slot[i]));
@@ -230,7 +231,7 @@ struct OwenRows {
   }
 };
 
-// Find which rows pass a test, before it is flipped.
+// Find which rows pass a test, without applying the test's flip.
 template <int R>
 __device__ __forceinline__ void find_passing(const int16_t* codes, int stride, uint32_t op, uint32_t operand,
                                              const uint32_t* category_bits, bool (&passes)[R]) {
@@ -254,8 +255,8 @@ __device__ __forceinline__ void find_passing(const int16_t* codes, int stride, u
   for (int r = 0; r < R; ++r) passes[r] = code[r] + (flags & kNodeBias) <= operand;
 }
 
-// Add the values of the features of a group, given its four words, and the factor of each row; return where
-// the slots end.
+// Add the values of the features of a group, given its four words, and the factor of each row. Return the end
+// of the slots.
 template <class T>
 __device__ __forceinline__ const uint32_t* add_owen_group(const uint4& group, const uint32_t* slots,
                                                           const char* tables, const OwenRows<T>& rows,
@@ -292,7 +293,7 @@ __device__ __forceinline__ void add_owen_leaf(const uint4& head, const uint32_t*
   }
 }
 
-// Add the values of a leaf whose path has many groups: all products are computed for each row.
+// Add the values of a leaf whose path has many groups. All products are computed for each row.
 template <class T>
 __device__ __forceinline__ void add_long_owen_leaf(const uint4& head, const uint32_t* op, const char* tables,
                                                    const OwenRows<T>& rows,
@@ -346,8 +347,8 @@ __device__ __forceinline__ void add_long_owen_leaf(const uint4& head, const uint
   }
 }
 
-// Run the operations of a stage. `word`: what the rows fail at the current node; `left`: behind the words of
-// the subtrees that are left.
+// Run the operations of a stage. `word` has the bits that the rows fail at the current node. `left` is the
+// end of the words of the postponed subtrees.
 template <class T>
 __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const uint32_t* stage,
                                                const char* tables, const OwenRows<T>& rows,
@@ -386,7 +387,7 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
   }
 }
 
-// kShared: codes and phi are in shared memory, otherwise in the caches.
+// kShared says whether codes and phi are in shared memory. If not, they are in the caches.
 template <class T, bool kShared>
 __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
     explain_owen_leaves(const __grid_constant__ CudaOwenArgs<T> a) {
@@ -436,7 +437,8 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
     __syncthreads();
     fill_owen_tables(a, stream_of(0), tables_of(0));
     for (uint32_t stage = 0; stage < chunk.n_stages; ++stage) {
-      // The tables of the stage and the words of the next one are there, and nobody reads those before.
+      // The tables of the stage and the words of the next stage are complete, and no thread reads the
+      // previous ones.
       __pipeline_wait_prior(0);
       __syncthreads();
       if (stage + 2 < chunk.n_stages)

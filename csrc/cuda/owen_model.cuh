@@ -1,4 +1,4 @@
-// Leaves for Owen values on a device: everything that is the same in all calls, and their launches.
+// Leaves for Owen values on a device: the data that are the same in all calls, and the launches.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ template <class T>
 class OwenModel {
  public:
   // Upload the leaves to the current device, whose blocks have at most `max_shared` bytes of shared memory.
-  // `n_columns` and `n_slots` are those of all kernels.
+  // `n_columns` and `n_slots` count the columns and slots of all kernels.
   void upload(const CudaOwenLeaves<T>& from, size_t max_shared, int multiprocessors, int32_t n_columns,
               uint32_t n_slots, const DeviceBuffer& category_bits) {
     if (from.chunks.empty()) return;
@@ -75,9 +75,10 @@ class OwenModel {
   }
 
  private:
-  // With fewer warps in a block, codes and phi are in the caches.
+  // If a block would have fewer warps than this, codes and phi are in the caches.
   static constexpr int kLeastWarps = 6;
-  // Subtrees that are left have at least as many leaves as all those that are left later.
+  // The most subtrees that are postponed at a time. A postponed subtree has at least as many leaves as all
+  // subtrees that are postponed after it.
   static constexpr uint32_t kMostLeft = 31;
   static_assert(kOwenBlockBytes + owen_warp_bytes<T>(kMostLeft, 0, 0, false) <= 2 * kLeastStageBytes,
                 "GPUs that hold tables by intervals hold these, too");

@@ -19,7 +19,7 @@ namespace skshap {
 namespace {
 
 constexpr size_t kUnit = 2 << 20;
-// A block is used for results of at least this part of its size.
+// A block is used for results of at least 1 / kLargestPart of its size.
 constexpr size_t kLargestPart = 2;
 // Sizes whose requests are counted.
 constexpr size_t kMostSizes = 64;
@@ -27,7 +27,7 @@ constexpr size_t kMostSizes = 64;
 std::atomic<size_t> most_bytes{0};
 
 #ifdef __linux__
-// Touch the pages of memory that was just mapped, in several threads.
+// Touch the pages of memory that was just mapped, with several threads.
 void touch(char* data, size_t bytes) {
   constexpr size_t kPage = 4096;
   work_off(
@@ -40,16 +40,17 @@ void touch(char* data, size_t bytes) {
       });
 }
 
-// Return page-locked memory, or null. To touch pages in several threads and lock them then takes a fifth of
-// the time of cudaHostAlloc. The memory is shared with processes that are forked later: the system would copy
-// private pages for one of the two, and the GPU would write to those of the other.
+// Return page-locked memory, or null. Touching pages with several threads and then locking them takes a fifth
+// of the time of cudaHostAlloc. The memory is shared with processes that are forked later. If it were
+// private, the system would copy its pages for one of the two processes, and the GPU would write to the pages
+// of the other.
 char* allocate(size_t bytes) {
   void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   madvise(p, bytes, MADV_HUGEPAGE);
   touch(static_cast<char*>(p), bytes);
   if (cudaHostRegister(p, bytes, cudaHostRegisterPortable) == cudaSuccess) return static_cast<char*>(p);
-  cudaGetLastError();  // so that the next call does not find it
+  cudaGetLastError();  // so that the next call does not report this error
   munmap(p, bytes);
   return nullptr;
 }
@@ -61,7 +62,7 @@ void deallocate(char* data, size_t bytes) noexcept {
 char* allocate(size_t bytes) {
   void* data = nullptr;
   if (cudaHostAlloc(&data, bytes, cudaHostAllocPortable) == cudaSuccess) return static_cast<char*>(data);
-  cudaGetLastError();  // so that the next call does not find it
+  cudaGetLastError();  // so that the next call does not report this error
   return nullptr;
 }
 void deallocate(char* data, size_t) noexcept {
@@ -105,7 +106,7 @@ class Store {
     const auto found =
         std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.data == data; });
     if (found == blocks_.end()) return;  // of the process that was forked
-    // The block that was given back last is the last one to be freed.
+    // Move the block to the end: the block that was given back last is freed last.
     found->used = false;
     std::rotate(found, found + 1, blocks_.end());
     free_beyond(most_bytes);
@@ -129,7 +130,7 @@ class Store {
   }
 
  private:
-  // Count a request for about so many bytes, and return whether there has been one before.
+  // Record a request for about this many bytes. Return whether there was one before.
   bool is_asked_again(size_t bytes) {
     const auto alike = [&](size_t size) {
       return size / kLargestPart <= bytes && bytes / kLargestPart <= size;
@@ -140,7 +141,7 @@ class Store {
     return false;
   }
 
-  // Free blocks that are not used, the oldest first, until all have no more than so many bytes.
+  // Free unused blocks, the oldest first, until all blocks together have at most this many bytes.
   void free_beyond(size_t bytes) noexcept {
     for (size_t i = 0; i < blocks_.size() && n_bytes_ > bytes;) {
       if (blocks_[i].used) {

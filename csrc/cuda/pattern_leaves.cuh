@@ -1,8 +1,7 @@
-// Leaves without a table on a GPU: a row in each lane, which goes through the patterns of the background
-// data.
+// Leaves without a table on a GPU. The row in each lane goes through the patterns of the background data.
 //
-// A pattern counts for a row that satisfies all features which the pattern misses. All lanes of a warp go
-// through the same patterns, and leave out those that count for none of their rows. See docs/gpu.md.
+// A pattern counts for a row that satisfies all features missed by the pattern. All lanes of a warp go
+// through the same patterns, and skip patterns that count for none of their rows. See docs/gpu.md.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -13,8 +12,8 @@ namespace skshap {
 
 constexpr int kPatternWarps = 4;  // of a block
 
-// The results of pattern leaves: values with one weight for each pattern, the same and those of pairs, and
-// values whose weights are sums of terms.
+// The results of pattern leaves: values, or values and pairs, with one weight for each pattern; or values
+// with weights that are sums of terms.
 enum class PatternResults { kValues, kPairs, kTerms };
 
 template <class T>
@@ -86,8 +85,8 @@ __device__ __forceinline__ Word failed_features(const CudaPatternArgs<T>& a, con
 }
 
 // Go through the patterns that miss all features of `least` and count for a row of the warp. Call
-// begin(number of features that the following patterns miss), and add(features that the pattern misses,
-// whether it counts for the lane's row, number of the pattern) for each.
+// begin(number of features that the following patterns miss) when this number changes. Call add(features that
+// the pattern misses, whether it counts for the lane's row, number of the pattern) for each pattern.
 template <class Word, class T, class Begin, class Add>
 __device__ __forceinline__ void for_patterns(const CudaPatternArgs<T>& a, const CudaPatternLeaf& leaf,
                                              Word failed, Word least, const Begin& begin, const Add& add) {
@@ -113,7 +112,7 @@ __device__ __forceinline__ double moment_of(const double* moments, int a, int b)
   return __ldg(moments + a * PatternMoments::kSize + b);
 }
 
-// The weight of a pattern for the lane's row.
+// The weight of a pattern for the row of the lane.
 template <class T, bool kTerms>
 struct PatternWeight {
   const double* weights;
@@ -189,8 +188,8 @@ __device__ __forceinline__ uint32_t pair_position(uint32_t n, uint32_t i, uint32
   return i * (2 * n - i - 1) / 2 + j - i - 1;
 }
 
-// Add a leaf's numbers to the values and to the sums of pairs, of one output. The patterns are gone through
-// once for each feature, and both features of a pair add a part of its number.
+// Add a leaf's numbers to the values and to the sums of pairs, of one output. For each feature, all patterns
+// are gone through once. Both features of a pair add a part of the pair's number.
 template <class Word, int kBits, class T>
 __device__ __forceinline__ void add_pairs(const CudaPatternArgs<T>& a, const CudaPatternLeaf& leaf,
                                           const PatternRow<T>& row) {
@@ -199,7 +198,7 @@ __device__ __forceinline__ void add_pairs(const CudaPatternArgs<T>& a, const Cud
   const PatternWeight<T, false> weight(a, leaf, row);
   const uint32_t* const slots = a.slots + leaf.slots;
   const double value = __ldg(a.values + leaf.values);
-  // Numbers of features that the row fails, and of pairs of them.
+  // The number of each feature that the row fails, and the number of each pair of two such features.
   double off = 0, pair_off = 0, factor = 0, pair_factor = 0;
   for_patterns(
       a, leaf, failed, Word{0},
@@ -213,8 +212,8 @@ __device__ __forceinline__ void add_pairs(const CudaPatternArgs<T>& a, const Cud
         pair_off += w * pair_factor;
       });
   for (int i = 0; i < n; ++i) {
-    // Numbers of a feature that the row satisfies, of its pairs with those that the row fails, and with each
-    // of the others.
+    // The number of feature i if the row satisfies it; the number of its pair with a feature that the row
+    // fails; and the number of its pair with each other feature.
     double on = 0, mixed = 0, both[kBits], on_factor = 0, mixed_factor = 0, both_factor = 0;
 #pragma unroll
     for (int j = 0; j < kBits; ++j) both[j] = 0;

@@ -1,4 +1,4 @@
-// Leaves without a table on a device: everything that is the same in all calls, and their launches.
+// Leaves without a table on a device: the data that are the same in all calls, and the launches.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ template <class T>
 class PatternModel {
  public:
   // Upload the leaves to the current device, whose blocks have at most `max_shared` bytes of shared memory.
-  // `tile_rows`, `n_columns` and `n_slots` are those of all kernels; `first_slot` comes before the slots
-  // here.
+  // `tile_rows`, `n_columns` and `n_slots` are the numbers for all kernels, and `first_slot` is the number of
+  // slots before the slots of the leaves.
   void upload(const CudaPatternLeaves<T>& from, PatternResults results, Index index, size_t max_shared,
               int32_t tile_rows, int32_t n_columns, uint32_t n_slots, const DeviceBuffer& category_bits) {
     if (from.leaves.empty()) return;
@@ -61,7 +61,7 @@ class PatternModel {
   bool any() const { return !launches_.empty(); }
   size_t bytes() const { return bytes_; }  // of patterns and weights
 
-  // Queue the work for coded rows. `alpha`: the factors of terms, or null.
+  // Queue the work for coded rows. `alpha` has the factors of terms, or is null.
   void run(const int16_t* codes, const T* alpha, int32_t n_tiles, T* partial, cudaStream_t stream) const {
     for (const Launch& launch : launches_) {
       CudaPatternArgs<T> a = launch.args;

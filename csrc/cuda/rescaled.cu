@@ -1,4 +1,4 @@
-// Rescaled values on one device: takes rows batch by batch and launches the kernels.
+// Rescaled values on one device: takes rows batch by batch, and launches the kernels.
 #include "cuda/rescaled.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ class CudaRescaledPlan::Impl {
 
 namespace {
 
-// Device memory that a call without a memory limit uses, and the rows of a batch, at most; more would not
-// make it faster.
+// The device memory that a call without a memory limit uses, and the most rows of a batch. More would not
+// make the call faster.
 constexpr size_t kDefaultBytes = size_t{1} << 30;
 constexpr int64_t kBatchRows = 1 << 17;
 constexpr const char* kNoRoom = "the rows of a batch do not fit the device's memory";
@@ -99,8 +99,8 @@ class Pipeline : public CudaRescaledPlan::Impl {
     return (result.is_float32 ? 4 : 8) * static_cast<size_t>(model_.plan.n_outputs) * model_.plan.n_features;
   }
 
-  // Return the number of rows of a batch: as many as memory allows, and about the same in all batches. The
-  // sums of a row do not depend on it.
+  // Return the number of rows of a batch: as many as memory allows, and about the same number in all batches.
+  // The sums of a row do not depend on it.
   int64_t batch_rows(int64_t n_rows, size_t io_row, size_t memory_limit) const {
     const size_t row = io_row + 2 * static_cast<size_t>(model_.n_columns) +
                        2 * static_cast<size_t>(model_.n_lookups) +
@@ -123,7 +123,7 @@ class Pipeline : public CudaRescaledPlan::Impl {
   }
   static int64_t padded(int64_t n) { return (n + kTile - 1) / kTile * kTile; }
 
-  // Call work(first, n) for each batch; return whether all were done.
+  // Call work(first, n) for each batch. Return whether all batches were done.
   template <class Work>
   bool run_batches(int64_t n_rows, int64_t batch, const std::function<bool()>& interrupted,
                    const Work& work) {
@@ -132,15 +132,15 @@ class Pipeline : public CudaRescaledPlan::Impl {
       try {
         work(first, std::min(batch, n_rows - first));
       } catch (...) {
-        cudaStreamSynchronize(stream_.stream);  // none may continue when the caller's memory is freed
+        cudaStreamSynchronize(stream_.stream);  // no work may continue when the caller's memory is freed
         throw;
       }
     }
     return true;
   }
 
-  // Queue the work for rows on the device, with the values on the device. `missing`: a number that means
-  // missing, besides NaN.
+  // Queue the work for rows on the device, with the values on the device. `missing` is a number that, like
+  // NaN, means missing.
   void run(const Rows& rows, double missing, const double* labels, const Result& out) {
     const int64_t n = rows.n_rows;
     reserve(n);
@@ -177,7 +177,7 @@ class Pipeline : public CudaRescaledPlan::Impl {
     margin_.reserve(8 * n * model_.plan.n_outputs, kNoRoom);
   }
 
-  // Copy rows to the device, through page-locked memory; return where they are.
+  // Copy rows to the device, through page-locked memory. Return the rows on the device.
   Rows send_rows(const Rows& rows, int64_t first, int64_t n) {
     const size_t size = n * in_row_bytes(rows);
     X_.reserve(size, kNoRoom);
@@ -198,7 +198,7 @@ class Pipeline : public CudaRescaledPlan::Impl {
           "copying labels");
   }
 
-  // Copy the margins of a batch to the result, if it has any, and wait for all work.
+  // Copy the margins of a batch to the result, if the result has margins. Wait for all work.
   void fetch_margins(int64_t first, int64_t n, const Result& result) {
     const size_t width = model_.plan.n_outputs;
     if (result.margin) {

@@ -1,5 +1,5 @@
-// The kernels of rescaled values: the index of each lookup, the factors alpha of each row, and the lookups,
-// which multiply each term by its factor.
+// The kernels of rescaled values. They find the index of each lookup and the factors alpha of each row. The
+// lookups multiply each term by its factor.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -11,7 +11,7 @@
 namespace skshap {
 
 constexpr int kRescaledTile = 64;  // rows of a tile of codes and of partial sums
-constexpr int kIndexWarps = 8;     // the most in a block that finds indices
+constexpr int kIndexWarps = 8;     // the most warps of a block that finds indices
 
 __device__ __forceinline__ uint32_t rescaled_bit(const uint32_t* words, uint32_t bit) {
   const uint32_t* p = words + (bit >> 1);
@@ -42,8 +42,8 @@ struct RescaledIndexArgs {
   uint16_t* indices;   // [lookup][row]
 };
 
-// A warp takes 32 rows through the trees blockIdx.y, blockIdx.y + gridDim.y...: the decisions of all rows at
-// a node are a word, and the index of a row consists of bits of these words.
+// A warp takes 32 rows through the trees blockIdx.y, blockIdx.y + gridDim.y... The decisions of all its rows
+// at a node are a word, and the index of a row consists of bits of these words.
 __global__ void __launch_bounds__(kIndexWarps* kWarp) find_rescaled_indices(RescaledIndexArgs a) {
   extern __shared__ uint32_t index_words[];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kIndexWarps* kWarp) find_rescaled_indices(Resc
 
 struct RescaledSlope {
   int32_t n_nodes, n_terms;
-  int32_t first_row, n_rows;  // of alpha: as many as terms, padded with zeros
+  int32_t first_row, n_rows;  // of alpha: as many as there are terms, padded with zeros
   size_t nodes, factors;
 };
 
@@ -98,7 +98,7 @@ struct RescaledFactorArgs {
   void* alpha;  // [term of all outputs][row]
 };
 
-// A thread takes a row, an output (blockIdx.y) and kTerms terms at a time.
+// A thread takes a row, an output (blockIdx.y), and kTerms terms at a time.
 template <class T, int kTerms>
 __global__ void __launch_bounds__(128) find_rescaled_factors(RescaledFactorArgs a) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -126,16 +126,16 @@ __global__ void __launch_bounds__(128) find_rescaled_factors(RescaledFactorArgs 
 
 // --- The lookups ---
 
-// A part of the entries of a lookup that fits shared memory: [index][16 bytes of targets][term], and each
-// entry padded to an odd number of 16 bytes, so that the banks of different entries differ.
+// A part of the entries of a lookup that fits into shared memory: [index][16 bytes of targets][term]. Each
+// entry is padded to an odd number of pieces of 16 bytes, so that different entries are in different banks.
 struct alignas(16) RescaledStage {
   size_t data;        // in units of 16 bytes
   uint32_t n_pieces;  // of 16 bytes; 0 if the entries are too large for shared memory
   uint32_t entry;     // pieces of an entry
   uint32_t lookup;
-  uint32_t panel;       // the first row of alpha that a thread holds in registers
+  uint32_t panel;       // the first row of alpha that a thread has in registers
   uint32_t first_term;  // the first row of alpha of this part
-  uint32_t n_terms;     // if they are not those of the panel, they are read from memory
+  uint32_t n_terms;     // if these rows are not the rows of the panel, they are read from memory
   uint32_t targets, n_targets;
 };
 
@@ -160,7 +160,7 @@ struct RescaledLookupArgs {
   T* partial;           // [tile][slot of all chunks][row of the tile]
 };
 
-// A vector of targets, as many as 16 bytes hold.
+// A vector of targets: as many targets as 16 bytes hold.
 template <class T>
 struct RescaledPiece;
 template <>
@@ -189,8 +189,9 @@ constexpr int rescaled_threads() {
   return sizeof(T) == 4 ? 1024 : 512;
 }
 
-// Multiply the terms of a row's entries by their factors and add them up. A block takes a chunk and as many
-// rows as it has threads; the entries pass through shared memory, one stage ahead.
+// Multiply the terms of a row's entries by their factors, and add them up. A block takes a chunk, and as many
+// rows as it has threads. The entries pass through shared memory, and each stage is loaded one stage in
+// advance.
 template <class T, int kTerms>
 __global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(RescaledLookupArgs<T> a) {
   extern __shared__ __align__(16) uint4 rescaled_shared[];
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(Res
     const RescaledStage stage = a.stages[s];
     const uint32_t index = next_index;
     __pipeline_wait_prior(0);
-    __syncthreads();  // the stage is there, and the other buffer is free
+    __syncthreads();  // the stage is loaded, and the other buffer is free
     load(s + 1);
     next_index = index_of(s + 1);
     if (!has_row) continue;

@@ -1,4 +1,4 @@
-// The tables of rescaled values on a device: everything that is the same in all calls.
+// The tables of rescaled values on a device: the data that are the same in all calls.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,12 @@ const std::vector<std::vector<Contents<T>>>& term_tables(const RescaledTables& t
 
 template <class T>
 struct RescaledModel {
-  // Terms that a thread keeps in registers, at most; there are kernels for all even numbers up to this one.
+  // The most terms that a thread keeps in registers. For each even number up to this one, there is a kernel.
   static constexpr int kMostTerms = 16;
-  // Chunks of trees, so that a job of few rows has many blocks and a sum of single precision few summands.
+  // The number of chunks of trees. With this many, a job of few rows has many blocks, and each sum in single
+  // precision has few summands.
   static constexpr size_t kChunks = 32;
-  // Trees whose margins one thread adds up for a row.
+  // The number of trees whose margins one thread adds up for a row.
   static constexpr size_t kMarginTrees = 32;
   static constexpr int kThreads = rescaled_threads<T>(), kSize = RescaledPiece<T>::kSize;
   static constexpr size_t kStaticShared = 1024;  // that the runtime may take from a block
@@ -106,7 +107,7 @@ struct RescaledModel {
     category_bits = upload(plan.category_bits);
   }
 
-  // Upload the trees for margins and for decisions, and list the sums of each output's margin.
+  // Upload the trees for margins and for decisions. List the sums of each output's margin.
   void upload_trees(const CudaColumns& coded) {
     std::vector<CudaNode> to_leaves;
     std::vector<int64_t> roots;
@@ -202,7 +203,7 @@ struct RescaledModel {
     factors = upload(all_factors);
   }
 
-  // Stages are planned before their numbers are written, in parallel.
+  // Stages are planned first. Then their numbers are written, in parallel.
   struct Part {
     const Lookup* lookup;
     int32_t output;
@@ -234,7 +235,7 @@ struct RescaledModel {
     parts_of_ = {};
   }
 
-  // Divide the trees into chunks of about the same size, and list the slots of each.
+  // Divide the trees into chunks of about the same size. List the slots of each chunk.
   std::vector<RescaledChunk> plan_chunks() {
     const Tables& t = plan.tables;
     size_t all = 0, done = 0;
@@ -283,7 +284,8 @@ struct RescaledModel {
     chunk.stages_end = static_cast<int32_t>(stages_.size());
   }
 
-  // Add the stages of a lookup, an output and a panel: one if its entries fit shared memory.
+  // Add the stages of a lookup, for an output and a panel: a single stage if the entries fit into shared
+  // memory.
   void add_stages(const Lookup& lookup, size_t number, size_t tree, int32_t output, int32_t panel) {
     const Tables& t = plan.tables;
     const uint32_t* const positions = t.targets.data() + lookup.targets;

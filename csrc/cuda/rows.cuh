@@ -1,4 +1,4 @@
-// Everything around the walk on the device: X -> codes, the margin, and the sums over chunks.
+// The work around the walk on the device: X -> codes, margins, and the sums over chunks.
 #pragma once
 
 #include "cuda/program/program.h"
@@ -11,16 +11,16 @@ struct CudaCodeColumn {
   uint32_t n;       // thresholds, or listed categories
   uint32_t origin;  // as in CudaColumn
   uint8_t categorical, zero_missing;
-  int64_t values;  // where they begin, among those of all columns of the kind
+  int64_t values;  // where they begin, among the values of all columns of the kind
 };
 
-// Rules for numbers of X that are rejected, and the place where they are recorded.
+// Rules that say which numbers of X are rejected, and the memory in which a rejected number is recorded.
 struct CudaCheck {
   bool allow_nan;
-  double limit;               // from this magnitude on numbers are rejected, unless it is NaN
+  double limit;               // numbers of this magnitude or more are rejected; NaN: no limit
   double missing;             // taken for NaN
-  unsigned long long* first;  // smallest row * n_inputs + column that is rejected
-  volatile int* found;        // on the host: set if there is one
+  unsigned long long* first;  // the smallest row * n_inputs + column that is rejected
+  volatile int* found;        // on the host: set if a number is rejected
 
   __device__ void look_at(double x, int64_t position) const {
     const bool refused = isnan(x) || x == missing ? !allow_nan : fabs(x) >= limit;
@@ -41,16 +41,17 @@ struct CudaCodeArgs {
   const void* thresholds;  // in the precision in which the model reads X
   const int32_t* categories;
   int16_t* codes;     // [tile][column][row of the tile]
-  int32_t* counters;  // of the kernels that follow: set to 0
+  int32_t* counters;  // of the kernels that follow: set to 0 here
   int32_t n_counters;
-  bool checks;  // whether numbers are checked, as all columns of X are coded
+  bool checks;  // whether numbers are checked, which needs all columns of X coded
   int32_t n_inputs;
   CudaCheck check;
 };
 
 constexpr float kCudaZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold
 
-// Return a value's full rank, or the position of its category: the code that a CodeTile has for it.
+// Return a value's full rank, or the position of its category. It is the code that a CodeTile has for the
+// value.
 template <class Read>
 __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& column, Read x) {
   const bool missing = isnan(x) || x == static_cast<Read>(a.missing) ||
@@ -82,7 +83,7 @@ __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& colum
   return low < column.n && categories[low] == wanted ? low : column.n;
 }
 
-// Code rows. Read: the precision of the model's comparisons.
+// Code rows. Read is the precision of the model's comparisons.
 template <class Read, int kTile>
 __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
   if (blockIdx.x == 0 && blockIdx.y == 0)
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
                       read * a.n_inputs + column.input);
     const uint32_t full = full_code(a, column, x);
     int32_t code;
-    if (column.categorical) {  // the high halves of many categories are in a column of their own
+    if (column.categorical) {  // if there are many categories, the high halves have a column of their own
       code = static_cast<int32_t>(column.origin ? full >> 16 : full);
     } else if (full == kMissingCode) {
       code = -1;
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
   }
 }
 
-// Return whether a row with these codes goes left at a node; its columns are `stride` apart.
+// Return whether a row with these codes goes left at a node. The columns of the codes are `stride` apart.
 __device__ __forceinline__ bool goes_left(const int16_t* codes, int stride, uint32_t column_flags,
                                           uint32_t operand, const uint32_t* category_bits) {
   const int16_t* p = codes + static_cast<int64_t>(column_flags >> kNodeColumnShift) * stride;
@@ -133,7 +134,7 @@ __device__ __forceinline__ bool goes_left(const int16_t* codes, int stride, uint
   return left != static_cast<bool>(column_flags & kNodeFlip);
 }
 
-// Trees whose margins one thread adds up for a row.
+// The trees whose margins one thread adds up for a row.
 struct CudaMarginGroup {
   int32_t tree_begin, tree_end;
   int32_t first_sum;  // among the sums of a row
@@ -160,10 +161,10 @@ __device__ __forceinline__ int32_t child_of(const CudaMarginArgs& a, const int16
   return static_cast<int32_t>(goes_left(codes, stride, n.x, n.y, a.category_bits) ? n.z : n.w);
 }
 
-// Add up the leaves that a row reaches in a merged tree.
+// Add up the values of the leaves that a row reaches in a merged tree.
 inline __device__ __noinline__ double merged_margin(const CudaMarginArgs& a, const int16_t* codes, int stride,
                                                     int64_t root) {
-  int32_t others[kMostGpuLevels + 1];  // nodes that share the places on the path and are still to be visited
+  int32_t others[kMostGpuLevels + 1];  // nodes in the places of the path that are still to be visited
   int n_others = 0;
   double sum = 0;
   for (int64_t node = root;;) {
@@ -208,13 +209,13 @@ __global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
 }
 
 struct CudaSumArgs {
-  // For each output and place (used features, then interactions), then for each output (its margin): where
-  // its parts begin in `parts`, which lists slots of all chunks and sums of margins.
+  // The first part of each sum in `parts`: for each output and place (used features, then interactions), then
+  // for the margin of each output. `parts` lists slots of all chunks, and sums of margins.
   const int64_t* part_offsets;
   const int32_t* parts;
-  const double* part_weights;  // of those of features; null: each counts once
-  const int32_t* features;     // used ones: columns of `values`; null if it has one per place
-  int32_t n_whole;  // places of features and triples; the walk computes twice what belongs to the others
+  const double* part_weights;  // of parts of features; null: each part counts once
+  const int32_t* features;     // used features: columns of `values`; null if it has a column per place
+  int32_t n_whole;  // places of features and triples; for the other places, the walk computes twice the value
   int32_t n_places, n_outputs, n_features;
   uint32_t n_slots;
   int32_t n_sums;
@@ -227,14 +228,14 @@ struct CudaSumArgs {
   double* margin;  // [row][output], or null
 };
 
-// Return a part of the sum of a row, whose sums begin at `partial`.
+// Return a part of the sum of a row. The sums of the row begin at `partial`.
 template <class T, int kTile>
 __device__ double weighted_part(const CudaSumArgs& a, const T* partial, int64_t part) {
   const double sum = static_cast<double>(partial[static_cast<int64_t>(a.parts[part]) * kTile]);
   return a.part_weights ? a.part_weights[part] * sum : sum;
 }
 
-// Add up the chunks, in their order, and transpose the result to rows: a block takes the rows of a tile and
+// Add up the chunks, in their order, and transpose the result to rows. A block takes the rows of a tile, and
 // 32 columns of the result.
 template <class T, class Out, int kTile>
 __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
@@ -265,8 +266,8 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
   }
 }
 
-// Do the work of add_chunks for few rows: a warp takes a column of the result in a row, and its lanes some of
-// the parts each.
+// Do the work of add_chunks for few rows. A warp takes a column of the result in one row, and each of its
+// lanes takes some of the parts.
 template <class T, class Out, int kTile>
 __global__ void __launch_bounds__(256) add_chunks_of_few_rows(CudaSumArgs a) {
   const int64_t width = static_cast<int64_t>(a.n_outputs) * a.n_places, n = a.n_rows * width;
@@ -297,7 +298,7 @@ __global__ void __launch_bounds__(256) finish_margins(CudaSumArgs a) {
   a.margin[i] = margin;
 }
 
-// Another feature that occurs on a path with the current one.
+// Another feature that is on a path with the current feature.
 struct CudaPartner {
   int32_t feature, place;  // column of X; place of the pair in the sums
 };
@@ -315,8 +316,8 @@ struct CudaMatrixArgs {
   const int32_t* place_of;
 };
 
-// Write the values, and the matrices by rows: a warp takes a row, an output and a used feature. The main
-// effect is the SHAP value minus all its interactions.
+// Write the values, and the matrices by rows. A warp takes a row, an output and a used feature. The main
+// effect is the SHAP value minus all interactions of the feature.
 template <class Out>
 __global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
   const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
@@ -342,12 +343,13 @@ __global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
   }
 }
 
-// Do the work of add_chunks and write_matrices at once, if the sums of a few rows fit shared memory: a block
-// takes kMatrixRows rows of a tile and an output.
+// The rows of a block of add_matrices, which does the work of add_chunks and write_matrices at once. It is
+// used if the sums of a few rows fit into shared memory. A block takes kMatrixRows rows of a tile, and an
+// output.
 constexpr int kMatrixRows = 32;
 
-// Return the shared memory of a block: places, then main effects, each for all rows and padded against bank
-// conflicts.
+// Return the shared memory of a block. It has places, then main effects, both for all rows and padded against
+// bank conflicts.
 constexpr size_t matrix_bytes(size_t n_places, size_t n_used) {
   return sizeof(double) * (n_places + n_used) * (kMatrixRows + 1);
 }
@@ -408,10 +410,10 @@ struct CudaGapArgs {
   const double* base;  // per output
   int64_t n_rows;
   int32_t n_outputs, n_features;
-  unsigned long long* gap;  // per output: bits of the largest; NaN is larger than any number
+  unsigned long long* gap;  // per output: bits of the largest gap; NaN is larger than any number
 };
 
-// Find the largest gap of each output: a warp takes a row and an output.
+// Find the largest gap of each output. A warp takes a row and an output.
 template <class Out>
 __global__ void __launch_bounds__(256) find_gaps(CudaGapArgs a) {
   const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;

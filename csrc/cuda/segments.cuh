@@ -1,4 +1,4 @@
-// The stream of operations, read by the walks through shared memory, one segment ahead.
+// The stream of operations. The walks read it through shared memory, which is loaded one segment in advance.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -16,8 +16,8 @@ __device__ __forceinline__ E* shared_segments() {
 
 constexpr int padded(int n) { return (n + 3) / 4 * 4; }
 
-// The stream of a chunk in shared memory: all threads of the block load it, one segment ahead of the current
-// one.
+// The stream of a chunk in shared memory. All threads of the block load it, one segment ahead of the current
+// segment.
 template <class E>
 struct Segments {
   uint32_t next;      // the operation after the current one, among the elements of both segments
@@ -31,8 +31,8 @@ struct Segments {
     next = kCudaSegment;
     advance();
   }
-  // Go to the next segment. All warps come here at the same operation, so none still reads what is
-  // overwritten.
+  // Go to the next segment. All warps call this at the same operation, so none still reads the segment that
+  // is overwritten.
   __device__ __forceinline__ void advance() {
     const uint32_t buffer = next < kCudaSegment ? 1 : 0;
     __pipeline_wait_prior(0);
@@ -54,8 +54,9 @@ struct Segments {
   }
 };
 
-// Do the part of a warp without a tile in the loads and barriers. (Warps may reach one barrier at different
-// places of the code.) Not inlined, because it would take registers from the walk.
+// Take part in the loads and barriers of the block, for a warp without a tile. (Warps may reach one barrier
+// at different places of the code.) The function is not inlined, because it would take registers from the
+// walk.
 template <class E>
 __device__ __noinline__ void keep_up(const E* begin, uint32_t n_segments) {
   Segments<E> segments;

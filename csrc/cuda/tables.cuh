@@ -1,4 +1,5 @@
-// Lookups in the tables of plan/tables.h on a GPU: a row in each lane, the decisions of 32 rows in a word.
+// Lookups in the tables of plan/tables.h on a GPU. There is a row in each lane, and the decisions of 32 rows
+// are a word.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -6,7 +7,7 @@
 
 namespace skshap {
 
-constexpr int kTableWarps = 8;  // of a block, or fewer if the sums of so many do not fit its shared memory
+constexpr int kTableWarps = 8;  // of a block, or fewer if its shared memory cannot hold the sums
 
 template <class T>
 struct CudaTableArgs {
@@ -24,7 +25,7 @@ struct CudaTableArgs {
   uint32_t max_words;    // of a tree
   const int16_t* codes;  // [tile][column][row of the tile]
   T* partial;            // [tile][slot of all chunks][row of the tile]
-  uint32_t* words;       // [warp][word] if shared memory has no room, otherwise null
+  uint32_t* words;       // [warp][word], or null if the words are in shared memory
 };
 
 __device__ __forceinline__ uint32_t bit_rows(const uint32_t* words, uint32_t bit) {
@@ -66,8 +67,8 @@ __device__ __forceinline__ void load_targets(const uint32_t* p, uint32_t (&out)[
   out[0] = v.x, out[1] = v.y;
 }
 
-// Add the first n numbers of a vector to the sums of their targets, which differ: all sums are read before
-// one is written.
+// Add the first n numbers of a vector to the sums of their targets. The targets differ, so all sums are read
+// before any sum is written.
 template <class T, uint32_t kLoad>
 __device__ __forceinline__ void add_vector(const T (&value)[kLoad], const uint32_t* targets, uint32_t n,
                                            T* phi, int stride) {
@@ -82,11 +83,11 @@ __device__ __forceinline__ void add_vector(const T (&value)[kLoad], const uint32
     if (i < n) phi[target[i] * stride] = sum[i];
 }
 
-// Add an entry to the sums of its targets.
+// Add the numbers of an entry to the sums of its targets.
 template <class T>
 __device__ __forceinline__ void add_entry(const T* entry, const uint32_t* targets, uint32_t n_targets, T* phi,
                                           int stride) {
-  // Vectors that are loaded before the first one is added: as many as there are registers for.
+  // The number of vectors that are loaded before the first one is added: as many as there are registers for.
   constexpr uint32_t kLoad = 16 / sizeof(T), kLoads = sizeof(T) == 4 ? 4 : 3;
   for (uint32_t first = 0; first < n_targets; first += kLoads * kLoad) {
     T value[kLoads][kLoad];

@@ -1,25 +1,26 @@
-// The walk of simd/walk_kernel-inl.h on a GPU: rows in the lanes of a warp, R of them in each lane.
+// The walk of simd/walk_kernel-inl.h on a GPU. Each lane of a warp has R rows.
 //
 // All lanes of a warp run the same operations on the same constants, so nothing diverges and nothing is
 // summed across lanes. The frames of the recursion nearest to the leaves, where nearly all visits are, stay
-// in registers: each has operations of its own.
+// in registers. Each of these frames has its own operations.
 //
 // With u_k = z (1 - t_k) / a_k, the left factor is g_k = base - delta u_k in every case:
 //   feature new on the path:  z = 1, so u_k = 1 - t_k; base = o, delta = o - r;
 //   repeated, row alive:      base = o, delta = o - r;
 //   repeated, row not alive:  base = r, delta = 0;
-// and G_k = u_k (1 - u_k) / (t_k (1 - t_k)). A repeated node thus needs only K constants.
+// and G_k = u_k (1 - u_k) / (t_k (1 - t_k)). So a repeated node needs only K constants.
 #pragma once
 
 #include "cuda/walk_fused.cuh"
 
 namespace skshap {
 
-// Return the elements of a frame, each of R values per lane: C[K], B of the left child [K], base, delta.
+// Return the number of elements of a frame, each of which has R values per lane: C[K], B of the left child
+// [K], base, delta.
 constexpr size_t cuda_frame_elements(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 2; }
 
-// The walk of a warp, with kFrames frames in registers. kPairs: with interactions; kTriples: with triples
-// instead of pairs.
+// The walk of a warp, with kFrames frames in registers. kPairs means with interactions, and kTriples means
+// with triples instead of pairs.
 template <class T, int K, int R, int kFrames, bool kPairs, bool kTriples = false>
 struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
   using State = FusedWalk<T, K, R, kPairs, kTriples>;
@@ -191,9 +192,10 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
 
   // --- Interactions ---
 
-  // Add interactions of the latest node's feature with others above it, two at a time: differentiate what the
-  // node added to its feature, of which `weight` is a factor. lambda_k is one constant for rows that are
-  // alive beyond the edge below the other feature, and another for all other rows.
+  // Add interactions of the latest node's feature with other features above it, two at a time. For this, the
+  // node's contribution to its feature, of which `weight` is a factor, is differentiated. lambda_k is one
+  // constant for rows that are alive beyond the edge below the other feature, and another constant for all
+  // other rows.
   __device__ __forceinline__ void add_steps(const E* p, uint32_t n_steps, const V (&weight)[K]) {
     constexpr int kStep = cuda_pair_step(K);
     V off{};
@@ -229,8 +231,8 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     fetch_head();
   }
 
-  // Add the triples of the latest node's feature with two others above it. All steps of a record have one of
-  // these in common, whose lambda_k they need only once.
+  // Add the triples of the latest node's feature with two other features above it. All steps of a record
+  // share one of these features, whose lambda_k is needed only once.
   __device__ __forceinline__ void add_triples() {
     constexpr int kRecord = cuda_triple_record(K);
     uint32_t n_records = static_cast<uint32_t>(head[0]) >> 8;
@@ -266,14 +268,14 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
 
   __device__ __forceinline__ uint32_t code() const { return static_cast<uint32_t>(head[0]) & 255; }
 
-  // Return whether an operation is one of a joined place. It is asked for frames in memory only, which are
-  // visited seldom.
+  // Return whether an operation belongs to a joined place. Only operations on frames in memory, which are
+  // visited seldom, ask this.
   template <bool kRepeated>
   static __device__ __forceinline__ bool joins(uint32_t number) {
     return !kPairs && !kRepeated && number == kCudaJoin;
   }
 
-  // Run one instance for each frame in registers, and one for those in memory.
+  // Run one instance for each frame in registers, and one instance for all frames in memory.
   template <int kFrame = 0, class InRegisters, class InMemory>
   __device__ __forceinline__ void with_frame(uint32_t number, InRegisters in_registers, InMemory in_memory) {
     if constexpr (kFrame == kFrames)
@@ -373,9 +375,10 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
   }
 };
 
-// Take tasks in each block, of up to kThreads threads: a chunk of trees, and as many tiles of 32 R rows as
-// the block has warps. Each warp leaves phi in its part of `partial`. With kShared, phi is summed in shared
-// memory, otherwise there. Of triples, only the first slots are: few models have so few triples that all fit.
+// Take tasks in each block of up to kThreads threads. A task is a chunk of trees, with as many tiles of 32 R
+// rows as the block has warps. Each warp leaves phi in its part of `partial`. With kShared, phi is summed in
+// shared memory, otherwise in `partial`. For triples, only the first slots are in shared memory: few models
+// have so few triples that all of them fit.
 template <class T, int K, int R, int kFrames, bool kPairs, bool kShared, int kThreads, bool kTriples = false>
 __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ CudaWalkArgs<T> args) {
   using E = typename CudaProgram<T>::Element;
@@ -412,7 +415,8 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
       walker.start(args.stream + chunk.begin, chunk.n_segments);
       walker.run();
       if constexpr (kShared) {
-        // Read it again, because the walk makes better use of the registers.
+        // Read the number of the task again instead of keeping it: the walk makes better use of the
+        // registers.
         const int32_t same = *static_cast<volatile int32_t*>(&shared_task);
         const uint32_t n_slots =
             kTriples ? min(chunk_of(same).n_slots, args.shared_slots) : chunk_of(same).n_slots;

@@ -2,7 +2,8 @@
 
 namespace skshap {
 
-// Even K only: K is rounded up for double precision (cuda/program/program.cpp), which stays exact.
+// Only even K: in double precision, K is rounded up to an even number (cuda/program/program.cpp), which stays
+// exact.
 template <>
 WalkKernel<double> walk_kernel<double>(int n_nodes, bool shared) {
   switch (n_nodes) {

@@ -1,11 +1,11 @@
-// Subtrees of two to four leaves that the walk takes in one operation.
+// Subtrees of two to four leaves, each of which the walk takes in one operation.
 #pragma once
 
 #include "cuda/walk_state.cuh"
 
 namespace skshap {
 
-// kPairs: for interactions, where only subtrees of two leaves are fused.
+// kPairs means the walk for interactions, in which only subtrees of two leaves are fused.
 template <class T, int K, int R, bool kPairs, bool kTriples = false>
 struct FusedWalk : WalkState<T, K, R, kTriples> {
   using State = WalkState<T, K, R, kTriples>;
@@ -28,8 +28,8 @@ struct FusedWalk : WalkState<T, K, R, kTriples> {
 
   explicit __device__ FusedWalk(const CudaWalkArgs<T>& args) : State(args) {}
 
-  // Change these marks to the rows alive in the right subtree: those that are alive here, but not on the
-  // left.
+  // Change the marks of mark_left to the rows that are alive in the right subtree: rows that are alive at the
+  // node, but not in the left subtree.
   template <bool kRepeated>
   __device__ __forceinline__ void mark_right(uint32_t test) {
     const uint32_t bit = own_bit(test);
@@ -37,7 +37,7 @@ struct FusedWalk : WalkState<T, K, R, kTriples> {
     for (int r = 0; r < R; ++r) alive_bits[r] ^= kRepeated && !alive(test, r) ? 0 : bit;
   }
 
-  // Decide a node; `left` becomes the rows that are alive and go left.
+  // Decide a node. Set `left` to the rows that are alive and go left.
   template <bool kRepeated>
   __device__ __forceinline__ void split(uint32_t node, uint32_t test, T share, V& base, V& delta) {
     bool left[R];
@@ -55,7 +55,7 @@ struct FusedWalk : WalkState<T, K, R, kTriples> {
     mark_left(test, left);
   }
 
-  // Compute u_k and G_k of a node; `u` are its constants, if it is repeated.
+  // Compute u_k and G_k of a node. If it is repeated, they are computed from `constants`.
   template <bool kRepeated>
   __device__ __forceinline__ T u(const E* constants, int k) const {
     return kRepeated ? value(constants[k]) : T(1) - a.t[k];
@@ -67,7 +67,7 @@ struct FusedWalk : WalkState<T, K, R, kTriples> {
     return multiply_add(-u, u, u) * a.tau[k];
   }
 
-  // Walk the pair with elements p: takes C in x, leaves B there.
+  // Walk the pair with elements p. It takes C in x, and leaves B in x.
   template <bool kRepeated>
   __device__ __forceinline__ void pair(const E* p, const E* constants, V (&x)[K]) {
     const uint32_t node = p[0], test = p[1];
@@ -178,7 +178,8 @@ struct FusedWalk : WalkState<T, K, R, kTriples> {
     }
   }
 
-  // Walk three new features: a polynomial of degree 2 in t, which needs only the moments of C.
+  // Walk a node with two pairs and three new features. The integrand is a polynomial of degree 2 in t, which
+  // needs only the moments of C.
   __device__ __forceinline__ void new_quad(const E* e) {
     bool go[R], go1[R], go2[R];
     decide(e[1], e[2], go);

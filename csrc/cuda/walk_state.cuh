@@ -1,5 +1,5 @@
-// The state of a walk, and what it does at every node: read operations, decide, keep track of the rows that
-// are alive, add to phi.
+// The state of a walk, and its work at every node: read operations, decide, keep track of the rows that are
+// alive, and add to phi.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -26,11 +26,11 @@ struct CudaWalkArgs {
   int32_t* next_task;
   T t[kMaxFixedNodes], weight[kMaxFixedNodes], tau[kMaxFixedNodes];  // t_k, w_k, 1 / (t_k (1 - t_k))
   T dead[kMaxFixedNodes];  // lambda_k of rows that left the path of a feature
-  uint32_t shared_slots;   // of triples: the first ones of a chunk, which are summed in shared memory
+  uint32_t shared_slots;   // of triples: the first slots of a chunk, which are summed in shared memory
 };
 
-// The walk of R rows in each lane. C and B are those of simd/walk_kernel-inl.h, of the current node.
-// kTriples: for triples, of which phi is divided between shared and global memory.
+// The walk of R rows in each lane. C and B are the C and B of simd/walk_kernel-inl.h, at the current node.
+// kTriples means the walk for triples, whose phi is divided between shared and global memory.
 template <class T, int K, int R, bool kTriples = false>
 struct WalkState : Segments<typename CudaProgram<T>::Element> {
   using E = typename CudaProgram<T>::Element;
@@ -38,7 +38,7 @@ struct WalkState : Segments<typename CudaProgram<T>::Element> {
   using V = Lanes<T, R>;
 
   const CudaWalkArgs<T>& a;
-  E head[4];             // first elements of the current operation, then of the next
+  E head[4];             // first elements of the current operation; of the next one after take()
   const int16_t* codes;  // of this lane
   T* phi;                // of this lane
   T* shared_phi;         // of triples: of the first slots
@@ -52,7 +52,7 @@ struct WalkState : Segments<typename CudaProgram<T>::Element> {
 
   __device__ __forceinline__ T value(E x) const { return as_value(x, T()); }
 
-  // Read the elements of the operation, padded, and the first ones of the next.
+  // Read the elements of the operation, padded, and the first elements of the next operation.
   template <int kSize>
   __device__ __forceinline__ void take(E (&e)[kSize]) {
 #pragma unroll
@@ -81,7 +81,7 @@ struct WalkState : Segments<typename CudaProgram<T>::Element> {
     store_lanes<T, R>(p, sum);
   }
 
-  // Find out whether each row goes left, alive or not.
+  // Find whether each row goes left, whether it is alive or not.
   __device__ __forceinline__ void decide(uint32_t node, uint32_t test, bool (&left)[R]) {
     const int16_t* p = codes + (node & 0xffff) * (kWarp * R);
     int code[R];
