@@ -39,12 +39,12 @@ class Plan:
         The method "walk" is the quadrature. Algorithms that explain one tree at a time compute SHAP values
         (order 1, index "SII") without tables: "treeshap" and "fast_v1", the recursions of Lundberg et al. and
         Yang, and any others that are registered in csrc/cpu. "fast_v2" is Yang's second method, with a table
-        for each leaf. It raises TableMemoryError if these need more than ``table_bytes``. ValueError is
-        raised if a path has more different features than the method allows for; "fast_v2" allows for 16.
+        for each leaf; TableMemoryError is raised if its tables need more than ``table_bytes``. ValueError is
+        raised if a path has more different features than the method allows; "fast_v2" allows 16.
 
-        ``stored`` is the result of :meth:`contents` of a plan for the same ensemble and options. Tables are
-        then not filled but borrowed from these arrays, whatever ``table_bytes`` is. ValueError is raised if
-        they do not fit the layout of the tables, which is computed from the ensemble.
+        ``stored`` is the result of :meth:`contents` of a plan for the same ensemble and options. The tables
+        are then not filled but borrowed from these arrays, whatever ``table_bytes`` is. ValueError is raised
+        if the arrays do not fit the layout of the tables, which is computed from the ensemble.
         """
 
     def explain(
@@ -61,33 +61,34 @@ class Plan:
     ) -> np.ndarray | None:
         """Compute SHAP or Banzhaf values of the rows X (float32 or float64, any strides, NaN is missing).
 
-        X has all columns or, in ascending order, only those that trees test. Every element of ``values``
-        (C-contiguous, float32 or float64, shape (n_rows, n_outputs, n_features)) is written and, if given, of
-        ``margin`` (C-contiguous float64, (n_rows, n_outputs), intercept included). The GIL is released;
-        Ctrl-C interrupts the call.
+        X has all columns, or only the columns that trees test, in ascending order. Every element of
+        ``values`` (C-contiguous, float32 or float64, shape (n_rows, n_outputs, n_features)) is written, and
+        every element of ``margin``, if given (C-contiguous float64, (n_rows, n_outputs), intercept included).
+        The GIL is released; Ctrl-C interrupts the call.
 
         A plan of order 2 or 3 also writes, if given, C-contiguous arrays of the dtype of ``values``:
         ``pairs`` (n_rows, n_outputs, n_pairs), half of the index of each pair in :attr:`pairs`, and
-        ``matrices`` (n_rows, n_outputs, n_features, n_features), which has these numbers in both places. On
-        the diagonal is a feature's value minus its pairs, or with "BII" the value itself. With "SII", these
-        are SHAP interaction values; with "STII", the diagonal is the contribution of a feature when it is
-        the only one known. A plan of order 3 also writes ``triples`` (n_rows, n_outputs, n_triples), the
-        index of each triple in :attr:`triples`, not halved.
+        ``matrices`` (n_rows, n_outputs, n_features, n_features), in which each pair has this number twice.
+        The diagonal has the value of a feature minus its pairs, or with "BII" the value itself. With "SII",
+        the matrices are SHAP interaction values; with "STII", the diagonal is the contribution of a feature
+        when it is the only known feature. A plan of order 3 also writes ``triples`` (n_rows, n_outputs,
+        n_triples), the index of each triple in :attr:`triples`, not halved.
 
-        Given the base value of each output, it returns the largest additivity gap of each output, a float64
-        array: the distance of a row's margin from the base value plus the values, as they were written.
+        With ``base_value``, the base value of each output, the call returns the largest additivity gap of
+        each output as a float64 array. The gap of a row is the distance of its margin from the base value
+        plus the values, as they were written.
 
-        ``zeroed`` says that ``values`` are zeros already: those of features that no tree uses are then not
-        written again, if these features are many.
+        ``zeroed`` says that all of ``values`` is 0 already. If many features are used by no tree, their zeros
+        are then not written again.
         """
 
     @property
     def pairs(self) -> np.ndarray:
-        """Features that occur on one path, ascending: int32, (n_pairs, 2); empty if the order is 1."""
+        """Pairs of features that share a path, ascending: int32, (n_pairs, 2); empty if the order is 1."""
 
     @property
     def triples(self) -> np.ndarray:
-        """Features that occur on one path, ascending: int32, (n_triples, 3); empty if the order is not 3."""
+        """Triples of features that share a path, like ``pairs``: (n_triples, 3); empty below order 3."""
 
     @property
     def base_value(self) -> np.ndarray:
@@ -105,26 +106,29 @@ class Plan:
         """Sum over the trees of the largest magnitude of a centered leaf: float64, shape (n_outputs,)."""
 
     def contents(self) -> dict[str, np.ndarray]:
-        """Return the contents of the tables, large ones as read-only views; empty if the plan has no tables.
+        """Return the contents of the tables; without tables, the result is empty. Large arrays are views.
 
-        "floats" or "doubles" are the tables of all trees, one after the other. With background data, there
-        are also "base_value" and, for the leaves without a table, "counts", the number of different patterns
-        of each leaf, "patterns" and their "weights". "layout" tells whether contents fit a plan: a digest of
-        the layout of the tables, and the limits that determine it.
+        The views are read-only. "floats" or "doubles" are the tables of all trees, one after the other. With
+        background data, there is also "base_value", and for the leaves without a table "counts" (the number
+        of different patterns of each leaf), "patterns" and the "weights" of the patterns. "layout" shows
+        whether contents fit a plan: it is a digest of the layout of the tables and of the limits on which the
+        layout depends.
         """
 
     def info(self) -> dict[str, Any]:
         """Return counts and sizes of the compiled form.
 
-        n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them; groups, the trees by
-        their quadrature nodes and whether they have tables, each a dict of algorithm ("tables" or
-        "quadrature"), n_nodes (of the longest path), n_trees, n_leaves, n_lookups, n_places and table_bytes;
-        n_table_trees, n_lookups and table_bytes, the trees with tables, the tables and their size;
-        borrowed_bytes, that size if the tables are borrowed; n_leaves_without_table, and n_patterns, those
-        of the background data at all of these leaves; n_chunks;
-        n_features_used; bytes; scratch_bytes_per_thread, allocated by explain() in addition to its result,
-        and shared_bytes_per_thread, allocated as well if there are several threads; precision;
-        instruction_set.
+        - n_trees, n_leaves, n_features_used, n_chunks, bytes, precision and instruction_set.
+        - n_repeated: number of nodes whose feature also occurs above them.
+        - groups: groups of trees with the same number of quadrature nodes, with or without tables. Each is a
+          dict of algorithm ("tables" or "quadrature"), n_nodes (of the longest path), n_trees, n_leaves,
+          n_lookups, n_places and table_bytes.
+        - n_table_trees, n_lookups, table_bytes: number of trees with tables, number and size of the tables.
+        - borrowed_bytes: size of the tables if they are borrowed.
+        - n_leaves_without_table, n_patterns: number of leaves without a table, and number of patterns of the
+          background data at all these leaves.
+        - scratch_bytes_per_thread, shared_bytes_per_thread: memory that explain() allocates in addition to
+          its result; the latter only if there are several threads.
         """
 
 class IntervalLayout:
@@ -141,27 +145,29 @@ class IntervalLayout:
     ) -> None:
         """Lay out tables of at most ``most_entries`` entries, at most 16384, for a plan of the method "walk".
 
-        Trees that are explained faster by walking ``n_rows`` rows than by building tables and looking the
-        rows up have none; neither have trees that test a categorical column with more than 256 categories, or
-        any tree if a column has more than 65,534 thresholds or more than 32 features are used, 64 with
-        ``on_gpu``. The prices are those of ``skshapgpu._engine.costs.trees.table_prices``. There may be no
-        tables if all would take more than ``most_bytes``. With ``on_gpu``, they are those that a
-        ``_cuda.CudaPlan`` can use: of at most 1024 entries, fewer in double precision and for many features,
-        and none if a column has more than 31,743 thresholds; and only trees of at most 32 levels and 8
-        quadrature nodes are merged. ValueError is raised for other plans.
+        A tree has no tables if walking ``n_rows`` rows is faster than building its tables and looking the
+        rows up, by the ``prices`` of ``skshapgpu._engine.costs.trees.table_prices``. A tree has no tables
+        either if it tests a categorical column with more than 256 categories. No tree has tables if a column
+        has more than 65,534 thresholds or if more than 32 features are used (64 with ``on_gpu``), and perhaps
+        if all tables together would take more than ``most_bytes``.
+
+        With ``on_gpu``, a ``_cuda.CudaPlan`` can use the tables: they have at most 1024 entries, fewer in
+        double precision and for many features, and there are none if a column has more than 31,743
+        thresholds. Only trees of at most 32 levels and 8 quadrature nodes are merged. ValueError is raised
+        for plans of other methods.
         """
 
     def info(self) -> dict[str, Any]:
-        """Return groups, as in :meth:`Plan.info`, table_bytes, and the seconds that the prices give.
+        """Return groups and table_bytes as in :meth:`Plan.info`, lookup_seconds and build_seconds.
 
-        These are lookup_seconds for each row, and build_seconds.
+        The seconds follow from the prices: the time for the lookups of one row, and to build all tables.
         """
 
 def interval_plan(plan: Plan, layout: IntervalLayout, n_threads: int = 1, unwalked: bool = False) -> Plan:
-    """Compile a plan of the same values with the tables of a layout of this plan, filled by the threads.
+    """Compile a plan of the same values that has the tables of ``layout``, a layout of ``plan``.
 
-    If a plan for Owen values has ``unwalked`` trees without tables, only a GPU explains rows by it: see
-    :func:`has_owen_leaves`.
+    ``n_threads`` threads fill the tables. ``unwalked`` is for plans for Owen values: trees without tables are
+    then not compiled for walks, so that only a GPU can explain rows. See :func:`has_owen_leaves`.
     """
 
 def background_plan(
@@ -178,24 +184,24 @@ def background_plan(
 
     ``background`` is like X of :meth:`Plan.explain`, with at least one row; ``weights`` are float64, one for
     each row, and add up to 1. Tables take at most ``table_bytes``; the time for a leaf without a table grows
-    with the number of different background rows. ``stored`` is as for :class:`Plan`; background and weights
-    are then not read. ValueError is raised for a path with more than 64 different features. With ``groups``,
-    the number of the group of each player, from 0 on, the values are Owen values.
+    with the number of different background rows. ``stored`` is as for :class:`Plan`; with it, ``background``
+    and ``weights`` are not read. ValueError is raised for a path with more than 64 different features.
+    ``groups`` are the numbers of the players' groups, counted from 0; with them, the values are Owen values.
     """
 
 def owen_plan(ensemble: dict[str, Any], precision: str, groups: list[int], n_threads: int = 1) -> Plan:
     """Compile a plan of order 1 for path-dependent Owen values; ``groups`` as for :func:`background_plan`.
 
-    :func:`interval_plan` makes a plan of it that explains rows, from any layout of it. GPUs explain rows by
-    this one, too, if :func:`has_owen_leaves` says so.
+    The plan itself cannot explain rows on the CPU: :func:`interval_plan` makes a plan that can, from any
+    layout of this plan. A GPU can explain rows by this plan if :func:`has_owen_leaves` returns True.
     """
 
 def has_owen_leaves(plan: Plan) -> bool:
     """Return whether a ``_cuda.CudaPlan`` can explain a plan for Owen values leaf by leaf, without walks.
 
-    The plan is one of :func:`owen_plan`, or has tables by intervals and ``unwalked`` other trees. A path has
-    at most 16 groups and at most 8 features of each, for all of which 32 bits and 24 KiB of tables must
-    suffice; there are no vector leaves.
+    The plan must be a result of :func:`owen_plan`, or of :func:`interval_plan` with ``unwalked``. A path may
+    have at most 16 groups and at most 8 features of each group, and must fit into 32 bits and 24 KiB of
+    tables. Leaves must not be vectors.
     """
 
 def add_leaf_weights(
@@ -205,9 +211,9 @@ def add_leaf_weights(
     weight_at: np.ndarray,
     n_threads: int = 1,
 ) -> None:
-    """Add the weight of each row to ``weight_at``, float64 of shape (n_nodes,), at the leaf of each tree.
+    """Add the weight of each row to ``weight_at``, float64 of shape (n_nodes,), at its leaf of each tree.
 
-    ``rows`` are like X of :meth:`Plan.explain`; ``weights`` are float64, one for each of them.
+    ``rows`` are like X of :meth:`Plan.explain`; ``weights`` are float64, one for each row.
     """
 
 class DependentTrees:
@@ -221,33 +227,35 @@ class DependentTrees:
     ) -> None:
         """Compile an ensemble for a grid of up to two axes.
 
-        An axis has the columns that change together, and points: rows with all columns, of which only these
-        matter. The axes must have different columns. Without axes, the grid is one point, the row itself.
+        An axis is a list of columns that change together, and an array of points. A point is a row of all
+        columns, of which only the columns of the axis are read. A column may be in one axis only. Without
+        axes, the grid is one point, the row itself.
         """
 
     def add_weights(
         self, X: np.ndarray, weights: np.ndarray | None, weight_at: np.ndarray, n_threads: int = 1
     ) -> None:
-        """Add the weight of each row, 1 for None, at the leaves that it reaches at some point of the grid.
+        """Add the weight of each row to all leaves that the row reaches at some point of the grid.
 
-        X is as for :meth:`Plan.explain`. ``weight_at`` is float64, of the shape (n_leaves,) by :meth:`info`.
+        If ``weights`` is None, each weight is 1. X is as for :meth:`Plan.explain`. ``weight_at`` is float64,
+        of the shape (n_leaves,); :meth:`info` has n_leaves.
         """
 
     def average(self, weight_at: np.ndarray, total: float) -> np.ndarray:
-        """Return mean margins at all points, (n_outputs, n_points, ...), given the rows' total weight."""
+        """Return mean margins at all points, (n_outputs, n_points, ...); ``total`` is the sum of weights."""
 
     def individual(self, X: np.ndarray, n_threads: int = 1) -> np.ndarray:
         """Return the margin of each row at all points: (n_outputs, n_rows, n_points, ...)."""
 
     def cells(self, axis: int) -> np.ndarray:
-        """Return the cell of each point of an axis; the trees cannot tell points of one cell apart."""
+        """Return the number of the cell of each point of an axis: trees treat points of one cell alike."""
 
     @property
     def leaf_magnitude(self) -> np.ndarray:
-        """Sum over the trees of the largest distance of a leaf from their middle, for each output."""
+        """Sum over the trees of the largest distance of a leaf from the tree's middle, for each output."""
 
     def info(self) -> dict[str, int]:
-        """Return n_leaves, and the bytes of the trees, of codes for each row, and of scratch for a thread."""
+        """Return n_leaves, and the bytes of the trees, of the codes of a row, and of scratch for a thread."""
 
 class BackgroundPairsPlan:
     """A compiled ensemble with background data, for Banzhaf values or interactions; like :class:`Plan`."""
@@ -266,9 +274,9 @@ class BackgroundPairsPlan:
         """Compile an ensemble and background data.
 
         ``background``, ``weights`` and the errors raised are as for :func:`background_plan`; ``index`` is as
-        for :class:`Plan`. A plan of order 1 has values only, one of order 2 also pairs. The weights of the
-        patterns in the background data are kept in at most ``count_bytes``, and counted again in each call
-        for the trees that do not fit.
+        for :class:`Plan`. A plan of order 1 has values only; a plan of order 2 also has pairs. The weights of
+        the patterns in the background data are kept in at most ``count_bytes``. For trees that do not fit
+        into these bytes, each call counts the weights again.
         """
 
     def explain(
@@ -284,7 +292,7 @@ class BackgroundPairsPlan:
     ) -> np.ndarray | None:
         """Compute values like :meth:`Plan.explain`.
 
-        Tables are built for every few thousand rows, so that each row takes longer if there are few.
+        Tables are built for every few thousand rows, so that a call with few rows takes longer per row.
         """
 
     @property
@@ -292,21 +300,21 @@ class BackgroundPairsPlan:
         """See :attr:`Plan.pairs`."""
 
     def table_costs(self, table_bytes: int) -> dict[str, int] | None:
-        """Return the costs of the tables of :meth:`with_tables`; None if they are impossible.
+        """Return the costs of the tables of :meth:`with_tables`; None if there can be no such tables.
 
-        ``n_lookups`` is their number, ``table_bytes`` their size; a row adds up ``n_numbers`` numbers, and is
-        compared with a pattern of the background data at most ``n_tests`` times.
+        ``n_lookups`` is the number of tables, ``table_bytes`` their size. For each row, ``n_numbers`` numbers
+        are added up, and at most ``n_tests`` patterns of the background data are compared with the row.
         """
 
     def with_tables(self, table_bytes: int, n_threads: int = 1) -> Plan:
-        """Return a plan for GPUs: leaves have tables of all decisions, or patterns of the background data.
+        """Return a plan for GPUs, in which each leaf has a table of all decisions, or background patterns.
 
-        Those on paths of up to 12 features have tables, or of fewer if tables and patterns do not fit into
-        ``table_bytes``. TableMemoryError is raised if not even the patterns fit.
+        A leaf has a table if its path has at most 12 features, or fewer features if tables and patterns would
+        otherwise not fit into ``table_bytes``. TableMemoryError is raised if not even the patterns fit.
         """
 
     def info(self) -> dict[str, Any]:
-        """Return counts and sizes like :meth:`Plan.info`; table_bytes is the size of the counts kept."""
+        """Return counts and sizes like :meth:`Plan.info`; table_bytes is the size of the weights kept."""
 
 class LinearPlan:
     """A compiled ensemble with linear leaves and background data; immutable, thread-safe like ``Plan``."""
@@ -324,9 +332,9 @@ class LinearPlan:
         """Compile an ensemble, whose leaves may be linear, against background rows with weights of sum 1.
 
         The index is "SII" (SHAP values) or "BII" (Banzhaf values); both are computed in double precision,
-        whatever the precision is. Sums over the background rows take at most ``sum_bytes``; if they are
-        larger, some are computed again for each call. ValueError is raised if a path, with the columns of
-        its leaf's terms, has more than 64 different features.
+        whatever ``precision`` is. Sums over the background rows take at most ``sum_bytes``; sums that do not
+        fit are computed again in each call. ValueError is raised if a path and the terms of its leaf have
+        more than 64 different features.
         """
 
     def explain(
@@ -340,8 +348,9 @@ class LinearPlan:
     ) -> None:
         """Compute values of the rows X, with arguments like those of ``Plan.explain``.
 
-        ``reach``, if given, is C-contiguous float64, (n_rows, n_outputs): a bound on the magnitude of leaves
-        less the expected value of their tree, for a row and any background row, summed over the trees.
+        ``reach``, if given, is C-contiguous float64, (n_rows, n_outputs). It receives a bound, summed over
+        the trees, on the magnitude of a leaf minus the expected value of its tree, for the row and for any
+        background row.
         """
 
     @property
@@ -353,10 +362,10 @@ class LinearPlan:
         """The bound of ``reach`` for the background rows: float64, shape (n_outputs,)."""
 
     def info(self) -> dict[str, Any]:
-        """Return counts and sizes, as ``Plan.info`` does, as far as there are any, and n_linear_leaves.
+        """Return those counts and sizes of ``Plan.info`` that the plan has, and n_linear_leaves.
 
-        ``table_bytes`` is the size of the sums over the background rows, for n_patterns different patterns
-        of these rows at all leaves.
+        ``table_bytes`` is the size of the sums over the background rows. ``n_patterns`` is the number of
+        different patterns of these rows at all leaves.
         """
 
 class RescaledPlan:
@@ -374,10 +383,16 @@ class RescaledPlan:
         """Compile an ensemble and background data.
 
         ``background``, ``weights`` and the errors raised are as for :func:`background_plan`. For the margin m
-        and a label y, the link is "logistic", 1 / (1 + exp(-scale * m)), "log_loss",
-        log(1 + exp(scale * m)) - y * scale * m with y of 0 or 1, "squared_error", (m - y)^2, "exp",
-        exp(scale * m), "gumbel", exp(-exp(-scale * m)), or "normal", the standard normal distribution
-        function of scale * m. :class:`RescaledTables` are of the first three only.
+        and a label y, the links are:
+
+        - "logistic": 1 / (1 + exp(-scale * m))
+        - "log_loss": log(1 + exp(scale * m)) - y * scale * m, where y is 0 or 1
+        - "squared_error": (m - y)^2
+        - "exp": exp(scale * m)
+        - "gumbel": exp(-exp(-scale * m))
+        - "normal": the standard normal distribution function of scale * m
+
+        :class:`RescaledTables` support the first three only.
         """
 
     def explain(
@@ -389,17 +404,18 @@ class RescaledPlan:
         labels: np.ndarray | None = None,
         zeroed: bool = False,
     ) -> None:
-        """Compute values of the link from pairs of a row and a background row: time grows with both numbers.
+        """Compute values of the link. The time grows with the number of rows times that of background rows.
 
         The arguments are as for :meth:`Plan.explain`; ``margin`` receives margins, before the link.
-        ``labels`` are float64, one for each row; only the links "log_loss" and "squared_error" have any.
+        ``labels`` are float64, one for each row; only the links "log_loss" and "squared_error" use labels.
         """
 
     def table_costs(self, table_bytes: int) -> dict[str, int] | None:
-        """Return the costs of :class:`RescaledTables` of this plan; None if they are impossible.
+        """Return the costs of :class:`RescaledTables` of this plan; None if there can be no such tables.
 
-        ``table_bytes`` is the size of tables and patterns, at most so many bytes. ``n_patterns`` is the
-        number of patterns of the background data at all leaves without a table, at most.
+        The argument is the limit on the size of tables and patterns, and ``table_bytes`` of the result is the
+        size. ``n_patterns`` is an upper limit on the number of patterns of the background data at all leaves
+        without a table.
         """
 
     @property
@@ -428,58 +444,60 @@ class RescaledTables:
         table_bytes: int,
         n_threads: int = 1,
     ) -> None:
-        """Fill tables in at most ``table_bytes``; ensemble and background are those of the plan.
+        """Fill tables in at most ``table_bytes``; pass the ensemble and the background data of the plan.
 
-        Leaves on paths that are too long for a table have the patterns of the background data. Raise
-        TableMemoryError if not even patterns fit, ``ValueError`` if the margins of the background are too far
-        apart.
+        A leaf whose path is too long for a table has the patterns of the background data. TableMemoryError is
+        raised if not even patterns fit, ValueError if the margins of the background rows are too far apart.
         """
 
     @property
     def n_terms(self) -> list[int]:
-        """Number of products of which the slope consists, for each output."""
+        """Number of products that the slope is a sum of, for each output."""
 
 def all_below(array: np.ndarray, limit: float, allow_nan: bool, n_threads: int = 1) -> bool:
-    """Return whether the magnitudes of all numbers, in one or two dimensions, are below a limit.
+    """Return whether the magnitudes of all numbers of an array, of one or two dimensions, are below a limit.
 
-    NaN is, if it is allowed. 0 threads are as many as are of use.
+    With ``allow_nan``, NaN counts as below the limit. With ``n_threads`` 0, the core chooses the number of
+    threads.
     """
 
 def scale_and_sum(results: np.ndarray, factor: float, n_threads: int = 1) -> np.ndarray:
     """Multiply results, a C-contiguous array [row][output][set], by a factor; return magnitudes of the sets.
 
-    They are summed over rows and outputs, to float64, and do not depend on the number of threads; 0 threads
-    are as many as are of use.
+    The magnitude of a set is summed over rows and outputs, in float64. The sums do not depend on the number
+    of threads; with ``n_threads`` 0, the core chooses this number.
     """
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, bool]:
     """Return a new array of float32 or float64, and whether it is known that all of its elements are 0.
 
-    Arrays of at least 4 MiB are in memory that is kept when they are deleted, as :func:`keep_memory` says.
+    The memory of arrays of at least 4 MiB is kept when they are deleted, up to the limit of
+    :func:`keep_memory`.
     TypeError is raised for other types, ValueError for a negative shape.
     """
 
 def keep_memory(most_bytes: int) -> None:
-    """Set how many bytes of deleted arrays and tables are kept for new ones; the others are freed.
+    """Set how many bytes of deleted arrays and tables are kept for new ones; all others are freed.
 
-    At first, none are. The system may take the pages of kept memory when it is short of memory.
+    At first, the limit is 0. The system may take the pages of kept memory when it is short of memory.
     """
 
 def kept_memory() -> int:
-    """Return how many bytes are kept."""
+    """Return how many bytes of deleted arrays and tables are kept now."""
 
 def parse_numbers(text: str, numbers: np.ndarray) -> int:
     """Read numbers, separated by white space, into ``numbers``, a float64 or int64 array of one dimension.
 
-    It returns how many the text has before its end or before what is no number of this type; one more than
-    ``numbers`` has elements means that the text has more.
+    The result is the number of numbers before the end of the text, or before the first item that is not a
+    number of this type. If the text has more numbers than ``numbers`` has elements, the result is the number
+    of elements plus 1.
     """
 
 def walk_seconds(plan: Plan, X: np.ndarray) -> tuple[float, float]:
-    """Measure the CPU seconds in which trees without tables are decided and walked, for benchmarks.
+    """Return the CPU seconds for the decisions and for the walks of trees without tables, for benchmarks.
 
-    One thread takes the rows, at most 1,024, through a plan of order 1 as :meth:`Plan.explain` does, without
-    coding X or writing values. ValueError is raised for other plans and more rows.
+    One thread takes at most 1,024 rows through a plan of order 1 as :meth:`Plan.explain` does, but without
+    coding X or writing values. ValueError is raised for plans of another order, and for more rows.
     """
 
 def instruction_set() -> str:

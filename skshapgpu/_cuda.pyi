@@ -8,7 +8,7 @@ import numpy as np
 from ._core import Plan, RescaledTables
 
 class CudaError(RuntimeError):
-    """Error of a CUDA call, or raised if there is no usable device; its message is one sentence."""
+    """Error of a CUDA call, or because there is no usable device; its message is one sentence."""
 
 class CudaMemoryError(MemoryError):
     """Error raised if the device has too little memory."""
@@ -16,8 +16,8 @@ class CudaMemoryError(MemoryError):
 class Device:
     """Properties of a device.
 
-    ``memory`` is in bytes; ``holds_tables`` says whether tables by intervals, and those for Owen values, fit
-    its shared memory.
+    ``memory`` is in bytes. ``holds_tables`` says whether tables by intervals, and tables for Owen values, fit
+    into the shared memory of the device.
     """
 
     index: int
@@ -41,14 +41,14 @@ class CudaPlan:
     def __init__(self, plan: Plan, device: int, method: str = "chunks") -> None:
         """Upload a plan.
 
-        Trees without tables are walked in "chunks", or for calls of few rows in "small_chunks"; or they are
-        explained by "leaves", for very few rows, or by "gputreeshap", the method of that paper. ValueError is
-        raised if the plan is not for the method; see :func:`has_leaf_chunks`.
+        The method is for trees without tables: "chunks" walks them, and so does "small_chunks", which is for
+        calls of few rows; "leaves" is for very few rows; "gputreeshap" is the method of that paper.
+        ValueError is raised if the method cannot explain the plan; see :func:`has_leaf_chunks`.
         """
 
     @staticmethod
     def with_tables(plan: Plan, device: int) -> CudaPlan:
-        """Upload a plan whose tables the host does not need; they are freed when ``plan`` is deleted."""
+        """Upload a plan whose tables only the device needs; the host frees them when ``plan`` is deleted."""
 
     def explain(
         self,
@@ -87,16 +87,16 @@ class CudaPlan:
     ) -> int:
         """Compute values of rows on the device in the order of a stream; results are given by address.
 
-        Return -1, or the position of the first value of X that is rejected, as
-        row * n_features + feature; the results are then void. NaN (and ``missing``, which means NaN)
-        is rejected unless ``allow_nan``, and magnitudes from ``limit`` on unless that is NaN.
+        Return -1 if all values of X are accepted. Otherwise, return row * n_features + feature of the first
+        value that is rejected; the results are then void. NaN, and ``missing``, which means NaN, are rejected
+        unless ``allow_nan`` is true. Magnitudes of ``limit`` or more are rejected unless ``limit`` is NaN.
         """
 
 class CudaRescaledPlan:
     """Tables for functions of the margin on a device; safe to use from several threads."""
 
     def __init__(self, tables: RescaledTables, device: int) -> None:
-        """Upload the tables, which are not needed any more."""
+        """Upload the tables, which the host does not need afterwards."""
 
     def explain(
         self,
@@ -131,27 +131,27 @@ def devices() -> list[Device]:
     """Return the usable devices; raise a ``CudaError`` that says why there are none."""
 
 def pack(sizes: list[int], packing: str) -> tuple[list[int], int]:
-    """Return the bin of 32 lanes for each path, given the paths' lengths, and the number of bins.
+    """Return the bin of 32 lanes for each path, and the number of bins; ``sizes`` are the paths' lengths.
 
-    ``packing``: "none", "next_fit", "first_fit_decreasing" or "best_fit_decreasing".
+    ``packing`` is "none", "next_fit", "first_fit_decreasing" or "best_fit_decreasing".
     """
 
 def path_summary(plan: Plan, packing: str) -> dict[str, Any]:
-    """Return ``lengths`` of the plan's paths, ``n_bins`` and ``utilisation`` (elements over lanes)."""
+    """Return the ``lengths`` of paths, ``n_bins``, and ``utilisation`` (path elements divided by lanes)."""
 
 def has_leaf_chunks(plan: Plan) -> bool:
     """Return whether a ``CudaPlan`` can explain a plan by "leaves".
 
-    The plan has SHAP or Banzhaf values, 16-bit codes and paths of at most 16 features, and neither tables nor
-    vector leaves, nor players of several columns.
+    The plan must have SHAP or Banzhaf values, 16-bit codes and paths of at most 16 features. It must not have
+    tables, vector leaves or players of several columns.
     """
 
 def new_array(shape: Sequence[int], dtype: np.dtype) -> np.ndarray | None:
     """Return a new array in page-locked memory, where a GPU writes values without a further copy.
 
-    Return None if there is to be none: the first time that an array of about this size is asked for, as
-    locking pages takes longer than one call saves; if the limit would be exceeded; or if the system has none.
-    The memory of deleted arrays is kept for new ones. The elements may have any value.
+    Return None in three cases: for the first array of about this size, as locking pages takes longer than one
+    call saves; if the array would exceed the limit; or if the system cannot lock so much memory. The memory
+    of deleted arrays is kept for new ones. The elements may have any value.
     """
 
 def limit_page_locked(most_bytes: int) -> None:

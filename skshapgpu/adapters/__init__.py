@@ -16,7 +16,7 @@ from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 from .schema import AdaptedModel, Column, ColumnEncoder, DerivedColumns, InputSchema
 
-#: Names that adapters use; :func:`register_adapter` is also a name of the package itself.
+#: Names for code that defines an adapter. :func:`register_adapter` can also be imported from ``skshapgpu``.
 __all__ = [
     "AdaptedModel",
     "Column",
@@ -30,13 +30,13 @@ __all__ = [
 
 
 class Family(NamedTuple):
-    """Model library: its module here, which defines ``adapt(model)``, and its usual distribution."""
+    """A model library: the module here whose ``adapt`` reads its models, and the package to install."""
 
     module: str
     distribution: str
 
 
-#: The registry, by the top-level package of the model's class.
+#: Model libraries by the top-level package of a model's class.
 FAMILIES = {
     "sklearn": Family("sklearn", "scikit-learn"),
     "xgboost": Family("xgboost", "xgboost"),
@@ -50,6 +50,7 @@ FAMILIES = {
     "onnx": Family("onnx.model", "onnx"),
     "pyspark": Family("spark_ml.model", "pyspark"),
 }
+#: Adapters of :func:`register_adapter`, by class path.
 _REGISTERED: dict[str, Callable[[Any], AdaptedModel]] = {}
 
 
@@ -66,9 +67,9 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
     Raises
     ------
     TypeError
-        ``class_path`` is no string, such as the class itself, or ``adapter`` cannot be called.
+        ``class_path`` is not a string, but for example the class itself; or ``adapter`` cannot be called.
     ValueError
-        ``class_path`` has no module.
+        ``class_path`` does not name a module and a class.
     """
     if not isinstance(class_path, str):
         path = f"{class_path.__module__}.{class_path.__qualname__}" if isinstance(class_path, type) else None
@@ -90,7 +91,7 @@ def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
 
 
 def adapt(model: Any) -> AdaptedModel:
-    """Read a fitted model of any known family, or a model file given by its path or content.
+    """Read a fitted model of any known family, or the path or the content of a model file.
 
     An :class:`~skshapgpu.adapters.AdaptedModel` is returned unchanged.
 
@@ -101,9 +102,11 @@ def adapt(model: Any) -> AdaptedModel:
     NotFittedError
         The model is not fitted.
     TypeError
-        ``model`` is a class instead of an instance, or a registered adapter returns no ``AdaptedModel``.
+        ``model`` is a class instead of an instance, or the result of a registered adapter is not an
+        ``AdaptedModel``.
     ValueError
-        ``model`` is a path or bytes, but not of a model file; see ``files.adapt`` for its other errors.
+        ``model`` is a path or bytes, but there is no valid model file; ``files.adapt`` says which other
+        errors files can raise.
     """
     if isinstance(model, (str, os.PathLike, bytes)):
         return importlib.import_module("skshapgpu.adapters.files").adapt(model)

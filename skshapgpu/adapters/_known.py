@@ -1,4 +1,4 @@
-"""Rejection of parts of models that no adapter has been written for."""
+"""Rejection of models that have parts for which no adapter has been written."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from typing import Any
 from ..errors import UnsupportedModelError
 
 
-def require_known(model: str, noun: str, names: Collection[Any], known: frozenset[Any]) -> None:
-    """Reject names that are not known, instead of taking what they stand for as something else.
+def require_known(model: str, noun: str, names: Collection[Any], known_names: frozenset[Any]) -> None:
+    """Reject a model with fields, options or other parts whose names the adapter does not know.
+
+    An unknown part is never ignored, as predictions may depend on it.
 
     Parameters
     ----------
     model : str
-        Model in the message, such as "the XGBoost model".
+        The model as the message calls it, such as "the XGBoost model".
     noun : str
-        What is named, in the plural, such as "objectives".
+        The kind of part that has names, in the plural, such as "objectives".
     names : collection
         Names that the model has.
-    known : frozenset
+    known_names : frozenset
         Names that the adapter knows.
 
     Raises
     ------
     UnsupportedModelError
-        The message lists the other names.
+        Some names are unknown; the message lists them.
     """
-    if not known.issuperset(names):
-        listed = ", ".join(f"{name!r:.80}" for name in [name for name in names if name not in known][:8])
+    if not known_names.issuperset(names):
+        unknown_names = [name for name in names if name not in known_names]
+        listed = ", ".join(f"{name!r:.80}" for name in unknown_names[:8])
         raise UnsupportedModelError(
             f"{model} has {noun} that this version of skshapgpu does not know: {listed}; its predictions may "
             "depend on them, so it is rejected: use a later version of skshapgpu, or an earlier one of the "

@@ -26,21 +26,21 @@ def require_own_predictions(model: Any, package: str, advice: str = "") -> None:
     ----------
     model : estimator
     package : str
-        Top-level package of the model's library; methods that scikit-learn defines are accepted, too.
+        Top-level package of the model's library. Methods that scikit-learn defines are accepted, too.
     advice : str
-        Appended to the error message: what to pass instead.
+        End of the error message, which says what to pass instead.
 
     Raises
     ------
     UnsupportedModelError
-        A method that returns predictions is a third party's.
+        A class outside the library and scikit-learn defines a method that returns predictions.
     """
     for method in _PREDICTION_METHODS:
         require_own_method(type(model).__name__, type(model), method, package, advice)
 
 
 def require_own_method(name: str, cls: type, method: str, package: str, advice: str = "") -> None:
-    """Reject a class, called ``name`` in the message, whose ``method`` is a third party's."""
+    """Reject a class whose ``method`` a third party has defined; ``name`` is the class in the message."""
     owner = next((base for base in cls.__mro__ if method in vars(base)), None)
     if owner is not None and owner.__module__.partition(".")[0] not in (package, "sklearn"):
         path = f"{owner.__module__}.{owner.__qualname__}"

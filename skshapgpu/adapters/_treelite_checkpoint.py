@@ -1,8 +1,8 @@
 """Reader of treelite 4 checkpoints, written from treelite's documentation of the format.
 
-Numbers are little-endian; an array is stored as its length, in eight bytes, and its items. Every length is
-checked against the bytes that remain before anything is allocated: for any input, the result is a model's
-fields or a ``ValueError``.
+Numbers are little-endian. An array is stored as its length, in eight bytes, followed by its items. Every
+length is compared with the number of bytes that remain before anything is allocated: for any input, the
+result is the fields of a model or a ``ValueError``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-#: Fields in order; a name in brackets denotes an array, "real" the dtype of thresholds and leaves.
+#: Fields in their order. A name in brackets denotes an array; "real" stands for the dtype of thresholds and
+#: leaves.
 _HEADER_FIELDS = (
     ("num_feature", "<i4"),
     ("task_type", "u1"),
@@ -65,7 +66,10 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The fields of a model by name: arrays, of length 1 for a number; the postprocessor is a string."""
+    """The fields of a model by name.
+
+    Each field is an array, which has one item if the field is a number; only the postprocessor is a string.
+    """
 
     input_type: str
     header: Fields
@@ -78,7 +82,7 @@ def loads(data: bytes) -> Checkpoint:
     Raises
     ------
     ValueError
-        The bytes are truncated, have trailing bytes, or are of another version of the format.
+        The bytes are truncated, have trailing bytes, or have another version of the format.
     """
     reader = _CheckpointReader(data)
     version = reader.array("<i4", 3).tolist()
@@ -110,15 +114,15 @@ class _CheckpointReader:
         size = np.dtype(dtype).itemsize
         if n * size > len(self.data) - self.at:
             raise ValueError(f"it is truncated: byte {self.at} needs {n * size} more")
-        found = np.frombuffer(self.data, dtype, n, self.at)
+        items = np.frombuffer(self.data, dtype, n, self.at)
         self.at += n * size
-        return found
+        return items
 
     def fields(self, layout: tuple[tuple[str, str], ...], real: str) -> Fields:
-        found = {}
+        values = {}
         for name, dtype in layout:
             n = int(self.array("<u8", 1)[0]) if name[0] == "[" else 1
-            found[name.strip("[]")] = self.array(real if dtype == "real" else dtype, n)
-            if name.startswith("num_opt_field") and found[name][0] != 0:
+            values[name.strip("[]")] = self.array(real if dtype == "real" else dtype, n)
+            if name.startswith("num_opt_field") and values[name][0] != 0:
                 raise ValueError("it has fields of a later version of treelite")
-        return found
+        return values

@@ -16,11 +16,11 @@ _NUMBERS = {
     tag: (struct.Struct(code), np.dtype(code))
     for tag, code in {"i": ">b", "U": ">B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}.items()
 }
-#: Formats of lengths, by the byte of their marker. A length precedes every name and array, so reading lengths
-#: is most of the work: each is read in one step.
+#: Formats of lengths, by the byte of their marker. A length precedes every name and array, so that reading
+#: lengths is most of the work; therefore a length is read in one step.
 _LENGTHS = {ord(tag): _NUMBERS[tag][0] for tag in "iUIlL"}
-#: The heads of typed arrays and of names as XGBoost writes them, with 64-bit lengths. They make up nearly all
-#: of a model, and each is read by one call; anything else is read by the grammar below.
+#: The heads of typed arrays and of names as XGBoost writes them, with 64-bit lengths. Nearly all heads of a
+#: model are like this, and each is read by one call; all others are read by the grammar below.
 _ARRAY_HEAD = struct.Struct(">4sq")
 _ARRAY_TYPES = {f"${tag}#L".encode(): dtype for tag, (_, dtype) in _NUMBERS.items()}
 _NAME_HEAD = struct.Struct(">cq")
@@ -65,7 +65,7 @@ class _UbjsonReader:
         self.names: dict[bytes, str] = {}
 
     def skip(self, n_bytes: int) -> int:
-        """Advance, and return where the skipped bytes start."""
+        """Advance by some bytes, and return the position of the first of them."""
         start = self.at
         if n_bytes > self.end - start:
             raise ValueError(f"UBJSON is truncated: byte {start} needs {n_bytes} more")
@@ -87,7 +87,7 @@ class _UbjsonReader:
         return form.unpack_from(self.data, self.skip(form.size))[0]
 
     def length(self) -> int:
-        """Read the length of a string or array; every element takes a byte or more of those that remain."""
+        """Read the length of a string or array, which cannot exceed the number of bytes that remain."""
         at = self.at
         form = _LENGTHS.get(self.data[at]) if at < self.end else None
         if form is None:
@@ -107,7 +107,7 @@ class _UbjsonReader:
         return str(self.data[start:end], "utf-8")
 
     def name(self) -> str:
-        """Read a name; each is decoded once, as names occur often."""
+        """Read a name. A name occurs often, but is decoded only once."""
         start = self.at + _NAME_HEAD.size
         if start <= self.end:
             tag, n = _NAME_HEAD.unpack_from(self.data, self.at)

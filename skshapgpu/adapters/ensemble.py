@@ -27,15 +27,15 @@ class Tree:
     left, right, feature, threshold, missing_left, cover : array-like of shape (n_nodes,)
         As in :class:`Ensemble`.
     value : array-like of shape (n_nodes,) or (n_nodes, n_outputs)
-        Leaf values, of one output or of all.
+        Leaf values, of one output or of all outputs.
     output : int
-        The output that the tree adds to; ignored if ``value`` has a column for each.
+        The output that the tree adds to; ignored if ``value`` has a column for each output.
     categories : dict of int to ndarray
-        Category codes of each categorical node.
+        Category codes that each categorical node lists, by the number of the node.
     listed_left : bool
-        Whether these codes go left.
+        Whether listed codes go left, and all others right, or the reverse.
     count : array-like of shape (n_nodes,) or None
-        Training rows at each node, where ``cover`` is their weight.
+        Number of training rows at each node, if ``cover`` is their weight.
     """
 
     left: npt.ArrayLike
@@ -78,12 +78,13 @@ _DTYPES = {
     "linear_intercept": np.float64,
 }
 
-#: Attributes of linear leaves, which most models do not have: empty then, and not part of files and digests.
+#: Attributes of linear leaves. Most models have no such leaves: the attributes are then empty, and are left
+#: out of files and digests.
 LINEAR_FIELDS = ("linear_offsets", "linear_feature", "linear_coefficient", "linear_intercept")
 
 
 def _cast(name: str, values: npt.ArrayLike) -> np.ndarray:
-    """Convert an attribute to its dtype; raise if that would change its numbers."""
+    """Convert an attribute to its dtype; raise ``ValueError`` if that would change its integers."""
     values = np.asarray(values)
     dtype: np.dtype[Any] = np.dtype(_DTYPES[name])
     if values.dtype == dtype:
@@ -103,20 +104,20 @@ class Ensemble:
     the first of them. At an inner node, the first rule that applies sends a row x left or right:
 
     - x[feature] is missing (NaN, or a zero if ``zero_missing[feature]``): left if ``missing_left``;
-    - the node is categorical: if ``category_listed_left`` of its category set, left if the code
-      ``trunc(x[feature])`` is in the set, otherwise left if it is not; a negative or infinite code
-      is in no set;
+    - the node is categorical: x has the code ``trunc(x[feature])``. Codes in the node's category set go
+      left and all others right if ``category_listed_left`` of the set is true, otherwise the reverse.
+      A negative or infinite code is in no set;
     - otherwise: left if ``x[feature] <= threshold``, or ``x[feature] < threshold`` if ``strict``.
       x is rounded to ``x_dtype`` first; the comparison itself is made in float64, exactly.
 
-    The margin of output k is ``intercept[k]`` plus the values of the leaves that x reaches. The value of a
-    linear leaf, which has terms, is ``linear_intercept`` plus the sum over its terms of
-    ``linear_coefficient`` times x[linear_feature]; but if any of these features is NaN in x, it is ``value``.
+    The margin of output k is ``intercept[k]`` plus the values of the leaves that x reaches. A leaf is linear
+    if it has terms. Its value is ``linear_intercept`` plus the sum over the terms of ``linear_coefficient``
+    times x[linear_feature]; but if any of these features is NaN in x, its value is ``value``.
 
     Attributes
     ----------
     n_features : int
-        Number of columns that trees may test: those of X, and others that the schema derives from them.
+        Number of columns that trees may test: the columns of X, and columns that the schema derives from X.
     tree_offsets : ndarray of int64, shape (n_trees + 1,)
         First node of each tree; the last entry is ``n_nodes``.
     tree_output : ndarray of int32, shape (n_trees,)
@@ -130,8 +131,9 @@ class Ensemble:
     missing_left : ndarray of bool, shape (n_nodes,)
         Whether missing values go left.
     cover : ndarray of float64, shape (n_nodes,)
-        Training weight that reached the node, >= 0. The share of a child is its cover over the
-        sum of both children's (one half each where both are 0), so shares always add up to 1.
+        Training weight that reached the node, >= 0. The fraction of rows that go to a child is its cover
+        divided by the sum of both children's covers, or one half if both covers are 0. The two fractions
+        always add up to 1, whatever the cover of the node itself.
     value : ndarray of float64, shape (n_nodes, 1) or (n_nodes, n_outputs)
         Leaf values, scaled as they are added; 0 at inner nodes.
     intercept : ndarray of float64, shape (n_outputs,)
@@ -188,7 +190,7 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         for name in _DTYPES:
-            array = np.array(_cast(name, getattr(self, name)), order="C")  # a copy that only it holds
+            array = np.array(_cast(name, getattr(self, name)), order="C")  # a copy that no caller can change
             if array.ndim != (2 if name == "value" else 1):
                 raise ValueError(
                     f"{name} must have {'two dimensions' if name == 'value' else 'one dimension'}"
@@ -236,14 +238,14 @@ class Ensemble:
         Parameters
         ----------
         trees : sequence of Tree
-            All with the same form of ``value``; a two-dimensional one has a column for each output, and
-            ``Tree.output`` is then ignored.
+            Trees whose ``value`` has one dimension in all of them, or two dimensions in all. With two, it
+            has a column for each output, and ``Tree.output`` is ignored.
         n_features : int
-            Columns that the trees may test.
+            Number of columns that the trees may test.
         intercept : float or array-like of shape (n_outputs,)
             Number that the model adds to the trees of each output, in margin space.
         **options
-            Remaining attributes of the class.
+            Other attributes of the class.
 
         Returns
         -------
@@ -321,7 +323,7 @@ class Ensemble:
         if vector and not (self.tree_output == -1).all():
             raise ValueError("tree_output must be -1 in every tree or in none")
         if not vector and ((self.tree_output < 0) | (self.tree_output >= self.n_outputs)).any():
-            raise ValueError(f"tree_output must lie in 0..{self.n_outputs - 1}")
+            raise ValueError(f"tree_output must be in 0..{self.n_outputs - 1}")
         if self.value.shape != (self.n_nodes, width):
             raise ValueError(f"value must have shape {(self.n_nodes, width)}, not {self.value.shape}")
         for name in ("player", "zero_missing"):
@@ -357,9 +359,9 @@ class Ensemble:
         if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
             raise ValueError("category_offsets must rise from 0 to the length of category_values")
         self._require((sets >= -1) & (sets < n_sets), "has an unknown category set")
-        first = np.zeros(len(values) + 1, bool)
-        first[offsets] = True
-        if (values < 0).any() or (np.diff(values) <= 0)[~first[1:-1]].any():
+        is_first = np.zeros(len(values) + 1, bool)
+        is_first[offsets] = True
+        if (values < 0).any() or (np.diff(values) <= 0)[~is_first[1:-1]].any():
             raise ValueError("category_values must be >= 0 and ascending inside each set")
 
     def _validate_linear_leaves(self) -> None:
@@ -368,12 +370,12 @@ class Ensemble:
             if n_terms or len(self.linear_coefficient) or len(self.linear_intercept):
                 raise ValueError("terms of linear leaves need linear_offsets")
             return
-        n_each = np.diff(offsets)
+        term_counts = np.diff(offsets)
         if (
             len(offsets) != self.n_nodes + 1
             or offsets[0] != 0
             or offsets[-1] != n_terms
-            or (n_each < 0).any()
+            or (term_counts < 0).any()
         ):
             raise ValueError(
                 "linear_offsets must rise from 0 to the number of terms, with n_nodes + 1 entries"
@@ -384,8 +386,8 @@ class Ensemble:
             )
         if n_terms and self.value.shape[1] != 1:
             raise ValueError("linear leaves need trees of one output")
-        self._require((n_each == 0) | (self.left < 0), "has linear terms, but is not a leaf")
-        node_of_term = np.repeat(np.arange(self.n_nodes), n_each)
+        self._require((term_counts == 0) | (self.left < 0), "has linear terms, but is not a leaf")
+        node_of_term = np.repeat(np.arange(self.n_nodes), term_counts)
         for ok, problem in (
             (
                 (self.linear_feature >= 0) & (self.linear_feature < self.n_features),
@@ -393,11 +395,13 @@ class Ensemble:
             ),
             (np.isfinite(self.linear_coefficient), "has a non-finite coefficient"),
         ):
-            of_nodes = np.ones(self.n_nodes, bool)
-            of_nodes[node_of_term[~ok]] = False
-            self._require(of_nodes, problem)
+            node_is_valid = np.ones(self.n_nodes, bool)
+            node_is_valid[node_of_term[~ok]] = False
+            self._require(node_is_valid, problem)
         self._require(np.isfinite(self.linear_intercept), "has a non-finite linear_intercept")
-        self._require((n_each > 0) | (self.linear_intercept == 0), "has a linear_intercept without terms")
+        self._require(
+            (term_counts > 0) | (self.linear_intercept == 0), "has a linear_intercept without terms"
+        )
 
     def _validate_links(self) -> None:
         """Raise unless every node is reached exactly once from its tree's root."""
@@ -475,25 +479,25 @@ class Ensemble:
         for start, output in zip(self.tree_offsets, self.tree_output):
             node = np.full(len(X), start)
             while (inner := self.left[node] >= 0).any():
-                here = node[inner]
-                left = self.goes_left(here, X[rows[inner], self.feature[here]])
-                node[inner] = start + np.where(left, self.left[here], self.right[here])
+                inner_nodes = node[inner]
+                left = self.goes_left(inner_nodes, X[rows[inner], self.feature[inner_nodes]])
+                node[inner] = start + np.where(left, self.left[inner_nodes], self.right[inner_nodes])
             columns = slice(None) if output < 0 else slice(output, output + 1)
             margin[:, columns] += self._leaf_values(node, X)
         return margin
 
     def _leaf_values(self, leaf: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the values of a leaf for each row: (n_samples, n_outputs or 1)."""
+        """Return the values of the leaf that each row is in: (n_samples, n_outputs or 1)."""
         values = self.value[leaf]
         if not self.has_linear_leaves:
             return values
         for row, x in enumerate(X.astype(np.float64)):
             terms = slice(self.linear_offsets[leaf[row]], self.linear_offsets[leaf[row] + 1])
-            of_terms = x[self.linear_feature[terms]]
-            if len(of_terms) and not np.isnan(of_terms).any():
+            term_values = x[self.linear_feature[terms]]
+            if len(term_values) and not np.isnan(term_values).any():
                 value = self.linear_intercept[leaf[row]]
-                for coefficient, number in zip(self.linear_coefficient[terms], of_terms):
-                    value += coefficient * number
+                for coefficient, term_value in zip(self.linear_coefficient[terms], term_values):
+                    value += coefficient * term_value
                 values[row] = value
         return values
 

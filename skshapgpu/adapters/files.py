@@ -1,6 +1,7 @@
-"""Adapter for model files of XGBoost, LightGBM, CatBoost, treelite, ONNX and Spark: their paths, or content.
+"""Adapter for model files of XGBoost, LightGBM, CatBoost, treelite, ONNX and Spark.
 
-The content of a file, not its name, decides which library wrote it and how it is read:
+A file is given by its path or by its content, a folder by its path. The content of a file, not its name,
+decides how the file is read:
 
 ==================================  =====================================================
 content                             read by
@@ -8,7 +9,7 @@ content                             read by
 XGBoost's JSON or UBJSON            our own readers; XGBoost need not be installed
 LightGBM's model text               our own reader; LightGBM need not be installed
 CatBoost's JSON without CTRs        our own reader; CatBoost need not be installed
-CatBoost's binary format (.cbm)     CatBoost in a process of its own, and our own reader
+CatBoost's binary format (.cbm)     CatBoost in a separate process, and our own reader
 a checkpoint of treelite 4          our own reader; treelite need not be installed
 a protobuf message of ONNX          our own reader; ONNX need not be installed
 a folder that Spark ML wrote        PyArrow and our own reader; Spark need not be installed
@@ -35,7 +36,7 @@ from ..errors import UnsupportedModelError
 from .schema import AdaptedModel
 from .spark_ml import folder as spark_folder
 
-#: First bytes of files that are not accepted as model files, and advice on what to do with them instead.
+#: First bytes of files that are not model files, and advice on what to pass instead.
 _NO_MODELS = {
     b"PK\x03\x04": "is a ZIP archive; load a saved explainer with TreeExplainer.load, and a model that "
     "skops saved with skops",
@@ -43,8 +44,10 @@ _NO_MODELS = {
     "and pass the model",
 }
 
-#: Script that writes a CatBoost model as JSON; its exit status says why a model cannot be explained.
-_NO_WEIGHTS, _TEXTS = 3, 4
+#: Exit status of the script below if a model cannot be explained, by the reason.
+_NO_WEIGHTS, _TEXT_FEATURES = 3, 4
+
+#: Script that writes a CatBoost model as JSON.
 _EXPORT_CATBOOST = f"""
 import sys
 import catboost
@@ -52,7 +55,7 @@ model = catboost.CatBoost()
 try:
     model.load_model(sys.argv[1])
     if model.get_text_feature_indices() or model.get_embedding_feature_indices():
-        sys.exit({_TEXTS})
+        sys.exit({_TEXT_FEATURES})
     if not model._object._has_leaf_weights_in_model() and not model._object._is_oblivious():
         sys.exit({_NO_WEIGHTS})
     model.save_model(sys.argv[2], format="json")
@@ -63,15 +66,15 @@ except catboost.CatBoostError as error:
 #: Seconds allowed to start Python and import CatBoost on a busy machine; one second per megabyte is added.
 _CATBOOST_SECONDS = 60
 
-#: Markers of the lengths that UBJSON writes before names; in JSON, none of them follows an opening brace.
+#: Markers of the lengths that UBJSON writes before names. In JSON, no opening brace is followed by a marker.
 _UBJSON_LENGTHS = (b"i", b"U", b"I", b"l", b"L")
 
-#: Fields that XGBoost stores as float32; in JSON they look like numbers of higher precision.
+#: Fields that XGBoost stores as float32. In JSON, they look like numbers of higher precision.
 _XGBOOST_FLOATS = frozenset(
     {"split_conditions", "sum_hessian", "base_weights", "leaf_weights", "loss_changes"}
 )
 
-#: First byte of the messages of ONNX, the tag of the version of its format.
+#: First byte of an ONNX file: the tag of the field with the version of the format.
 _ONNX_START = b"\x08"
 
 #: Major versions of treelite that a checkpoint can begin with.
@@ -79,7 +82,7 @@ _TREELITE_MAJORS = (3, 4, 5)
 
 
 def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
-    """Read a model file, given by its path or by its content, or a model's folder, given by its path.
+    """Read a model: a file, given by its path or its content, or a folder, given by its path.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
     UnsupportedModelError
         The model cannot be explained exactly.
     ImportError
-        Reading the file takes the library that wrote it, which is not installed.
+        Reading the file needs a library that is not installed.
     OSError
         The file cannot be read.
     """
@@ -109,7 +112,7 @@ def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
 
 
 def _read(name: str, family: str, read: Callable[[], AdaptedModel]) -> AdaptedModel:
-    """Call a reader; raise ``ValueError`` if the file is damaged."""
+    """Call a reader, and turn the errors of a damaged file into ``ValueError``."""
     try:
         return read()
     except (ImportError, UnsupportedModelError):
@@ -125,20 +128,20 @@ def _damaged(name: str, family: str, why: object) -> ValueError:
 
 
 def content_of(name: str) -> bytes:
-    """Return the content of a regular file; reading others, such as a pipe, might never end."""
+    """Return the content of a regular file. Reading anything else, such as a pipe, might never end."""
     try:
-        found = os.stat(name)
+        status = os.stat(name)
     except FileNotFoundError as error:
         raise ValueError(
             f"there is no file {name!r:.200}; a string is treated as the path of a model file"
         ) from error
     except PermissionError:
         raise
-    except OSError as error:  # the name is too long, or goes through a file
+    except OSError as error:  # the name is too long, or has a file where a folder should be
         raise ValueError(f"{name!r:.200} is not the path of a model file: {error.strerror}") from error
-    if not stat.S_ISREG(found.st_mode):
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
-        raise ValueError(f"{name!r} is {what}; expected a model file")
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise ValueError(f"{name!r} is {kind}; expected a model file")
     with open(name, "rb") as file:
         content = file.read()
     if not content:
@@ -190,7 +193,7 @@ def _read_ubjson(content: bytes) -> AdaptedModel:
 
 
 def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
-    """Read XGBoost's JSON after replacing its lists of numbers with arrays, as UBJSON has them."""
+    """Replace the lists of numbers in XGBoost's JSON with arrays, as in UBJSON, and read the document."""
     gradient_booster = document["learner"]["gradient_booster"]
     forest = gradient_booster.get("gbtree", gradient_booster).get("model", {})
     for part in [*forest.get("trees", []), *forest.get("cats", {"enc": []})["enc"]]:
@@ -204,9 +207,10 @@ def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
 
 
 def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
-    """Read a model the way its writer predicts: as a ``Booster`` or as a wrapper, which adds an attribute.
+    """Read a model that predicts like the object that was saved: a ``Booster`` or a scikit-learn wrapper.
 
-    The labels of a classifier are 0 to n - 1; the number that means missing is not in the file.
+    A wrapper adds the attribute "scikit_learn" to the file. The file contains neither the labels of a
+    classifier, which become 0 to n - 1, nor the number that means missing.
     """
     from . import xgboost
 
@@ -232,20 +236,20 @@ def _read_catboost_json(document: dict[str, Any]) -> AdaptedModel:
 
     if document.get("ctr_data"):
         raise UnsupportedModelError(
-            "the CatBoost model has CTRs, target statistics of categorical columns, which its JSON does not "
-            "always keep apart: save it as .cbm"
+            "the CatBoost model has CTRs (target statistics of categorical columns), and in JSON different "
+            "CTRs can have the same name: save it as .cbm"
         )
     return catboost.adapt_document(document)
 
 
 def _read_cbm(name: str, content: bytes) -> AdaptedModel:
-    """Convert a file to CatBoost's JSON in a separate process, as CatBoost can crash on damaged files."""
+    """Convert a file to CatBoost's JSON in a separate process, as a damaged file can crash CatBoost."""
     from .catboost import model as catboost
 
     if importlib.util.find_spec("catboost") is None:
         raise ImportError(
-            f"{name} is in CatBoost's binary format, which takes the package catboost to read: install it, "
-            "or save the model with format='json'"
+            f"{name} is in CatBoost's binary format, which needs the package catboost: install it, or save "
+            "the model with format='json'"
         )
     with tempfile.TemporaryDirectory() as folder:
         export = os.path.join(folder, "model.json")
@@ -267,14 +271,14 @@ def _read_cbm(name: str, content: bytes) -> AdaptedModel:
             raise ValueError("CatBoost takes too long to read it") from error
         if run.returncode == _NO_WEIGHTS:
             raise UnsupportedModelError(catboost.NO_LEAF_WEIGHTS)
-        if run.returncode == _TEXTS:
+        if run.returncode == _TEXT_FEATURES:
             raise UnsupportedModelError(
                 "the CatBoost model has text or embedding features, which are neither numbers nor categories"
             )
         if run.returncode < 0:
             raise ValueError("CatBoost crashes while reading it")
         if run.returncode:
-            raise ValueError(catboost.explained(run.stderr.decode(errors="replace").strip()[-500:]))
+            raise ValueError(catboost.with_advice(run.stderr.decode(errors="replace").strip()[-500:]))
         with open(export, "rb") as file:
             document = json.loads(file.read())
         catboost.restore_tables(document, content)

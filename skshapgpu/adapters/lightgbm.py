@@ -4,20 +4,20 @@ How LightGBM reads a row, and how the :class:`~skshapgpu.adapters.Ensemble` repr
 
 - Values are float64. A numeric node first turns values of magnitude ``ZERO_MAGNITUDE`` or less into 0.0,
   then sends ``x <= threshold`` left. Its missing type decides about missing values: "NaN" sends NaN to the
-  node's default side; "Zero" sends zeros and NaN there; "None" reads NaN as 0.0.
-- A categorical node sends the codes ``int(x)`` that it lists left and everything else right: NaN,
+  node's default side; "Zero" sends zeros and NaN to the default side; "None" reads NaN as 0.0.
+- A categorical node sends the codes ``int(x)`` that it lists left. It sends everything else right: NaN,
   negative, infinite and unseen codes, whatever the missing type. -0.5 is code 0.
-- ``boosting="rf"`` averages its trees in ``predict``, but adds them up for ``raw_score=True`` and
-  ``pred_contrib=True``. The margin here is the average.
-- As many trees are read as ``predict`` uses: up to ``best_iteration`` where that is set.
+- With ``boosting="rf"``, ``predict`` averages the trees, but ``raw_score=True`` and ``pred_contrib=True`` add
+  them up. The margin of the ensemble is the average.
+- The adapter reads the trees that ``predict`` uses: up to ``best_iteration`` if that is set.
 - Covers are the numbers of training rows at each node, without sample weights, as in ``pred_contrib``. Sums
-  of hessians are an alternative. The text has those of leaves in full but others with six digits only, so
-  they are summed up from the leaves.
-- A leaf of a linear tree (``linear_tree=True``) is a linear function of columns of X, in double precision: of
-  the values themselves, also where a node takes them as zero. If any of its features is NaN, the
+  of hessians are an alternative. The text has the sums of inner nodes with six digits only, so these are
+  added up from the sums of the leaves, which the text has in full.
+- A leaf of a linear tree (``linear_tree=True``) is a linear function of columns of X, in double precision. It
+  takes the values themselves, even small ones that a node reads as zero. If any of its features is NaN, the
   leaf has its ordinary value. Infinite values are rejected, as they have no finite contribution.
-- The average that boosting starts from is part of the first trees. An ``init_score`` given to the
-  training data is not in the model: neither ``predict`` nor the margin here contains it.
+- The average that boosting starts from is part of the first trees. An ``init_score`` of the training data is
+  not in the model: neither ``predict`` nor the margin of the ensemble contains it.
 """
 
 from __future__ import annotations
@@ -37,25 +37,26 @@ from ._subclasses import require_own_predictions
 from .ensemble import ZERO_MAGNITUDE, Ensemble
 from .schema import FEW_ROWS, AdaptedModel, Column, InputSchema
 
-#: Bits of ``decision_type``; the missing type is stored above them.
+#: Bits of ``decision_type``; the bits above them are the missing type.
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
 
-#: Links of the objectives, as ``AdaptedModel`` names them; the logistic one is of each output by itself.
+#: Links of the objectives, as ``AdaptedModel`` names them. The logistic link applies to each output
+#: separately.
 _LINKS: dict[str, Literal["logistic", "exp", "softmax"]] = {
     **dict.fromkeys(("binary", "multiclassova", "cross_entropy"), "logistic"),
     **dict.fromkeys(("poisson", "gamma", "tweedie"), "exp"),
     "multiclass": "softmax",
 }
 
-#: Objectives, of which all others are rejected, and their parameters. A custom objective has no name.
+#: Objectives and their parameters; all others are rejected. The name of a custom objective is empty.
 _OBJECTIVES = frozenset({"", *_LINKS}).union(
     "regression regression_l1 huber fair quantile mape cross_entropy_lambda lambdarank rank_xendcg".split()
 )
 _OBJECTIVE_PARAMETERS = frozenset({"num_class", "sigmoid", "sqrt"})
 
-#: Fields that are read, or that predictions do not depend on: of the header, whose first line is "tree", and
-#: of trees; versions of the format.
+#: Fields of the header and of trees that the adapter reads, or that predictions do not depend on; and
+#: versions of the format. All others are rejected. The header has the field "tree": it is the first line.
 _HEADER_FIELDS = frozenset(
     "average_output feature_infos feature_names label_index max_feature_idx monotone_constraints num_class "
     "num_tree_per_iteration objective tree tree_sizes version".split()
@@ -67,7 +68,7 @@ _TREE_FIELDS = frozenset(
 )
 _VERSIONS = frozenset({"v3", "v4"})
 
-#: Limit on num_tree_per_iteration for a model without trees, in which nothing else bounds it.
+#: Limit on num_tree_per_iteration for a model without trees; otherwise the number of trees is the limit.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
 
 _INNER_FIELDS = {
@@ -98,9 +99,9 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        The model treats zeros of one feature as missing in one place and as numbers in another (as
-        continued training with changed parameters can). Or it is a wrapper
-        with ``pred_early_stop=True``, or of a third-party subclass with its own ``predict``.
+        The model treats zeros of one feature as missing in one node and as numbers in another, which can
+        happen if training continued with other parameters. Or the model is a wrapper with
+        ``pred_early_stop=True``, or its class is a third-party subclass with its own ``predict``.
     NotFittedError
         The model is a wrapper that is not fitted.
     ValueError
@@ -153,13 +154,13 @@ def _raw_scores(model: Any, n_averaged: int, X: Any) -> Any:
 
 
 def _probabilities(predict: Callable[[Any], Any], n_outputs: int, X: Any) -> np.ndarray:
-    """Return the probabilities of the classes that are outputs; a Booster of two classes returns one."""
+    """Return the probabilities of the classes that are outputs; a binary Booster has only one probability."""
     probabilities: np.ndarray = predict(X)
     return probabilities[:, -n_outputs:] if probabilities.ndim == 2 else probabilities
 
 
 def _require_all_trees(model: Any) -> None:
-    """Reject a wrapper whose ``predict`` uses prediction early stopping, which skips trees for some rows."""
+    """Reject a wrapper whose ``predict`` stops early, so that it skips trees for some rows."""
     stops = model.get_params().get("pred_early_stop")
     if stops is not None and str(stops).lower() not in ("false", "-"):
         raise UnsupportedModelError(
@@ -230,7 +231,7 @@ def read_text(
 
 
 def _require_known_header(head: dict[str, str]) -> None:
-    """Reject a model with fields, a version or an objective that is not known."""
+    """Reject a model with unknown fields, or of an unknown version or objective."""
     objective, parameters = _objective(head)
     name = "the LightGBM model text"
     require_known(name, "fields", head, _HEADER_FIELDS)
@@ -240,13 +241,13 @@ def _require_known_header(head: dict[str, str]) -> None:
 
 
 def _objective(head: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the name of the objective, empty if it is a custom one, and its parameters."""
+    """Return the name of the objective, which is empty for a custom objective, and its parameters."""
     objective, *parameters = head.get("objective", "").split(" ")
     return objective, dict(parameter.partition(":")[::2] for parameter in parameters)
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Parse lines ``name=value``; a line without a value is a flag, and an empty line is left out."""
+    """Parse lines ``name=value``. A line without a value is a flag; empty lines are ignored."""
     return dict(line.partition("=")[::2] for line in text.split("\n") if line)
 
 
@@ -281,10 +282,10 @@ def _tree(number: int, text: str) -> _Tree:
         text = fields.get(name, "")
         # A tampered size must not allocate more than the text can fill.
         array = np.empty(min(size, len(text) // 2 + 1), dtype)
-        if size and (found := _core.parse_numbers(text, array)) != size:
+        if size and (n_read := _core.parse_numbers(text, array)) != size:
             raise ValueError(
                 f"tree {number} of the LightGBM model text needs {size} numbers as {name}, not "
-                f"{found if found <= size else 'more'}"
+                f"{n_read if n_read <= size else 'more'}"
             )
         return array
 
@@ -337,7 +338,7 @@ def _tree(number: int, text: str) -> _Tree:
 
 
 def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, average: bool) -> Ensemble:
-    """Concatenate the trees; in each, inner nodes keep their numbers in the text, and leaves follow."""
+    """Concatenate the trees. In each tree, the inner nodes come first, numbered as in the text."""
     n_leaves = np.array([len(t.leaf_value) for t in trees], np.int64)
     n_inner = n_leaves - 1
     offsets = np.concatenate([[0], np.cumsum(n_leaves + n_inner)])
@@ -371,13 +372,13 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
     categorical = field["decision_type"] & _CATEGORICAL > 0
     if categorical.any():
         first_set = np.cumsum([0] + [len(t.cat_boundaries) - 1 for t in trees[:-1]])
-        number = field["threshold"] + np.repeat(first_set, n_inner)
-        number = np.where(categorical, number, -1).astype(np.int64)
+        set_number = field["threshold"] + np.repeat(first_set, n_inner)
+        set_number = np.where(categorical, set_number, -1).astype(np.int64)
         sets, lists_zero = _category_sets(trees)
-        zero_left[categorical] = lists_zero[number[categorical]]
+        zero_left[categorical] = lists_zero[set_number[categorical]]
         nan_left[categorical] = False
         threshold[categorical] = 0.0
-        options = sets | {"category_set": nodes(np.int32, number, -1)}
+        options = sets | {"category_set": nodes(np.int32, set_number, -1)}
     if (zero_is_missing := (missing == _MISSING_ZERO) & ~categorical).any():
         zero_missing = options["zero_missing"] = np.zeros(n_features, bool)
         zero_missing[feature[zero_is_missing]] = True
@@ -390,18 +391,19 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
     n_averaged = len(trees) / n_outputs if average else 1.0
     value = join([t.leaf_value for t in trees]) / n_averaged
     if any(t.linear is not None and t.linear.n_terms.any() for t in trees):
-        of_leaves = [t.linear or _constant_leaves(len(t.leaf_value)) for t in trees]
-        n_terms = join([linear.n_terms for linear in of_leaves], np.int64)
-        constant = np.where(n_terms > 0, join([linear.constant for linear in of_leaves]) / n_averaged, 0.0)
-        of_terms = join([linear.feature for linear in of_leaves], np.int64)
-        if ((of_terms < 0) | (of_terms >= n_features)).any():
+        leaf_functions = [t.linear or _constant_leaves(len(t.leaf_value)) for t in trees]
+        n_terms = join([linear.n_terms for linear in leaf_functions], np.int64)
+        constants = join([linear.constant for linear in leaf_functions]) / n_averaged
+        constant = np.where(n_terms > 0, constants, 0.0)
+        term_feature = join([linear.feature for linear in leaf_functions], np.int64)
+        if ((term_feature < 0) | (term_feature >= n_features)).any():
             raise ValueError(
                 f"the LightGBM model text has leaf_features outside the features 0..{n_features - 1}"
             )
         options |= {
             "linear_offsets": np.concatenate([[0], np.cumsum(nodes(np.int64, 0, n_terms))]),
-            "linear_feature": of_terms,
-            "linear_coefficient": join([linear.coefficient for linear in of_leaves]) / n_averaged,
+            "linear_feature": term_feature,
+            "linear_coefficient": join([linear.coefficient for linear in leaf_functions]) / n_averaged,
             "linear_intercept": nodes(np.float64, 0.0, constant),
         }
     return Ensemble(
@@ -428,30 +430,30 @@ def _constant_leaves(n_leaves: int) -> _LinearLeaves:
 
 
 def _hessians(ensemble: Ensemble, trees: Sequence[_Tree]) -> np.ndarray:
-    """Return the sum of Hessians at each node, accumulated from its leaves."""
-    cover, leaves = np.zeros(ensemble.n_nodes), np.flatnonzero(ensemble.left < 0)
+    """Return the sum of hessians at each node, added up from the leaves."""
+    cover, nodes = np.zeros(ensemble.n_nodes), np.flatnonzero(ensemble.left < 0)
     weights = []
     for number, tree in enumerate(trees):
         n_leaves = len(tree.leaf_value)
-        # For a tree with a single leaf it is omitted, too; nothing depends on it.
+        # The text may omit the weight of a single leaf; nothing depends on it.
         weight = np.zeros(n_leaves)
         if n_leaves > 1 and _core.parse_numbers(tree.leaf_weight, weight) != n_leaves:
             raise ValueError(f"tree {number} of the LightGBM model text has no leaf_weight for each leaf")
         weights.append(weight)
-    cover[leaves] = weight = np.concatenate(weights)
+    cover[nodes] = weight = np.concatenate(weights)
     start = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
     inner = np.flatnonzero(ensemble.left >= 0)
     parent = np.full(ensemble.n_nodes, -1)
     for child in (ensemble.left, ensemble.right):
         parent[start[inner] + child[inner]] = inner
-    while len(above := parent[leaves]) and (above >= 0).any():
-        leaves, weight = above[above >= 0], weight[above >= 0]
-        np.add.at(cover, leaves, weight)
+    while len(parents := parent[nodes]) and (parents >= 0).any():
+        nodes, weight = parents[parents >= 0], weight[parents >= 0]
+        np.add.at(cover, nodes, weight)
     return cover
 
 
 def _round_at_zero(threshold: np.ndarray) -> np.ndarray:
-    """Move thresholds so that all x of magnitude ZERO_MAGNITUDE or less go one way, as ``predict``'s 0.0."""
+    """Move thresholds so that all x of magnitude ZERO_MAGNITUDE or less go where ``predict`` sends 0.0."""
     threshold = np.where((threshold >= 0) & (threshold <= ZERO_MAGNITUDE), ZERO_MAGNITUDE, threshold)
     return np.where(
         (threshold < 0) & (threshold >= -ZERO_MAGNITUDE), np.nextafter(-ZERO_MAGNITUDE, -np.inf), threshold
@@ -459,7 +461,7 @@ def _round_at_zero(threshold: np.ndarray) -> np.ndarray:
 
 
 def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the sets of all trees as ``Ensemble`` stores them, and whether each lists code 0.
+    """Return the sets of all trees as ``Ensemble`` stores them, and whether each set lists code 0.
 
     The text has bit sets of 32-bit words: bit b of word w of a set is code 32 w + b.
     """
@@ -468,15 +470,15 @@ def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.nd
     bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little").reshape(-1, 32)
     word, bit = np.nonzero(bits)
     first_word = np.repeat(np.cumsum(n_words) - n_words, n_words)[word]
-    owner = np.repeat(np.arange(len(n_words)), n_words)[word]
+    set_of_bit = np.repeat(np.arange(len(n_words)), n_words)[word]
     codes = 32 * (word - first_word) + bit
-    n_codes = np.bincount(owner, minlength=len(n_words))
+    n_codes = np.bincount(set_of_bit, minlength=len(n_words))
     sets = {
         "category_offsets": np.concatenate([[0], np.cumsum(n_codes)]),
         "category_values": codes,
         "category_listed_left": np.ones(len(n_words), bool),
     }
-    return sets, np.bincount(owner[codes == 0], minlength=len(n_words)) > 0
+    return sets, np.bincount(set_of_bit[codes == 0], minlength=len(n_words)) > 0
 
 
 @dataclass(frozen=True)
@@ -487,7 +489,7 @@ class PandasCategories:
     ----------
     lists : tuple of tuple, or None
         The categories of each categorical column in training, in the order of their codes. None
-        where the model was trained on an array: LightGBM then takes the codes of X as they are.
+        if the model was trained on an array: LightGBM then takes the codes of X as they are.
     """
 
     lists: tuple[tuple[Any, ...], ...] | None
@@ -499,9 +501,9 @@ class PandasCategories:
 
     @cached_property
     def _codes(self) -> tuple[dict[Any, float], ...]:
-        """Code of each category of each column."""
+        """Code of each category, for each column."""
         lists = self.lists or ()
-        return tuple({category: float(code) for code, category in enumerate(each)} for each in lists)
+        return tuple({category: float(code) for code, category in enumerate(items)} for items in lists)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"lists": self.lists}  # without the dicts, so that equal encoders have equal pickles
@@ -509,10 +511,10 @@ class PandasCategories:
     def encode(self, column: Column) -> np.ndarray:
         """Return float64 codes, NaN where the value is missing or was not seen in training.
 
-        Raises ``ValueError`` for text if no training category was a string, and for categories of another
-        library than pandas if the model takes codes, as LightGBM does.
+        Raise ``ValueError`` for a column of strings if no category in training was a string, and, if the
+        model takes codes, for categories of a library other than pandas.
         """
-        assert column.codes is not None  # only categorical columns come here
+        assert column.codes is not None  # the column is categorical
         if self.lists is None:
             if column.package != "pandas":
                 raise ValueError(

@@ -1,11 +1,13 @@
 """NGBoost: the parameters of the distribution that a regressor, classifier or survival model predicts.
 
-The margin is the result of ``pred_param``, one output for each parameter in the form that the trees add up
-to: the location and the logarithm of the scale for a normal distribution, the logarithms of both parameters
-for a gamma distribution, and so on; the names of the outputs say which. A classifier has the log-odds of
-each class except the first relative to the first: for two classes one output, the log-odds of the second.
+The margin is the result of ``pred_param``. It has one output for each parameter, in the form that the trees
+add up to: the location and the logarithm of the scale for a normal distribution, the logarithms of both
+parameters for a gamma distribution, and so on. The names of the outputs say which form it is. A classifier
+has an output for each class except the first, the log-odds of the class relative to the first class; for two
+classes this is one output.
 
-All rounds are read, as ``predict`` uses them all without ``max_iter``. NaN goes where each tree sends it.
+The adapter reads all rounds, as ``predict`` without ``max_iter`` uses all of them. Each tree decides where
+NaN goes.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        A base learner is not a regression tree, or a class has its own ``predict``.
+        A base learner is not a regression tree, or a third-party subclass has its own ``predict``.
     NotFittedError
         The model is not fitted.
     """
@@ -72,7 +74,8 @@ def adapt(model: Any) -> AdaptedModel:
     ]
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features, intercept=np.ravel(model.init_params))
     n_outputs = ensemble.n_outputs
-    is_own = model.Dist.__module__.partition(".")[0] == "ngboost"  # the margin of others is not known
+    # The meaning of the margin is unknown for a distribution that is not NGBoost's own.
+    is_own = model.Dist.__module__.partition(".")[0] == "ngboost"
     is_binary = isinstance(model, NGBClassifier) and n_outputs == 1 and is_own
     return AdaptedModel(
         ensemble,

@@ -1,4 +1,4 @@
-"""The result of an adapter: the trees of a model, and how its own library reads X.
+"""The result of an adapter: the trees of a model, and how the model's own library reads X.
 
 An adapter returns an :class:`AdaptedModel`: the :class:`~skshapgpu.adapters.Ensemble` plus an
 :class:`InputSchema` that says which columns X must have, which values count as missing and how
@@ -20,7 +20,7 @@ from .ensemble import Ensemble, Tree
 #: Values of ``AdaptedModel.link``.
 _LINKS = (None, "identity", "logistic", "softmax", "exp", "gumbel", "normal")
 
-#: Up to this many rows, looking up each of them is faster than looking up their distinct categories.
+#: Up to this many rows, looking up the category of each row is faster than looking up distinct categories.
 FEW_ROWS = 8
 
 
@@ -31,19 +31,20 @@ class Column:
     Attributes
     ----------
     name : str
-        Name in error messages.
+        Name of the column in error messages.
     values : ndarray
         Decoded values: numbers, or objects (``None`` or NaN where missing).
     codes : ndarray of int64 or None
         Dictionary codes of a categorical column of a data frame, -1 where missing.
     package : str or None
-        Package of the data frame that X is, such as "pandas"; None for an array.
+        Package that the data frame X comes from, such as "pandas"; None if X is an array.
     is_text : bool
-        Whether it is a text column of a data frame. Its ``codes`` number the texts in order of appearance.
+        Whether this is a column of strings of a data frame. Its ``codes`` number the strings in the order of
+        their first appearance.
     category_number : int
         Number of categorical columns before this one in the data frame.
     kept : dict of str to ndarray
-        Results of its encoder that :class:`DerivedColumns` may use, too.
+        Results that the column's encoder stores here, for use by :class:`DerivedColumns`.
     """
 
     name: str
@@ -58,9 +59,9 @@ class Column:
 class ColumnEncoder(Protocol):
     """Interface of objects that encode a categorical column as the codes that the trees test; picklable.
 
-    An encoder that reads ``Column.codes`` has the attribute ``takes_codes``: whether its result depends on
-    the codes themselves, not only on the categories that they stand for. If so, columns without codes of
-    their own are rejected, and so are rows in batches, each with its own dictionary.
+    An encoder that reads ``Column.codes`` has the attribute ``takes_codes``. It says whether the result
+    depends on the codes themselves, not only on the categories that they stand for. If it does, columns that
+    have no codes are rejected; batches of rows are rejected as well, as each batch has its own dictionary.
     """
 
     def encode(self, column: Column) -> np.ndarray:
@@ -91,7 +92,7 @@ def category_codes(encoder: ColumnEncoder, column: Column) -> np.ndarray:
     ValueError
         The encoder refuses a value.
     TypeError
-        The encoder returns something else than a number for each row.
+        The encoder returns something other than a number for each row.
     """
     codes = encoder.encode(column)
     n_rows = len(column.values)
@@ -107,7 +108,7 @@ def category_codes(encoder: ColumnEncoder, column: Column) -> np.ndarray:
 
 
 class DerivedColumns(Protocol):
-    """Columns, computed from those of X, that the trees test after them; picklable.
+    """Columns that are computed from columns of X and appended to them, for the trees to test; picklable.
 
     Attributes
     ----------
@@ -116,11 +117,11 @@ class DerivedColumns(Protocol):
     n_columns : int
         Number of derived columns.
     encoded : set of int
-        Columns of X, with an encoder, from which they are computed.
+        Columns of X that have an encoder, and that derived columns are computed from.
     sources : sequence of set of int
         Columns of X from which each derived column is computed.
     row_bytes : int
-        Bytes, approximately, that :meth:`fill` allocates for each row.
+        Approximate number of bytes that :meth:`fill` allocates for each row.
     """
 
     @property
@@ -135,14 +136,14 @@ class DerivedColumns(Protocol):
     def row_bytes(self) -> int: ...
 
     def fill(self, block: np.ndarray, columns: Mapping[int, Column]) -> None:
-        """Write the last ``n_columns`` columns of ``block``, whose first columns are those of X, encoded.
+        """Write the derived columns, which are the last ``n_columns`` columns of ``block``.
 
         Parameters
         ----------
         block : ndarray of shape (n_rows, n_features + n_columns)
-            Rows, changed in place.
+            Rows, changed in place. The first columns are the columns of X, already encoded.
         columns : mapping of int to Column
-            The columns of X in ``encoded``, which their encoders have read before.
+            The columns of X in ``encoded``, after their encoders have read them.
         """
 
 
@@ -157,16 +158,17 @@ class InputSchema:
     feature_names : tuple of str or None
         Names seen in training; a data frame must have the same names in the same order.
     known_names : mapping of int to str
-        Without ``feature_names``: the names of some columns, by column number. A data frame must have them
-        there.
+        Names of some columns, by column number, if there are no ``feature_names``. A data frame must have
+        these names at these positions.
     allow_nan, allow_inf : bool
-        Whether the library itself accepts such values; those that it refuses are rejected here, too. The
-        schema of a model with linear leaves allows no infinite values, whatever is given.
+        Whether the library itself accepts NaN and infinite values. Values that it refuses are rejected here,
+        too. In the schema of a model with linear leaves, ``allow_inf`` is always changed to False.
     allow_sparse_nan : bool
-        Whether it reads NaN in a sparse matrix like NaN in an array, if it allows NaN at all.
+        Whether the library reads NaN in a sparse matrix as it reads NaN in an array. Without ``allow_nan``,
+        it has no effect.
     allow_categories : bool
-        Whether a data frame's categories are read as numbers in columns without an encoder, or rejected, as
-        for a library that would compare their codes.
+        Whether a categorical column without an encoder is accepted in a data frame: its categories are then
+        read as numbers. False for a library that would compare the codes of the categories instead.
     blank_as_underscore : bool
         Whether ``feature_names`` have underscores where the names in training had blanks.
     array_dtype : str or None
@@ -180,18 +182,18 @@ class InputSchema:
     encoders : mapping of int to ColumnEncoder
         Encoder of each categorical column, by column number.
     frame_encoder : ColumnEncoder or None
-        Encoder of a data frame's categorical columns that have none in ``encoders``; None: see
-        ``allow_categories``.
+        Encoder of the categorical columns of a data frame that have no encoder in ``encoders``. If None,
+        ``allow_categories`` says what happens to these columns.
     n_categorical : int or None
-        Number of categorical columns that a data frame must have, if the library insists on one.
+        Number of categorical columns that a data frame must have; None if the library accepts any number.
     derived : DerivedColumns or None
-        Columns that the trees test in addition to those of X.
+        Columns that the trees test in addition to the columns of X.
     warns_as : str or None
-        Name of the class whose ``predict`` warns, as scikit-learn's do, if X has names of columns and the
-        training data had none, or the reverse; None: it does not warn.
+        Name of the model's class if its ``predict`` warns, as scikit-learn's do, when X has names of columns
+        and the training data had none, or the reverse. None if it does not warn.
     frames_have_names : bool
-        Whether the library takes every data frame for one with names, or, as scikit-learn does, only one
-        whose columns are named by strings.
+        Whether the library regards every data frame as one that has names of columns. If False, as in
+        scikit-learn, a data frame only counts as one with names if the names are strings.
     """
 
     n_features: int
@@ -218,11 +220,13 @@ class InputSchema:
         if derived is not None and (
             derived.n_features != self.n_features or not derived.encoded <= set(self.encoders)
         ):
-            raise ValueError("derived columns are of an X with other columns, or their encoders are missing")
+            raise ValueError(
+                "the derived columns need an X with other columns, or encoders that the schema does not have"
+            )
 
     @property
     def n_columns(self) -> int:
-        """Number of columns that the trees may test: those of X, and the derived ones."""
+        """Number of columns that the trees may test: the columns of X, and the derived columns."""
         return self.n_features + (0 if self.derived is None else self.derived.n_columns)
 
     @property
@@ -250,16 +254,22 @@ class AdaptedModel:
     output_names : tuple or None
         Names of the outputs if there are several: class labels, or target names.
     binary : {None, "margin", "probability"}
-        Set if the single output is the positive class of a binary classifier: says whether the
-        negative class has the margin times -1, or one minus the probability.
+        Set for a binary classifier whose single output is the positive class. With "margin", the margin of
+        the negative class is -1 times the output; with "probability", its probability is 1 minus the output.
+        None for other models.
     class_names : tuple or None
         Both class labels of a binary classifier, negative first.
     link : {None, "identity", "logistic", "softmax", "exp", "gumbel", "normal"}
-        How the library computes its prediction of an output from the margin. A probability is the margin,
-        1 / (1 + exp(-link_scale * margin)), or with "softmax" exp(margin) divided by the sum of exp(margin)
-        over all outputs; "exp": predictions are exp(link_scale * margin). None: it computes them in another
-        way. Of a function of time, from :meth:`with_output`, also exp(-exp(-link_scale * margin)) or the
-        standard normal distribution function of link_scale * margin.
+        How the library computes its prediction of an output from the margin.
+
+        - "identity": the probability is the margin.
+        - "logistic": the probability is 1 / (1 + exp(-link_scale * margin)).
+        - "softmax": the probability is exp(margin) divided by the sum of exp(margin) over all outputs.
+        - "exp": the prediction is exp(link_scale * margin).
+        - "gumbel", "normal": a function of time, from :meth:`with_output`, is
+          exp(-exp(-link_scale * margin)), or the standard normal distribution function of
+          link_scale * margin.
+        - None: the library computes the prediction in another way.
     link_scale : float
         Factor of the margin in the link.
     squared_error : bool
@@ -268,23 +278,25 @@ class AdaptedModel:
         Whether the ensemble has covers. Without them, SHAP values are computed against background data,
         or with covers counted from data.
     cover_kind : {None, "count", "weight", "data"}
-        Kind of the covers: numbers of training rows; weights of these, which in boosting are the sums of
-        their hessians; or counted from data. None: unknown.
+        Kind of the covers: numbers of training rows ("count"); weights of training rows, which in boosting
+        are sums of hessians ("weight"); or counted from data ("data"). None if the kind is unknown.
     other_covers : mapping of str to callable
-        Function that returns the covers of all nodes of the other kind, if the model has both; picklable.
+        If the model has covers of a second kind, "count" or "weight": a function that returns them for all
+        nodes, by that kind; picklable.
     over_time : callable or None
-        Function that turns this model into one with a survival function or a cumulative hazard function at
-        given times as its outputs, if it has any; picklable. See :meth:`with_output`, whose arguments and
-        errors are its own.
+        If the model has a survival function or a cumulative hazard function: a function that returns the
+        model whose outputs are this function at some times; picklable. It takes this model and the arguments
+        of :meth:`with_output`, and raises the same errors.
     shared : tuple of tuple of int
-        For each player of the ensemble after those that are the columns of X: the columns that
-        share its value evenly.
+        Players whose value several columns of X share evenly: for each player that comes after the columns of
+        X, these columns.
     predictions : mapping of str to callable
-        Functions of the library itself, by the value of ``model_output`` that they compute: each takes a few
-        rows in any form that the model takes, and returns (n_rows,) or (n_rows, n_outputs). "raw" is the
-        margin, of a binary classifier that of the positive class. In its first call, an explainer is
-        compared with the function of what it explains; without one, it is compared with the trees alone.
-        They may hold the model, and are not pickled.
+        The library's own functions for predictions, by the value of ``model_output`` that they compute. A
+        function takes a few rows in any form that the model takes, and returns an array of shape (n_rows,) or
+        (n_rows, n_outputs). "raw" is the margin; the margin of a binary classifier is that of the positive
+        class. The first call of an explainer compares the explanation with the function for its
+        ``model_output``, or with the trees alone if there is no such function. Functions may refer to the
+        model, and are not pickled.
     """
 
     ensemble: Ensemble
@@ -326,12 +338,12 @@ class AdaptedModel:
                 f"{len(self.shared)} players after them"
             )
         for columns in self.shared:
-            known = all(column in range(n_features) for column in columns)
-            if not columns or not known or len(set(columns)) < len(columns):
+            are_features = all(column in range(n_features) for column in columns)
+            if not columns or not are_features or len(set(columns)) < len(columns):
                 raise ValueError(f"{columns!r} are not distinct columns of X that can share a value")
 
     def _require_valid_outputs(self) -> None:
-        """Raise ``ValueError`` unless names are distinct and as many as outputs, and the link is known."""
+        """Raise ``ValueError`` unless each output has its own name, and the link is known."""
         n_outputs = self.ensemble.n_outputs
         for name, n in (("output_names", n_outputs), ("class_names", 2)):
             names = getattr(self, name)
@@ -340,8 +352,8 @@ class AdaptedModel:
             if not isinstance(names, tuple) or len(names) != n:
                 raise ValueError(f"{name} must be a tuple of {n} names, not {names!r:.80}")
             if len(set(names)) < n:
-                twice = next(each for i, each in enumerate(names) if each in names[:i])
-                raise ValueError(f"{name} must differ from each other, but {twice!r:.80} occurs twice")
+                repeated = next(label for i, label in enumerate(names) if label in names[:i])
+                raise ValueError(f"{name} must differ from each other, but {repeated!r:.80} occurs twice")
         if self.binary not in (None, "margin", "probability") or (self.binary and n_outputs > 1):
             raise ValueError(
                 f"binary must be 'margin' or 'probability' for a binary classifier, whose ensemble has one "
@@ -354,25 +366,25 @@ class AdaptedModel:
             raise ValueError(f"link_scale must be a positive number, not {self.link_scale!r:.80}")
 
     def with_output(self, model_output: str, times: np.ndarray | None) -> AdaptedModel:
-        """Return the model of an output.
+        """Return the model whose outputs ``model_output`` is computed from.
 
         Parameters
         ----------
         model_output : str
-            Value of the option.
+            Value of the explainer's option.
         times : ndarray of shape (n_times,) or None
-            Times at which a function of time is explained; None for any other output.
+            Times at which a function of time is explained; None if ``model_output`` is no function of time.
 
         Returns
         -------
         AdaptedModel
-            The model, without ``over_time``. For a function of time, it has an output for each time, and
-            its link leads from the margin to the function.
+            The model, without ``over_time``. For a function of time, it has an output for each time, and the
+            link turns the margin into the value of the function.
 
         Raises
         ------
         ValueError
-            The model has no such function of time, or not at these times.
+            The model has no such function of time, or the function has no value at one of the times.
         """
         if times is None:
             return replace(self, over_time=None) if self.over_time else self
@@ -390,7 +402,7 @@ class AdaptedModel:
         Parameters
         ----------
         asked : {"auto", "count", "weight"}
-            Kind of the covers; "auto": those that the model has.
+            Kind of the covers; "auto" keeps the covers of the ensemble.
 
         Returns
         -------
@@ -405,21 +417,21 @@ class AdaptedModel:
         if asked in ("auto", self.cover_kind):
             return replace(self, other_covers={}) if self.other_covers else self
         if asked not in self.other_covers:
-            kind = {
+            phrases = {
                 "count": "counts of training rows",
                 "weight": "weights of training rows",
                 "data": "covers counted from data",
             }
-            has = f"but {kind[self.cover_kind]}" if self.cover_kind else "and no others"
+            has = f"but {phrases[self.cover_kind]}" if self.cover_kind else "and no others"
             raise UnsupportedModelError(
-                f"cover={asked!r}: this {self.family} model has no {kind[asked]}, {has}; use cover='auto'"
+                f"cover={asked!r}: this {self.family} model has no {phrases[asked]}, {has}; use cover='auto'"
             )
         ensemble = replace(self.ensemble, cover=self.other_covers[asked]())
         return replace(self, ensemble=ensemble, cover_kind=asked, other_covers={})  # type: ignore[arg-type]
 
 
 def pair_names(pairs: Iterable[tuple[int, Any]]) -> tuple[str, ...]:
-    """Return the names of outputs that are classes of several targets: "0_a" for class "a" of target 0."""
+    """Name outputs that are pairs of a target and one of its classes: "0_a" is class "a" of target 0."""
     return tuple(f"{target}_{label}" for target, label in pairs)
 
 
@@ -434,7 +446,7 @@ def _log_of(predict: Callable[[Any], Any], X: Any) -> np.ndarray:
 
 
 def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:
-    """Return ``AdaptedModel.other_covers`` if covers are weights: counts, if all trees have them."""
+    """Return ``AdaptedModel.other_covers`` if covers are weights: the counts, if all trees have them."""
     if not trees or any(tree.count is None for tree in trees):
         return {}
     return {"count": partial(_counts, trees)}

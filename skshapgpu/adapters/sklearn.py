@@ -12,8 +12,8 @@ decision trees, forests, bagging of trees  ``predict``, or ``predict_proba``
 =========================================  ====================================================
 
 A binary classifier has one output, its positive class ``classes_[1]``; a classifier of three or
-more classes has one output for each. One that saw a single class in training has one constant
-output: its probability, 1, or the ``decision_function`` of HistGradientBoosting. A classifier of
+more classes has one output for each class. A classifier that saw a single class in training has one
+constant output: the probability, 1, or the ``decision_function`` of HistGradientBoosting. A classifier of
 several targets has an output for each class of each target, the columns of ``np.hstack(predict_proba(X))``.
 
 Trees compare X rounded to float32 with a float64 threshold, HistGradientBoosting compares
@@ -54,8 +54,8 @@ from .schema import (
 #: Criteria of trees that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
 
-#: Losses of boosting by the name of their class: how ``AdaptedModel`` names the link of a regressor or a
-#: classifier, and the factor of the margin. All others of scikit-learn are rejected.
+#: Losses of boosting, by the name of their class: the link, as ``AdaptedModel`` names it, and the factor of
+#: the margin in it. All other losses of scikit-learn are rejected.
 _LOSSES: dict[str, tuple[Literal["logistic", "exp"] | None, float]] = {
     **dict.fromkeys(("HalfSquaredError", "AbsoluteError", "PinballLoss", "HuberLoss"), (None, 1.0)),
     "HalfTweedieLossIdentity": (None, 1.0),
@@ -64,7 +64,8 @@ _LOSSES: dict[str, tuple[Literal["logistic", "exp"] | None, float]] = {
     "ExponentialLoss": ("logistic", 2.0),  # its margin is half of the log-odds
 }
 
-#: Kinds of trees, parts of their state, and fields of their nodes and of those of HistGradientBoosting.
+#: Known kinds of trees, parts of their state, and fields of their nodes; then the fields of the nodes of
+#: HistGradientBoosting.
 _TREE_KINDS = frozenset({SklearnTree})
 _TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
 _NODE_FIELDS = frozenset(
@@ -82,7 +83,7 @@ _CHAIN = (
     "estimators_ before it; estimators_[i] predicts target order_[i]"
 )
 
-#: Models built from trees that are rejected, like their subclasses, with the reason; by name, as _READERS.
+#: Models made of trees that are rejected, like their subclasses: the reason, by the name of the class.
 _REFUSED: dict[str, str] = {
     "AdaBoostClassifier": "its decision adds up votes, not class probabilities",
     "AdaBoostRegressor": "it predicts a weighted median of its trees, which is not a sum over them",
@@ -118,30 +119,31 @@ class OrdinalCategories:
     def encode(self, column: Column) -> np.ndarray:
         """Return the code of each value; NaN if it is missing or unknown, which the model treats alike.
 
-        Raises ``ValueError`` for a number in a column of strings, for an infinity, and for a null in a
-        dictionary of PyArrow, as NumPy's view of it, which scikit-learn reads, has the last category there.
+        Raise ``ValueError`` for a number in a column of strings, for an infinity, and for a null in a
+        dictionary of PyArrow. scikit-learn reads such a dictionary through NumPy, where a null looks like the
+        last category.
         """
         if column.package == "pyarrow" and column.codes is not None and (column.codes < 0).any():
             raise ValueError(
                 f"column {column.name!r} is a dictionary of PyArrow with nulls, which the model's own "
                 "predict takes for the last category: pass X.to_pandas(), where they are missing"
             )
-        values, known = np.asarray(column.values), self.categories
-        if known.dtype.kind == "f" and values.dtype == object and _all_numbers(values):
+        values, categories = np.asarray(column.values), self.categories
+        if categories.dtype.kind == "f" and values.dtype == object and _all_numbers(values):
             values = values.astype(np.float64)  # long integers beside missing values, which the model rounds
-        if values.dtype.kind in "mM" and values.dtype.kind == known.dtype.kind:
+        if values.dtype.kind in "mM" and values.dtype.kind == categories.dtype.kind:
             return self._search(values)
         if values.dtype.kind not in "biuf":
             return self._look_up(values)
         if np.isinf(values).any():
             raise ValueError(f"column {column.name!r} contains infinity, which is no category")
-        if known.dtype.kind in "biuf":
+        if categories.dtype.kind in "biuf":
             return self._search(values)
         present = values[~np.isnan(values)]
-        if len(present) and any(isinstance(category, str) for category in known):
+        if len(present) and any(isinstance(category, str) for category in categories):
             raise ValueError(
                 f"column {column.name!r} contains the number {present[0]}, but its categories in training "
-                f"were strings such as {known[0]!r}"
+                f"were strings such as {categories[0]!r}"
             )
         return self._look_up(values)
 
@@ -215,7 +217,7 @@ def adapt(model: Any) -> AdaptedModel:
 def require_trees(
     model: Any, estimators: Iterable[Any], kind: type, method: str, package: str = "sklearn"
 ) -> list[Any]:
-    """Return the members as a list; raise unless each is a ``kind`` of tree with its package's ``method``."""
+    """Return the members as a list; raise unless all are of the ``kind``, with the package's ``method``."""
     estimators = list(estimators)
     name = type(model).__name__
     if not estimators or any(e is None for e in estimators):
@@ -232,7 +234,7 @@ def require_trees(
 def read_tree(
     estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
 ) -> Tree:
-    """Read a tree with the given node values; ``columns`` are the columns of X that it was trained on."""
+    """Read a tree, and give its nodes a value; ``columns`` are the columns of X that it was trained on."""
     nodes = _nodes(estimator)
     leaf = nodes["left_child"] < 0
     feature = nodes["feature"]
@@ -250,7 +252,7 @@ def read_tree(
 
 
 def _nodes(estimator: Any) -> np.ndarray:
-    """Return the nodes of a tree; reject a kind of tree or fields that are not known, such as categories."""
+    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories."""
     name, tree = f"the {type(estimator).__name__}", estimator.tree_
     state = tree.__getstate__()
     require_known(name, "fields of its tree", state, _TREE_STATE)
@@ -261,16 +263,16 @@ def _nodes(estimator: Any) -> np.ndarray:
 
 
 def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
-    """Return the prediction of each node of a tree: (n_nodes,), or (n_nodes, n_outputs) for several.
+    """Return the prediction of each node of a tree: (n_nodes,), or (n_nodes, n_outputs) for several outputs.
 
-    ``n_classes`` is that of the whole model, 0 for a regressor.
+    ``n_classes`` is the number of classes of the whole model, 0 for a regressor.
     """
     value = estimator.tree_.value  # (n_nodes, n_outputs, max_n_classes); proportions of the classes
     if not n_classes:
         return value[:, 0, 0] if value.shape[1] == 1 else value[:, :, 0]
     proba = value[:, 0, :]
     if len(estimator.classes_) != n_classes:
-        # A tree of a bagging model may have seen only some classes; its classes_ are their numbers.
+        # A tree of a bagging model may have seen only some classes; its classes_ are the class numbers.
         proba = np.zeros((len(value), n_classes))
         proba[:, estimator.classes_.astype(np.intp)] = value[:, 0, :]
     return proba if n_classes > 2 else proba[:, -1]
@@ -282,7 +284,7 @@ def _has_several_targets(classifier: Any) -> bool:
 
 def _values_of_targets(estimator: Any, classes: Sequence[np.ndarray]) -> np.ndarray:
     """Return the probability of each class of each target at each node of a tree: (n_nodes, n_outputs)."""
-    value = estimator.tree_.value  # (n_nodes, n_targets, max_n_classes), filled up with zeros
+    value = estimator.tree_.value  # (n_nodes, n_targets, max_n_classes), with zeros for missing classes
     n_classes = [len(labels) for labels in classes]
     if value.shape[1:] != (len(n_classes), max(n_classes)):
         raise ValueError(
@@ -294,7 +296,7 @@ def _values_of_targets(estimator: Any, classes: Sequence[np.ndarray]) -> np.ndar
 def _mean_of_trees(
     model: Any, estimators: Iterable[Any], columns: Sequence[np.ndarray] | None = None
 ) -> AdaptedModel:
-    """Average the predictions or class probabilities of trees."""
+    """Return the model whose margin is the mean of the predictions, or class probabilities, of trees."""
     n_classes = 0
     if is_classifier(model):
         estimators = require_trees(model, estimators, DecisionTreeClassifier, "predict_proba")
@@ -302,14 +304,14 @@ def _mean_of_trees(
     else:
         estimators = require_trees(model, estimators, DecisionTreeRegressor, "predict")
     if n_classes and _has_several_targets(model):
-        found = [_values_of_targets(estimator, model.classes_) for estimator in estimators]
+        node_values = [_values_of_targets(estimator, model.classes_) for estimator in estimators]
     else:
-        found = [_node_values(estimator, n_classes) for estimator in estimators]
-    values = [value / len(estimators) for value in found]
-    shown: list[np.ndarray | None] = list(columns) if columns else [None] * len(estimators)
+        node_values = [_node_values(estimator, n_classes) for estimator in estimators]
+    values = [value / len(estimators) for value in node_values]
+    columns_of_trees: list[np.ndarray | None] = list(columns) if columns else [None] * len(estimators)
     trees = [
-        read_tree(estimator, value, columns=seen)
-        for estimator, value, seen in zip(estimators, values, shown, strict=True)
+        read_tree(estimator, value, columns=tree_columns)
+        for estimator, value, tree_columns in zip(estimators, values, columns_of_trees, strict=True)
     ]
     n_outputs = values[0].shape[1] if values[0].ndim == 2 else 1
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=np.zeros(n_outputs))
@@ -340,13 +342,13 @@ def _bagging(model: Any) -> AdaptedModel:
 
 def _isolation_forest(model: Any) -> AdaptedModel:
     estimators = require_trees(model, model.estimators_, DecisionTreeRegressor, "apply")
-    # A leaf of n rows stands for a subtree that was not grown: the mean depth of n rows in it is added.
+    # A leaf with n rows stands for a subtree that was not grown, whose mean depth for n rows is added.
     # scikit-learn counts the root as depth 1.
-    lengths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
+    depths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
     trees = [
-        read_tree(estimator, (depth + rest - 1.0) / len(estimators), columns=columns)
-        for estimator, columns, (depth, rest) in zip(
-            estimators, model.estimators_features_, lengths, strict=True
+        read_tree(estimator, (depth + subtree_depth - 1.0) / len(estimators), columns=columns)
+        for estimator, columns, (depth, subtree_depth) in zip(
+            estimators, model.estimators_features_, depths, strict=True
         )
     ]
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0)
@@ -389,8 +391,8 @@ def _is_dummy(init: Any) -> bool:
 def _link(model: Any) -> tuple[Literal["logistic", "exp"] | None, float]:
     """Return the link of a boosting model and the factor of the margin in it.
 
-    The loss is that of ``fit``, as ``model.loss`` may have been changed. One that does not come from
-    scikit-learn has a link that is not known.
+    The loss is the one that ``fit`` used, as ``model.loss`` may have been changed since. If scikit-learn has
+    no such loss, the link is unknown: None.
     """
     loss = type(model._loss)
     if loss.__module__.partition(".")[0] != "sklearn":
@@ -406,8 +408,11 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
     if model._preprocessor is not None:
         categorical = np.flatnonzero(model.is_categorical_)
         columns = np.concatenate([categorical, np.flatnonzero(~model.is_categorical_)])
-        found = model._preprocessor.named_transformers_["encoder"].categories_
-        encoders = {int(c): OrdinalCategories(np.array(k)) for c, k in zip(categorical, found, strict=True)}
+        categories = model._preprocessor.named_transformers_["encoder"].categories_
+        encoders = {
+            int(column): OrdinalCategories(np.array(values))
+            for column, values in zip(categorical, categories, strict=True)
+        }
     trees = [
         _read_predictor(predictor, columns, output)
         for iteration in model._predictors
@@ -476,7 +481,9 @@ def _adapted(
     classes: tuple[Any, ...] = ()
     output_names = None
     if is_classifier(model) and _has_several_targets(model):
-        output_names = pair_names((i, c) for i, found in enumerate(model.classes_) for c in found.tolist())
+        output_names = pair_names(
+            (target, label) for target, labels in enumerate(model.classes_) for label in labels.tolist()
+        )
     elif is_classifier(model):
         classes = tuple(model.classes_.tolist())
         output_names = classes if len(classes) > 2 else None
@@ -489,7 +496,7 @@ def _adapted(
             warns_as=type(model).__name__,
             allow_nan=allow_nan,
             allow_inf=allow_inf,
-            # Trees refuse these; those of an isolation forest send them to the right, whatever they learned.
+            # Trees refuse NaN in sparse matrices, or send it right whatever they learned (isolation forest).
             allow_sparse_nan=False,
             encoders=encoders or {},
         ),
@@ -519,13 +526,13 @@ def _predictions(model: Any, link: str | None) -> dict[str, Callable[[Any], Any]
 def _probabilities(model: Any, X: Any) -> np.ndarray:
     """Return the probabilities of the classes that are outputs."""
     probabilities = model.predict_proba(X)
-    if isinstance(probabilities, list):  # of several targets
+    if isinstance(probabilities, list):  # there are several targets
         return np.hstack(probabilities)
     return probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
 
 
 def _mean_path_lengths(model: Any, X: Any) -> np.ndarray:
-    """Return the average path length, which an isolation forest returns as a score only."""
+    """Return the average path length, which is computed from the score of an isolation forest."""
     with np.errstate(divide="ignore"):
         return -_average_path_length([model._max_samples])[0] * np.log2(-model.score_samples(X))
 
@@ -536,8 +543,8 @@ def _minimizes_squared_error(model: Any) -> bool:
     return getattr(model, "criterion", None) in _SQUARED_ERRORS
 
 
-#: Class, an attribute that only a fitted model has, and reader. Classes are known by name: in
-#: ``sklearn.ensemble``, scikit-learn-intelex puts classes of its own in their place, which are not these.
+#: For each class, by name: an attribute that only a fitted model has, and the reader. Names are compared, not
+#: classes, as scikit-learn-intelex replaces the classes in ``sklearn.ensemble`` with its own.
 _READERS: dict[str, tuple[str, Callable[[Any], AdaptedModel]]] = {
     "DecisionTreeClassifier": ("tree_", _single_tree),
     "DecisionTreeRegressor": ("tree_", _single_tree),

@@ -4,17 +4,18 @@
 model                                     margin
 ========================================  ====================================================
 ``SurvivalTree``, ``ExtraSurvivalTree``,  ``predict``, the risk score: the expected number of
-``RandomSurvivalForest``,                 events, that is the sum over the event times of the
-``ExtraSurvivalTrees``                    cumulative hazard, of which a forest takes the mean
+``RandomSurvivalForest``,                 events, which is the sum of the cumulative hazard at
+``ExtraSurvivalTrees``                    all event times; a forest takes the mean of its trees
 ``GradientBoostingSurvivalAnalysis``      ``predict``, the log hazard ratio, for the loss
                                           "coxph"; the logarithm of ``predict``, a time, for
                                           the others
 ========================================  ====================================================
 
-The leaves of a survival tree hold a survival function and a cumulative hazard function, of which a forest
-takes the mean: at given times, they are vectors of margins. For the loss "coxph", both functions follow from
-the margin and the baseline hazard H: they are exp(-H exp(margin)) and H exp(margin). As in scikit-survival,
-all of them are step functions, continuous from the right, whose first value also holds before the first time.
+Each leaf of a survival tree has a survival function and a cumulative hazard function, and a forest takes the
+mean of these functions: their values at some times are a vector of margins. For the loss "coxph", both
+functions follow from the margin and the baseline hazard H: they are exp(-H exp(margin)) and H exp(margin). As
+in scikit-survival, all these functions are step functions, continuous from the right, whose first value also
+holds before the first time.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        The model is linear or otherwise not made of trees, or a class has its own ``predict``.
+        The model is not made of trees, or a third-party subclass has its own ``predict``.
     NotFittedError
         The model is not fitted.
     """
@@ -79,7 +80,7 @@ def _risk_score(model: Any, estimators: list[Any], kind: type) -> AdaptedModel:
 
 
 def _risk_scores(estimator: Any) -> np.ndarray:
-    """Return the risk score of each node, stored instead of the hazard at each time with low_memory."""
+    """Return the risk score of each node. With low_memory, nodes have no hazard at each time, only this."""
     hazard = estimator.tree_.value[:, :, 0]  # (n_nodes, n_times)
     return hazard[:, 0] if estimator.low_memory else hazard[:, estimator.is_event_time_].sum(axis=1)
 
@@ -93,8 +94,8 @@ def _functions_of_leaves(
             "with low_memory=False"
         )
     steps = _steps(model, model.unique_times_, times)
-    number = 1 if model_output == "survival" else 0
-    values = [estimator.tree_.value[:, steps, number] for estimator in estimators]
+    position = 1 if model_output == "survival" else 0
+    values = [estimator.tree_.value[:, steps, position] for estimator in estimators]
     leaf = adapted.ensemble.left < 0
     value = np.where(leaf[:, np.newaxis], np.concatenate(values) / len(estimators), 0.0)
     outputs = as_margins(adapted, times, value, np.zeros(len(times)))
@@ -109,7 +110,7 @@ def _functions(model: Any, model_output: str, times: np.ndarray) -> dict[str, Ca
 
 
 def _steps(model: Any, starts: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the steps of ``StepFunction`` that hold at some times; ``starts`` are the times they begin."""
+    """Return the step of a ``StepFunction`` at each of ``times``; steps begin at ``starts``."""
     why = f"the functions of this {type(model).__name__} end at the last time of its training rows"
     require_times(times, 0.0, float(starts[-1]), why)
     return np.maximum(np.searchsorted(starts, times, side="right") - 1, 0)
@@ -119,7 +120,7 @@ def _boosting(model: Any) -> AdaptedModel:
     require_own_predictions(model, "sksurv")
     require_known(f"the {type(model).__name__}", "losses", [type(model._loss).__name__], _LOSSES)
     estimators = require_trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
-    scales = getattr(model, "_scale", np.ones(len(estimators)))  # of dropout
+    scales = getattr(model, "_scale", np.ones(len(estimators)))  # dropout scales the trees
     trees = [
         read_tree(estimator, model.learning_rate * scale * estimator.tree_.value[:, 0, 0])
         for estimator, scale in zip(estimators, scales, strict=True)

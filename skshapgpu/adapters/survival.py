@@ -1,4 +1,4 @@
-"""Survival functions and cumulative hazard functions at given times, as outputs of an adapted model."""
+"""Models whose outputs are the values of a survival function or cumulative hazard function at some times."""
 
 from __future__ import annotations
 
@@ -11,18 +11,12 @@ import numpy as np
 
 from .schema import AdaptedModel
 
-#: Margin at which, with leaves of 0, the links "exp" and "gumbel" are 0 or 1 exactly: exp(-800) is 0.
+#: Magnitude of a margin for which the links "exp" and "gumbel" are exactly 0 or 1: exp(-800) is 0.
 _SATURATED = 800.0
 
 
 def require_times(times: np.ndarray, low: float, high: float, why: str) -> None:
-    """Reject times outside an interval, whose ends belong to it.
-
-    Raises
-    ------
-    ValueError
-        The message names the time, and says ``why`` the interval is what it is.
-    """
+    """Raise ``ValueError`` unless all times are in [low, high]; ``why`` gives the reason for these limits."""
     outside = times[(times < low) | (times > high)]
     if len(outside):
         raise ValueError(f"times: {outside[0]:g} is not between {low:g} and {high:g}: {why}")
@@ -39,13 +33,13 @@ def as_margins(
         Model with one output.
     times : ndarray of shape (n_times,)
     value : ndarray of shape (n_nodes, n_times)
-        Values of all leaves; 0 at other nodes.
+        Values of all leaves at each time; 0 at other nodes.
     intercept : ndarray of shape (n_times,)
 
     Returns
     -------
     AdaptedModel
-        Model whose margins, with link "identity", are the function.
+        Model whose margins are the values of the function; the link is "identity".
     """
     ensemble = replace(
         adapted.ensemble,
@@ -80,8 +74,8 @@ def by_link(
         Model with one output.
     times : ndarray of shape (n_times,)
     shifts : ndarray of shape (n_times,)
-        Number that is added to the margin times ``sign``. Where it is infinite, the function is a constant;
-        the link is then "exp" or "gumbel".
+        Numbers that are added to ``sign`` times the margin. At a time with an infinite shift, the function is
+        a constant; the link must then be "exp" or "gumbel".
     link : {"logistic", "exp", "gumbel", "normal"}
     scale : float
         ``AdaptedModel.link_scale``.
@@ -105,4 +99,4 @@ def _shifted(raw: Callable[[Any], Any], sign: int, shifts: np.ndarray, X: Any) -
     """Return the margin at each time, from the library's own function for the margin of the model."""
     margin = np.asarray(raw(X))
     shifted = sign * margin.astype(np.float64).reshape(-1, 1) + shifts
-    return shifted.astype(margin.dtype)  # which says how the library rounds
+    return shifted.astype(margin.dtype)  # the dtype tells a comparison how the library rounds

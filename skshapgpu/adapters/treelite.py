@@ -5,9 +5,9 @@ average where the model says so, plus ``base_scores``. X is rounded to the type 
 entries that a sparse X does not store, go to the default child. If a node's comparison (<, <=, > or >=)
 is true, the row goes left; > and >= are read as <= and < with the children exchanged.
 
-Covers are ``sum_hess`` where all nodes of a tree have it, else ``data_count``: for models from XGBoost,
-LightGBM and scikit-learn these are the covers that the adapters of these libraries read. If a model has
-both, counts are an alternative. A model without either is explained against background data, or with
+The covers of a tree are ``sum_hess`` if all its nodes have it, otherwise ``data_count``. For models from
+XGBoost, LightGBM and scikit-learn, these are the covers that the adapters of these libraries read. If a model
+has both, counts are an alternative. A model that has neither is explained against background data, or with
 covers counted from data.
 """
 
@@ -29,14 +29,14 @@ from ._known import require_known
 from .ensemble import Ensemble, Tree
 from .schema import AdaptedModel, Column, InputSchema, counts_of, pair_names
 
-#: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of its format.
+#: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of the format.
 _CATEGORICAL = 2
 _LT, _LE, _GT, _GE = 2, 3, 4, 5
 _BINARY_CLASSIFIER = 0
 _NODE_KINDS = frozenset({0, 1, _CATEGORICAL})
 _TASKS = frozenset(range(5))
 
-#: Functions of the margin that a model may apply to it.
+#: Functions that a model may apply to the margin.
 _POSTPROCESSORS = frozenset(
     "identity identity_multiclass signed_square hinge sigmoid exponential exponential_standard_ratio "
     "logarithm_one_plus_exp max_index softmax multiclass_ova".split()
@@ -45,7 +45,7 @@ _POSTPROCESSORS = frozenset(
 #: A function that returns a field of a model or of a tree by name.
 _Field = Callable[[str], Any]
 
-#: Postprocessors that turn each margin into a probability, whatever the others are.
+#: Postprocessors that turn each margin into a probability, independently of the other margins.
 _LOGISTIC = frozenset({"sigmoid", "multiclass_ova"})
 
 
@@ -54,7 +54,7 @@ class Codes:
     """Encoder of a categorical column: treelite knows categories only by their numbers."""
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return float64 codes, -1 where negative; raise ``ValueError`` if they are not numbers."""
+        """Return float64 codes, -1 where they are negative; raise ``ValueError`` if there are no numbers."""
         try:
             if column.codes is not None:
                 raise TypeError
@@ -64,7 +64,7 @@ class Codes:
                 f"column {column.name!r} is categorical, and treelite does not know its categories, only "
                 "their codes in training: pass these as numbers"
             ) from None
-        codes[codes < 0] = -1.0  # -0.5 would truncate to code 0
+        codes[codes < 0] = -1.0  # -0.5 would be truncated to code 0
         return codes
 
 
@@ -86,21 +86,21 @@ def adapt(model: Any) -> AdaptedModel:
     """
     import treelite
 
-    given, classes = model, None
+    original, classes = model, None
     if not isinstance(model, treelite.Model):
         classes = _labels(model)
         model = _exported(model, treelite.Model)
     fields_of_trees = [model.get_tree_accessor(i).get_field for i in range(model.num_tree)]
     header = model.get_header_accessor().get_field
     adapted = _read(header, fields_of_trees, str(model.input_type), classes)
-    if given is not model:  # cuML predicts on a GPU
+    if original is not model:  # cuML predicts on a GPU
         return adapted
     outputs = _Head.read(header, str(model.input_type)).outputs()[-adapted.ensemble.n_outputs :]
     return replace(adapted, predictions={"raw": partial(_margins, model, outputs)})
 
 
 def _margins(model: Any, outputs: list[tuple[int, int]], X: Any) -> np.ndarray:
-    """Return the margins of outputs, given as a target and a class, by treelite's own reference."""
+    """Return the margins of outputs from treelite's own predictor; an output is a target and a class."""
     import treelite
 
     dtype = np.float64 if str(model.input_type) == "float64" else np.float32
@@ -133,7 +133,7 @@ def _read(
     if head.postprocessor in _LOGISTIC:
         link = "logistic"
     elif head.postprocessor == "softmax" and len(head.n_classes) == 1 < len(outputs):
-        link = "softmax"  # with several targets, each has one of its own
+        link = "softmax"  # unless there are several targets, each of which has its own softmax
     if _holds_probabilities(head, ensemble):
         link = "identity"
         if len(outputs) == 2:
@@ -205,16 +205,16 @@ def _labels(model: Any) -> tuple[Any, ...] | None:
 
 @dataclass(frozen=True)
 class _Head:
-    """The fields of a model that concern all its trees."""
+    """The fields of a model that are not fields of its trees."""
 
     n_features: int
     dtype: str
     task: int
     average: bool
-    n_classes: np.ndarray  # of each target
-    width: int  # the largest of n_classes
-    target: np.ndarray  # of each tree; -1: all
-    class_: np.ndarray
+    n_classes: np.ndarray  # for each target
+    width: int  # the largest number in n_classes
+    target: np.ndarray  # for each tree; -1 for a tree of all targets
+    class_: np.ndarray  # for each tree; -1 for a tree of all classes
     postprocessor: str
     sigmoid_alpha: float
     base_scores: np.ndarray
@@ -247,9 +247,10 @@ class _Head:
         return [(t, c) for t, n in enumerate(self.n_classes) for c in range(n)]
 
     def outputs_of(self, tree: int, numbers: np.ndarray) -> np.ndarray:
-        """Return the output of each element of a tree's leaf vectors; -1 for the padding of shorter targets.
+        """Return the output of each element of a tree's leaf vectors; -1 for elements that are padding.
 
-        ``numbers`` holds the output numbers, shape (n_targets, width).
+        ``numbers`` holds the number of the output of each target and class, shape (n_targets, width), and -1
+        where the target has fewer classes.
         """
         target, class_ = int(self.target[tree]), int(self.class_[tree])
         if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):
@@ -260,7 +261,7 @@ class _Head:
 
 
 class _Nodes:
-    """The arrays of one tree, copied, as treelite returns views of the model's own memory."""
+    """The arrays of one tree. They are copies, as treelite returns views of the model's own memory."""
 
     def __init__(self, get_field: _Field) -> None:
         def field(name: str, dtype: Any) -> np.ndarray:
@@ -287,33 +288,33 @@ class _Nodes:
         self.weight, self.count = self._cover(field, "sum_hess"), self._cover(field, "data_count")
 
     def _cover(self, field: Callable[[str, Any], np.ndarray], name: str) -> np.ndarray | None:
-        """Return the covers of one kind, or None unless all nodes have them, none of them negative."""
+        """Return the covers of one kind; None if a node has no cover, or a negative one."""
         present, cover = field(f"{name}_present", bool), field(name, np.float64)
         if len(present) != len(self.left) or len(cover) != len(self.left) or not present.all():
             return None
-        return None if (cover < 0).any() else cover  # sums of hessians, if the objective is not convex
+        return None if (cover < 0).any() else cover  # an objective that is not convex has negative hessians
 
     def segments(self, bounds: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Return the bounds of nodes' segments, which must fit, side by side, into an array of ``size``."""
+        """Return the bounds of the segments of nodes, which must fit side by side into ``size`` items."""
         begin, end = bounds[:, nodes]
         if ((begin < 0) | (end < begin) | (end > size)).any() or (end - begin).sum() > size:
             raise ValueError("nodes of the treelite model have segments that exceed the array or overlap")
         return bounds[:, nodes]
 
     def read(self, dtype: str, strict: bool) -> Tree:
-        """Return the tree without leaf values; children are exchanged for > and >=."""
+        """Return the tree without leaf values. The children of nodes with > or >= are exchanged."""
         inner = ~self.leaf
         categorical = inner & (self.kind == _CATEGORICAL)
         numerical = inner & ~categorical
-        known = np.isin(self.operator, (_LT, _LE, _GT, _GE))
-        if (numerical & ~known).any():
+        is_comparison = np.isin(self.operator, (_LT, _LE, _GT, _GE))
+        if (numerical & ~is_comparison).any():
             raise UnsupportedModelError(
                 "the treelite model tests numbers for equality (operator ==), which no comparison with a "
                 "threshold can express"
             )
         swap = numerical & np.isin(self.operator, (_GT, _GE))
         threshold = np.where(numerical, self.threshold, 0.0)
-        below = numerical & np.isin(self.operator, (_LT, _GE))  # x < threshold, one way or the other
+        below = numerical & np.isin(self.operator, (_LT, _GE))  # x < threshold, or its negation
         if not strict and below.any():
             if (threshold[below] == -np.inf).any():
                 raise UnsupportedModelError("the treelite model mixes < minus infinity with <= or >")
@@ -340,13 +341,13 @@ class _Nodes:
             raise ValueError(f"a leaf of the treelite model does not hold {n_values} values")
         if n_values == 1:
             values[leaves[scalar], 0] = self.leaf_value[leaves[scalar]]
-        held = leaves[~scalar]
-        values[held] = self.leaf_vector[begin[~scalar][:, None] + np.arange(n_values)]
+        vector_leaves = leaves[~scalar]
+        values[vector_leaves] = self.leaf_vector[begin[~scalar][:, None] + np.arange(n_values)]
         return values
 
 
 def _strict(trees: list[_Nodes]) -> bool:
-    """Return whether all numerical nodes of the model use < or >=, so that thresholds stay unchanged."""
+    """Return whether all numerical nodes of the model use < or >=, so that ``Ensemble.strict`` fits them."""
     operators = {int(o) for t in trees for o in np.unique(t.operator[~t.leaf & (t.kind != _CATEGORICAL)])}
     return bool(operators) and operators <= {_LT, _GE}
 
@@ -361,47 +362,49 @@ def _cover_kind(trees: list[_Nodes]) -> Literal["count", "weight"] | None:
 def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble, list[Tree]]:
     """Return the ensemble, and the trees that it was made from."""
     exists = np.arange(head.width) < head.n_classes[:, None]
-    numbers = np.full(exists.shape, -1)
+    output_numbers = np.full(exists.shape, -1)
     n_outputs = int(exists.sum())
-    numbers[exists] = np.arange(n_outputs)
-    held = [head.outputs_of(i, numbers) for i in range(len(trees))]
-    values = [tree.leaf_values(len(outputs)) for tree, outputs in zip(trees, held)]
+    output_numbers[exists] = np.arange(n_outputs)
+    outputs_of_trees = [head.outputs_of(i, output_numbers) for i in range(len(trees))]
+    values = [tree.leaf_values(len(outputs)) for tree, outputs in zip(trees, outputs_of_trees)]
     if head.average:
-        count = sum((np.bincount(o[o >= 0], minlength=n_outputs) for o in held), np.zeros(n_outputs, int))
+        count = sum(
+            (np.bincount(o[o >= 0], minlength=n_outputs) for o in outputs_of_trees), np.zeros(n_outputs, int)
+        )
         if (count == 0).any():
             raise ValueError("the treelite model averages the trees of an output that has none")
-        values = [value / np.where(o < 0, 1, count[o]) for value, o in zip(values, held)]
+        values = [value / np.where(o < 0, 1, count[o]) for value, o in zip(values, outputs_of_trees)]
     # A tree with only some of the outputs is split into one tree per output, rather than padded with zeros.
-    is_vector = n_outputs > 1 and all((outputs >= 0).sum() == n_outputs for outputs in held)
-    parts = [tree.read(head.dtype, strict) for tree in trees]
+    is_vector = n_outputs > 1 and all((outputs >= 0).sum() == n_outputs for outputs in outputs_of_trees)
+    plain_trees = [tree.read(head.dtype, strict) for tree in trees]
     flat_trees: list[Tree] = []
-    owners: list[int] = []
-    for i, (part, value, outputs) in enumerate(zip(parts, values, held)):
+    tree_numbers: list[int] = []
+    for i, (plain_tree, value, outputs) in enumerate(zip(plain_trees, values, outputs_of_trees)):
         if is_vector:
-            flat_trees.append(replace(part, value=value[:, outputs >= 0]))
-            owners.append(i)
+            flat_trees.append(replace(plain_tree, value=value[:, outputs >= 0]))
+            tree_numbers.append(i)
             continue
         for column, output in enumerate(outputs.tolist()):
             if output >= 0:
-                flat_trees.append(replace(part, value=value[:, column], output=output))
-                owners.append(i)
+                flat_trees.append(replace(plain_tree, value=value[:, column], output=output))
+                tree_numbers.append(i)
     ensemble = Ensemble.from_trees(
         flat_trees,
         n_features=head.n_features,
         intercept=head.base_scores.reshape(exists.shape)[exists],
         x_dtype=head.dtype,
         strict=strict,
-        **_category_sets(trees, owners, head.dtype),
+        **_category_sets(trees, tree_numbers, head.dtype),
     )
     return ensemble, flat_trees
 
 
-def _category_sets(trees: list[_Nodes], owners: list[int], dtype: str) -> dict[str, Any]:
-    """Return the category attributes of :class:`Ensemble`, whose trees have the nodes of ``owners``."""
+def _category_sets(trees: list[_Nodes], tree_numbers: list[int], dtype: str) -> dict[str, Any]:
+    """Return the category attributes of an :class:`Ensemble` whose trees are those of ``tree_numbers``."""
     listed_left: list[bool] = []
     lists: list[np.ndarray] = []
     set_of_node: list[np.ndarray] = []
-    # GTIL does not look up numbers that the type of X cannot tell from their neighbours.
+    # treelite's predictor does not look up numbers that the type of X cannot tell from their neighbours.
     largest = min(2**32 - 1, 2 ** (np.finfo(dtype).nmant + 1))
     for tree in trees:
         numbers = np.full(len(tree.left), -1)
@@ -415,7 +418,7 @@ def _category_sets(trees: list[_Nodes], owners: list[int], dtype: str) -> dict[s
     if not lists:
         return {}
     return {
-        "category_set": np.concatenate([set_of_node[i] for i in owners]),
+        "category_set": np.concatenate([set_of_node[i] for i in tree_numbers]),
         "category_offsets": np.cumsum([0, *map(len, lists)]),
         "category_values": np.concatenate(lists),
         "category_listed_left": listed_left,
@@ -429,7 +432,7 @@ def _holds_probabilities(head: _Head, ensemble: Ensemble) -> bool:
     if (ensemble.tree_output >= 0).any() or ensemble.intercept.any():
         return False
     total = ensemble.value[ensemble.left < 0].sum(axis=1) * ensemble.n_trees
-    return bool(np.allclose(total, 1.0, rtol=0, atol=1e-5))  # they may be float32
+    return bool(np.allclose(total, 1.0, rtol=0, atol=1e-5))  # leaf values may be float32
 
 
 def _second_output(ensemble: Ensemble) -> Ensemble:
@@ -444,7 +447,7 @@ def _second_output(ensemble: Ensemble) -> Ensemble:
 
 def _names(outputs: list[tuple[int, int]]) -> tuple[Any, ...]:
     """Name the outputs by class number, by target number or, with several classes and targets, by both."""
-    targets, classes = ({place[i] for place in outputs} for i in (0, 1))
+    targets, classes = ({output[i] for output in outputs} for i in (0, 1))
     if len(targets) == 1:
         return tuple(c for _, c in outputs)
     return tuple(t for t, _ in outputs) if len(classes) == 1 else pair_names(outputs)

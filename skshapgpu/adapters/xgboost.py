@@ -1,7 +1,7 @@
 """XGBoost 2.0 to 3.4: native boosters and the scikit-learn wrappers.
 
-A model is read from ``Booster.save_raw("ubj")``, XGBoost's own stable format. The fields present, not
-the version that wrote them, decide how it is read.
+A model is read from ``Booster.save_raw("ubj")``, XGBoost's own stable format. How it is read depends on the
+fields that are present, not on the version that wrote them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .ensemble import Ensemble
 from .schema import FEW_ROWS, AdaptedModel, Column, ColumnEncoder, InputSchema
 from .survival import by_link, require_times
 
-#: Objectives by their base_score: a probability, a mean with a log link, or a margin. The margins of
-#: expectiles follow from all base scores. All other objectives are rejected.
+#: Objectives by the meaning of their base_score: a probability, a mean with a log link, or a margin. For
+#: expectiles, a margin depends on the base scores of all outputs. All other objectives are rejected.
 _LOGIT = frozenset({"binary:logistic", "reg:logistic"})
 _LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"})
 _IDENTITY = frozenset(
@@ -46,7 +46,7 @@ _LINKS: dict[str, Literal["logistic", "exp", "softmax"]] = {
     "multi:softmax": "softmax",
 }
 
-#: Link from the margin to the survival function, for each distribution of the error of "survival:aft". In
+#: Links from the margin to the survival function, by the distribution of the error of "survival:aft". In
 #: XGBoost, "extreme" is the distribution of the smallest value: 1 - exp(-exp(z)).
 _AFT_LINKS: dict[str, Literal["logistic", "gumbel", "normal"]] = {
     "normal": "normal",
@@ -54,7 +54,8 @@ _AFT_LINKS: dict[str, Literal["logistic", "gumbel", "normal"]] = {
     "extreme": "gumbel",
 }
 
-#: Fields that are read, or that predictions do not depend on, by the part of the document.
+#: Fields that the adapter reads, or that predictions do not depend on, by the part of the document. All other
+#: fields are rejected.
 _FIELDS = {
     "learner": frozenset(
         "attributes feature_names feature_types gradient_booster learner_model_param objective".split()
@@ -72,32 +73,32 @@ _FIELDS = {
     "tree_param": frozenset("num_deleted num_feature num_nodes size_leaf_vector".split()),
 }
 
-#: Boosters, and the numbers of numeric and categorical splits.
+#: Known boosters, and known values of split_type: 0 is numeric, 1 is categorical.
 _BOOSTERS = frozenset({"gbtree", "dart"})
 _SPLIT_TYPES = frozenset({0, 1})
 
-#: Types of columns; only those of categorical columns have a meaning for predictions.
+#: Types of columns. Predictions only depend on which columns are categorical ("c").
 _FEATURE_TYPES = frozenset({"c", "float", "i", "int", "q"})
 
-#: Number that XGBoost adds to each step between expectiles, and the smallest step without it.
+#: Number that XGBoost adds to each step between expectiles, and the lower limit of a step without it.
 _SMALLEST_STEP = np.float32(1e-6)
 
-#: Limit on num_class for a model without trees: without it, a corrupted number would allocate gigabytes.
+#: Limit on num_class for a model without trees, as a corrupted number would allocate gigabytes.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
 
-#: Limit on the number of outputs if only some trees have vector leaves: every node of the other trees then
-#: also takes memory for all outputs.
+#: Limit on the number of outputs if only some trees have vector leaves. In that case, the nodes of the other
+#: trees take memory for all outputs, too.
 _MAX_MIXED_OUTPUTS = 256
 
 
 def adapt(model: Any) -> AdaptedModel:
     """Read a ``Booster``, ``XGBClassifier``, ``XGBRegressor``, ``XGBRanker`` or ``XGBRF...``.
 
-    The same boosting rounds are read that the model's own ``predict`` uses: after early stopping, a wrapper
-    uses the rounds up to ``best_iteration``, whereas a ``Booster`` uses all of them. Only a wrapper stores
-    which number marks missing values; for a ``Booster`` it is a setting of the ``DMatrix``, so here only NaN
-    is missing. ``base_margin`` is also a property of the ``DMatrix``, where it replaces the intercept row by
-    row; it does not change any SHAP value and is ignored.
+    The adapter reads the boosting rounds that the model's own ``predict`` uses: after early stopping, a
+    wrapper uses the rounds up to ``best_iteration``, whereas a ``Booster`` uses all of them. Only a wrapper
+    stores which number marks missing values. For a ``Booster``, this number is a setting of the ``DMatrix``,
+    so that only NaN is missing here. ``base_margin`` is also a property of the ``DMatrix``, where it replaces
+    the intercept row by row; it does not change any SHAP value and is ignored.
 
     Parameters
     ----------
@@ -110,8 +111,8 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        The model is linear, has an objective or a part that is not known, or is of a third-party subclass
-        with its own ``predict``.
+        The model is linear, has an unknown objective or an unknown part, or its class is a third-party
+        subclass with its own ``predict``.
     NotFittedError
         The model is not fitted.
     ValueError
@@ -153,10 +154,10 @@ def adapt(model: Any) -> AdaptedModel:
 
 
 def _predict(booster: Any, X: Any, output_margin: bool = False) -> Any:
-    """Return the prediction of a ``Booster`` for rows that are no ``DMatrix``."""
+    """Return the prediction of a ``Booster`` for rows that are not in a ``DMatrix``."""
     import xgboost
 
-    # The names of an array are unknown, and those of a frame have been compared.
+    # An array has no names, and the names of a data frame have already been compared.
     rows = xgboost.DMatrix(X, enable_categorical=True)
     return booster.predict(rows, output_margin=output_margin, validate_features=False)
 
@@ -179,16 +180,16 @@ def read_document(
     Parameters
     ----------
     document : dict
-        Has ndarrays for typed arrays, like the result of ``_ubjson.loads``.
+        The document, with ndarrays for typed arrays, as ``_ubjson.loads`` returns it.
     best_iteration : int or None
-        The last round that is used; None: all rounds are.
+        The last round that is used; None if all rounds are used.
     missing : float
         A number that means missing, besides NaN.
     classes : tuple or None
         Class labels, if the model is a classifier.
     custom_objective : bool
-        Whether the model was trained with an objective of the user's own. It predicts as with the objective
-        that the document names, which was not minimized.
+        Whether the model was trained with an objective of the user's own. The objective in the document is
+        then not the one that training minimized, but predictions still use it.
 
     Raises
     ------
@@ -225,7 +226,7 @@ def _read(
     n_features, n_classes = int(params["num_feature"]), int(params["num_class"])
     n_outputs = max(n_classes, int(params["num_target"]), 1)
     limit = max(len(trees), *map(_leaf_width, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
-    if n_outputs > limit:  # each round has a tree for each output, or trees with all outputs in a leaf
+    if n_outputs > limit:  # a round has a tree for each output, or its trees have all outputs in each leaf
         raise ValueError(f"the model claims {n_outputs} outputs, but its trees have at most {limit}")
     has_cover = _has_cover(trees)
     ensemble = Ensemble(
@@ -247,7 +248,7 @@ def _read(
         encoders=_encoders(ensemble, document, forest, missing),
     )
     is_binary = n_outputs == 1 and (classes is not None or objective.startswith("binary:"))
-    # XGBoost itself trains on the labels 0 to n - 1 only, even where some are absent from y.
+    # XGBoost itself trains on the labels 0 to n - 1 only, even if some of them do not occur in y.
     n_labels = 2 if is_binary else n_classes
     if classes is None or len(classes) != n_labels:
         classes = tuple(range(n_labels))
@@ -270,7 +271,7 @@ def _read(
 
 
 def _require_known_parts(learner: dict[str, Any], objective: str) -> None:
-    """Reject a model with an objective, a booster, fields or types of columns that are not known."""
+    """Reject a model with an unknown objective or booster, or with unknown fields or types of columns."""
     booster = learner["gradient_booster"]
     parts = [
         ("learner", learner),
@@ -297,11 +298,11 @@ def _over_time(parameters: dict[str, Any], objective: str) -> Callable[..., Adap
         return _no_baseline
     if objective != "survival:aft":
         return None
-    of_aft = parameters["aft_loss_param"]
-    scale = float(np.float32(of_aft["aft_loss_distribution_scale"]))  # as XGBoost itself reads it
+    aft_parameters = parameters["aft_loss_param"]
+    scale = float(np.float32(aft_parameters["aft_loss_distribution_scale"]))  # as XGBoost itself reads it
     if not 0 < scale < np.inf:
         raise ValueError(f"aft_loss_distribution_scale is {scale!r}")
-    return partial(_survival_of_aft, str(of_aft["aft_loss_distribution"]), scale)
+    return partial(_survival_of_aft, str(aft_parameters["aft_loss_distribution"]), scale)
 
 
 def _no_baseline(adapted: AdaptedModel, model_output: str, times: np.ndarray) -> AdaptedModel:
@@ -314,7 +315,7 @@ def _no_baseline(adapted: AdaptedModel, model_output: str, times: np.ndarray) ->
 def _survival_of_aft(
     distribution: str, scale: float, adapted: AdaptedModel, model_output: str, times: np.ndarray
 ) -> AdaptedModel:
-    """Return the survival function: the logarithm of the time is the margin plus ``scale`` times an error."""
+    """Return the model of the survival function: log(time) is the margin plus ``scale`` times an error."""
     if model_output != "survival":
         raise ValueError(
             f"model_output={model_output!r} is not available for 'survival:aft': use 'survival', whose "
@@ -349,13 +350,13 @@ def _leaf_width(tree: dict[str, Any]) -> int:
 
 
 def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees: bool) -> np.ndarray:
-    """Convert ``base_score``, one number or (since 3.1) a list with one for each output, to margins."""
+    """Convert ``base_score`` to margins; it is one number or, since 3.1, a list with a number per output."""
     base_score = json.loads(params["base_score"])
     score = np.atleast_1d(np.asarray(base_score, np.float32))
     if score.shape not in ((1,), (n_outputs,)):
         raise ValueError(f"base_score has shape {score.shape}, but the model has {n_outputs} outputs")
     if isinstance(base_score, list) and not has_trees and int(params["boost_from_average"]):
-        # It would be estimated in the first round; until then, XGBoost takes its default for a margin.
+        # The first round would estimate the base score; before it, XGBoost uses the default as a margin.
         return np.broadcast_to(score, n_outputs).astype(np.float64)
     if objective == _EXPECTILES:
         return _margins_of_expectiles(np.broadcast_to(score, n_outputs))
@@ -375,7 +376,7 @@ def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees
 
 
 def _margins_of_expectiles(score: np.ndarray) -> np.ndarray:
-    """Return the margins of expectiles: the first one, and the inverse softplus of each step to the next."""
+    """Return the margins of expectiles: the first score, then the inverse softplus of each step."""
     with np.errstate(invalid="ignore", over="ignore"):  # Ensemble rejects other than finite numbers
         step = np.maximum(np.diff(score) - _SMALLEST_STEP, _SMALLEST_STEP).astype(np.float64)
         return np.concatenate([score[:1], step + np.log(-np.expm1(-step))])
@@ -388,10 +389,10 @@ def _field(trees: Sequence[dict[str, Any]], name: str, dtype: npt.DTypeLike) -> 
 
 
 def _has_cover(trees: Sequence[dict[str, Any]]) -> bool:
-    """Return whether trees have sums of hessians, none of them negative, which are covers.
+    """Return whether all trees have sums of hessians and no sum is negative, so that they are covers.
 
-    Trees with several outputs in a leaf have them since XGBoost 3.2. Objectives that are not convex, such as
-    "survival:cox" and custom ones, may have negative ones.
+    Trees with several outputs in a leaf have sums of hessians since XGBoost 3.2. If the objective is not
+    convex, like "survival:cox" and some custom objectives, sums may be negative.
     """
     if not all(_leaf_width(tree) == 1 or "sum_hessian" in tree for tree in trees):
         return False
@@ -405,7 +406,7 @@ def _nodes(
     n_outputs: int,
     has_cover: bool,
 ) -> dict[str, np.ndarray]:
-    """Return the attributes of :class:`Ensemble` that hold trees and nodes."""
+    """Return the attributes of :class:`Ensemble` that describe trees and nodes."""
     sizes = np.array([len(tree["left_children"]) for tree in trees], np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     left = _field(trees, "left_children", np.int32)
@@ -417,7 +418,7 @@ def _nodes(
         tree_output = np.full(len(trees), -1)
     else:
         leaf_value = (condition * np.repeat(weights, sizes))[:, None]
-    right[leaf] = -1  # in leaves with several outputs, it is the number of the leaf
+    right[leaf] = -1  # in a leaf with several outputs, XGBoost stores the number of the leaf here
     inside = (left >= 0) & (right >= 0) & (np.maximum(left, right) < np.repeat(sizes, sizes))
     if not (leaf | inside).all():
         raise ValueError("a node has one child only, or a child outside its tree")
@@ -456,7 +457,7 @@ def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
 def _vector_values(
     trees: Sequence[dict[str, Any]], weights: np.ndarray, tree_output: np.ndarray, n_outputs: int
 ) -> np.ndarray:
-    """Return leaf values if leaves hold all outputs; continued training can mix such trees with others."""
+    """Return leaf values if some trees have all outputs in a leaf; continued training can mix such trees."""
     n_nodes = sum(len(tree["left_children"]) for tree in trees)
     n_weights = sum(len(_leaf_weights(tree)) for tree in trees if _leaf_width(tree) > 1)
     if n_nodes * n_outputs > _MAX_MIXED_OUTPUTS * n_nodes + 4 * n_weights:
@@ -486,7 +487,7 @@ def _vector_values(
 
 
 def _leaf_weights(tree: dict[str, Any]) -> np.ndarray:
-    """Return the values of leaves with several outputs; before XGBoost 3.2, those of all nodes."""
+    """Return the values of leaves with several outputs; before XGBoost 3.2, the values of all nodes."""
     weights: np.ndarray = tree["leaf_weights"] if "leaf_weights" in tree else tree["base_weights"]
     return weights
 
@@ -495,21 +496,20 @@ def _category_sets(
     trees: Sequence[dict[str, Any]], offsets: np.ndarray, categorical: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return the category attributes of :class:`Ensemble`; the codes that XGBoost lists go right."""
-    listing = [(tree, start) for tree, start in zip(trees, offsets) if len(tree["categories_nodes"])]
-    node = np.concatenate([start + tree["categories_nodes"] for tree, start in listing])
-    values = _field([tree for tree, _ in listing], "categories", np.int32)
-    size = _field([tree for tree, _ in listing], "categories_sizes", np.int64)
-    ends = np.cumsum([len(tree["categories"]) for tree, _ in listing])
+    listing_trees = [(tree, start) for tree, start in zip(trees, offsets) if len(tree["categories_nodes"])]
+    node = np.concatenate([start + tree["categories_nodes"] for tree, start in listing_trees])
+    values = _field([tree for tree, _ in listing_trees], "categories", np.int32)
+    size = _field([tree for tree, _ in listing_trees], "categories_sizes", np.int64)
+    ends = np.cumsum([len(tree["categories"]) for tree, _ in listing_trees])
     begin = np.concatenate(
         [
             first + tree["categories_segments"]
-            for (tree, _), first in zip(listing, np.concatenate([[0], ends[:-1]]))
+            for (tree, _), first in zip(listing_trees, np.concatenate([[0], ends[:-1]]))
         ]
     )
     n_values = len(values)
-    outside = (
-        (begin < 0) | (begin > n_values) | (size < 0) | (size > n_values)
-    )  # so that sums do not overflow
+    # These are compared before the sums, which could overflow.
+    outside = (begin < 0) | (begin > n_values) | (size < 0) | (size > n_values)
     if outside.any() or (begin + size > n_values).any() or ((node < 0) | (node >= len(categorical))).any():
         raise ValueError("a node lists categories that the model does not hold")
     set_offsets = np.concatenate([[0], np.cumsum(size)])
@@ -520,7 +520,7 @@ def _category_sets(
     category_set[node] = np.arange(len(node))
     if (category_set[categorical] < 0).any():
         raise ValueError("a categorical split lists no categories")
-    category_set[~categorical] = -1  # a node that pruning turned into a leaf keeps its list
+    category_set[~categorical] = -1  # a node that pruning has turned into a leaf still has a list
     return {
         "category_set": category_set,
         "category_offsets": set_offsets,
@@ -532,7 +532,7 @@ def _category_sets(
 def _without_pruned(
     nodes: dict[str, np.ndarray], offsets: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Drop pruned nodes, which XGBoost keeps in the arrays."""
+    """Drop pruned nodes, which XGBoost leaves in the arrays."""
     left, right, sizes = nodes["left"], nodes["right"], np.diff(offsets)
     inner = left >= 0
     n_inner = np.diff(np.concatenate([[0], np.cumsum(inner)])[offsets])
@@ -540,34 +540,35 @@ def _without_pruned(
     if not pruned.any():
         return nodes, offsets
     start = np.repeat(offsets[:-1], sizes)
-    keep = np.repeat(~pruned, sizes)
+    is_reached = np.repeat(~pruned, sizes)
     level, unvisited = offsets[:-1][pruned], int(sizes[pruned].sum())
     while len(level):
         unvisited -= len(level)
         if unvisited < 0:
             raise ValueError("a tree contains a cycle, or a node with two parents")
-        keep[level] = True
+        is_reached[level] = True
         level = level[inner[level]]
         level = np.concatenate([left[level] + start[level], right[level] + start[level]])
-    number = np.cumsum(keep) - 1
-    kept = {name: array[keep] for name, array in nodes.items()}
+    number = np.cumsum(is_reached) - 1
+    remaining = {name: array[is_reached] for name, array in nodes.items()}
     for name in ("left", "right"):
-        kept[name] = np.where(inner, number[nodes[name] + start] - number[start], -1)[keep]
-    return kept, np.concatenate([number[offsets[:-1]], [len(kept["left"])]])
+        remaining[name] = np.where(inner, number[nodes[name] + start] - number[start], -1)[is_reached]
+    return remaining, np.concatenate([number[offsets[:-1]], [len(remaining["left"])]])
 
 
 @dataclass(frozen=True)
 class XgboostCategories:
     """Encoder of a categorical column.
 
-    For a model trained on a data frame with XGBoost 3.1 or later, ``known`` maps the categories of
-    training to their codes: a frame's categories are then matched by value. Otherwise a frame's
-    codes are used as they are, whatever the order of its categories; numbers always are.
-    ``missing`` is compared with the codes, those of a frame, too, before they are matched.
+    For a model trained on a data frame with XGBoost 3.1 or later, ``known`` maps the categories in
+    training to their codes: the categories of a frame are then matched by value. For other models,
+    ``known`` is None, and the codes of a frame are used as they are, whatever the order of its
+    categories. A column of numbers always holds codes. ``missing`` is compared with the codes, also
+    with the codes of a frame before its categories are matched.
 
     XGBoost before 3.4 counts the characters of a pandas category where it needs the bytes, so that
-    beyond ASCII one category takes letters of the next; the names are then ``garbled``. Before 3.3
-    it mistakes most unknown categories for a known one; here they are always rejected.
+    a category that is not ASCII takes letters of the next category: the names are ``garbled``.
+    XGBoost before 3.3 mistakes most unknown categories for a known one; here they are always rejected.
     """
 
     known: dict[str | int, int] | None
@@ -584,7 +585,7 @@ class XgboostCategories:
             return self._from_numbers(column)
         if self.known is None and column.package == "pyarrow":
             present = column.values[column.codes >= 0]
-            if len(present) and not isinstance(present[0], str):  # XGBoost refuses those, too
+            if len(present) and not isinstance(present[0], str):  # XGBoost refuses such a column, too
                 raise ValueError(
                     f"column {column.name!r} is a dictionary of PyArrow of {type(present[0]).__name__}, but "
                     "the model takes the codes of categories as they are: give it as whole numbers, the codes"
@@ -596,26 +597,28 @@ class XgboostCategories:
         codes[is_missing] = np.nan
         return codes
 
-    def _from_categories(self, column: Column, codes: np.ndarray, known: dict[str | int, int]) -> np.ndarray:
+    def _from_categories(
+        self, column: Column, codes: np.ndarray, code_of_category: dict[str | int, int]
+    ) -> np.ndarray:
         if self.garbled:
             raise ValueError(
                 f"the model does not know the categories of column {column.name!r}: XGBoost "
                 "before 3.4 garbles those that are not ASCII; train it with 3.4 or later, or "
                 "pass an array of codes"
             )
-        few = len(codes) <= FEW_ROWS
-        each = np.arange(len(codes))
-        distinct, first, inverse = (
-            (codes, each, each) if few else np.unique(codes, return_index=True, return_inverse=True)
-        )
+        if len(codes) <= FEW_ROWS:
+            distinct, first = codes, np.arange(len(codes))
+            inverse = first
+        else:
+            distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         matched = np.full(len(distinct), np.nan)
         for i in np.flatnonzero(distinct >= 0):
             value = column.values[first[i]]
-            if value not in known:
+            if value not in code_of_category:
                 raise ValueError(
                     f"column {column.name!r} holds the category {value!r}, which was not in the training set"
                 )
-            matched[i] = known[value]
+            matched[i] = code_of_category[value]
         return matched[inverse]
 
     def _from_numbers(self, column: Column) -> np.ndarray:
@@ -633,7 +636,7 @@ class XgboostCategories:
                 "categorical column of a data frame"
             ) from None
         is_missing = codes == self.missing
-        codes[codes < 0] = -1.0  # -0.5 would truncate to code 0, but no negative number is a category
+        codes[codes < 0] = -1.0  # no negative number is a category, but -0.5 would be truncated to code 0
         codes[is_missing] = np.nan
         return codes
 
@@ -642,7 +645,8 @@ def _encoders(
     ensemble: Ensemble, document: dict[str, Any], forest: dict[str, Any], missing: float
 ) -> dict[int, ColumnEncoder]:
     """Return the encoder of each categorical column."""
-    categorical = {f for f, kind in enumerate(document["learner"]["feature_types"]) if kind == "c"}
+    feature_types = document["learner"]["feature_types"]
+    categorical = {column for column, type_name in enumerate(feature_types) if type_name == "c"}
     numeric = ensemble.left >= 0
     if len(ensemble.category_set):
         is_set = ensemble.category_set >= 0
@@ -652,18 +656,22 @@ def _encoders(
         return {}
     if mixed := categorical & set(np.unique(ensemble.feature[numeric]).tolist()):
         raise UnsupportedModelError(f"feature {min(mixed)} is categorical, but a tree splits it as a number")
-    seen = forest.get("cats", {"enc": []})["enc"]  # absent before 3.1, empty after training on an array
+    lists = forest.get("cats", {"enc": []})["enc"]  # absent before 3.1, empty after training on an array
     before_3_4 = tuple(document["version"][:2]) < (3, 4)
-    return {f: _encoder(seen[f] if seen else {}, missing, before_3_4) for f in sorted(categorical)}
+    return {
+        column: _encoder(lists[column] if lists else {}, missing, before_3_4)
+        for column in sorted(categorical)
+    }
 
 
-def _encoder(seen: dict[str, np.ndarray], missing: float, before_3_4: bool) -> XgboostCategories:
-    """Return a column's encoder; ``seen`` lists its categories by code: integers, or joined UTF-8 strings."""
-    if not seen:
+def _encoder(categories: dict[str, np.ndarray], missing: float, before_3_4: bool) -> XgboostCategories:
+    """Return the encoder of a column, given its categories by code: integers, or joined UTF-8 strings."""
+    if not categories:
         return XgboostCategories(None, missing)
-    if "offsets" not in seen:
-        return XgboostCategories({number: i for i, number in enumerate(seen["values"].tolist())}, missing)
-    text = seen["values"].astype(np.uint8).tobytes()
-    names = [text[a:b].decode("utf-8", "replace") for a, b in itertools.pairwise(seen["offsets"].tolist())]
-    known: dict[str | int, int] = {name: i for i, name in enumerate(names)}
-    return XgboostCategories(known, missing, garbled=before_3_4 and not text.isascii())
+    values = categories["values"]
+    if "offsets" not in categories:
+        return XgboostCategories({number: code for code, number in enumerate(values.tolist())}, missing)
+    text, offsets = values.astype(np.uint8).tobytes(), categories["offsets"].tolist()
+    names = [text[begin:end].decode("utf-8", "replace") for begin, end in itertools.pairwise(offsets)]
+    code_of_name: dict[str | int, int] = {name: code for code, name in enumerate(names)}
+    return XgboostCategories(code_of_name, missing, garbled=before_3_4 and not text.isascii())

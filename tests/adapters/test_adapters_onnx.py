@@ -1,4 +1,4 @@
-"""ONNX tree ensembles, built by hand: margins equal the definition of the operators on the hardest rows."""
+"""ONNX tree ensembles built by hand: on the hardest rows, margins equal the operators' definition."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_listed_nodes(modes, dtype, double):
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_indexed_nodes(modes, dtype):
-    """Leaves are in a list of their own; those of a tree have one output, or each another."""
+    """Leaves are in a list of their own; the leaves of a tree have one output, or different outputs."""
     rng = np.random.default_rng(len(modes))
     trees = random_trees(rng, modes)
     for several in (False, True):
@@ -143,7 +143,7 @@ def test_covers_from_data():
 
 
 def test_chains_of_equality_are_sets():
-    """LightGBM's categories are written as nodes that share their true child, and pass on missing values."""
+    """LightGBM's categories are written as nodes that share their true child and pass missing values on."""
     tree = [
         ("LEQ", 0, 0.0, 1, 6, False),
         ("EQ", 2, 4.0, 4, 2, False),
@@ -187,7 +187,7 @@ def test_base_values_and_averages():
 
 
 def test_a_tree_for_each_output():
-    """Boosting has trees of one class each, which are not padded with zeros."""
+    """In boosting, each tree belongs to one class, and its leaves are not padded with zeros."""
     trees = random_trees(np.random.default_rng(3), NUMBERS)
     trees = [
         [(n[0], {i % 3: n[1][0]}) if n[0] == "LEAF" else n for n in tree] for i, tree in enumerate(trees)
@@ -199,7 +199,7 @@ def test_a_tree_for_each_output():
 
 
 def test_type_of_x():
-    """Float rounds X, double does not; a Cast to float does, and so do integers in comparisons."""
+    """A float input rounds X, a double input does not; a Cast to float and comparisons of integers do."""
     t = float(np.float32(0.1))
     X = np.array([[0, x, 0] for x in (t, np.nextafter(t, 1), np.nextafter(np.float32(t), np.float32(1)))])
     tree = [[("LEQ", 1, t, 1, 2, False), *STUMP[1:]]]
@@ -253,7 +253,7 @@ def test_weights_of_the_first_class_are_scores_of_the_second(transform, weights,
 
 
 def test_weights_of_both_classes():
-    """One output where the first class follows from the second; else two."""
+    """There is one output if the first class follows from the second, and two outputs otherwise."""
     halves = [{0: 0.5 - p, 1: p} for p in (0.125, 0.25, 0.375, 0.5)]
     opposite = [{0: -w, 1: w} for w in (0.125, -0.25, 2.0, 0.5)]
     other = [{0: -w, 1: 2 * w} for w in (0.125, -0.25, 2.0, 0.5)]
@@ -275,7 +275,7 @@ def test_weights_of_both_classes():
 
 
 def test_probability_of_two_classes():
-    """With the softmax of -s and s, the probability is logistic with twice the margin."""
+    """The softmax of -s and s is a logistic function of twice the margin."""
     content = two_classes([{0: -w, 1: w} for w in (0.125, -0.25, 2.0, 0.5)], post_transform="SOFTMAX")
     X = np.array([[0, 0, 0], [0, 1, 0]], np.float32)
     explanation = explain(content, X, data=X, model_output="probability")
@@ -293,12 +293,12 @@ def test_probability_of_two_classes():
     ],
 )
 def test_undefined_scores_of_two_classes(weights, base):
-    with pytest.raises(UnsupportedModelError, match="what their scores are is not defined"):
+    with pytest.raises(UnsupportedModelError, match="its scores are not defined"):
         adapt(two_classes(weights, base_values=base))
 
 
 def test_weights_of_inner_nodes():
-    """Runtimes ignore them, but not where they derive from the weights what the scores of two classes are."""
+    """Runtimes ignore such weights, except to decide from them what the scores of two classes are."""
     attributes = listed([STUMP], "class")
     for name, value in (("treeids", 0), ("nodeids", 0), ("ids", 0), ("weights", -1.0)):
         attributes[f"class_{name}"].append(value)
@@ -310,7 +310,7 @@ def test_weights_of_inner_nodes():
 
 
 def test_leaves_without_weights():
-    """onnxruntime adds the threshold of such a leaf if there is one target."""
+    """If there is one target, onnxruntime adds the threshold of such a leaf."""
     tree = [STUMP[0], ("LEAF", {}), STUMP[2]]
     attributes = listed([tree])
     X = np.array([[0, 0, 0], [0, 1, 0]], np.float32)

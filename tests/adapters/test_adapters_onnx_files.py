@@ -1,4 +1,4 @@
-"""ONNX files: the graph around the trees, which is rejected if it changes X or scores, and damage."""
+"""ONNX files: graphs around the trees, which are rejected if they change X or scores; damaged files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_operators_behind_the_trees(after):
 
 
 def test_link_needs_the_scores_themselves():
-    """A probability of the operator is not that of the model if another operator changes it."""
+    """The operator's probability is not the model's probability if another operator changes it."""
 
     def content(*kinds: str) -> bytes:
         attributes = {
@@ -96,7 +96,7 @@ def test_link_needs_the_scores_themselves():
         (
             [step("Identity", "X", "I"), step("MatMul", "I", "W", more=["c"])],
             [operator("Add", ["S", "W"], ["Y"])],
-            "operator MatMul of the ONNX model uses its inputs beside the trees",
+            "operator MatMul of the ONNX model uses the model's inputs beside the trees",
         ),
     ],
 )
@@ -280,12 +280,12 @@ def test_numbers_of_targets(n_targets):
 
 def test_many_outputs_with_few_weights():
     trees = [[*STUMP[:1], ("LEAF", {i: 1.0}), ("LEAF", {i + 1: 1.0})] for i in range(1000)]
-    with pytest.raises(UnsupportedModelError, match="each leaf has weights for few of them"):
+    with pytest.raises(UnsupportedModelError, match="a leaf has weights for few of them"):
         adapt(regressor({**listed(trees), "n_targets": 1001}))
 
 
 def test_lists_in_several_parts_are_refused():
-    """Reading them could take time that grows with the square of the number of parts."""
+    """Reading many parts could take time that grows with the square of their number."""
     parts = b"".join(field(8, i) + field(7, float(i)) for i in range(3))
     trees = operator("TreeEnsembleRegressor", ["X"], ["Y"], listed([STUMP]), ml=True)
     trees += field(5, field(1, "more") + parts)
@@ -326,7 +326,7 @@ def test_functions_and_many_attributes_are_refused():
 
 @pytest.mark.parametrize("dims", [[2, 3], [6, 1], [-6], [0], []], ids=str)
 def test_tensors_of_other_shapes(dims):
-    """Many dimensions would take time that grows with the square of their number."""
+    """Reading many dimensions could take time that grows with the square of their number."""
     tensor = b"".join(field(1, n) for n in dims) + field(2, 11) + field(9, np.zeros(6).tobytes())
     attributes = listed([STUMP, STUMP])
     del attributes["nodes_values"]
@@ -409,7 +409,7 @@ def test_content_of_other_files():
 
 
 def test_numbers_of_the_wire():
-    """Integers of any length in one list, with tags of their own and packed."""
+    """A list has integers of any length, some with tags of their own and some packed."""
     from skshapgpu.adapters.onnx import messages
 
     numbers = [0, 1, 127, 128, 300, 2**31, 2**62, -1, -(2**63), 2**63 - 1]

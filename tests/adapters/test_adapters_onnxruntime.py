@@ -1,4 +1,4 @@
-"""ONNX tree ensembles: margins equal onnxruntime's scores, values those of the models that were converted."""
+"""ONNX tree ensembles: margins equal onnxruntime's scores, values equal the converted models' values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from skshapgpu.adapters import adapt
 onnxruntime = pytest.importorskip("onnxruntime")
 
 rng = np.random.default_rng(0)
-# Multiples of 1/8, whose midpoints, the thresholds of trees, are float32 numbers.
+# X has multiples of 1/8, so that their midpoints, which are thresholds of trees, are float32 numbers.
 X = np.round(rng.normal(size=(300, 4)) * 8) / 8
 X[:, 3] = rng.integers(0, 8, 300)
 Y = X[:, 0] + X[:, 1] * np.where(X[:, 2] > 0, 2.0, -1.0) + X[:, 3] % 2
@@ -78,7 +78,7 @@ def test_comparisons(modes, dtype, double):
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_tree_ensembles(modes, dtype):
-    """Rows are integers: onnxruntime 1.32 truncates others before it looks for them in some sets."""
+    """Rows are integers, because onnxruntime 1.32 truncates other numbers before a lookup in some sets."""
     trees = random_trees(rng, modes, decimals=0)
     content = ensemble("TreeEnsemble", {**indexed(trees, dtype), "n_targets": 1}, dtype=dtype)
     rows = np.round(hard_numbers(rng, trees, dtype))
@@ -103,7 +103,7 @@ def test_integers_are_rounded_to_float32():
     "ids", [[[0], [0]], [[1], [1]], [[0, 1], [0, 1]], [[0], [1]], [[0], [0, 1]]], ids=str
 )
 def test_two_classes(ids, transform):
-    """All that is accepted predicts what onnxruntime does; other combinations are rejected."""
+    """Accepted models predict like onnxruntime; other combinations are rejected."""
     rows = np.array([[0, 0, 0], [0, 1, 0]], np.float32)
     accepted = 0
     for positive, n_base, opposite in product((True, False), (0, 1, 2), (False, True)):
@@ -139,7 +139,7 @@ def test_two_classes(ids, transform):
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 @pytest.mark.parametrize("base", [None, [0.1, -0.2, 0.3]], ids=str)
 def test_classes_without_weights(transform, base):
-    """A class without weights in a leaf, or in all, has the score 0 or its base value."""
+    """A class without weights in a leaf, or in all leaves, has the score 0 or its base value."""
     tree = [STUMP[0], ("LEAF", {0: 0.25, 1: 0.5}), ("LEAF", {0: -0.5})]
     attributes = {**listed([tree], "class"), "classlabels_int64s": [5, 6, 7], "post_transform": transform}
     content = classifier({**attributes, "base_values": base} if base else attributes)
@@ -167,7 +167,7 @@ def test_targets_without_weights(targets, base):
     try:
         found = margin(adapt(content), rows)
     except UnsupportedModelError as error:
-        assert "no tree whose leaves all have a weight of this target" in str(error)
+        assert "no tree whose leaves all have a weight for this target" in str(error)
         np.testing.assert_array_equal(expected[1, 0], 0)
         assert base[0] and len(targets) == 2
     else:
@@ -205,13 +205,13 @@ def _catboost(model: Any) -> bytes:
 
 
 def check(model: Any, raw: np.ndarray, atol: float = 5e-6) -> bytes:
-    """Check margins, on rows next to thresholds as well, and values against those of the model itself.
+    """Check margins, also on rows next to thresholds, and values against the values of the model itself.
 
     Parameters
     ----------
     model : fitted model
     raw : ndarray
-        Its raw predictions of ``X``.
+        Raw predictions of the model for ``X``.
     """
     content = converted(model)
     adapted = adapt(content)
@@ -261,7 +261,7 @@ def test_scikit_learn(name):
     else:
         content = check(model, model.predict(X), atol=2e-5 * np.abs(model.predict(X)).max())
         total = model.predict(X)
-    # The file is the model: what onnxruntime predicts is what the model does.
+    # The file is the model, so onnxruntime's predictions are the model's own predictions.
     np.testing.assert_allclose(scores_of(content, single), total.reshape(len(X), -1), rtol=1e-5, atol=1e-5)
     if hasattr(model, "classes_"):
         adapted = adapt(content)

@@ -1,4 +1,4 @@
-"""Tree models of Spark ML in folders, written without Spark: margins follow the rules of Spark's trees."""
+"""Tree models in folders of Spark ML, written without Spark: margins follow the rules of Spark's trees."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def with_split(**changes):
         (with_split(leftCategoriesOrThreshold=[np.nan]), "NaN threshold"),
         (with_split(leftCategoriesOrThreshold=None), "has nulls"),
         (with_split(leftCategoriesOrThreshold=[0.0, None]), "has nulls"),
-        (with_split(numCategories=2**31 - 1), "or a number that is none"),
+        (with_split(numCategories=2**31 - 1), "or a number that is no category"),
         (with_split(leftCategoriesOrThreshold=[3.0], numCategories=3), r"outside 0\.\.2"),
         (with_split(leftCategoriesOrThreshold=[1.0, 1.0], numCategories=3), "a category twice"),
         (with_split(leftCategoriesOrThreshold=[], numCategories=-7), "has -7 categories"),
@@ -271,7 +271,7 @@ def test_damaged_weights_of_trees(tmp_path):
     write(tmp_path / "one", "GBTRegressionModel", [STUMP], weights=[1.0])
     weights = tmp_path / "few" / "treesMetadata" / "part-0.parquet"
     weights.write_bytes((tmp_path / "one" / "treesMetadata" / "part-0.parquet").read_bytes())
-    with pytest.raises(ValueError, match="trees and their weights are not equally many"):
+    with pytest.raises(ValueError, match="does not have one weight for each tree"):
         adapt(tmp_path / "few")
     (tmp_path / "few" / "treesMetadata" / "part-1.parquet").write_bytes(weights.read_bytes())
     with pytest.raises(ValueError, match="weights of its trees are not numbered"):
@@ -345,5 +345,5 @@ def test_leaves_without_weight(tmp_path):
 def test_needs_pyarrow(tmp_path, monkeypatch):
     write(tmp_path, "GBTRegressionModel", [STUMP])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match="take the package pyarrow"):
+    with pytest.raises(ImportError, match="need the package pyarrow"):
         adapt(tmp_path)

@@ -20,7 +20,7 @@ MAX32 = float(np.finfo(np.float32).max)
 
 
 def fields_of(ensemble: Ensemble) -> dict[str, object]:
-    """Return all fields needed to build the ensemble again, with writeable arrays."""
+    """Return all fields that are needed to build the ensemble again, with writeable arrays."""
     return {f.name: copy.deepcopy(getattr(ensemble, f.name)) for f in dataclasses.fields(ensemble)}
 
 
@@ -84,8 +84,8 @@ BROKEN = {
     "leaf marked by -2": (changed("left", 1, -2), "node 1 of tree 0"),
     "value at an inner node": (changed("value", 2, 1.0), "node 2 of tree 0 has a value, but is not a leaf"),
     "x_dtype": ({"x_dtype": "float16"}, "x_dtype must be 'float32' or 'float64', not 'float16'"),
-    "output too large": ({"tree_output": [0, 2]}, r"tree_output must lie in 0\.\.1"),
-    "output too small": ({"tree_output": [0, -2]}, r"tree_output must lie in 0\.\.1"),
+    "output too large": ({"tree_output": [0, 2]}, r"tree_output must be in 0\.\.1"),
+    "output too small": ({"tree_output": [0, -2]}, r"tree_output must be in 0\.\.1"),
     "some vector leaves": ({"tree_output": [0, -1]}, "must be -1 in every tree or in none"),
     "vector leaves too narrow": ({"tree_output": [-1, -1]}, r"value must have shape \(8, 2\)"),
     "scalar leaves too wide": ({"value": np.ones((8, 2))}, r"value must have shape \(8, 1\)"),
@@ -135,7 +135,7 @@ def test_refuses(changes, message):
 
 
 def test_refuses_a_cycle_beside_the_tree():
-    """Nodes 1 and 2 are each other's parents: every node has one parent, but the root has no children."""
+    """Nodes 1 and 2 are each other's parents, so every node has one parent, but the root has no children."""
     with pytest.raises(ValueError, match="a tree contains a cycle"):
         two_trees(
             left=[-1, 2, 1, -1, -1, 1, -1, -1], right=[-1, 3, 4, -1, -1, 2, -1, -1], value=np.zeros((8, 1))
@@ -143,7 +143,7 @@ def test_refuses_a_cycle_beside_the_tree():
 
 
 def test_ignored_numbers_may_be_anything():
-    """Leaves may have features and thresholds, set offsets may repeat, and codes start anew in each set."""
+    """Leaves may have features and thresholds, offsets of sets may repeat, and each set has its own codes."""
     two_trees(feature=[0, 99, 1, -5, 0, 2, 0, 0], threshold=[0.5, NAN, 1.5, NAN, NAN, 0, NAN, NAN])
     two_trees(category_offsets=[0, 2, 2, 3], category_values=[1, 4, 0], category_listed_left=[True] * 3)
 
@@ -223,7 +223,7 @@ def test_rows_are_rounded_to_float32_but_thresholds_are_not():
     near = [np.nextafter(0.1, 0), 0.1, np.nextafter(0.1, 1)]
     assert goes_left(stump(0.1), *near) == [True, True, False]
     assert goes_left(stump(0.1, x_dtype="float32"), *near) == [False, False, False]
-    # Beyond float32's largest number a row is infinite; below its smallest it is zero.
+    # Numbers beyond the largest float32 become infinite, and numbers below the smallest become zero.
     assert goes_left(stump(1e300, x_dtype="float32"), 1e299, -1e301) == [False, True]
     assert goes_left(stump(0.0, x_dtype="float32"), DENORMAL, -DENORMAL, DENORMAL32) == [True, True, False]
     assert goes_left(stump(0.0, x_dtype="float32", strict=True), -DENORMAL, -DENORMAL32) == [False, True]
@@ -249,7 +249,7 @@ def test_zeros_that_are_missing():
 
 @pytest.mark.parametrize("listed_left", [False, True])
 def test_categories(listed_left):
-    """Codes are truncated towards zero; negative, infinite and unlisted ones are in no set."""
+    """Codes are truncated towards zero; negative, infinite and unlisted codes are in no set."""
     ensemble = stump(codes=[5, 0, 64, 5], listed_left=listed_left)
     listed = [0.0, -0.0, 5.0, 64.0, 5.9, -0.9]
     others = [1.0, 63.9, 65.0, -1.0, -5.0, INF, -INF, 2.0**32, 2.0**32 + 5, 1e300]

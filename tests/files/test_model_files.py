@@ -1,4 +1,4 @@
-"""Model files: a path, whatever the file's name, gives the same result as the saved model."""
+"""Model files: a path gives the same result as the saved model, whatever the file's name is."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_catboost_names_and_one_hot_categories(suffix, tmp_path):
 
 
 def test_catboost_ctrs_in_json(tmp_path):
-    """JSON has one name for CTRs that differ only in how the target is binarized, and only one table."""
+    """JSON has a single name and a single table for CTRs that differ only in how they binarize the target."""
     X, y = frame_with_categories()
     X["color"] = X["color"].astype(str)
     ctrs = ["Borders:TargetBorderCount=1", "Borders:TargetBorderCount=4"]
@@ -361,7 +361,7 @@ def test_cbm_without_catboost(tmp_path, monkeypatch):
     X, y = data()
     path = save(regressor("catboost").fit(X, y), "catboost", tmp_path / "model.cbm")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="takes the package catboost to read"):
+    with pytest.raises(ImportError, match="needs the package catboost: install it"):
         adapt(path)
 
 

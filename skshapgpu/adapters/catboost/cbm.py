@@ -1,14 +1,14 @@
 """Reader of the CTRs in CatBoost's own file format (.cbm).
 
 Unlike the JSON export, this format distinguishes CTRs that differ only in how the target is binarized, such
-as those of several targets.
+as the CTRs of several targets.
 
 A file consists of "CBM1", the size of a FlatBuffers buffer, this buffer, and further parts. The first of
-these holds the tables of the CTRs: their number, then for each the size of a buffer, and the buffer. In
-FlatBuffers (https://flatbuffers.dev/internals) a reference to a table or vector is an offset, forward from
-the position of the reference. A table begins with the distance back to its list of fields, which holds the
-offset of each field from the table, or 0 if the field is absent. Fields are numbered in the order of
-CatBoost's schema.
+the further parts contains the tables of the CTRs: the number of tables, then for each table the size of a
+buffer, and the buffer. In FlatBuffers (https://flatbuffers.dev/internals) a reference to a table or vector is
+an offset, forward from the position of the reference. A table begins with the distance back to its list of
+fields, which contains the offset of each field from the table, or 0 if the field is absent. Fields are
+numbered in the order of CatBoost's schema.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 
 _MAGIC = b"CBM1"
 
-# Field numbers: of the trees in the root table, of CTR features in the trees, of the CTR in a CTR feature,
-# and of the base in a CTR;
+#: Numbers of fields on the way to the base of a CTR: the trees in the root table, the CTR features in the
+#: trees, the CTR in a CTR feature, and the base in a CTR.
 _TREES, _CTR_FEATURES, _CTR, _CTR_BASE = 1, 7, 0, 0
-# of the fields of a base;
+#: Numbers of the fields of a base.
 _COMBINATION, _TYPE, _BINARIZATION = 0, 1, 2
-# of the fields of a CTR table.
+#: Numbers of the fields of a CTR table.
 _BASE, _HASHES, _NUMBERS, _DENOMINATOR, _CLASSES = 0, 1, 2, 3, 4
 
 #: Formats of the elements of a combination's vectors: categorical features, numeric splits, one-hot splits.
@@ -44,7 +44,7 @@ _TYPES = {
 
 
 class Base(NamedTuple):
-    """The properties that all CTRs with one table share."""
+    """The properties of a CTR by which its table is found; CTRs with the same properties share a table."""
 
     kind: str
     binarization: int
@@ -57,7 +57,7 @@ class CbmFile:
     Attributes
     ----------
     ctrs : list of Base
-        In the order of the JSON export.
+        The base of each CTR, in the order of the JSON export.
 
     Raises
     ------
@@ -86,11 +86,11 @@ class CbmFile:
             raise ValueError(f"cannot read the CTRs in CatBoost's file of the model: {error}") from error
 
     def _tables(self) -> Iterator[tuple[Base, dict[str, Any]]]:
-        n_tables, place = struct.unpack_from("<I", self._data, self._end)[0], self._end + 4
+        n_tables, position = struct.unpack_from("<I", self._data, self._end)[0], self._end + 4
         for _ in range(n_tables):
-            size = struct.unpack_from("<I", self._data, place)[0]
-            buffer = _Buffer(self._data[place + 4 : place + 4 + size])
-            place += 4 + size
+            size = struct.unpack_from("<I", self._data, position)[0]
+            buffer = _Buffer(self._data[position + 4 : position + 4 + size])
+            position += 4 + size
             table = buffer.reference(0)
             base = _base(buffer, buffer.table(table, _BASE))
             hashes = np.frombuffer(buffer.bytes(table, _HASHES), "<u8,<u4")
@@ -128,10 +128,12 @@ class _Buffer:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def reference(self, place: int) -> int:
-        return place + struct.unpack_from("<I", self._data, place)[0]
+    def reference(self, position: int) -> int:
+        """Return the position to which the reference at a position leads."""
+        return position + struct.unpack_from("<I", self._data, position)[0]
 
     def _field(self, table: int, field: int) -> int | None:
+        """Return the position of a field of a table; None if the field is absent."""
         fields = table - struct.unpack_from("<i", self._data, table)[0]
         if 4 + 2 * field >= struct.unpack_from("<H", self._data, fields)[0]:
             return None
@@ -140,17 +142,17 @@ class _Buffer:
 
     def table(self, table: int, field: int) -> int:
         """Return the position of the table that a field refers to."""
-        place = self._field(table, field)
-        if place is None:
+        position = self._field(table, field)
+        if position is None:
             raise ValueError(f"field {field} of a table is missing")
-        return self.reference(place)
+        return self.reference(position)
 
     def _vector(self, table: int, field: int) -> tuple[int, int]:
         """Return the position of a vector's first element, and the number of its elements."""
-        place = self._field(table, field)
-        if place is None:
+        position = self._field(table, field)
+        if position is None:
             return 0, 0
-        vector = self.reference(place)
+        vector = self.reference(position)
         return vector + 4, struct.unpack_from("<I", self._data, vector)[0]
 
     def references(self, table: int, field: int) -> list[int]:
@@ -169,5 +171,5 @@ class _Buffer:
 
     def number(self, table: int, field: int, form: str) -> int:
         """Return the value of a number field, 0 if it is absent."""
-        place = self._field(table, field)
-        return 0 if place is None else struct.unpack_from(form, self._data, place)[0]
+        position = self._field(table, field)
+        return 0 if position is None else struct.unpack_from(form, self._data, position)[0]

@@ -1,18 +1,19 @@
 """CTRs of CatBoost: target statistics of the training rows that share a combination of categories.
 
 A CTR hashes a combination of categories, and possibly of the results of numeric and one-hot splits, to 64
-bits and looks the hash up in a table of the model. There it finds how many training rows had this
-combination, and how many of them had a certain target. The hash h is 0 at first; with the 32-bit hashes of
-categories as signed integers,
+bits. The hash h is 0 at first, and changes for each category, whose value is its 32-bit hash as a signed
+integer, then for the result of each split, whose value is 0 or 1:
 
-    h <- M (h + M value) mod 2^64 for each category, then for the result of each split, 0 or 1.
+    h <- M (h + M value) mod 2^64
 
-From these two numbers, both 0 for a combination that did not occur in training, it computes
+The CTR looks the hash up in a table of the model. The table says how many training rows had this combination
+("total"), and how many of them had a certain target ("good"); both are 0 if the combination did not occur in
+training. From these two numbers, the CTR computes in single precision
 
     ((good + prior numerator) / (total + prior denominator) + shift) scale
 
-in single precision, which the trees compare like a column of X. Here each CTR that the trees test is a
-column appended to those of X.
+and the trees compare the result like a column of X. Each CTR that the trees test is therefore a column that
+is appended to the columns of X.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _CATEGORY_TYPES = (int, np.integer, np.bool_, str, bytes)
 
 _MULTIPLIER = np.uint64(0x4906BA494954CB65)
 
-#: Rows whose CTRs are computed at once: a few columns of this length stay in the L2 cache.
+#: Number of rows whose CTRs are computed at once: a few columns of this length stay in the L2 cache.
 _TILE_ROWS = 8192
 
 
 def category_hashes(column: Column) -> np.ndarray:
-    """Return the low 32 bits of CatBoost's hash of each category, computed from its text.
+    """Return the low 32 bits of CatBoost's hash of each category, computed from its string.
 
     Raises
     ------
@@ -52,7 +53,7 @@ def category_hashes(column: Column) -> np.ndarray:
 
 def _hashes(column: Column) -> np.ndarray:
     values = column.values.tolist()
-    # Check types first: in a set or dict, a float would be hidden by an equal integer.
+    # Check types first: in a set or dict, an equal integer would hide a float.
     refused = {kind for kind in set(map(type, values)) if not issubclass(kind, _CATEGORY_TYPES)}
     if refused:
         bad = next(value for value in values if type(value) in refused)
@@ -63,14 +64,14 @@ def _hashes(column: Column) -> np.ndarray:
     hash_of = {}
     for value in set(values):
         if isinstance(value, str):
-            text = value.encode()
+            encoded = value.encode()
         elif isinstance(value, bytes):
-            text = value
+            encoded = value
         elif -(1 << 63) <= int(value) < 1 << 64:
-            text = str(int(value)).encode()
+            encoded = str(int(value)).encode()
         else:
             raise ValueError(f"column {column.name!r} holds {value}, which has more than 64 bits")
-        hash_of[value] = cityhash64(text) & HASH_MASK
+        hash_of[value] = cityhash64(encoded) & HASH_MASK
     return np.fromiter(map(hash_of.__getitem__, values), np.uint32, len(values))
 
 
@@ -83,11 +84,12 @@ class Combination:
     categories : tuple of int
         Columns of X.
     above : tuple of (int, float, bool)
-        Numeric splits: a column of X, the float32 that it has to exceed, and the result if it is missing.
+        Numeric splits: a column of X, the float32 that a value must exceed, and the result for a missing
+        value.
     equal : tuple of (int, int)
         One-hot splits: a column of X, and the low 32 bits of the hash of a category.
     n_keys, n_numbers : int
-        Number of combinations that occurred in training, and of numbers that are found for each.
+        Number of keys in the table, which occurred in training, and number of numbers for each key.
     """
 
     categories: tuple[int, ...]
@@ -98,31 +100,33 @@ class Combination:
 
     @property
     def encoded(self) -> set[int]:
-        """Columns of X whose categories it reads."""
+        """Columns of X whose categories the combination reads."""
         return {*self.categories, *(column for column, _ in self.equal)}
 
     @property
     def columns(self) -> set[int]:
-        """Columns of X that it reads."""
+        """All columns of X that the combination reads."""
         return {*self.encoded, *(column for column, *_ in self.above)}
 
-    def keys_of(self, block: np.ndarray, hashes: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Return the hash of each row; ``hashes`` holds the hashes of the categorical columns."""
-        key = np.zeros(len(block), np.uint64)
+    def row_keys(self, block: np.ndarray, hashes: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Return the key of each row; ``hashes`` contains the hashes of categories, by column."""
+        keys = np.zeros(len(block), np.uint64)
         for column in self.categories:
-            key = _mixed(key, hashes[column].view(np.int32).astype(np.int64).view(np.uint64))
+            keys = _mixed(keys, hashes[column].view(np.int32).astype(np.int64).view(np.uint64))
         for column, border, missing in self.above:
             x = block[:, column]
             answer = x > np.float32(border)
-            key = _mixed(key, (answer | np.isnan(x) if missing else answer).astype(np.uint64))
+            keys = _mixed(keys, (answer | np.isnan(x) if missing else answer).astype(np.uint64))
         for column, category in self.equal:
-            key = _mixed(key, (hashes[column] == category).astype(np.uint64))
-        return key
+            keys = _mixed(keys, (hashes[column] == category).astype(np.uint64))
+        return keys
 
     def validate(self, n_features: int) -> None:
         """Raise ``ValueError`` unless the columns of X, the borders and the sizes are valid."""
         columns = [*self.encoded, *(column for column, *_ in self.above)]
-        if not self.categories or not all(type(c) is int and 0 <= c < n_features for c in columns):
+        if not self.categories or not all(
+            type(column) is int and 0 <= column < n_features for column in columns
+        ):
             raise ValueError(f"a CTR has no categories, or columns outside 0..{n_features - 1}")
         if not np.isfinite([border for _, border, _ in self.above]).all():
             raise ValueError("a CTR has borders that are not finite")
@@ -138,17 +142,17 @@ class _Table(NamedTuple):
     """The table of one combination, and the indices of the CTRs that look it up."""
 
     keys: np.ndarray
-    numbers: np.ndarray  # [number][key]; the last key stands for unknown combinations
+    numbers: np.ndarray  # [number][key]; the numbers after the last key are for unknown keys
     ctrs: np.ndarray
 
-    def places(self, key: np.ndarray) -> np.ndarray:
+    def positions(self, keys: np.ndarray) -> np.ndarray:
         """Return the position of each key in the table; for an unknown key, the position after the last."""
         n_keys = len(self.keys)
         if not n_keys:
-            return np.zeros(len(key), np.intp)
-        places = np.searchsorted(self.keys, key)
-        places[self.keys.take(places, mode="clip") != key] = n_keys
-        return places
+            return np.zeros(len(keys), np.intp)
+        positions = np.searchsorted(self.keys, keys)
+        positions[self.keys.take(positions, mode="clip") != keys] = n_keys
+        return positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,18 +162,19 @@ class CtrColumns:
     Attributes
     ----------
     n_features : int
-        Columns of X.
+        Number of columns of X.
     combinations : tuple of Combination
     keys : ndarray of uint64
-        Hashes that occurred in training, one combination after the other, ascending within each.
+        Keys of the table of each combination, ascending within a combination.
     numbers : ndarray of float32
-        Numbers found, [number][key] for each combination, with an additional key for unknown hashes.
+        Numbers in the table of each combination, [number][key], with an additional key for unknown hashes.
     combination : ndarray of int64, shape (n_columns,)
         Index of the combination that each CTR looks up.
     good, total : ndarray of int64, shape (n_columns,)
-        Indices, among the numbers found, of the two in the formula; ``total`` is -1 where it is a constant.
+        For each CTR, the number of the table that is "good" in the formula, and the number that is "total".
+        The latter is -1 if the total is a constant.
     constants : ndarray of float32, shape (n_columns, 5)
-        That constant, the prior's numerator and denominator, shift and scale.
+        For each CTR: the constant total, the prior's numerator and denominator, shift and scale.
     """
 
     n_features: int
@@ -191,29 +196,29 @@ class CtrColumns:
             ("total", np.int64, (n,)),
             ("constants", np.float32, (n, 5)),
         ):
-            array = np.array(getattr(self, name))  # a copy, which changes of the original do not reach
+            array = np.array(getattr(self, name))  # a copy, so that nobody else can change it
             if array.dtype != dtype or array.shape != (shape or (array.size,)):
                 raise ValueError(f"{name} of CTRs has the shape {array.shape} and the type {array.dtype}")
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} of CTRs holds numbers that are not finite")
             object.__setattr__(self, name, array)
-        for one in self.combinations:
-            one.validate(self.n_features)
-        self._validate_places()
-        for table in self._of_combinations:
+        for combination in self.combinations:
+            combination.validate(self.n_features)
+        self._validate_sizes()
+        for table in self._tables:
             if (table.keys[1:] <= table.keys[:-1]).any():
                 raise ValueError("keys of CTRs are not ascending")
 
-    def _validate_places(self) -> None:
-        n_keys = sum(one.n_keys for one in self.combinations)
-        n_numbers = sum((one.n_keys + 1) * one.n_numbers for one in self.combinations)
+    def _validate_sizes(self) -> None:
+        n_keys = sum(combination.n_keys for combination in self.combinations)
+        n_numbers = sum((combination.n_keys + 1) * combination.n_numbers for combination in self.combinations)
         if (n_keys, n_numbers) != (len(self.keys), len(self.numbers)):
             raise ValueError("the keys and numbers of CTRs do not fit the sizes of their combinations")
         if (self.combination < 0).any() or (self.combination >= len(self.combinations)).any():
             raise ValueError("a CTR looks up an unknown combination")
-        n_found = np.array([one.n_numbers for one in self.combinations], np.int64)[self.combination]
+        counts = np.array([combination.n_numbers for combination in self.combinations], np.int64)
         for number, least in ((self.good, 0), (self.total, -1)):
-            if (number < least).any() or (number >= n_found).any():
+            if (number < least).any() or (number >= counts[self.combination]).any():
                 raise ValueError("a CTR uses a number that does not exist")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -225,7 +230,7 @@ class CtrColumns:
 
     @cached_property
     def encoded(self) -> frozenset[int]:
-        return frozenset().union(*(one.encoded for one in self.combinations))
+        return frozenset().union(*(combination.encoded for combination in self.combinations))
 
     @property
     def sources(self) -> list[frozenset[int]]:
@@ -233,36 +238,39 @@ class CtrColumns:
 
     @property
     def row_bytes(self) -> int:
-        return 12 * len(self.encoded)  # hashes, and the decoded values that they need
+        return 12 * len(self.encoded)  # hashes, and the decoded values that they are computed from
 
     @cached_property
-    def _of_combinations(self) -> list[_Table]:
+    def _tables(self) -> list[_Table]:
+        """Table of each combination."""
         order = np.argsort(self.combination, kind="stable")
         ends = np.cumsum(np.bincount(self.combination, minlength=len(self.combinations)))
-        found = []
-        key = number = 0
-        for one, ctrs in zip(self.combinations, np.split(order, ends[:-1]), strict=True):
-            size = (one.n_keys + 1) * one.n_numbers
-            keys, numbers = self.keys[key : key + one.n_keys], self.numbers[number : number + size]
-            found.append(_Table(keys, numbers.reshape(one.n_numbers, one.n_keys + 1), ctrs))
-            key, number = key + one.n_keys, number + size
-        return found
+        tables = []
+        first_key = first_number = 0
+        for combination, ctrs in zip(self.combinations, np.split(order, ends[:-1]), strict=True):
+            n_keys, n_numbers = combination.n_keys, combination.n_numbers
+            size = (n_keys + 1) * n_numbers
+            keys = self.keys[first_key : first_key + n_keys]
+            numbers = self.numbers[first_number : first_number + size]
+            tables.append(_Table(keys, numbers.reshape(n_numbers, n_keys + 1), ctrs))
+            first_key, first_number = first_key + n_keys, first_number + size
+        return tables
 
     def fill(self, block: np.ndarray, columns: Mapping[int, Column]) -> None:
         hashes = {column: category_hashes(columns[column]) for column in self.encoded}
         for start in range(0, len(block), _TILE_ROWS):
             rows = slice(start, start + _TILE_ROWS)
-            tile, of_tile = block[rows], {column: found[rows] for column, found in hashes.items()}
-            for one, table in zip(self.combinations, self._of_combinations, strict=True):
-                places = table.places(one.keys_of(tile, of_tile))
+            tile, tile_hashes = block[rows], {column: values[rows] for column, values in hashes.items()}
+            for combination, table in zip(self.combinations, self._tables, strict=True):
+                positions = table.positions(combination.row_keys(tile, tile_hashes))
                 for i in table.ctrs:
-                    tile[:, self.n_features + i] = self._value(i, table.numbers, places)
+                    tile[:, self.n_features + i] = self._value(i, table.numbers, positions)
 
-    def _value(self, i: int, numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Repeat CatBoost's operations one by one, so that comparisons have the same result."""
+    def _value(self, i: int, numbers: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Compute a CTR by the same operations as CatBoost, so that splits have the same results."""
         constant, numerator, denominator, shift, scale = self.constants[i]
-        good = numbers[self.good[i]].take(places)
-        total = constant if self.total[i] < 0 else numbers[self.total[i]].take(places)
+        good = numbers[self.good[i]].take(positions)
+        total = constant if self.total[i] < 0 else numbers[self.total[i]].take(positions)
         # A prior may lead to a division by 0, or to an overflow.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return ((good + numerator) / (total + denominator) + shift) * scale

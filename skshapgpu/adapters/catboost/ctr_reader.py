@@ -1,4 +1,4 @@
-"""Reader of the CTRs in CatBoost's JSON export, which is untrusted: every number in it is checked."""
+"""Reader of the CTRs in CatBoost's JSON export. The file is untrusted: every number in it is checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_KEY = (1 << 64) - 1
 
 
 class _Questions(NamedTuple):
-    """The first attributes of a :class:`Combination`."""
+    """The attributes of a :class:`Combination` that say what it asks of a row."""
 
     categories: tuple[int, ...]
     above: tuple[tuple[int, float, bool], ...]
@@ -26,7 +26,7 @@ class _Questions(NamedTuple):
 
 
 class _Ctr(NamedTuple):
-    """A CTR that has been read; its fields are attributes of :class:`CtrColumns`."""
+    """A CTR that has been read; its fields are items of the arrays of :class:`CtrColumns`."""
 
     combination: int
     good: int
@@ -34,16 +34,24 @@ class _Ctr(NamedTuple):
     constants: tuple[float, ...]
 
 
+class _CombinationParts(NamedTuple):
+    """A combination that has been read, its keys, and the numbers of each CTR table that has these keys."""
+
+    questions: _Questions
+    keys: np.ndarray
+    tables: list[np.ndarray]
+
+
 class CtrReader:
-    """Reader of those CTRs of CatBoost's JSON export that the trees test.
+    """Reader of the CTRs in CatBoost's JSON export that the trees test.
 
     Parameters
     ----------
     document : dict
     numeric : dict of int to (int, bool)
-        Column of X of each numeric feature, and whether splits are false for a missing value.
+        For each numeric feature: its column of X, and whether splits are false for a missing value.
     categorical : dict of int to (int, ...)
-        Column of X of each categorical feature.
+        For each categorical feature: its column of X, and anything else.
     """
 
     def __init__(
@@ -61,16 +69,16 @@ class CtrReader:
             for kind, name in (("float_features", "borders"), ("categorical_features", "values"))
             for feature in info.get(kind) or []
         )
-        # Splits are numbered in this order: borders of numeric features, one-hot values, borders of CTRs.
+        # The order of split numbers: borders of numeric features, one-hot values, borders of CTRs.
         self._starts = list(accumulate((len(ctr["borders"]) for ctr in self._ctrs), initial=n_before))
         self._columns: dict[int, int] = {}
-        self._found: list[_Ctr] = []
-        self._parts: list[tuple[_Questions, np.ndarray, list[np.ndarray]]] = []
-        self._part_of: dict[tuple[_Questions, bytes], int] = {}
+        self._read_ctrs: list[_Ctr] = []
+        self._combinations: list[_CombinationParts] = []
+        self._combination_of: dict[tuple[_Questions, bytes], int] = {}
         self._read_tables: dict[str, tuple[str, _Questions, int, int]] = {}
 
     def column(self, split: Mapping[str, Any]) -> tuple[int, float]:
-        """Return the index of the CTR that a split tests, among those read so far, and the border."""
+        """Return the CTR that a split tests, by its index among all CTRs read so far, and the border."""
         number, border = operator.index(split["split_index"]), _single(split["border"])
         ctr = bisect_right(self._starts, number) - 1
         if not 0 <= ctr < len(self._ctrs) or border != _single(
@@ -78,27 +86,32 @@ class CtrReader:
         ):
             raise ValueError(f"split {number} of a CatBoost tree has the border {border} of no CTR")
         if ctr not in self._columns:
-            self._columns[ctr] = len(self._found)
-            self._found.append(self._read(self._ctrs[ctr]))
+            self._columns[ctr] = len(self._read_ctrs)
+            self._read_ctrs.append(self._read(self._ctrs[ctr]))
         return self._columns[ctr], border
 
     def categories(self) -> list[frozenset[int]]:
-        """Return the categorical columns whose categories each CTR looks up, for those read so far."""
-        return [frozenset(self._parts[found.combination][0].categories) for found in self._found]
+        """Return the columns of the categories that each CTR looks up, for all CTRs read so far."""
+        return [
+            frozenset(self._combinations[ctr.combination].questions.categories) for ctr in self._read_ctrs
+        ]
 
     def columns(self, n_features: int) -> CtrColumns | None:
         """Return all CTRs read so far, or None if there are none."""
-        if not self._found:
+        if not self._read_ctrs:
             return None
         return CtrColumns(
             n_features,
-            tuple(Combination(*what, len(keys), sum(map(len, rows))) for what, keys, rows in self._parts),
-            np.concatenate([keys for _, keys, _ in self._parts]),
-            np.concatenate([row for _, _, rows in self._parts for row in np.concatenate(rows)]),
-            np.array([found.combination for found in self._found], np.int64),
-            np.array([found.good for found in self._found], np.int64),
-            np.array([found.total for found in self._found], np.int64),
-            np.array([found.constants for found in self._found], np.float32),
+            tuple(
+                Combination(*questions, len(keys), sum(map(len, tables)))
+                for questions, keys, tables in self._combinations
+            ),
+            np.concatenate([keys for _, keys, _ in self._combinations]),
+            np.concatenate([row for _, _, tables in self._combinations for row in np.concatenate(tables)]),
+            np.array([ctr.combination for ctr in self._read_ctrs], np.int64),
+            np.array([ctr.good for ctr in self._read_ctrs], np.int64),
+            np.array([ctr.total for ctr in self._read_ctrs], np.int64),
+            np.array([ctr.constants for ctr in self._read_ctrs], np.float32),
         )
 
     def _read(self, ctr: Mapping[str, Any]) -> _Ctr:
@@ -106,12 +119,12 @@ class CtrReader:
         if kind not in _TYPES:
             raise UnsupportedModelError(f"the CatBoost model has CTRs of the unknown type {kind!r}")
         table = self._tables[name]
-        what = self._questions(ctr["elements"])
+        questions = self._questions(ctr["elements"])
         if name not in self._read_tables:
-            self._read_tables[name] = kind, what, *self._add(what, kind, table)
+            self._read_tables[name] = kind, questions, *self._add(questions, kind, table)
         *read_as, combination, first = self._read_tables[name]
-        if read_as != [kind, what]:
-            raise ValueError(f"two CTRs of the CatBoost model that differ have one table, {name!r:.80}")
+        if read_as != [kind, questions]:
+            raise ValueError(f"two different CTRs of the CatBoost model have one table, {name!r:.80}")
         n_classes = operator.index(table["hash_stride"]) - 1
         good, total = _numbers_of(kind, n_classes, operator.index(ctr["target_border_idx"]))
         names = ("prior_numerator", "prior_denomerator", "shift", "scale")
@@ -134,32 +147,32 @@ class CtrReader:
                 raise UnsupportedModelError(f"the CatBoost model has CTRs of the unknown element {kind!r}")
         return _Questions(tuple(categories), tuple(above), tuple(equal))
 
-    def _add(self, what: _Questions, kind: str, table: Mapping[str, Any]) -> tuple[int, int]:
-        """Add a table; return the index of its combination, and where the table's numbers begin there."""
-        keys, rows = _read_table(kind, table)
-        part = self._part_of.setdefault((what, keys.tobytes()), len(self._parts))
-        if part == len(self._parts):
-            self._parts.append((what, keys, []))
-        others = self._parts[part][2]
-        first = sum(map(len, others))
-        others.append(rows)
-        return part, first
+    def _add(self, questions: _Questions, kind: str, table: Mapping[str, Any]) -> tuple[int, int]:
+        """Add a table; return the index of its combination, and the position of its numbers in that."""
+        keys, numbers = _read_table(kind, table)
+        combination = self._combination_of.setdefault((questions, keys.tobytes()), len(self._combinations))
+        if combination == len(self._combinations):
+            self._combinations.append(_CombinationParts(questions, keys, []))
+        tables = self._combinations[combination].tables
+        first = sum(map(len, tables))
+        tables.append(numbers)
+        return combination, first
 
 
 def _single(number: Any) -> float:
-    """Round to single precision, as CatBoost stores it; infinities are rejected later."""
+    """Round to single precision, in which CatBoost stores numbers; infinities are rejected later."""
     with np.errstate(over="ignore"):
         return float(np.float32(number))
 
 
-#: Number of values per key in a table, including the key; for other types it depends on the model's targets.
+#: Number of items per key in a table, including the key. For other types, it depends on the model's targets.
 _STRIDES = {"BinarizedTargetMeanValue": 3, "FloatTargetMeanValue": 3, "Counter": 2, "FeatureFreq": 2}
 
 _TYPES = {"Borders", "Buckets", *_STRIDES}
 
 
 def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
-    """Return which numbers of :func:`_read_table` the formula of a CTR uses; -1 in place of a constant."""
+    """Return the rows of :func:`_read_table` that a CTR takes as good and total, -1 for a constant total."""
     if kind in _STRIDES:
         return 0, 1 if _STRIDES[kind] == 3 else -1
     if not 0 <= border < n_classes - (kind == "Borders"):
@@ -168,7 +181,7 @@ def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
 
 
 def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the keys in ascending order, and for each key the single-precision numbers that CTRs may use."""
+    """Return the keys in ascending order, and rows of single-precision numbers with an item for each key."""
     items, stride = table["hash_map"], operator.index(table["hash_stride"])
     limit = max(len(items), 1024)  # a table without keys has a stride, too
     if (
@@ -177,17 +190,17 @@ def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.nda
         or len(items) % stride
     ):
         raise ValueError(f"a CTR table of the CatBoost model has {stride} numbers for each key")
-    texts = items[::stride]
-    if not set(map(type, texts)) <= {str, int}:
+    key_items = items[::stride]
+    if not set(map(type, key_items)) <= {str, int}:
         raise ValueError("a CTR table of the CatBoost model has keys that are not integers")
-    numbers = list(map(int, texts))
+    numbers = list(map(int, key_items))
     if numbers and not 0 <= min(numbers) <= max(numbers) <= _NO_KEY:
         raise ValueError("a CTR table of the CatBoost model has keys of more than 64 bits")
     keys = np.array(numbers, np.uint64)
-    found = [_read_numbers(items[i::stride], _STRIDES.get(kind) == 3 and i == 1) for i in range(1, stride)]
+    columns = [_read_numbers(items[i::stride], _STRIDES.get(kind) == 3 and i == 1) for i in range(1, stride)]
     order = np.argsort(keys)
     order = order[keys[order] != np.uint64(_NO_KEY)]
-    counts = np.array([column[order] for column in found])
+    counts = np.array([column[order] for column in columns])
     if kind == "Borders":
         counts = counts[::-1].cumsum(axis=0)[::-1]
     elif kind == "Buckets":

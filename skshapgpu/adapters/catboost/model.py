@@ -1,17 +1,19 @@
 """CatBoost: symmetric, depth-wise and loss-guided trees with numeric, one-hot and CTR splits.
 
-The model is read from CatBoost's own JSON export, by field name. CatBoost reads X as float32. A
-split is true, and leads to the right child here, when ``x > border`` or when the category equals
-the split's. A symmetric tree has one split per level and numbers its leaves by the results, the
-first listed split giving the lowest bit; it becomes a full binary tree with the last listed split
-at its root. That is the order in which CatBoost itself takes conditional expectations.
+The model is read from CatBoost's own JSON export, by field name. CatBoost reads X as float32. A split is true
+when ``x > border``, or when the category equals the category of the split; in the ensemble, true splits lead
+to the right child. A symmetric tree has one split per level. The number of a leaf has a bit for the result of
+each split, the lowest bit for the split that is listed first. The tree becomes a full binary tree with the
+split that is listed last at its root: this is the order in which CatBoost itself takes conditional
+expectations.
 
-Categories are compared by a 32-bit hash of their text. Each one-hot value of a column gets a
+Categories are compared by a 32-bit hash of their string. Each one-hot value of a column gets a
 code, its position in the model's list, so that a split becomes a category set of one code.
 
-CTRs are columns appended to those of X; see ``_catboost_ctr.py``. As in CatBoost's own SHAP values, all
-CTRs that look up categories of the same columns form one player, whatever splits they include; those of a
-single column form one player with its one-hot splits. The columns of a player share its value evenly.
+CTRs are columns appended to the columns of X; see ``ctr.py``. As in CatBoost's own SHAP values, all CTRs that
+look up categories of the same columns form one player, whatever splits they include. If they look up only one
+column, this column with its one-hot splits belongs to the same player. The columns of a player share its
+value evenly.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ NO_LEAF_WEIGHTS = (
 _LOGISTIC = frozenset({"MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy"})
 _LOG = frozenset({"Poisson", "Tweedie"})
 
-#: Losses, of which all others are rejected, those of the user's own included.
+#: Known losses. All others are rejected, and so are losses of the user's own.
 _LOSSES = (_LOGISTIC | _LOG).union(
     "Logloss CrossEntropy Focal MultiClass Combination Cox SurvivalAft RMSE RMSEWithUncertainty MultiRMSE "
     "MultiRMSEWithMissingValues RMSPE LogCosh Lq MAE MAPE Quantile MultiQuantile GroupQuantile "
@@ -56,8 +58,8 @@ _LOSSES = (_LOGISTIC | _LOG).union(
     "PythonUserDefinedMultiTarget".split()
 )
 
-#: Fields that are read, or that predictions do not depend on, by the part of the export. Features of other
-#: kinds than numbers and categories, such as texts, are rejected.
+#: Fields that the adapter reads, or that predictions do not depend on, by the part of the export. All others
+#: are rejected, and so are features that are neither numbers nor categories, such as texts.
 _FIELDS = {
     "export": frozenset("ctr_data features_info model_info oblivious_trees scale_and_bias trees".split()),
     "features_info": frozenset("categorical_features ctrs float_features".split()),
@@ -69,18 +71,18 @@ _FIELDS = {
     "trees": frozenset("left right split value weight".split()),
 }
 
-#: Whether splits are false for a missing value, which then goes left.
+#: For each treatment of missing values: whether splits are false for them, so that they go left.
 _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
 
 
 @dataclass(frozen=True)
 class CatBoostCategories:
-    """Encoder of one categorical column: a :class:`~skshapgpu.adapters.ColumnEncoder`.
+    """Encoder of one categorical column, a :class:`~skshapgpu.adapters.ColumnEncoder`.
 
     Attributes
     ----------
     codes : dict of int to int
-        Code of each category that the model's one-hot splits test, by the low 32 bits of its hash.
+        Code of each category that the one-hot splits of the model test, by the low 32 bits of its hash.
     """
 
     codes: dict[int, int]
@@ -96,19 +98,19 @@ class CatBoostCategories:
         hashes = category_hashes(column)
         if not self.codes:
             return np.full(len(hashes), -1.0)
-        known = np.array(sorted(self.codes), np.uint32)
-        places = np.searchsorted(known[1:], hashes, side="right")
-        code_of = np.array([self.codes[category] for category in known.tolist()], np.float64)
-        return np.where(known[places] == hashes, code_of[places], -1.0)
+        tested_hashes = np.array(sorted(self.codes), np.uint32)
+        positions = np.searchsorted(tested_hashes[1:], hashes, side="right")
+        code_of = np.array([self.codes[category] for category in tested_hashes.tolist()], np.float64)
+        return np.where(tested_hashes[positions] == hashes, code_of[positions], -1.0)
 
 
-#: With CTRs each column takes memory, and a column number that was tampered with would request gigabytes:
-#: more columns than this are accepted only if the model names them.
+#: Limit on the number of columns of X in a model with CTRs, unless the model has more names of columns. With
+#: CTRs, each column takes memory, so that a damaged column number would request gigabytes.
 _MAX_COLUMNS_WITH_CTRS = 2**16
 
 
 class _Rule(NamedTuple):
-    """One split; ``code`` is -1 if it is numeric."""
+    """A split; ``code`` is -1 if the split is numeric."""
 
     column: int
     threshold: float
@@ -116,8 +118,8 @@ class _Rule(NamedTuple):
     code: int
 
 
-def explained(problem: str) -> str:
-    """Return CatBoost's error for a model that it cannot write as JSON, with advice if the cause is known."""
+def with_advice(problem: str) -> str:
+    """Return the error of CatBoost if it cannot write a model as JSON, with advice if the cause is known."""
     if "inf" not in problem:
         return problem
     return f"{problem}; a border between infinite numbers cannot be written: train without infinities in X"
@@ -131,8 +133,8 @@ def adapt(model: Any) -> AdaptedModel:
     NotFittedError
         The model is not fitted.
     UnsupportedModelError
-        The model has text or embedding features, or trees that are not symmetric and no leaf weights, or is
-        of a third-party subclass with its own ``predict``.
+        The model has text or embedding features, or has trees that are not symmetric but no leaf weights; or
+        its class is a third-party subclass with its own ``predict``.
     ValueError
         CatBoost cannot export the model, or the export contradicts itself.
     """
@@ -160,7 +162,7 @@ def adapt(model: Any) -> AdaptedModel:
         try:
             model.save_model(path, format="json")
         except catboost.CatBoostError as error:
-            raise ValueError(f"CatBoost cannot export this model: {explained(str(error))}") from error
+            raise ValueError(f"CatBoost cannot export this model: {with_advice(str(error))}") from error
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
         if document.get("ctr_data"):
@@ -183,12 +185,13 @@ def adapt(model: Any) -> AdaptedModel:
 
 
 def _predict(model: Any, kind: str, X: Any) -> np.ndarray:
-    """Return a prediction of CatBoost's own kind."""
+    """Return the prediction of a kind that is a name of CatBoost, such as "RawFormulaVal"."""
     import catboost
 
-    if type(X).__module__.partition(".")[0] == "polars":  # whose categories CatBoost reads out of bounds
+    # CatBoost reads memory out of bounds if polars has categories.
+    if type(X).__module__.partition(".")[0] == "polars":
         X = X.to_pandas()
-    # The predict of a ranker has no types.
+    # The predict method of a ranker does not have prediction_type.
     predicted: np.ndarray = catboost.CatBoost.predict(model, X, prediction_type=kind)
     return predicted
 
@@ -200,10 +203,10 @@ def _positive_probability(model: Any, X: Any) -> np.ndarray:
 def adapt_document(document: dict[str, Any]) -> AdaptedModel:
     """Read CatBoost's JSON export without CatBoost; see :func:`read_document` for the errors."""
     features = _features(document)
-    named = _names(features)
-    # Columns that no split uses may be left out of the export, and then not all names are known.
-    is_full = sorted(named) == list(range(len(features)))
-    names = [named[i] or str(i) for i in range(len(features))] if is_full else []
+    listed_names = _names(features)
+    # The export may leave out columns that no split uses; then some names are unknown.
+    is_full = sorted(listed_names) == list(range(len(features)))
+    names = [listed_names[i] or str(i) for i in range(len(features))] if is_full else []
     classes = document.get("model_info", {}).get("class_params", {}).get("class_names") or []
     return _adapted(document, names, len(names), classes)
 
@@ -211,14 +214,14 @@ def adapt_document(document: dict[str, Any]) -> AdaptedModel:
 def _adapted(document: dict[str, Any], names: list[str], n_features: int, classes: list[Any]) -> AdaptedModel:
     ensemble, encoders, derived, shared, has_cover = read_document(document, n_features)
     n_features = ensemble.n_features - (0 if derived is None else derived.n_columns)
-    known = {column: name for column, name in _names(_features(document)).items() if name}
+    listed_names = {column: name for column, name in _names(_features(document)).items() if name}
     # Without names, CatBoost numbers the columns; a data frame may have the numbers as its names.
-    invented = not known and names == [str(i) for i in range(len(names))]
-    named = len(names) == n_features and not invented
+    are_numbers = not listed_names and names == [str(i) for i in range(len(names))]
+    has_all_names = len(names) == n_features and not are_numbers
     schema = InputSchema(
         n_features,
-        tuple(names) if named else None,
-        known_names={} if named else known,  # those that drop_unused_features() left
+        tuple(names) if has_all_names else None,
+        known_names={} if has_all_names else listed_names,  # drop_unused_features() removes the others
         encoders=encoders,
         derived=derived,
     )
@@ -237,9 +240,10 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
             cover_kind="weight" if has_cover else None,
             shared=shared,
         )
-    # A class that was declared but never seen in training has no output.
-    seen = document.get("model_info", {}).get("class_params", {}).get("class_to_label", range(len(classes)))
-    outputs = tuple(classes[int(i)] for i in seen) if classes else None
+    # A class that was declared but did not occur in training has no output.
+    class_params = document.get("model_info", {}).get("class_params", {})
+    numbers = class_params.get("class_to_label", range(len(classes)))
+    outputs = tuple(classes[int(number)] for number in numbers) if classes else None
     loss = _loss(document) or _loss_of_sum(document)
     return AdaptedModel(
         ensemble,
@@ -265,7 +269,7 @@ def _features(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def restore_tables(document: dict[str, Any], content: bytes) -> None:
-    """Give CTRs that share a name, and thus a table, in the JSON export their own names and tables.
+    """Separate different CTRs that share a name, and therefore a table, in the JSON export.
 
     Parameters
     ----------
@@ -277,7 +281,7 @@ def restore_tables(document: dict[str, Any], content: bytes) -> None:
     Raises
     ------
     ValueError
-        The file is of another model, or damaged.
+        The file contains another model, or is damaged.
     """
     if not document.get("ctr_data"):
         return
@@ -304,13 +308,13 @@ def _loss(document: dict[str, Any]) -> str | None:
 
 
 def _loss_of_sum(document: dict[str, Any]) -> str | None:
-    """Return the common loss of the models in a sum; None if the model is not a sum or the losses differ."""
+    """Return the common loss of the models in a sum; None if the losses differ, or if there is no sum."""
     text = document.get("model_info", {}).get("loss_function")
     return json.loads(text).get("type") if isinstance(text, str) else None
 
 
 class ModelParts(NamedTuple):
-    """The result of :func:`read_document`, named like the parts of an ``AdaptedModel``."""
+    """The result of :func:`read_document`; the names are those of ``AdaptedModel`` and ``InputSchema``."""
 
     ensemble: Ensemble
     encoders: dict[int, CatBoostCategories]
@@ -326,7 +330,7 @@ def read_document(document: dict[str, Any], n_features: int) -> ModelParts:
     ----------
     document : dict
     n_features : int
-        Minimum number of columns of X; it is increased if the trees use a column beyond it.
+        Smallest number of columns of X. X has more columns if the export lists a column beyond it.
 
     Returns
     -------
@@ -335,7 +339,7 @@ def read_document(document: dict[str, Any], n_features: int) -> ModelParts:
     Raises
     ------
     UnsupportedModelError
-        A split is neither numeric nor one-hot nor on a CTR, or a part of the model is of an unknown kind.
+        A split is neither numeric nor one-hot nor tests a CTR, or a part of the model is unknown.
     ValueError
         The document contradicts itself or lacks a field.
     """
@@ -348,7 +352,7 @@ def read_document(document: dict[str, Any], n_features: int) -> ModelParts:
 
 
 def _require_known_parts(document: dict[str, Any]) -> None:
-    """Reject a model with a loss, fields, kinds of features or treatments of NaN that are not known."""
+    """Reject a model with an unknown loss, or with unknown fields, kinds of features or treatments of NaN."""
     info = document["features_info"]
     parts = [("export", document), ("features_info", {name: part for name, part in info.items() if part})]
     for kind in ("float_features", "categorical_features"):
@@ -401,13 +405,13 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     bias = [float(number) for number in bias]
     symmetric = "oblivious_trees" in document
     read_tree = _symmetric_tree if symmetric else _nested_tree
-    parts = [
+    arrays_of_trees = [
         read_tree(tree, rule, len(bias))
         for tree in document["oblivious_trees" if symmetric else "trees"] or []
     ]
-    has_cover = all(cover is not None for _, _, _, cover, _ in parts)
+    has_cover = all(cover is not None for _, _, _, cover, _ in arrays_of_trees)
     trees = []
-    for left, right, rules, cover, value in parts:
+    for left, right, rules, cover, value in arrays_of_trees:
         value = value * float(scale)
         trees.append(
             Tree(
@@ -431,10 +435,10 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
             )
         options["player"], shared = _players(n_features, ctrs.categories())
     n_codes = max((len(codes) for _, codes in categorical.values()), default=0)
-    if parts and n_codes:
-        # Set s lists only code s, whatever the column.
+    if arrays_of_trees and n_codes:
+        # Set s contains only the code s, whatever the column.
         options |= {
-            "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in parts]),
+            "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in arrays_of_trees]),
             "category_offsets": np.arange(n_codes + 1),
             "category_values": np.arange(n_codes),
             "category_listed_left": np.zeros(n_codes, bool),
@@ -451,28 +455,31 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
 
 
 def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
-    """Return the player of each column of X and of each CTR, and the columns of players that have several.
+    """Return the player of each column of X and of each CTR, and the columns of the additional players.
 
-    ``ctrs`` lists the categorical columns of each CTR.
+    ``ctrs`` contains the categorical columns that each CTR looks up. CTRs that look up the same columns, if
+    these are several, form an additional player.
     """
-    several = {columns: n_features for columns in ctrs if len(columns) > 1}
-    for i, columns in enumerate(several):
-        several[columns] += i
-    of_ctrs = [several.get(columns, min(columns)) for columns in ctrs]
-    player = np.concatenate([np.arange(n_features, dtype=np.int32), np.array(of_ctrs, np.int32)])
-    return player, tuple(tuple(sorted(c)) for c in several)
+    player_of_columns = {columns: n_features for columns in ctrs if len(columns) > 1}
+    for i, columns in enumerate(player_of_columns):
+        player_of_columns[columns] += i
+    player_of_ctr = [player_of_columns.get(columns, min(columns)) for columns in ctrs]
+    player = np.concatenate([np.arange(n_features, dtype=np.int32), np.array(player_of_ctr, np.int32)])
+    return player, tuple(tuple(sorted(columns)) for columns in player_of_columns)
 
 
 _RULE = np.dtype(
     [("column", np.int32), ("threshold", np.float64), ("missing_left", np.bool_), ("code", np.int32)]
 )
 _NO_RULE = _Rule(0, 0.0, True, -1)
-#: Left and right children, rules, covers (None: the model has no leaf weights) and values.
-_Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]
+#: Arrays of a tree: left and right children, rules, covers (None if there are no leaf weights) and values.
+_TreeArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]
 
 
-def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
-    """Expand a symmetric tree into a full binary one, by levels: the children of i are 2i + 1 and 2i + 2."""
+def _symmetric_tree(
+    tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int
+) -> _TreeArrays:
+    """Expand a symmetric tree into a full binary tree, in which node i has the children 2i + 1 and 2i + 2."""
     splits = [rule(split) for split in tree["splits"] or []]
     leaf_value, weight = np.asarray(tree["leaf_values"], np.float64), tree.get("leaf_weights")
     n_leaves = 1 << len(splits)
@@ -493,7 +500,7 @@ def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule
 
 
 def _symmetric_covers(weight: np.ndarray, n_splits: int) -> np.ndarray:
-    """Sum the weights of leaves upwards; the root comes first."""
+    """Return the covers of all nodes, from the root on, added up from the weights of the leaves."""
     if weight.shape != (1 << n_splits,):
         raise ValueError(f"a CatBoost tree has {n_splits} splits but {weight.size} leaf weights")
     cover = [weight]
@@ -502,8 +509,10 @@ def _symmetric_covers(weight: np.ndarray, n_splits: int) -> np.ndarray:
     return np.concatenate(cover[::-1])
 
 
-def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
-    """Flatten a nested tree, with its nodes numbered breadth first, so that parents precede children."""
+def _nested_tree(
+    tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int
+) -> _TreeArrays:
+    """Flatten a nested tree. Its nodes are numbered breadth first, so that parents precede children."""
     nodes = [tree]
     zeros = [0.0] * n_outputs
     left, rules, cover, value = [], [], [], []

@@ -1,9 +1,9 @@
-"""The tree ensemble in a graph, and what the operators around it do to X and to the scores.
+"""The tree ensemble in a graph, and the effect of the operators around it on X and on the scores.
 
-Operators before the trees may rename X or change the precision of its numbers, once. Those behind the trees
-may reshape the scores, derive labels from them, or turn them into probabilities or other predictions, from
-which everything is allowed. All others are rejected by name, as the scores of the trees would then not be
-what the model predicts from X.
+Operators before the trees may rename X, and once change the precision of its numbers. Operators after the
+trees may reshape the scores, derive labels from them, or turn them into probabilities or other predictions;
+whatever follows predictions is allowed. A model with any other operator is rejected, as its predictions would
+not follow from the scores of the trees for X. The message names the operator.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from ...errors import UnsupportedModelError
 from .messages import DOUBLE, FLOAT, INT32, INT64, Graph, Operator, type_name
 
-#: Kinds of tree ensembles; the second output of a classifier are the scores.
+#: Operators that are tree ensembles. The scores of a classifier are its second output.
 _TREE_OPERATORS = ("TreeEnsemble", "TreeEnsembleRegressor", "TreeEnsembleClassifier")
 _ML = "ai.onnx.ml"
 
 #: Operators that leave scores unchanged.
 _UNCHANGED = frozenset({"Identity", "ZipMap", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
-#: Operators that make labels, or something else than scores, from scores.
+#: Operators that turn scores into labels or other predictions.
 _PREDICTING_OPERATORS = frozenset({"ArgMax", "Sigmoid", "Softmax", "Exp", "Normalizer"})
 
 #: Operators with graphs of their own, which may use any name of the graph around them.
@@ -36,17 +36,16 @@ class Trees:
     operator : Operator
     n_features : int
         Number of columns of X.
-    given, received : int
-        Types of X, as the model takes it and as the trees receive it.
+    input_type, operator_type : int
+        Type of X as the model takes it, and as it reaches the trees.
     scores_are_returned : bool
-        Whether the model returns the result of the operator unchanged, and computes nothing else from it
-        than labels.
+        Whether the model returns the result of the operator unchanged, and computes only labels from it.
     """
 
     operator: Operator
     n_features: int
-    given: int
-    received: int
+    input_type: int
+    operator_type: int
     scores_are_returned: bool
 
 
@@ -58,32 +57,36 @@ def find(graph: Graph) -> Trees:
     ValueError
         The graph is not connected, or contains a cycle.
     UnsupportedModelError
-        There is no tree ensemble, or several; an operator changes X or the scores; X is no table of float,
-        double or integers, or of unknown width.
+        There is no tree ensemble, or several; an operator changes X or the scores; or X is not a table of
+        floats, doubles or integers with a known number of columns.
     """
-    found = [each for each in graph.operators if each.kind in _TREE_OPERATORS and each.domain == _ML]
-    if len(found) != 1:
-        others = ", ".join(sorted({each.kind for each in graph.operators})[:8])
+    ensembles = [
+        operator
+        for operator in graph.operators
+        if operator.kind in _TREE_OPERATORS and operator.domain == _ML
+    ]
+    if len(ensembles) != 1:
+        others = ", ".join(sorted({operator.kind for operator in graph.operators})[:8])
         raise UnsupportedModelError(
-            f"the ONNX model has {len(found)} tree ensembles; exactly one can be explained"
-            if found
+            f"the ONNX model has {len(ensembles)} tree ensembles; exactly one can be explained"
+            if ensembles
             else f"the ONNX model has no tree ensemble; its operators are {others or 'none'}"
         )
-    trees = found[0]
+    trees = ensembles[0]
     if not trees.inputs or not trees.outputs:
         raise ValueError("its tree ensemble has no input or no output")
     name, steps = _path_of_x(graph, trees)
-    given = graph.inputs[name]
+    input_ = graph.inputs[name]
     casts = [step for step in steps if step.kind == "Cast"]
-    received = given.element if not casts else casts[0].attributes.get("to")
-    if len(casts) > 1 or (casts and received not in (FLOAT, DOUBLE)):
+    operator_type = input_.element if not casts else casts[0].attributes.get("to")
+    if len(casts) > 1 or (casts and operator_type not in (FLOAT, DOUBLE)):
         raise UnsupportedModelError("the ONNX model casts X twice, or to other types than float and double")
-    if given.element not in (FLOAT, DOUBLE, INT32, INT64):
+    if input_.element not in (FLOAT, DOUBLE, INT32, INT64):
         raise UnsupportedModelError(
-            f"the ONNX model takes {type_name(given.element)} as X; trees are explained on a table of float, "
-            "double, int32 or int64"
+            f"the ONNX model takes {type_name(input_.element)} as X: convert it again, with a table of "
+            "float, double, int32 or int64 as its input"
         )
-    if given.shape is None or len(given.shape) != 2 or given.shape[1] is None:
+    if input_.shape is None or len(input_.shape) != 2 or input_.shape[1] is None:
         raise UnsupportedModelError(
             f"the ONNX model does not say how many columns X has: its input {name!r} needs a shape of two "
             "dimensions, the second with a dim_value"
@@ -91,22 +94,22 @@ def find(graph: Graph) -> Trees:
     _require_one_use_of_x(graph, trees, steps)
     scores = trees.outputs[-1]
     if trees.kind == "TreeEnsembleClassifier":
-        scores = (*trees.outputs, "")[1]  # the first output are labels
+        scores = (*trees.outputs, "")[1]  # the first output is labels
     is_transformed = trees.attributes.get("post_transform") not in (None, 0, b"NONE")
     return Trees(
         operator=trees,
-        n_features=given.shape[1],
-        given=given.element,
-        received=int(received or 0),
+        n_features=input_.shape[1],
+        input_type=input_.element,
+        operator_type=int(operator_type or 0),
         scores_are_returned=_scores_are_returned(graph, scores, is_transformed),
     )
 
 
 def _path_of_x(graph: Graph, trees: Operator) -> tuple[str, list[Operator]]:
     """Return the input that the trees receive, and the operators that it goes through."""
-    producers = {name: each for each in graph.operators for name in each.outputs}
+    producers = {name: operator for operator in graph.operators for name in operator.outputs}
     name = trees.inputs[0]
-    steps: dict[Operator, None] = {}  # in their order
+    steps: dict[Operator, None] = {}  # an ordered set
     while name not in graph.inputs:
         step = producers.get(name)
         if step is None or step in steps or len(step.inputs) < 1:
@@ -122,28 +125,28 @@ def _path_of_x(graph: Graph, trees: Operator) -> tuple[str, list[Operator]]:
 
 
 def _require_one_use_of_x(graph: Graph, trees: Operator, steps: list[Operator]) -> None:
-    """Raise unless all other operators depend on inputs only by way of the trees."""
+    """Raise if operators other than ``steps`` and the trees use the model's inputs."""
     inputs = {*graph.inputs, *(name for step in steps for name in step.outputs)}
-    own = {trees, *steps}
-    for each in graph.operators:
-        if each not in own and not inputs.isdisjoint(each.inputs):
+    path = {trees, *steps}
+    for operator in graph.operators:
+        if operator not in path and not inputs.isdisjoint(operator.inputs):
             raise UnsupportedModelError(
-                f"the operator {each.kind} of the ONNX model uses its inputs beside the trees"
+                f"the operator {operator.kind} of the ONNX model uses the model's inputs beside the trees"
             )
-        if each.kind in _WITH_GRAPHS:
+        if operator.kind in _WITH_GRAPHS:
             raise UnsupportedModelError(
-                f"the ONNX model has the operator {each.kind}, with a graph of its own"
+                f"the ONNX model has the operator {operator.kind}, with a graph of its own"
             )
     if not inputs.isdisjoint(trees.inputs[1:]):
-        raise ValueError("its tree ensemble has several inputs")
+        raise ValueError("its tree ensemble takes X in several inputs")
 
 
 def _scores_are_returned(graph: Graph, scores: str, is_transformed: bool) -> bool:
     """Return whether scores are returned unchanged; raise if something else happens to raw scores."""
     users: dict[str, list[Operator]] = {}
-    for each in graph.operators:
-        for name in filter(None, each.inputs):  # an optional input that is left out has no name
-            users.setdefault(name, []).append(each)
+    for operator in graph.operators:
+        for name in filter(None, operator.inputs):  # an optional input that is left out has no name
+            users.setdefault(name, []).append(operator)
     names, unchanged, waiting = {scores}, True, [scores]
     while waiting:
         for user in users.get(waiting.pop(), ()):
@@ -155,9 +158,9 @@ def _scores_are_returned(graph: Graph, scores: str, is_transformed: bool) -> boo
             unchanged &= user.kind == "ArgMax"
             if _makes_predictions(user) or is_transformed:
                 continue
-            behind = [each for name in user.outputs for each in users.get(name, ())]
-            ends = not graph.outputs or not set(graph.outputs).isdisjoint(user.outputs)
-            if ends or not behind or not all(map(_makes_predictions, behind)):
+            next_users = [next_user for name in user.outputs for next_user in users.get(name, ())]
+            is_output = not graph.outputs or not set(graph.outputs).isdisjoint(user.outputs)
+            if is_output or not next_users or not all(map(_makes_predictions, next_users)):
                 raise UnsupportedModelError(
                     f"the operator {user.kind} of the ONNX model changes the scores of the trees"
                 )

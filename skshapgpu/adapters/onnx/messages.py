@@ -1,8 +1,8 @@
 """Reader of the protobuf messages of ONNX models, written from the schema; ONNX need not be installed.
 
 A message is a sequence of fields, each with a number and a value. Lists of numbers, which may have millions
-of items, become arrays without a loop over their items. Every length is checked against the bytes that
-remain: for any input, the result is a :class:`Graph`, a ``ValueError`` or an ``UnsupportedModelError``.
+of items, become arrays without a loop over their items. Every length is compared with the number of bytes
+that remain: for any input, the result is a :class:`Graph`, a ``ValueError`` or an ``UnsupportedModelError``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...errors import UnsupportedModelError
 #: Numbers of tensor types.
 FLOAT, INT32, INT64, DOUBLE = 1, 6, 7, 11
 
-#: Dtypes of tensors by the number of their type, and the field that holds the items unless they are raw.
+#: For each number of a tensor type: the dtype, and the field that holds the items unless they are raw bytes.
 _TENSORS = {
     FLOAT: ("<f4", 4),
     2: ("u1", 5),
@@ -35,16 +35,17 @@ _TYPE_NAMES = {
     8: "string", 9: "bool", 10: "float16", DOUBLE: "double",
 }  # fmt: skip
 
-#: Fields of an attribute's value by the number of its type.
+#: The field that holds the value of an attribute, by the number of the attribute's type.
 _VALUES = {1: 2, 2: 3, 3: 4, 4: 5, 6: 7, 7: 8, 8: 9}
 
-#: Latest version of the domain "ai.onnx.ml" that the adapter is written for.
+#: Latest version of the operators in the domain "ai.onnx.ml" that the adapter knows.
 _LATEST_OPSET = 5
 
-#: Limits that no converted tree ensemble comes near.
+#: Limits far above the numbers in any converted tree ensemble.
 _MOST_OPERATORS = 10_000
 _MOST_ATTRIBUTES = 100
 
+#: Wire types of fields: how a value is encoded.
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 
@@ -61,15 +62,15 @@ class Operator:
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """Values by name: numbers, bytes, lists of bytes, and arrays."""
-        found = dict(map(_attribute, self.raw_attributes))
-        if len(found) < len(self.raw_attributes):
+        attributes = dict(map(_attribute, self.raw_attributes))
+        if len(attributes) < len(self.raw_attributes):
             raise ValueError(f"its operator {self.kind!r:.80} has two attributes of the same name")
-        return found
+        return attributes
 
 
 @dataclass(frozen=True)
 class Input:
-    """An input of a graph: the number of its type, and its shape; None: unknown or no tensor."""
+    """An input of a graph: the number of its type, and its shape. None if unknown, or if it is no tensor."""
 
     element: int | None
     shape: tuple[int | None, ...] | None
@@ -96,10 +97,10 @@ def loads(content: bytes) -> Graph:
     Raises
     ------
     ValueError
-        The bytes are no messages, or not those of a model.
+        The bytes are not the messages of a model.
     UnsupportedModelError
-        The model has too many operators or attributes, functions of its own, which may replace operators
-        of the same names, or operators of trees of a later version.
+        The model has too many operators or attributes, or operators for trees of a later version. Or it
+        defines functions, which may replace operators of the same name.
     """
     graph = None
     for number, value in _fields(memoryview(content)):
@@ -110,7 +111,7 @@ def loads(content: bytes) -> Graph:
         elif number == 8:
             _require_known_opset(_message(value))
         elif number == 25:
-            raise UnsupportedModelError("the ONNX model has functions of its own")
+            raise UnsupportedModelError("the ONNX model defines functions of its own")
     if graph is None:
         raise ValueError("it has no graph")
     operators: list[Operator] = []
@@ -123,20 +124,19 @@ def loads(content: bytes) -> Graph:
             if len(operators) > _MOST_OPERATORS:
                 raise UnsupportedModelError(f"the ONNX model has more than {_MOST_OPERATORS:,} operators")
         elif number == 5:
-            constants.update(_text(name) for name in _values(_message(value), 8))
+            constants.update(_string(name) for name in _values(_message(value), 8))
         elif number == 11:
-            name, found = _input(_message(value))
-            inputs[name] = found
+            name, input_ = _input(_message(value))
+            inputs[name] = input_
         elif number == 12:
-            outputs += [_text(name) for name in _values(_message(value), 1)]
-    return Graph(
-        operators, {name: of for name, of in inputs.items() if name not in constants}, outputs, constants
-    )
+            outputs += [_string(name) for name in _values(_message(value), 1)]
+    variable_inputs = {name: input_ for name, input_ in inputs.items() if name not in constants}
+    return Graph(operators, variable_inputs, outputs, constants)
 
 
 def _require_known_opset(message: memoryview) -> None:
-    """Reject a version of the operators of trees that is later than the latest that is known."""
-    domains = [_text(domain) for domain in _values(message, 1)]
+    """Reject operators for trees whose version is later than the latest known version."""
+    domains = [_string(domain) for domain in _values(message, 1)]
     versions = [number for number in _values(message, 2) if isinstance(number, int)]
     if "ai.onnx.ml" in domains and max(versions, default=0) > _LATEST_OPSET:
         raise UnsupportedModelError(
@@ -146,21 +146,21 @@ def _require_known_opset(message: memoryview) -> None:
 
 
 def _operator(message: memoryview) -> Operator:
-    found: dict[int, list[Any]] = {1: [], 2: [], 4: [""], 5: [], 7: [""]}
+    values: dict[int, list[Any]] = {1: [], 2: [], 4: [""], 5: [], 7: [""]}
     for number, value in _fields(message):
-        if number in found:
-            found[number].append(_message(value) if number == 5 else _text(value))
-    if len(found[5]) > _MOST_ATTRIBUTES:
+        if number in values:
+            values[number].append(_message(value) if number == 5 else _string(value))
+    if len(values[5]) > _MOST_ATTRIBUTES:
         raise UnsupportedModelError(
             f"the ONNX model has an operator with more than {_MOST_ATTRIBUTES} attributes"
         )
-    domain = found[7][-1]
+    domain = values[7][-1]
     return Operator(
-        found[4][-1],
+        values[4][-1],
         "" if domain == "ai.onnx" else domain,
-        tuple(found[1]),
-        tuple(found[2]),
-        tuple(found[5]),
+        tuple(values[1]),
+        tuple(values[2]),
+        tuple(values[5]),
     )
 
 
@@ -168,7 +168,7 @@ def _input(message: memoryview) -> tuple[str, Input]:
     name, element, shape = "", None, None
     for number, value in _fields(message):
         if number == 1:
-            name = _text(value)
+            name = _string(value)
         elif number == 2:
             for tensor in _values(_message(value), 1):
                 element, shape = _tensor_type(_message(tensor))
@@ -191,31 +191,31 @@ def _dimension(message: memoryview) -> int | None:
 
 
 def _attribute(message: memoryview) -> tuple[str, Any]:
-    """Return the name and value of an attribute; the value is None if it is of a type that is not read."""
-    found: dict[int, Any] = {}
-    at = 0
-    while at < len(message):
-        tag, after = _varint(message, at)
+    """Return the name and value of an attribute. The value is None if its type is not read."""
+    values: dict[int, Any] = {}
+    position = 0
+    while position < len(message):
+        tag, after = _varint(message, position)
         number, wire = tag >> 3, tag & 7
-        if number in found:
+        if number in values:
             raise ValueError("an attribute has a field twice, or a list whose items are not side by side")
-        if (number, wire) in _LISTS and after == at + 1:
-            found[number], at = _LISTS[number, wire](message, at)
+        if (number, wire) in _LISTS and after == position + 1:
+            values[number], position = _LISTS[number, wire](message, position)
         else:
-            found[number], at = _value(message, after, wire)
+            values[number], position = _value(message, after, wire)
             if number in (7, 8):  # packed
-                found[number] = (_floats if number == 7 else _varints)(_message(found[number]))
-    name, kind = _text(found.get(1, memoryview(b""))), found.get(20)
+                values[number] = (_floats if number == 7 else _varints)(_message(values[number]))
+    name, kind = _string(values.get(1, memoryview(b""))), values.get(20)
     if kind is None:  # written before the field existed
-        held = [number for number in _VALUES.values() if number in found]
-        kind = next((k for k, number in _VALUES.items() if held == [number]), 0)
+        fields_with_value = [number for number in _VALUES.values() if number in values]
+        kind = next((k for k, number in _VALUES.items() if fields_with_value == [number]), 0)
     number = _VALUES.get(kind, 0)
     if number in (7, 8, 9):
         empty = {7: np.empty(0, np.float32), 8: np.empty(0, np.int64), 9: []}
-        return name, found.get(number, empty[number])
-    if number not in found:
+        return name, values.get(number, empty[number])
+    if number not in values:
         return name, None
-    return name, _SINGLE[number](found[number])
+    return name, _SINGLE[number](values[number])
 
 
 def _tensor(message: memoryview) -> np.ndarray:
@@ -254,7 +254,7 @@ def _sized(items: np.ndarray, dims: list[int]) -> np.ndarray:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield the number and value of each field: an integer without sign, or bytes."""
+    """Yield the number and the value of each field; a value is an unsigned integer, or bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -267,7 +267,7 @@ def _values(message: memoryview, number: int) -> Iterator[int | memoryview]:
 
 
 def _value(message: memoryview, at: int, wire: int) -> tuple[int | memoryview, int]:
-    """Return the value that begins at a byte, and the byte after it."""
+    """Return the value that begins at a position, and the position after it."""
     if wire == _VARINT:
         return _varint(message, at)
     if wire == _LENGTH:
@@ -282,24 +282,24 @@ def _value(message: memoryview, at: int, wire: int) -> tuple[int | memoryview, i
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    if at < len(message) and message[at] < 128:  # most of them, without a slice
+    if at < len(message) and message[at] < 128:  # most numbers have one byte, which takes no slice
         return message[at], at + 1
-    found = shift = 0
+    number = shift = 0
     for byte in message[at : at + 10]:
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return found & 2**64 - 1, at + shift // 7
+            return number & 2**64 - 1, at + shift // 7
     raise ValueError("it is truncated, or has a number of more than ten bytes")
 
 
 def _message(value: Any) -> memoryview:
     if not isinstance(value, memoryview):
-        raise ValueError("it has a number where a message or text should be")
+        raise ValueError("it has a number where a message or string should be")
     return value
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     return str(_message(value), "utf-8")
 
 
@@ -337,15 +337,15 @@ def _decoded(octets: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndar
     most = int(length.max(initial=0))
     if most > 10:
         raise ValueError("it has an integer of more than ten bytes")
-    found = np.zeros(len(first), np.uint64)
+    numbers = np.zeros(len(first), np.uint64)
     for k in range(most):
         longer = np.flatnonzero(length > k)
-        found[longer] |= (octets[first[longer] + k] & 127).astype(np.uint64) << np.uint64(7 * k)
-    return found.view(np.int64)
+        numbers[longer] |= (octets[first[longer] + k] & 127).astype(np.uint64) << np.uint64(7 * k)
+    return numbers.view(np.int64)
 
 
 def _separate_floats(message: memoryview, at: int) -> tuple[np.ndarray, int]:
-    """Return floats, each with a tag of its own, from a byte on, and the byte after them."""
+    """Return a list of floats that begins at a position and has a tag before each float, and its end."""
     octets = np.frombuffer(message[at:], np.uint8)
     n = len(octets) // 5
     other = np.flatnonzero(octets[: 5 * n : 5] != octets[0])
@@ -356,7 +356,7 @@ def _separate_floats(message: memoryview, at: int) -> tuple[np.ndarray, int]:
 
 
 def _separate_varints(message: memoryview, at: int) -> tuple[np.ndarray, int]:
-    """Return integers as :func:`_separate_floats` does."""
+    """Return integers like :func:`_separate_floats`."""
     octets = np.frombuffer(message[at:], np.uint8)
     ends = np.flatnonzero(octets < 128)
     ends = ends[: len(ends) // 2 * 2]
@@ -369,22 +369,22 @@ def _separate_varints(message: memoryview, at: int) -> tuple[np.ndarray, int]:
     return _decoded(octets, tags[:n] + 1, last[:n]), at + int(last[n - 1]) + 1
 
 
-def _separate_texts(message: memoryview, at: int) -> tuple[list[bytes], int]:
-    """Return texts as :func:`_separate_floats` does; equal ones share their memory."""
-    tag, found = message[at], []
-    known: dict[bytes, bytes] = {}
+def _separate_strings(message: memoryview, at: int) -> tuple[list[bytes], int]:
+    """Return strings like :func:`_separate_floats`. Equal strings are one object."""
+    tag, strings = message[at], []
+    distinct: dict[bytes, bytes] = {}
     while at < len(message) and message[at] == tag:
         value, at = _value(message, at + 1, _LENGTH)
-        text = bytes(_message(value))
-        found.append(known.setdefault(text, text))
-    return found, at
+        string = bytes(_message(value))
+        strings.append(distinct.setdefault(string, string))
+    return strings, at
 
 
-#: Readers of lists whose items have tags of their own, by field number and wire type.
+#: Readers of lists that have a tag before each item, by field number and wire type.
 _LISTS: dict[tuple[int, int], Callable[[memoryview, int], tuple[Any, int]]] = {
     (7, _FOUR_BYTES): _separate_floats,
     (8, _VARINT): _separate_varints,
-    (9, _LENGTH): _separate_texts,
+    (9, _LENGTH): _separate_strings,
 }
 
 #: Readers of single values by field number.

@@ -1,14 +1,14 @@
 """ONNX models with one ``TreeEnsembleRegressor``, ``-Classifier`` or ``TreeEnsemble``, and their files.
 
 The margin of an output is the score of the operator before its ``post_transform``: the sum of the trees, or
-their average if ``aggregate_function`` says so, plus ``base_values``. Comparisons are those of onnxruntime:
-X has the type that reaches the operator, integers are rounded to float32, and the difference between float32
-thresholds and others disappears as both are compared exactly. NaN takes the true branch if the node says so,
-or tests for inequality.
+their average if ``aggregate_function`` says so, plus ``base_values``. X is compared as onnxruntime compares
+it: with the type in which it reaches the operator, and integers are rounded to float32. All comparisons are
+exact, so that it does not matter whether thresholds are float32 or float64. NaN takes the true branch if the
+node says so, or if the node tests for inequality.
 
-A classifier of two classes whose leaves all have weights of the first class only, or weights of both that
-are opposite or add up to one, has one output, the score of the second class. Models have no covers, so they
-are explained against background data, or with covers counted from data.
+A classifier of two classes has one output, the score of the second class, if all leaves have weights of the
+first class only, or weights of both classes that are opposite or add up to one. Models have no covers, so
+they are explained against background data, or with covers counted from data.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ..schema import AdaptedModel, InputSchema
 from . import chains, classes, graph, messages, splits, tables
 from .tables import NodeTable
 
-#: Aggregate functions and transformations, in the order of their numbers in ``TreeEnsemble``.
+#: Names of aggregate functions and transformations, in the order of their numbers in ``TreeEnsemble``.
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
-#: Attributes of each operator; ``nodes_hitrates`` are of no account for scores.
+#: Known attributes of each operator. Scores do not depend on ``nodes_hitrates``.
 _LISTED = tuple(
     "base_values nodes_falsenodeids nodes_featureids nodes_hitrates nodes_missing_value_tracks_true "
     "nodes_modes nodes_nodeids nodes_treeids nodes_truenodeids nodes_values post_transform".split()
@@ -71,30 +71,29 @@ def adapt(model: Any) -> AdaptedModel:
     return files.adapt(model.SerializeToString())
 
 
-@np.errstate(invalid="ignore", over="ignore")  # numbers of a damaged file are checked afterwards
+@np.errstate(invalid="ignore", over="ignore")  # a damaged file may hold any numbers, which are checked later
 def adapt_content(content: bytes) -> AdaptedModel:
     """Read the content of a file; see :func:`adapt`."""
     trees = graph.find(messages.loads(content))
     attributes, kind = trees.operator.attributes, trees.operator.kind
     require_known("the ONNX model", f"attributes of its {kind}", attributes, _ATTRIBUTES[kind])
-    base = tables.base_values(attributes)
+    base_values = tables.base_values(attributes)
     transform = _named(attributes, "post_transform", _TRANSFORMS, "NONE")
     if kind == "TreeEnsembleClassifier":
         table, labels = chains.merged(tables.read_listed(attributes, "class")), _labels(attributes)
         _check_weights(table, len(labels))
         if len(labels) == 2 and len(attributes["class_ids"]) > len(table.weight):
             raise UnsupportedModelError(
-                "the ONNX model has two classes and weights of inner nodes: what its scores are is not "
-                "defined"
+                "the ONNX model has two classes and weights of inner nodes: its scores are not defined"
             )
-        scores = classes.of_classes(table, base, labels, transform)
+        scores = classes.classifier_scores(table, base_values, labels, transform)
     else:
         if kind == "TreeEnsemble":
             table = tables.read_indexed(attributes)
         else:
             table = chains.merged(tables.read_listed(attributes, "target"))
         n_targets = attributes.get("n_targets", 0)
-        if not isinstance(n_targets, int) or not 1 <= n_targets <= len(table.weight) + len(base):
+        if not isinstance(n_targets, int) or not 1 <= n_targets <= len(table.weight) + len(base_values):
             raise ValueError(f"its n_targets is {n_targets!r:.80}, but it has {len(table.weight)} weights")
         _check_weights(table, n_targets)
         aggregate = _named(attributes, "aggregate_function", _AGGREGATES, "SUM")
@@ -104,10 +103,10 @@ def adapt_content(content: bytes) -> AdaptedModel:
             )
         if aggregate == "AVERAGE":
             table = replace(table, weight=table.weight / table.n_trees)
-        scores = classes.of_targets(table, base, n_targets)
+        scores = classes.regressor_scores(table, base_values, n_targets)
     x_dtype = _x_dtype(trees, scores.table)
     ensemble, encoders = splits.ensemble(scores.table, scores.intercept, trees.n_features, x_dtype)
-    real = trees.given in (messages.FLOAT, messages.DOUBLE)
+    real = trees.input_type in (messages.FLOAT, messages.DOUBLE)
     return AdaptedModel(
         ensemble,
         InputSchema(trees.n_features, allow_nan=real, allow_inf=real, encoders=encoders),
@@ -122,7 +121,7 @@ def adapt_content(content: bytes) -> AdaptedModel:
 
 
 def _check_weights(table: NodeTable, n_outputs: int) -> None:
-    """Raise ``ValueError`` unless weights are finite and of existing outputs, one for each in a leaf."""
+    """Raise ``ValueError`` unless weights are finite, their outputs exist, and no leaf repeats an output."""
     if not np.isfinite(table.weight).all():
         raise ValueError("a leaf has a weight that is not finite")
     if ((table.weight_output < 0) | (table.weight_output >= n_outputs)).any():
@@ -133,33 +132,35 @@ def _check_weights(table: NodeTable, n_outputs: int) -> None:
 
 
 def _x_dtype(trees: graph.Trees, table: NodeTable) -> str:
-    """Return the dtype to which X is rounded on its way to a comparison."""
-    own = "float64" if trees.received == messages.DOUBLE else "float32"  # also of integers, in onnxruntime
-    others = {dtype.name for dtype in table.dtypes} - {own}
+    """Return the dtype to which X is rounded before it is compared."""
+    # Integers are rounded to float32 in onnxruntime.
+    operator_dtype = "float64" if trees.operator_type == messages.DOUBLE else "float32"
+    others = {dtype.name for dtype in table.dtypes} - {operator_dtype}
     if others:
         raise UnsupportedModelError(
-            f"the ONNX model compares X as {own} with tensors of {min(others)}, which runtimes reject"
+            f"the ONNX model compares X as {operator_dtype} with tensors of {min(others)}, which runtimes "
+            "reject"
         )
-    return "float32" if trees.given == messages.FLOAT else own
+    return "float32" if trees.input_type == messages.FLOAT else operator_dtype
 
 
-def _named(attributes: Mapping[str, Any], name: str, known: tuple[str, ...], default: str) -> str:
-    """Return the name of an option that is given by name or number."""
+def _named(attributes: Mapping[str, Any], name: str, value_names: tuple[str, ...], default: str) -> str:
+    """Return the name of an attribute's value, which may be stored as a name or as a number."""
     value = attributes.get(name, default.encode())
-    found = known[value] if value in range(len(known)) else value
-    found = found.decode(errors="replace") if isinstance(found, bytes) else found
-    if found not in known:
-        raise ValueError(f"its {name} is {value!r:.80}, none of {', '.join(known)}")
-    return str(found)
+    value_name = value_names[value] if value in range(len(value_names)) else value
+    value_name = value_name.decode(errors="replace") if isinstance(value_name, bytes) else value_name
+    if value_name not in value_names:
+        raise ValueError(f"its {name} is {value!r:.80}, none of {', '.join(value_names)}")
+    return str(value_name)
 
 
 def _labels(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the labels of the classes, strings or integers."""
-    texts = attributes.get("classlabels_strings")
-    if isinstance(texts, list) and texts:
-        found = tuple(text.decode() for text in texts)
+    strings = attributes.get("classlabels_strings")
+    if isinstance(strings, list) and strings:
+        labels = tuple(string.decode() for string in strings)
     else:
-        found = tuple(tables.integers(attributes, "classlabels_int64s").tolist())
-    if len(set(found)) < len(found):
+        labels = tuple(tables.integers(attributes, "classlabels_int64s").tolist())
+    if len(set(labels)) < len(labels):
         raise ValueError("two of its classes have the same label")
-    return found
+    return labels

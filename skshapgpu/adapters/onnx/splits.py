@@ -1,4 +1,4 @@
-"""The nodes of a table as an :class:`Ensemble`, and the encoders of columns that are compared by equality."""
+"""Conversion of a table of nodes to an :class:`Ensemble`, with encoders of columns compared by equality."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..ensemble import Ensemble
 from ..schema import Column
 from .tables import EQ, GT, GTE, LEAF, LT, MEMBER, NEQ, NodeTable
 
-#: Values of leaves for each node and weight of the file, beyond which a model is rejected.
+#: Limit on the values of leaves that are stored for each node and weight of the file.
 _MOST_VALUES = 128
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Encoder of a column that is compared by equality: its values' ranks among the numbers in the trees.
+    """Encoder of a column that is compared by equality: ranks among the numbers that the trees compare with.
 
-    Value k has code 2 k + 1, and the numbers below it, down to the previous value, 2 k.
+    The code of ``values[k]`` is 2 k + 1. Numbers below it, and above the value before it, have the code 2 k.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Ranks:
     x_dtype: str
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` if an explainer file holds something else."""
+        """Raise ``ValueError`` if an explainer file holds anything else."""
         values = self.values
         if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.ndim != 1:
             raise ValueError("the numbers of a column are not an array of float64")
@@ -47,8 +47,8 @@ class Ranks:
     def encode(self, column: Column) -> np.ndarray:
         """Return float64 codes, NaN where missing; raise ``ValueError`` if the column has no numbers."""
         try:
-            texts = column.values.tolist() if column.values.dtype.kind == "O" else ()
-            if column.codes is not None or any(isinstance(text, (str, bytes)) for text in texts):
+            objects = column.values.tolist() if column.values.dtype.kind == "O" else ()
+            if column.codes is not None or any(isinstance(item, (str, bytes)) for item in objects):
                 raise TypeError
             with np.errstate(over="ignore"):
                 numbers = np.array(column.values, self.x_dtype).astype(np.float64)
@@ -62,7 +62,7 @@ class Ranks:
         return np.where(np.isnan(numbers), np.nan, 2.0 * below + equal)
 
     def code(self, values: np.ndarray) -> np.ndarray:
-        """Return the codes of some of ``values``."""
+        """Return the codes of numbers, each of which is one of the encoder's ``values``."""
         return 2 * np.searchsorted(self.values, values) + 1
 
 
@@ -76,7 +76,7 @@ def ensemble(
     ValueError
         The nodes are not trees, or test columns that do not exist.
     UnsupportedModelError
-        The ensemble would be much larger than the file, or comparisons cannot be expressed by its rules.
+        The ensemble would be much larger than the file, or it cannot express the comparisons.
     """
     mode, inner = table.mode, table.mode != LEAF
     if (inner & ((table.feature < 0) | (table.feature >= n_features))).any():
@@ -94,7 +94,7 @@ def ensemble(
         for child, other in ((table.true, table.false), (table.false, table.true))
     )
     value, tree_output = _values(table, len(intercept))
-    found = Ensemble(
+    trees = Ensemble(
         n_features=n_features,
         tree_offsets=table.offsets,
         tree_output=tree_output,
@@ -110,13 +110,14 @@ def ensemble(
         strict=strict,
         **_category_sets(table, by_equality, codes, encoders),
     )
-    return found, encoders
+    return trees, encoders
 
 
 def _thresholds(threshold: np.ndarray, numeric: np.ndarray, is_below: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Return thresholds for one kind of comparison, and whether it is x < threshold.
+    """Return thresholds that all nodes compare with in the same way, and whether that is x < threshold.
 
-    ``is_below`` says at which nodes it is, one way or the other; elsewhere, it is x <= threshold.
+    ``is_below`` says which nodes test x < threshold or its negation; all others test x <= threshold or its
+    negation.
     """
     below = numeric & is_below
     if below.any() and not (numeric & ~is_below).any():
@@ -128,7 +129,7 @@ def _thresholds(threshold: np.ndarray, numeric: np.ndarray, is_below: np.ndarray
 
 
 def _values(table: NodeTable, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of all nodes, and the output of each tree, -1 if leaves have values of all."""
+    """Return the values of all nodes, and the output of each tree, -1 if leaves have all outputs."""
     n_nodes, n_trees = len(table.mode), table.n_trees
     tree = np.searchsorted(table.offsets, table.weight_node, side="right") - 1
     pairs = np.unique(np.stack([tree, table.weight_output]), axis=1)
@@ -140,8 +141,8 @@ def _values(table: NodeTable, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
         return value, tree_output
     if n_outputs > _MOST_VALUES * (1 + len(table.weight) / n_nodes):
         raise UnsupportedModelError(
-            f"the ONNX model has {n_outputs:,} outputs, but each leaf has weights for few of them; values "
-            "for all would take too much memory"
+            f"the ONNX model has {n_outputs:,} outputs, but a leaf has weights for few of them: with values "
+            "for all outputs, the model would take too much memory"
         )
     value = np.zeros((n_nodes, n_outputs))
     value[table.weight_node, table.weight_output] = table.weight
@@ -149,7 +150,7 @@ def _values(table: NodeTable, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _encoders(table: NodeTable, x_dtype: str) -> tuple[dict[int, Ranks], np.ndarray]:
-    """Return encoders by column, and the code of each node's threshold; 0 where the column has none."""
+    """Return the encoders by column, and the code of each node's threshold; 0 if there is no encoder."""
     codes = np.zeros(len(table.mode))
     by_equality = np.isin(table.mode, (EQ, NEQ, MEMBER))
     is_encoded = (table.mode != LEAF) & np.isin(table.feature, np.unique(table.feature[by_equality]))
@@ -159,27 +160,27 @@ def _encoders(table: NodeTable, x_dtype: str) -> tuple[dict[int, Ranks], np.ndar
     feature = np.concatenate([table.feature[nodes], np.repeat(table.feature[list(table.members)], sizes)])
     value = np.concatenate([table.threshold[nodes], *members])
     encoders = {}
-    for column, at in _groups(feature.astype(np.int64)):
-        encoders[column] = ranks = Ranks(np.unique(value[at]), x_dtype)
-        own = at[at < len(nodes)]
-        codes[nodes[own]] = ranks.code(value[own])
+    for column, positions in _groups(feature.astype(np.int64)):
+        encoders[column] = ranks = Ranks(np.unique(value[positions]), x_dtype)
+        threshold_positions = positions[positions < len(nodes)]
+        codes[nodes[threshold_positions]] = ranks.code(value[threshold_positions])
         if 2 * len(ranks.values) >= 2 ** np.finfo(x_dtype).nmant:
             raise UnsupportedModelError(f"the ONNX model compares column {column} with too many numbers")
     return encoders, codes
 
 
 def _groups(keys: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each key and the positions at which it stands."""
+    """Yield each distinct key, and its positions in the array."""
     order = np.argsort(keys, kind="stable")
-    for at in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
-        if len(at):
-            yield int(keys[at[0]]), at
+    for positions in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
+        if len(positions):
+            yield int(keys[positions[0]]), positions
 
 
 def _category_sets(
     table: NodeTable, by_equality: np.ndarray, codes: np.ndarray, encoders: dict[int, Ranks]
 ) -> dict[str, Any]:
-    """Return the category attributes of :class:`Ensemble`; the numbers equal to those listed go left."""
+    """Return the category attributes of :class:`Ensemble`; numbers that a node compares with go left."""
     nodes = np.flatnonzero(by_equality)
     if not len(nodes):
         return {}

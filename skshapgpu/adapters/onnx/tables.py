@@ -1,7 +1,8 @@
-"""The nodes and leaf weights of a tree ensemble operator, in one form for all versions of the operators.
+"""The nodes and leaf weights of a tree ensemble operator, in one form for all operators.
 
-``TreeEnsembleRegressor`` and ``-Classifier`` list nodes, which refer to each other by tree and node number,
-and weights of leaves. ``TreeEnsemble`` lists inner nodes and leaves, each of one output, by position.
+``TreeEnsembleRegressor`` and ``TreeEnsembleClassifier`` list nodes and weights of leaves, which refer to
+nodes by the numbers of tree and node. ``TreeEnsemble`` lists inner nodes and leaves, which have one output
+each, and refers to them by position.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 from ...errors import UnsupportedModelError
 
-#: Comparisons in the order of their numbers in ``TreeEnsemble``; the true branch is taken if they hold.
+#: Modes of nodes, in the order of their numbers in ``TreeEnsemble``: comparisons, which lead to the true
+#: child if they hold, and leaves.
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
 _MODES = {
     b"BRANCH_LEQ": LEQ,
@@ -41,14 +43,14 @@ class NodeTable:
     threshold : ndarray of float64, shape (n_nodes,)
         Not NaN, except at leaves.
     tracks_true : ndarray of bool, shape (n_nodes,)
-        Whether missing values take the true branch, whatever the comparison.
+        Whether missing values go to the true child, whatever the comparison.
     true, false : ndarray of int64, shape (n_nodes,)
         Children, numbered over all trees; undefined at leaves.
     members : dict of int to ndarray
         Values of each node with the mode MEMBER.
     weight_node, weight_output : ndarray of int64, shape (n_weights,)
     weight : ndarray of float64, shape (n_weights,)
-        Weights of leaves, each for one output; no two for the same.
+        Weights of leaves. A weight is for one output, and a leaf has at most one weight for an output.
     dtypes : set of numpy dtype
         Types of the tensors that hold thresholds and weights.
     """
@@ -76,7 +78,7 @@ class NodeTable:
 
 
 def read_listed(attributes: Attributes, kind: str) -> NodeTable:
-    """Read the attributes of a regressor, whose ``kind`` is "target", or a classifier, "class"."""
+    """Read the attributes of a regressor (kind "target") or a classifier (kind "class")."""
     tree_id, node_id = (integers(attributes, f"nodes_{name}") for name in ("treeids", "nodeids"))
     n_nodes = len(tree_id)
     modes = attributes["nodes_modes"]
@@ -85,7 +87,7 @@ def read_listed(attributes: Attributes, kind: str) -> NodeTable:
     unknown = set(modes) - _MODES.keys()
     if unknown:
         raise ValueError(f"it has a node of the unknown mode {min(unknown)!r:.80}")
-    mode = np.array([_MODES[each] for each in modes], np.int64)
+    mode = np.array([_MODES[name] for name in modes], np.int64)
     tracks = attributes.get("nodes_missing_value_tracks_true", np.empty(0, np.int64))
     tracks_true = integers({"tracks": tracks}, "tracks", n_nodes if len(tracks) else 0) == 1
     threshold, threshold_dtype = _reals(attributes, "nodes_values", n_nodes)
@@ -93,22 +95,23 @@ def read_listed(attributes: Attributes, kind: str) -> NodeTable:
     offsets = np.concatenate([[0], changes, [n_nodes]])
     if len(np.unique(tree_id[offsets[:-1]])) != len(offsets) - 1:
         raise ValueError("the nodes of a tree are not side by side")
-    places = _Places(tree_id, node_id)
+    positions = _NodePositions(tree_id, node_id)
     inner = np.flatnonzero(mode != LEAF)
     children = []
     for name in ("truenodeids", "falsenodeids"):
         child = np.full(n_nodes, -1, np.int64)
-        child[inner] = places.find(tree_id[inner], integers(attributes, f"nodes_{name}", n_nodes)[inner])
+        child[inner] = positions.find(tree_id[inner], integers(attributes, f"nodes_{name}", n_nodes)[inner])
         children.append(child)
     weight_tree = integers(attributes, f"{kind}_treeids")
     n_weights = len(weight_tree)
-    weight_node = places.find(weight_tree, integers(attributes, f"{kind}_nodeids", n_weights))
+    weight_node = positions.find(weight_tree, integers(attributes, f"{kind}_nodeids", n_weights))
     output = integers(attributes, f"{kind}_ids", n_weights)
     weight, weight_dtype = _reals(attributes, f"{kind}_weights", n_weights)
-    of_leaves = mode[weight_node] == LEAF  # old converters gave weights to inner nodes, which have no effect
-    bare = mode == LEAF
-    bare[weight_node] = False
-    if (bare & (threshold != 0)).any():
+    # Old converters gave weights to inner nodes, too, which have no effect.
+    is_leaf_weight = mode[weight_node] == LEAF
+    without_weight = mode == LEAF
+    without_weight[weight_node] = False
+    if (without_weight & (threshold != 0)).any():
         raise UnsupportedModelError(
             "the ONNX model has a leaf with a threshold but no weight: some runtimes add the threshold"
         )
@@ -121,47 +124,48 @@ def read_listed(attributes: Attributes, kind: str) -> NodeTable:
         true=children[0],
         false=children[1],
         members={},
-        weight_node=weight_node[of_leaves],
-        weight_output=output[of_leaves],
-        weight=weight[of_leaves],
+        weight_node=weight_node[is_leaf_weight],
+        weight_output=output[is_leaf_weight],
+        weight=weight[is_leaf_weight],
         dtypes={dtype for dtype in (threshold_dtype, weight_dtype) if dtype is not None},
     )
 
 
-class _Places:
-    """Positions of nodes by the numbers of tree and node."""
+class _NodePositions:
+    """The position of each node, by the numbers of tree and node."""
 
     def __init__(self, tree_id: np.ndarray, node_id: np.ndarray) -> None:
-        self._trees, self._nodes = np.unique(tree_id), np.unique(node_id)
+        self._tree_ids, self._node_ids = np.unique(tree_id), np.unique(node_id)
         keys = self._keys(tree_id, node_id)
         self._order = np.argsort(keys, kind="stable")
-        self._sorted = keys[self._order]
-        if (np.diff(self._sorted) == 0).any():
+        self._sorted_keys = keys[self._order]
+        if (np.diff(self._sorted_keys) == 0).any():
             raise ValueError("two of its nodes have the same numbers")
 
     def _keys(self, tree_id: np.ndarray, node_id: np.ndarray) -> np.ndarray:
         keys = np.zeros(len(tree_id), np.int64)
-        for known, given, factor in ((self._trees, tree_id, len(self._nodes)), (self._nodes, node_id, 1)):
-            rank = np.minimum(np.searchsorted(known, given), len(known) - 1)
-            absent = np.flatnonzero(known[rank] != given)
-            if len(absent):
-                at = absent[0]
-                raise ValueError(
-                    f"it refers to node {node_id[at]} of tree {tree_id[at]}, which it does not have"
-                )
+        for distinct, ids, factor in (
+            (self._tree_ids, tree_id, len(self._node_ids)),
+            (self._node_ids, node_id, 1),
+        ):
+            rank = np.minimum(np.searchsorted(distinct, ids), len(distinct) - 1)
+            self._require(distinct[rank] == ids, tree_id, node_id)
             keys += rank * factor
         return keys
 
-    def find(self, tree_id: np.ndarray, node_id: np.ndarray) -> np.ndarray:
-        keys = self._keys(tree_id, node_id)
-        at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
-        absent = np.flatnonzero(self._sorted[at] != keys)
-        if len(absent):
-            first = absent[0]
+    @staticmethod
+    def _require(exists: np.ndarray, tree_id: np.ndarray, node_id: np.ndarray) -> None:
+        if not exists.all():
+            first = int(np.argmin(exists))
             raise ValueError(
                 f"it refers to node {node_id[first]} of tree {tree_id[first]}, which it does not have"
             )
-        return self._order[at]
+
+    def find(self, tree_id: np.ndarray, node_id: np.ndarray) -> np.ndarray:
+        keys = self._keys(tree_id, node_id)
+        position = np.minimum(np.searchsorted(self._sorted_keys, keys), len(self._sorted_keys) - 1)
+        self._require(self._sorted_keys[position] == keys, tree_id, node_id)
+        return self._order[position]
 
 
 def read_indexed(attributes: Attributes) -> NodeTable:
@@ -180,67 +184,67 @@ def read_indexed(attributes: Attributes) -> NodeTable:
     if ((mode < 0) | (mode > MEMBER)).any():
         raise ValueError("it has a node of an unknown mode")
     child, is_leaf = (
-        np.stack([integers(attributes, f"nodes_{side}{what}", n_inner) for side in ("true", "false")])
-        for what in ("nodeids", "leafs")
+        np.stack([integers(attributes, f"nodes_{side}{kind}", n_inner) for side in ("true", "false")])
+        for kind in ("nodeids", "leafs")
     )
     is_leaf = is_leaf != 0
     if ((child < 0) | (child >= np.where(is_leaf, len(weights), n_inner))).any():
         raise ValueError("a node has a child that does not exist")
-    tree = _tree_of(roots, child, is_leaf)
+    tree = _trees_of_nodes(roots, child, is_leaf)
     below_roots = tree >= 0
     below_roots[roots] = False
     order = np.concatenate([roots, np.flatnonzero(below_roots)])
-    # Leaves are numbered after the inner nodes, one for each reference, as several nodes may share a leaf.
-    side, at = np.nonzero(is_leaf[:, order])
-    parent = order[at]
-    held = child[side, parent]
+    # Leaves are numbered after the inner nodes. Several nodes may share a leaf: it then has several numbers.
+    side, index = np.nonzero(is_leaf[:, order])
+    parent = order[index]
+    leaf_item = child[side, parent]
     leaf = n_inner + np.arange(len(parent))
     child[side, parent] = leaf
-    child[:, tree < 0] = 0  # of nodes that are left out
-    number, tree_of = np.concatenate([order, leaf]), np.concatenate([tree[order], tree[parent]])
-    place = np.full(n_inner + len(leaf), -1)
-    place[number[np.argsort(tree_of, kind="stable")]] = np.arange(len(number))
+    child[:, tree < 0] = 0  # these nodes are in no tree, and are left out
+    number, tree_of_number = np.concatenate([order, leaf]), np.concatenate([tree[order], tree[parent]])
+    position = np.full(n_inner + len(leaf), -1)
+    position[number[np.argsort(tree_of_number, kind="stable")]] = np.arange(len(number))
 
-    def placed(values: np.ndarray, at_leaves: Any) -> np.ndarray:
-        found = np.full(len(number), at_leaves, values.dtype)
-        found[place[order]] = values[order]
-        return found
+    def placed(values: np.ndarray, leaf_entry: Any) -> np.ndarray:
+        entries = np.full(len(number), leaf_entry, values.dtype)
+        entries[position[order]] = values[order]
+        return entries
 
     members = _members(attributes, np.flatnonzero(mode == MEMBER))
     return NodeTable(
-        offsets=np.concatenate([[0], np.cumsum(np.bincount(tree_of, minlength=len(roots)))]),
+        offsets=np.concatenate([[0], np.cumsum(np.bincount(tree_of_number, minlength=len(roots)))]),
         mode=placed(mode, LEAF),
         feature=placed(feature, 0),
         threshold=placed(np.where(mode == MEMBER, 0.0, splits).astype(np.float64), 0.0),
         tracks_true=placed(tracks_true, False),
-        true=placed(place[child[0]], -1),
-        false=placed(place[child[1]], -1),
-        members={int(place[node]): values for node, values in members.items() if place[node] >= 0},
-        weight_node=place[leaf],
-        weight_output=output[held],
-        weight=weights.astype(np.float64)[held],
+        true=placed(position[child[0]], -1),
+        false=placed(position[child[1]], -1),
+        members={int(position[node]): values for node, values in members.items() if position[node] >= 0},
+        weight_node=position[leaf],
+        weight_output=output[leaf_item],
+        weight=weights.astype(np.float64)[leaf_item],
         dtypes={splits.dtype, weights.dtype},
     )
 
 
-def _tree_of(roots: np.ndarray, child: np.ndarray, is_leaf: np.ndarray) -> np.ndarray:
-    """Return the tree of each inner node, -1 if it is of none."""
+def _trees_of_nodes(roots: np.ndarray, child: np.ndarray, is_leaf: np.ndarray) -> np.ndarray:
+    """Return the number of the tree of each inner node; -1 if it is in no tree."""
     n_nodes = child.shape[1]
     side, parent = np.nonzero(~is_leaf)
-    below = child[side, parent]
-    if (np.bincount(np.concatenate([roots, below]), minlength=n_nodes) > 1).any():
+    children = child[side, parent]
+    if (np.bincount(np.concatenate([roots, children]), minlength=n_nodes) > 1).any():
         raise ValueError("a node is reached in more than one way")
-    top = np.arange(n_nodes)
-    top[below] = parent
-    for _ in range(n_nodes.bit_length()):  # each round doubles the way upwards; cycles never end at a root
-        top = top[top]
+    ancestor = np.arange(n_nodes)
+    ancestor[children] = parent
+    for _ in range(n_nodes.bit_length()):  # a round doubles the distance; from a cycle, no root is reached
+        ancestor = ancestor[ancestor]
     tree = np.full(n_nodes, -1)
     tree[roots] = np.arange(len(roots))
-    return tree[top]
+    return tree[ancestor]
 
 
 def _members(attributes: Attributes, nodes: np.ndarray) -> dict[int, np.ndarray]:
-    """Return the values of nodes with the mode MEMBER, which NaN separates in the list of all."""
+    """Return the values of each node with the mode MEMBER; in the attribute, NaN separates the nodes."""
     if not len(nodes):
         return {}
     values = _tensor(attributes, "membership_values").astype(np.float64)
@@ -250,53 +254,53 @@ def _members(attributes: Attributes, nodes: np.ndarray) -> dict[int, np.ndarray]
         lists.pop()
     if len(lists) != len(nodes):
         raise ValueError(f"its membership_values are {len(lists)} lists for {len(nodes)} nodes")
-    sets = [found[~np.isnan(found)] for found in lists]
+    sets = [items[~np.isnan(items)] for items in lists]
     if not all(map(len, sets)):
         raise ValueError("its membership_values have a list without values")
     return dict(zip(nodes.tolist(), sets))
 
 
 def integers(attributes: Attributes, name: str, length: int | None = None) -> np.ndarray:
-    """Return a list of integers; raise ``KeyError`` if there is none, ``ValueError`` if it does not fit."""
-    found = attributes[name]
-    if not isinstance(found, np.ndarray) or found.dtype != np.int64:
+    """Return a list of integers; raise ``KeyError`` if it is missing, ``ValueError`` if it does not fit."""
+    items = attributes[name]
+    if not isinstance(items, np.ndarray) or items.dtype != np.int64:
         raise ValueError(f"its {name} are not a list of integers")
-    return _fitting(found, name, length)
+    return _fitting(items, name, length)
 
 
 def _reals(attributes: Attributes, name: str, length: int) -> tuple[np.ndarray, np.dtype[Any] | None]:
-    """Return a list of floats, or a tensor, as float64; and the type of the tensor."""
-    found, tensor = attributes.get(name), attributes.get(f"{name}_as_tensor")
+    """Return a list of floats or a tensor as float64, and the dtype of the tensor, None for a list."""
+    items, tensor = attributes.get(name), attributes.get(f"{name}_as_tensor")
     if tensor is not None and len(tensor):
-        if found is not None and len(found):
+        if items is not None and len(items):
             raise ValueError(f"it has both {name} and {name}_as_tensor")
-        found = _tensor(attributes, f"{name}_as_tensor", length)
-        return found.astype(np.float64), found.dtype
-    if found is None:
+        items = _tensor(attributes, f"{name}_as_tensor", length)
+        return items.astype(np.float64), items.dtype
+    if items is None:
         raise KeyError(name)
-    if not isinstance(found, np.ndarray) or found.dtype != np.float32:
+    if not isinstance(items, np.ndarray) or items.dtype != np.float32:
         raise ValueError(f"its {name} are not a list of floats")
-    return _fitting(found, name, length).astype(np.float64), None
+    return _fitting(items, name, length).astype(np.float64), None
 
 
 def base_values(attributes: Attributes) -> np.ndarray:
     """Return the base values as float64, empty if there are none."""
-    held = [attributes.get(f"base_values{end}") for end in ("", "_as_tensor")]
-    length = next((len(each) for each in held if isinstance(each, np.ndarray) and len(each)), 0)
-    found = _reals(attributes, "base_values", length)[0] if length else np.empty(0)
-    if not np.isfinite(found).all():
+    forms = [attributes.get(f"base_values{end}") for end in ("", "_as_tensor")]
+    length = next((len(items) for items in forms if isinstance(items, np.ndarray) and len(items)), 0)
+    values = _reals(attributes, "base_values", length)[0] if length else np.empty(0)
+    if not np.isfinite(values).all():
         raise ValueError("a base value is not finite")
-    return found
+    return values
 
 
 def _tensor(attributes: Attributes, name: str, length: int | None = None) -> np.ndarray:
-    found = attributes[name]
-    if not isinstance(found, np.ndarray):
+    items = attributes[name]
+    if not isinstance(items, np.ndarray):
         raise ValueError(f"its {name} are not a tensor")
-    return _fitting(found, name, length)
+    return _fitting(items, name, length)
 
 
-def _fitting(found: np.ndarray, name: str, length: int | None) -> np.ndarray:
-    if length is not None and len(found) != length:
-        raise ValueError(f"its {name} have {len(found)} items instead of {length}")
-    return found
+def _fitting(items: np.ndarray, name: str, length: int | None) -> np.ndarray:
+    if length is not None and len(items) != length:
+        raise ValueError(f"its {name} have {len(items)} items instead of {length}")
+    return items

@@ -1,13 +1,17 @@
 """Tree models of ``pyspark.ml``, in memory or in the folders in which Spark saves them.
 
-Regressors have the margin that they predict: the value of a tree, the mean of a forest, or the weighted sum
-of gradient-boosted trees. The margin of a tree or a forest that classifies is the probability of each class,
-of two classes that of the second one: the mean over the trees of the shares of the classes in a leaf.
-Gradient-boosted trees that classify have the weighted sum m of their trees, from which Spark computes the
-probability 1 / (1 + exp(-2 m)) of the second class. ``thresholds`` changes labels only.
+The margin of a model is:
 
-X are the columns of the vectors in ``featuresCol``, compared as ``nodes.py`` says. Covers are weights of
-training rows, and numbers of rows where Spark 3.0 or later has trained the model.
+- for a regressor, its prediction: the value of a tree, the mean of a forest, or the weighted sum of
+  gradient-boosted trees;
+- for a tree or a forest that classifies, the probability of each class, or of the second class if there are
+  two: the mean over the trees of the fractions of the classes in a leaf;
+- for gradient-boosted trees that classify, the weighted sum m of the trees, from which Spark computes the
+  probability 1 / (1 + exp(-2 m)) of the second class.
+
+``thresholds`` only changes labels. The columns of X are the elements of the vectors in ``featuresCol``;
+``nodes.py`` says how they are compared. Covers are weights of training rows. If Spark 3.0 or later has
+trained the model, it also has numbers of rows.
 """
 
 from __future__ import annotations
@@ -41,10 +45,10 @@ _KINDS = {
     for task in ("Regression", "Classification")
 }
 
-#: Losses of boosting, in small letters; whatever the loss, the margin is the sum of the trees.
+#: Known losses of boosting, in small letters. The margin is the sum of the trees for all of them.
 _LOSSES = frozenset({"squared", "absolute", "logistic"})
 
-#: Advice for models that contain others, in memory and in folders.
+#: Advice for models that contain other models: for a model in memory, and for a folder.
 _INSIDE = {
     "PipelineModel": (
         "pass its last stage, model.stages[-1], and X as the stages before it assemble it",
@@ -61,9 +65,10 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        It is not a tree model, it cannot be read through its session, or it cannot be explained exactly.
+        The model is not a tree model, its session does not return the trees, or it cannot be explained
+        exactly.
     NotFittedError
-        It is an estimator.
+        The model is an estimator that is not fitted.
     """
     cls = type(model)
     name = cls.__name__
@@ -71,7 +76,7 @@ def adapt(model: Any) -> AdaptedModel:
     if fitted in _KINDS and fitted != name:
         raise NotFittedError(f"this {name} is not fitted: pass the model that its fit returns")
     if not cls.__module__.startswith("pyspark.ml.") or name not in _KINDS:
-        raise _refusal(name, 0)
+        raise _refusal(name, in_folder=False)
     kind = _KINDS[name]
     nodes, weights = session.read(model, kind.form != "tree")
     loss = model.getLossType() if kind.form == "boosting" else None
@@ -87,7 +92,7 @@ def adapt_folder(path: str) -> AdaptedModel:
     ValueError, LookupError, TypeError
         The folder is damaged.
     UnsupportedModelError
-        It holds another kind of model, or one that cannot be explained exactly.
+        The model in the folder is not a tree model, or cannot be explained exactly.
     ImportError
         PyArrow is not installed.
     OSError
@@ -96,7 +101,7 @@ def adapt_folder(path: str) -> AdaptedModel:
     metadata = folder.metadata(path)
     name = str(metadata["class"]).rpartition(".")[2]
     if name not in _KINDS:
-        raise _refusal(name, 1)
+        raise _refusal(name, in_folder=True)
     kind = _KINDS[name]
     nodes = folder.nodes(path, kind.form != "tree")
     weights = folder.tree_weights(path) if kind.form == "boosting" else None
@@ -107,27 +112,27 @@ def adapt_folder(path: str) -> AdaptedModel:
     return _adapted(kind, nodes, weights, folder.integer(metadata, "numFeatures"), n_classes, loss)
 
 
-def _refusal(name: str, place: int) -> UnsupportedModelError:
-    advice = _INSIDE[name][place] if name in _INSIDE else "it is not a tree model of pyspark.ml"
+def _refusal(name: str, *, in_folder: bool) -> UnsupportedModelError:
+    advice = _INSIDE[name][in_folder] if name in _INSIDE else "it is not a tree model of pyspark.ml"
     return UnsupportedModelError(f"cannot explain a {name:.80} of Spark: {advice}")
 
 
-@np.errstate(invalid="ignore", over="ignore")  # numbers of a damaged file are checked afterwards
+@np.errstate(invalid="ignore", over="ignore")  # a damaged file may hold any numbers, which are checked later
 def _adapted(
     kind: _Kind, nodes: Nodes, weights: np.ndarray | None, n_features: int, n_classes: int, loss: Any
 ) -> AdaptedModel:
     if kind.form == "boosting":
         require_known("the model of Spark", "losses", [] if loss is None else [str(loss).lower()], _LOSSES)
         if weights is None or len(weights) != nodes.n_trees:
-            raise ValueError("its trees and their weights are not equally many")
+            raise ValueError("it does not have one weight for each tree")
         value = nodes.prediction * weights[nodes.tree]
-        cover = _first(nodes)
+        cover = _row_weights(nodes)
     elif kind.classifies:
-        value, cover = _shares(nodes, n_classes)
+        value, cover = _class_fractions(nodes, n_classes)
         value /= nodes.n_trees
     else:
         value = nodes.prediction / nodes.n_trees
-        cover = _first(nodes)
+        cover = _row_weights(nodes)
     trees, encoders = ensemble(nodes, value, cover, n_features)
     count = nodes.count
     adapted = AdaptedModel(
@@ -147,22 +152,18 @@ def _adapted(
     return replace(adapted, output_names=tuple(range(n_classes)), link="identity")
 
 
-def _first(nodes: Nodes) -> np.ndarray:
+def _row_weights(nodes: Nodes) -> np.ndarray:
     """Return the weight of the training rows at each node of trees for regression."""
     if (nodes.stats.length < 1).any():
         raise ValueError("a node has no weight of its training rows")
     return nodes.stats.values[nodes.stats.start]
 
 
-def _shares(nodes: Nodes, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return each class's share of the weight of the training rows at each node, and this weight.
+def _class_fractions(nodes: Nodes, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the fraction of each class in the weight of the training rows at each node, and this weight.
 
-    Of two classes, the share is that of the second one.
-
-    Raises
-    ------
-    UnsupportedModelError
-        There are fewer than two classes, or the rows in a leaf have no weight.
+    If there are two classes, only the fraction of the second one is returned. Raise ``UnsupportedModelError``
+    if there are fewer than two classes, or if the rows in a leaf have no weight.
     """
     if (nodes.stats.length != n_classes).any():
         raise ValueError(f"it has {n_classes} classes, but a node has weights of another number of classes")
@@ -175,5 +176,5 @@ def _shares(nodes: Nodes, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
             "cannot explain a classifier of Spark with a leaf whose training rows have the weight 0, so that "
             "it has no probabilities"
         )
-    shares = stats / np.where(total > 0, total, 1.0)[:, None]
-    return shares[:, 1:] if n_classes == 2 else shares, total
+    fractions = stats / np.where(total > 0, total, 1.0)[:, None]
+    return fractions[:, 1:] if n_classes == 2 else fractions, total

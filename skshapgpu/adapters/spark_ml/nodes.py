@@ -1,9 +1,11 @@
-"""The nodes of Spark's trees, as its ``NodeData`` has them, and the :class:`Ensemble` of them.
+"""The nodes of Spark's trees, as its ``NodeData`` has them, and their conversion to an :class:`Ensemble`.
 
-A numeric split sends x left if x <= threshold, in float64, and so NaN right. A categorical split lists the
-categories that go left. Spark keeps the shorter list of the two sides: if no more than half of all
-categories go left, every other value goes right, whether it is another category, a number that is none, or
-NaN; else, every value that is not among the categories to the right goes left.
+A numeric split sends x left if x <= threshold, in float64; NaN therefore goes right. A categorical split
+lists the categories that go left, but Spark decides by the shorter of the two lists, left or right:
+
+- If at most half of all categories go left, these go left. All other values go right, whether they are
+  other categories, numbers that are no category, or NaN.
+- If more categories go left, the categories that are not listed go right, and all other values go left.
 """
 
 from __future__ import annotations
@@ -27,18 +29,18 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Lists:
-    """A list of numbers for each node, in one array."""
+    """A list of numbers for each node; ``values`` contains all lists."""
 
     start: np.ndarray
     length: np.ndarray
     values: np.ndarray
 
     @classmethod
-    def of(cls, length: np.ndarray, values: np.ndarray) -> Lists:
-        """Return lists that follow one another."""
+    def consecutive(cls, length: np.ndarray, values: np.ndarray) -> Lists:
+        """Return lists that follow one another in ``values``."""
         return cls(np.cumsum(length) - length, length, values)
 
-    def of_node(self, node: Any) -> np.ndarray:
+    def items(self, node: Any) -> np.ndarray:
         """Return the list of a node."""
         start = self.start[node]
         return self.values[start : start + self.length[node]]
@@ -57,10 +59,12 @@ class Nodes:
     n_categories : ndarray of int64, shape (n_nodes,)
         -1 at a numeric split.
     split : Lists
-        The threshold of a numeric split, and the categories that go left of others; undefined at leaves.
+        The threshold of a numeric split, or the categories that a categorical split sends left; undefined at
+        leaves.
     prediction : ndarray of float64, shape (n_nodes,)
     stats : Lists
-        Sums of weights of training rows: of each class, or one, which sums of targets follow.
+        For a classifier, the weight of the training rows of each class. For a regressor, the weight of all
+        training rows, followed by sums of their targets.
     count : ndarray of int64, shape (n_nodes,), or None
         Numbers of training rows, if they are known.
     """
@@ -83,14 +87,9 @@ class Nodes:
     def sorted(
         cls, tree: np.ndarray, node: np.ndarray, split: Lists, stats: Lists, columns: dict[str, np.ndarray]
     ) -> Nodes:
-        """Return nodes in the order of their trees and numbers.
+        """Return nodes in the order of their trees and numbers, which must count from 0.
 
-        ``columns`` are the other attributes, and "count" if there is one.
-
-        Raises
-        ------
-        ValueError
-            Trees and nodes are not numbered from 0 on.
+        ``columns`` contains the other attributes by name; "count" may be missing.
         """
         order = np.lexsort((node, tree))
         tree, node = tree[order], node[order]
@@ -102,14 +101,14 @@ class Nodes:
             raise ValueError("its trees are not numbered from 0 on")
         if not np.array_equal(node, np.arange(len(node)) - starts[tree]):
             raise ValueError("the nodes of a tree are not numbered from 0 on")
-        found = {name: values[order] for name, values in columns.items()}
-        count = found.pop("count", None)
+        attributes = {name: values[order] for name, values in columns.items()}
+        count = attributes.pop("count", None)
         return cls(
             tree=tree,
             split=Lists(split.start[order], split.length[order], split.values),
             stats=Lists(stats.start[order], stats.length[order], stats.values),
             count=None if count is None or (count < 0).any() else count,  # -1 in models of Spark 2
-            **found,
+            **attributes,
         )
 
 
@@ -126,14 +125,14 @@ class Categories:
             The column does not contain numbers.
         """
         try:
-            texts = column.values.tolist() if column.values.dtype.kind == "O" else ()
-            if column.codes is not None or any(isinstance(text, (str, bytes)) for text in texts):
+            objects = column.values.tolist() if column.values.dtype.kind == "O" else ()
+            if column.codes is not None or any(isinstance(item, (str, bytes)) for item in objects):
                 raise TypeError
             codes = np.array(column.values, np.float64)
         except (TypeError, ValueError):
             raise ValueError(
                 f"column {column.name!r} is categorical or text, but a model of Spark knows only the numbers "
-                "of categories, as StringIndexer returns them: pass these"
+                "of categories, as StringIndexer returns them: pass these numbers"
             ) from None
         is_other = (codes < 0) | (codes > np.iinfo(np.int32).max) | (codes != np.floor(codes))
         codes[is_other & ~np.isnan(codes)] = -1.0
@@ -143,13 +142,13 @@ class Categories:
 def ensemble(
     nodes: Nodes, value: np.ndarray, cover: np.ndarray, n_features: int
 ) -> tuple[Ensemble, dict[int, Categories]]:
-    """Return the trees, whose leaves have some values, and the encoders of categorical columns.
+    """Return the ensemble of some nodes, and the encoders of its categorical columns.
 
     Parameters
     ----------
     nodes : Nodes
     value : ndarray of float64, shape (n_nodes,) or (n_nodes, n_outputs)
-        Values of the leaves, of one output or of all; those of other nodes are ignored.
+        Values of the leaves, for one output or for all outputs. Values of other nodes are ignored.
     cover : ndarray of float64, shape (n_nodes,)
     n_features : int
 
@@ -172,7 +171,7 @@ def ensemble(
     sets, others_left = _category_sets(nodes, np.flatnonzero(categorical))
     missing_left = np.zeros(len(inner), bool)
     missing_left[categorical] = others_left
-    found = Ensemble(
+    trees = Ensemble(
         n_features=n_features,
         tree_offsets=np.concatenate([[0], np.cumsum(np.bincount(nodes.tree))]),
         tree_output=np.full(nodes.n_trees, -1 if value.shape[1] > 1 else 0, np.int32),
@@ -187,7 +186,7 @@ def ensemble(
         x_dtype="float64",
         **sets,
     )
-    return found, {int(feature): Categories() for feature in np.unique(nodes.feature[categorical])}
+    return trees, {int(feature): Categories() for feature in np.unique(nodes.feature[categorical])}
 
 
 def _category_sets(nodes: Nodes, categorical: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
@@ -199,19 +198,19 @@ def _category_sets(nodes: Nodes, categorical: np.ndarray) -> tuple[dict[str, Any
     lists, others_left = [], []
     for node in categorical:
         n_categories = int(nodes.n_categories[node])
-        left = np.unique(nodes.split.of_node(node))
+        left = np.unique(nodes.split.items(node))
         if n_categories < 1:
             raise ValueError(f"a categorical split has {n_categories} categories")
         if len(left) < nodes.split.length[node] or not np.isin(left, np.floor(left)).all():
-            raise ValueError("a categorical split lists a category twice, or a number that is none")
+            raise ValueError("a categorical split lists a category twice, or a number that is no category")
         if len(left) and not (left[0] >= 0 and left[-1] < n_categories):
             raise ValueError(f"a categorical split lists a category outside 0..{n_categories - 1}")
-        are_left = len(left) > n_categories // 2
-        lists.append(np.setdiff1d(np.arange(n_categories), left) if are_left else left.astype(np.int64))
-        others_left.append(are_left)
+        is_other_left = len(left) > n_categories // 2
+        lists.append(np.setdiff1d(np.arange(n_categories), left) if is_other_left else left.astype(np.int64))
+        others_left.append(is_other_left)
     return {
         "category_set": category_set,
-        "category_offsets": np.concatenate([[0], np.cumsum([len(each) for each in lists])]),
+        "category_offsets": np.concatenate([[0], np.cumsum([len(codes) for codes in lists])]),
         "category_values": np.concatenate(lists),
         "category_listed_left": ~np.array(others_left),
     }, np.array(others_left)

@@ -1,8 +1,8 @@
 """The nodes of a model in the memory of Spark's driver.
 
-The class that Spark uses to save trees turns each into a list of nodes, and Jackson, a library that Spark
-contains, makes JSON of it: one text for each tree instead of calls for each node, without a job of Spark and
-without files.
+Spark has a class that turns a tree into a list of nodes, to save it, and contains Jackson, a library that
+turns this list into JSON. A tree is therefore read as one string, without a call for each node, without a
+Spark job and without files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .nodes import FIELDS, Lists, Nodes
 
 
 def read(model: Any, has_trees: bool) -> tuple[Nodes, np.ndarray | None]:
-    """Return the nodes of a fitted tree model, and the weights of its trees if it ``has_trees``.
+    """Return the nodes of a fitted tree model, and the weights of its trees unless it is a single tree.
 
     Raises
     ------
@@ -29,27 +29,27 @@ def read(model: Any, has_trees: bool) -> tuple[Nodes, np.ndarray | None]:
     from py4j.protocol import Py4JError
 
     advice = "save it with model.write().save(path), and pass the path of the folder"
-    name, held = type(model).__name__, model._java_obj
-    if not isinstance(held, JavaObject):
+    name, java_model = type(model).__name__, model._java_obj
+    if not isinstance(java_model, JavaObject):
         raise UnsupportedModelError(f"cannot read a {name} on a server of Spark Connect: {advice}")
     try:
-        trees = list(held.trees()) if has_trees else [held]
-        weights = np.array(list(held.treeWeights()), np.float64) if has_trees else None
-        texts = _texts([tree.rootNode() for tree in trees])
+        trees = list(java_model.trees()) if has_trees else [java_model]
+        weights = np.array(list(java_model.treeWeights()), np.float64) if has_trees else None
+        documents = _json_of_trees([tree.rootNode() for tree in trees])
     except (Py4JError, OSError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise UnsupportedModelError(
             f"cannot read a {name} from its session ({reason:.200}): {advice}"
         ) from error
-    return _nodes([json.loads(text) for text in texts]), weights
+    return _nodes([json.loads(document) for document in documents]), weights
 
 
-def _texts(roots: list[Any]) -> list[str]:
+def _json_of_trees(roots: list[Any]) -> list[str]:
     """Return the nodes of each tree as JSON."""
     from pyspark import SparkContext
 
     jvm = SparkContext._jvm
-    assert jvm is not None  # a model exists
+    assert jvm is not None  # the model needs it
     builder = getattr(jvm.org.apache.spark.ml.tree, "DecisionTreeModelReadWrite$NodeData$")
     build = getattr(builder, "MODULE$").build
     jackson = jvm.com.fasterxml.jackson
@@ -63,14 +63,14 @@ def _texts(roots: list[Any]) -> list[str]:
 
 
 def _nodes(trees: list[list[dict[str, Any]]]) -> Nodes:
-    """Return the nodes in the records of each tree."""
+    """Return the nodes of trees, each of which is a list of records."""
     records = [record for tree in trees for record in tree]
     splits = [record["split"] for record in records]
-    for part, fields in (("nodes", records[0]), ("splits", splits[0])):  # those of one class
+    for part, fields in (("nodes", records[0]), ("splits", splits[0])):  # all records have one class
         require_known("the model of Spark", f"fields of its {part}", fields, FIELDS[part])
 
-    def integers(name: str, found: list[dict[str, Any]] = records) -> np.ndarray:
-        return np.array([each[name] for each in found], np.int64)
+    def integers(name: str, rows: list[dict[str, Any]] = records) -> np.ndarray:
+        return np.array([row[name] for row in rows], np.int64)
 
     return Nodes.sorted(
         np.repeat(np.arange(len(trees)), [len(tree) for tree in trees]),
@@ -89,5 +89,5 @@ def _nodes(trees: list[list[dict[str, Any]]]) -> Nodes:
 
 
 def _lists(lists: list[list[Any]]) -> Lists:
-    length = np.array([len(each) for each in lists], np.int64)
-    return Lists.of(length, np.array([value for each in lists for value in each], np.float64))
+    length = np.array([len(items) for items in lists], np.int64)
+    return Lists.consecutive(length, np.array([value for items in lists for value in items], np.float64))
