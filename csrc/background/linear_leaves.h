@@ -17,8 +17,7 @@
 
 namespace skshap {
 
-// The terms of the leaves of an ensemble, borrowed from NumPy; skshapgpu/adapters/ensemble.py says what they
-// mean.
+// The terms of the leaves of an ensemble, borrowed from NumPy. skshapgpu/adapters/ensemble.py documents them.
 struct LinearLeavesView {
   const int64_t* offsets;  // or null: no leaf is linear
   const int32_t* feature;

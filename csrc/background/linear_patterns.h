@@ -23,7 +23,7 @@ struct LinearColumn {
 };
 
 struct LinearTerm {
-  uint32_t column;  // among those that terms have
+  uint32_t column;  // among the columns of terms
   uint32_t player;  // position of its feature among the leaf's
   double coefficient;
 };
@@ -37,7 +37,7 @@ struct LinearFeature {
 // A leaf less the expected value of its tree. Without terms, both numbers are the value of the leaf.
 struct LinearLeaf {
   size_t first_feature, first_term;
-  uint32_t n_path, n_features;  // those of the path come first
+  uint32_t n_path, n_features;  // features of the path come first
   uint32_t n_terms;
   double constant;   // of the function of values less their means
   double otherwise;  // the value if a value is missing
@@ -57,7 +57,7 @@ struct LinearModel {
 class TermValues {
  public:
   void allocate(const LinearModel& model, size_t most_rows);
-  // Read n_rows rows from first_row on.
+  // Read n_rows rows, beginning with first_row.
   void read(const LinearModel& model, bool x_float32, const Rows& rows, int64_t first_row, size_t n_rows);
 
   const double* column(uint32_t column) const { return values_.data() + column * stride_; }

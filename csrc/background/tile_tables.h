@@ -21,7 +21,7 @@ void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups
                  const TableLimits& limits = {kGroupBits});
 
 // One thread's work. Rows go through the tables of one group of leaves after another. A table has a vector
-// for each index that occurs in the tile. The numbers of the vector of an index, and the order in which a row
+// for each index that occurs in the tile. The numbers in the vector of an index, and the order in which a row
 // adds up vectors, do not depend on the other rows of the tile.
 template <class T>
 class TileTables {

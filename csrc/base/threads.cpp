@@ -178,7 +178,7 @@ class Pool {
 
   std::mutex mutex_;
   std::condition_variable wanted_, started_;
-  Job* jobs_ = nullptr;  // those that want threads, the oldest first
+  Job* jobs_ = nullptr;  // jobs that want threads, the oldest first
   int64_t n_wanted_ = 0, n_threads_ = 0, n_started_ = 0, n_busy_ = 0, most_threads_ = 0;
 };
 

@@ -6,7 +6,7 @@
 
 namespace skshap {
 
-// The arrays of an Ensemble, borrowed from NumPy; skshapgpu/adapters/ensemble.py says what they mean.
+// The arrays of an Ensemble, borrowed from NumPy. skshapgpu/adapters/ensemble.py documents them.
 struct EnsembleView {
   int32_t n_features, n_outputs, n_trees;
   const int64_t* tree_offsets;

@@ -136,7 +136,7 @@ class RowSums {
     const size_t first = static_cast<size_t>(std::max(chunk.output, 0)) - first_output_;
     for (size_t o = 0; o < n_outputs; ++o)
       for (const int32_t place : places) {
-        if (static_cast<size_t>(place) < sums.n_places())  // else nobody needs the sum
+        if (static_cast<size_t>(place) < sums.n_places())  // if not, nobody needs the sum
           add_scaled(scale, from, sums.at(first + o, place) + block * kBlockRows);
         from += kBlockRows;
       }

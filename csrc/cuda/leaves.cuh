@@ -43,7 +43,7 @@ __device__ __forceinline__ bool satisfies(const uint16_t* codes, int stride, con
 template <class T, int K, int kTile>
 __global__ void __launch_bounds__(kChunkOfLeaves) explain_leaves(const __grid_constant__ CudaLeafArgs<T> a) {
   extern __shared__ __align__(16) char leaf_shared[];
-  T* const of_element = reinterpret_cast<T*>(leaf_shared);  // what each element adds to its feature
+  T* const of_element = reinterpret_cast<T*>(leaf_shared);  // the contribution of each element to its feature
   const CudaLeafChunk chunk = a.chunks[blockIdx.x];
   const int64_t tile = blockIdx.y / kTile;
   const int row = blockIdx.y % kTile;

@@ -42,7 +42,7 @@ class Compiler {
   struct Item {
     int64_t node;
     uint32_t edge;
-    std::array<size_t, kMostAxes> regions;  // among those of the tree
+    std::array<size_t, kMostAxes> regions;  // among the regions of the tree
   };
 
   void add_inner(int64_t root, const Item& item) {

@@ -33,8 +33,8 @@ class Digits {
   Digit add(uint32_t column, bool categorical, const std::vector<uint16_t>& operands,
             const std::vector<uint32_t>& classes, uint32_t missing);
 
-  // Return the number of classes if all codes that either digit tells apart are told apart. Both digits are
-  // of the same column.
+  // Return the number of classes of a digit that tells apart all codes that either of two digits tells apart.
+  // Both digits are of the same column.
   uint32_t merged_classes(const Digit& a, const Digit& b);
   // Add the digit with these classes.
   Digit merge(const Digit& a, const Digit& b);

@@ -73,7 +73,7 @@ class Packer {
     update(n_open_++);
   }
 
-  // Update the arrays that similar_tables() reads for an open table.
+  // Update the arrays that find_similar_tables() reads for an open table.
   void update(size_t i) {
     const PackedTable& table = tables_[open_[i]];
     n_entries_[i] = table.n_entries;

@@ -44,7 +44,7 @@ class ColumnCoder {
   std::vector<int32_t> numeric_, categorical_;  // by column of X: the column of the plan
 };
 
-// An ensemble with its features renumbered, leaving out those that no tree splits on.
+// An ensemble with its features renumbered. Features on which no tree splits are left out.
 class UsedFeatures {
  public:
   explicit UsedFeatures(const EnsembleView& ensemble);

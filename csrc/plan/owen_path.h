@@ -13,7 +13,7 @@
 
 namespace skshap {
 
-// The limits of the players of a table, and of the groups on a path.
+// The most players of a table, and the most groups on a path.
 constexpr int kMostOwenPlayers = 8, kMostOwenGroups = 16;
 // Each row has a word of this many bits. The first bits are for the groups, in the order in which a path
 // meets them. Then each group with several features on some path below its first node has as many bits as it

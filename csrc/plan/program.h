@@ -27,7 +27,7 @@ struct DecideNode {
 enum DecideFlag : uint8_t {
   kCategorical = 1,
   kFlip = 2,           // children were swapped: the decision is negated
-  kPreviousRight = 4,  // this node lies in the right subtree of `previous`
+  kPreviousRight = 4,  // this node is in the right subtree of `previous`
 };
 
 // `decide` writes two words for each node, in preorder. The first has the rows that satisfied every earlier

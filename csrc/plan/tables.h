@@ -3,7 +3,7 @@
 // A leaf's contribution to each feature depends on a row only through the row's decisions on the leaf's path.
 // So the contribution can be computed in advance, whatever replaces unknown features. Leaves below one node
 // share a table and its index. The index has a bit for each feature of the path above the node, which says
-// whether the row satisfies the feature, and a bit for each decision from the node on. See
+// whether the row satisfies the feature, and a bit for each decision at the node and below it. See
 // docs/mathematics.md.
 #pragma once
 
@@ -120,7 +120,7 @@ struct Tables {
   Contents<double> weights;     // of the patterns
   Contents<float> floats;       // the tables; only the array of the plan's precision is filled
   Contents<double> doubles;
-  size_t n_elements = 0;  // of all tables, including as many beyond the last as a vector reads there
+  size_t n_elements = 0;  // of all tables, including as many as a vector reads beyond the last
   // Numbers that, together with the ensemble, determine the layout. For trees that use the same split
   // throughout each level, these are the bytes allowed. Against background data, there is also the largest
   // number of features on the path of a leaf that has a table.

@@ -60,8 +60,8 @@ class TreePath {
     return steps_[split.place] = {split.above.feature, bit, split.above.share * share};
   }
 
-  // Return the place of the last split's feature among the steps. has_earlier tells whether earlier splits
-  // test this feature, too.
+  // Return the place of the last split's feature among the steps; and whether earlier splits test this
+  // feature, too.
   int32_t last_place() const { return splits_.back().place; }
   bool last_is_repeated() const { return !splits_.back().is_new; }
 
@@ -117,7 +117,7 @@ struct PathNode {
 // An edge as a walk takes it.
 struct PathEdge {
   uint32_t bit;      // see bit_of
-  uint32_t level;    // nodes above that of the edge
+  uint32_t level;    // number of nodes above the node of the edge
   int32_t place;     // of the feature, among the path's steps
   bool is_repeated;  // whether earlier splits of the path are on the feature
 };

@@ -19,7 +19,7 @@ struct Label {
   bool repeated;         // or new, but apart: the kernels know only the nodes of the outer integral
   bool apart;            // for Owen values: a feature of the group whose features are apart
   bool silent;           // the values of its feature are not needed
-  bool silent_below;     // nor those of any node below it
+  bool silent_below;     // nor the values of any node below it
   double share;          // cover fraction of the left child
   double zero_fraction;  // of the path above, if repeated
   double others;         // with Gauss-Radau: product of the zero fractions of the path's other features above

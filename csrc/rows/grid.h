@@ -56,7 +56,7 @@ class Grid {
   }
 
  private:
-  // The smallest count of numbers of X for which a thread is worth using to code them.
+  // The count of numbers of X for which one more thread is worth using to code them.
   static constexpr int64_t kCodedNumbers = 1 << 14;
 
   int64_t first_row(int64_t block) const { return (first_block_ + block) * kBlockRows; }

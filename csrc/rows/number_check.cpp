@@ -48,8 +48,8 @@ X limit_of(double limit) {
 
 template <class X>
 bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, int64_t n_threads) {
-  // Lines of numbers. A line is a row, or a column if the column's numbers are adjacent. If there is nothing
-  // between the lines, all numbers are one line.
+  // Lines of numbers. A line is a row, or a column if the column's numbers are adjacent. If the lines are
+  // adjacent, all numbers are one line.
   const bool by_column = rows.row_stride == sizeof(X) && rows.column_stride != sizeof(X);
   int64_t n_lines = by_column ? n_columns : rows.n_rows, length = by_column ? rows.n_rows : n_columns;
   int64_t line = by_column ? rows.column_stride : rows.row_stride,

@@ -3,8 +3,8 @@
 // Intermediate results of fused subtrees stay in registers.
 //
 // A vector store may alias anything in memory, so the compiler would read the constants of an operation again
-// for each vector of rows. So as many constants as there are registers for are read before the loop over the
-// vectors (simd/held_constants-inl.h).
+// for each vector of rows. Therefore, as many constants as there are registers for are read before the loop
+// over the vectors (simd/held_constants-inl.h).
 //
 // The quadrature is Gauss-Radau quadrature, with t = 0 among the nodes. At t = 0, the factor of each feature
 // is its zero fraction for every row. So a tree node's contribution to phi at t = 0, divided by delta, is a

@@ -143,7 +143,7 @@ struct DoubleVector {
 // The numbers of the 64 rows of a block. They are sums modulo 2^16.
 class BlockIndex {
  public:
-  // Add a number to those of some rows.
+  // Add a number to the numbers of some rows.
   void add(uint64_t rows, uint16_t number) {
     const __m256i lane = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192,
                                            16384, static_cast<short>(32768));

@@ -139,7 +139,7 @@ struct DoubleVector {
 // The numbers of the 64 rows of a block. They are sums modulo 2^16.
 class BlockIndex {
  public:
-  // Add a number to those of some rows.
+  // Add a number to the numbers of some rows.
   void add(uint64_t rows, uint16_t number) {
     const __m512i x = _mm512_set1_epi16(static_cast<short>(number));
     lo_ = _mm512_mask_add_epi16(lo_, static_cast<__mmask32>(rows), lo_, x);

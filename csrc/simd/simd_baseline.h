@@ -137,7 +137,7 @@ struct DoubleVector {
 // The numbers of the 64 rows of a block. They are sums modulo 2^16.
 class BlockIndex {
  public:
-  // Add a number to those of some rows.
+  // Add a number to the numbers of some rows.
   void add(uint64_t rows, uint16_t number) {
     const Short8 lane = {1, 2, 4, 8, 16, 32, 64, 128};
     const int16_t x = static_cast<int16_t>(number);

@@ -248,7 +248,7 @@ struct DoubleVector {
 // The numbers of the 64 rows of a block. They are sums modulo 2^16.
 class BlockIndex {
  public:
-  // Add a number to those of some rows.
+  // Add a number to the numbers of some rows.
   void add(uint64_t rows, uint16_t number) {
     add_parts(vmovl_u8(vcreate_u8(rows)), vdupq_n_u16(number), std::make_integer_sequence<int, 8>());
   }

@@ -43,7 +43,7 @@ class TableClock {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Fill the tables of all trees except those with a level table.
+// Fill the tables of all trees except for trees with a level table.
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh);
 
 }  // namespace skshap

@@ -19,8 +19,9 @@ namespace skshap {
 
 class CudaColumns;
 
-// The number of words of a stage. Leaves pass through shared memory in stages. A stage consists of words that
-// describe tables, operations, and the tables themselves, which are computed in shared memory.
+// The number of words of a stage. Leaves pass through shared memory in stages. A stage consists of words for
+// the descriptions of tables, words for operations, and the tables themselves, which are computed in shared
+// memory.
 constexpr size_t kOwenStageWords = 2048;
 
 // The entries of tables are computed in fours. A stage begins with the number of fours, and with the
@@ -69,7 +70,7 @@ constexpr int kOwenSingleShift = 3, kOwenManyShift = 8, kOwenLengthShift = 13, k
 
 struct CudaOwenChunk {
   uint32_t stages, n_stages;
-  uint32_t first_slot, n_slots;  // the first among those of all chunks
+  uint32_t first_slot, n_slots;  // first_slot counts the slots of all chunks
 };
 
 template <class T>

@@ -121,7 +121,7 @@ class Extractor {
     out_.bins.assign(bins.n_bins + 1, 0);
     for (size_t i = 0; i < lengths.size(); ++i) out_.bins[bins.bin[i] + 1] += lengths[i];
     std::partial_sum(out_.bins.begin(), out_.bins.end(), out_.bins.begin());
-    if (packing == Packing::kNone) {  // the order is that of the trees
+    if (packing == Packing::kNone) {  // the order of the trees is kept
       out_.elements = std::move(elements_);
       return;
     }

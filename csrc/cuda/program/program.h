@@ -58,7 +58,7 @@ constexpr uint32_t kTestBias = 1u << 16;   // added to the code before it is com
 constexpr uint32_t kTestCategorical = 1u << 17;
 constexpr uint32_t kTestFlip = 1u << 18;     // children were swapped
 constexpr uint32_t kTestTracked = 1u << 19;  // a node below repeats the feature: the test sets its alive bit
-constexpr int kTestOwnShift = 20, kTestPreviousShift = 25;  // alive bits: own, and that of `previous`
+constexpr int kTestOwnShift = 20, kTestPreviousShift = 25;  // alive bits: of the node, and of `previous`
 constexpr uint32_t kTestBit = 31;
 constexpr uint32_t kAliveBits = 32;
 
