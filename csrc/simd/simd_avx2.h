@@ -28,7 +28,7 @@ struct FloatVector {
   // Masks are made from words in memory.
   using Word = const uint64_t*;
   static Word word(const uint64_t* p) { return p; }
-  // Return the lanes of vector `index` within the block whose bits are `word`.
+  // Return the mask of vector number `index` of a block: the lanes whose bits in `word` are set.
   static M mask(const uint64_t* word, int index) {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i bits = _mm256_set1_epi32(reinterpret_cast<const uint8_t*>(word)[index]);

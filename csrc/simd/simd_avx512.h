@@ -28,7 +28,7 @@ struct FloatVector {
   // Masks are made from words in memory.
   using Word = const uint64_t*;
   static Word word(const uint64_t* p) { return p; }
-  // Return the lanes of vector `index` within the block whose bits are `word`.
+  // Return the mask of vector number `index` of a block: the lanes whose bits in `word` are set.
   static M mask(const uint64_t* word, int index) {
     uint16_t bits;
     memcpy(&bits, reinterpret_cast<const char*>(word) + 2 * index, sizeof bits);

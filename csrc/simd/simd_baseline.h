@@ -39,7 +39,7 @@ struct FloatVector {
   // Masks are made from words in memory.
   using Word = const uint64_t*;
   static Word word(const uint64_t* p) { return p; }
-  // Return the lanes of vector `index` within the block whose bits are `word`.
+  // Return the mask of vector number `index` of a block: the lanes whose bits in `word` are set.
   static M mask(const uint64_t* word, int index) {
     const int32_t bits = static_cast<int32_t>(*word >> (4 * index));
     return (M{bits, bits, bits, bits} & M{1, 2, 4, 8}) == M{1, 2, 4, 8};

@@ -106,7 +106,7 @@ struct FloatVector {
   // A word in a register. Two instructions make the mask of any vector from it.
   using Word = uint8x16_t;
   static Word word(const uint64_t* p) { return vreinterpretq_u8_u64(vld1q_dup_u64(p)); }
-  // Return the lanes of vector `index` within the block whose bits are `word`.
+  // Return the mask of vector number `index` of a block: the lanes whose bits in `word` are set.
   static M mask(Word word, int index) {
     const uint8x16_t byte = vqtbl1q_u8(word, vld1q_u8(kFloatLanes.byte[index]));
     return vtstq_u32(vreinterpretq_u32_u8(byte), vld1q_u32(kFloatLanes.bit[index]));

@@ -33,7 +33,7 @@
 //   lambda_jk = (1 - z_j) / (z_j (1 - t_k) + t_k) for rows that are alive, else -1 / (1 - t_k).
 // This is twice the SHAP interaction value of i and j; for other indices lambda has a weight, pair_weight().
 // Every unordered pair of features is met once for each pair of nodes on a path. In order 3, the walk also
-// adds up sum_k Q_k lambda_jk lambda_lk for all other features j and l.
+// adds up sum_k Q_k lambda_jk lambda_lk for every pair of other features j and l.
 //
 // simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
