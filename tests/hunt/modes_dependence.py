@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from .modes_links import is_softmax, link_scale
 from .readers import as_lightgbm_reads
 from .report import NotDrawnError, Report
 from .trees import is_encodable
+
+#: The most points of a grid at which the library predicts: each takes a call.
+MOST_POINTS = 1000
 
 #: Objectives and losses whose prediction is the exponential of the margin.
 WITH_LOG_LINK = ("counts", "positive", "cox", "times")
@@ -40,26 +44,29 @@ def dependence(case: Case, report: Report) -> None:
         return
     grid = [np.asarray(values) for values in found.grid_values]
     weights = options.get("sample_weight")
-    of_rows = subject.outputs(grid)  # (n_points, n_rows, n_outputs)
-    right = np.moveaxis(of_rows, -1, 0).swapaxes(1, 2)  # (n_outputs, n_rows, n_points)
+    sizes = [len(values) for values in grid]
+    places = np.arange(np.prod(sizes))
+    if len(places) > MOST_POINTS:
+        places = np.sort(rng.choice(places, MOST_POINTS, replace=False))
+    predictions = subject.outputs(grid, places)  # (n_points, n_rows, n_outputs)
+    right = np.moveaxis(predictions, -1, 0).swapaxes(1, 2)  # (n_outputs, n_rows, n_points)
     mean = np.zeros(len(right))
     if options["centered"]:
         mean = np.average(subject.link(case.margins), axis=0, weights=weights)
-    allowed = _allowed(case, subject, of_rows)
-    sizes = [len(values) for values in grid]
+    allowed = _allowed(case, subject, predictions)
     kind = options["kind"]
     if kind != "individual":
         average = np.average(right, axis=1, weights=weights) - mean[:, None]
-        got = np.asarray(found.average).reshape(len(right), -1)
+        got = np.asarray(found.average).reshape(len(right), -1)[:, places]
         report.equal("shape of the average", found.average.shape, (len(right), *sizes))
         report.close(f"average curve: {subject.kind}", got.T, average.T, allowed)
     if kind != "average":
         shape = (len(right), containers.n_rows(case.X), *sizes)
         report.equal("shape of the curves", found.individual.shape, shape)
-        of_each = np.asarray(found.individual).reshape(len(right), right.shape[1], -1)
+        individual = np.asarray(found.individual).reshape(len(right), right.shape[1], -1)[..., places]
         curves = right - mean[:, None, None]
         check = f"curves of rows: {subject.kind}"
-        report.close(check, np.moveaxis(of_each, 0, -1), np.moveaxis(curves, 0, -1), allowed)
+        report.close(check, np.moveaxis(individual, 0, -1), np.moveaxis(curves, 0, -1), allowed)
     _grids(case, report, subject, options, grid)
 
 
@@ -128,8 +135,8 @@ class _Subject:
             return truth.softmax(values)
         return truth.logistic(link_scale(self.case))[0](values, np.zeros(1))
 
-    def outputs(self, grid: list[np.ndarray]) -> np.ndarray:
-        """Predict all rows at each point of the grid: (n_points, n_rows, n_outputs)."""
+    def outputs(self, grid: list[np.ndarray], places: np.ndarray) -> np.ndarray:
+        """Predict all rows at some points of the grid: (n_points, n_rows, n_outputs)."""
         case = self.case
         if self.of_x:
             rows: Any = case.seen
@@ -143,17 +150,15 @@ class _Subject:
             dtype, rows = rows.dtype, as_lightgbm_reads(case.fitted.last, rows)
             if rows.dtype == np.float32 and dtype != np.float32:
                 grid = [_rounded(values, dtype) for values in grid]
-        points: list[tuple[Any, ...]] = [()]
-        for values in grid:
-            points = [(*point, value) for point in points for value in values]
+        points = list(product(*grid))
         found = []
-        for point in points:
-            changed = rows
+        for place in places.tolist():
+            changed, point = rows, points[place]
             for columns, value in zip(self.columns, point):
                 members = columns if isinstance(columns, list) else [columns]
                 parts = value if isinstance(columns, list) else (value,)
                 for j, part in zip(members, parts):
-                    changed = _with_value(changed, j, part)
+                    changed = _with_value(changed, j, part, keeps_dtype=self.of_x)
             found.append(self.link(case.library("predict", predict, changed)))
         return np.stack(found)
 
@@ -171,8 +176,11 @@ def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return values.astype(np.float32) if np.array_equal(held, values, equal_nan=True) else values
 
 
-def _with_value(X: Any, j: int, value: Any) -> Any:
-    """Return X with a value in all rows of a column, and the other columns as they are."""
+def _with_value(X: Any, j: int, value: Any, *, keeps_dtype: bool) -> Any:
+    """Return X with a value in all rows of a column, and the other columns as they are.
+
+    With ``keeps_dtype``, an array of floats keeps its dtype, so that steps transform it as they do X.
+    """
     if isinstance(X, pd.DataFrame):
         column = X.iloc[:, j]
         if isinstance(column.dtype, pd.CategoricalDtype):
@@ -193,7 +201,7 @@ def _with_value(X: Any, j: int, value: Any) -> Any:
     if sp.issparse(X):
         raise NotDrawnError("a curve: sparse X, in which a value may be absent")
     X = np.asarray(X)
-    changed = X.astype(X.dtype if X.dtype.kind in "fO" else np.float64, copy=True)
+    changed = X.astype(X.dtype if X.dtype.kind in ("fO" if keeps_dtype else "O") else np.float64, copy=True)
     changed[:, j] = value
     return changed
 
