@@ -1,4 +1,4 @@
-"""The option ``cover``: path-dependent values use the numbers or the weights of the training rows."""
+"""The option ``cover``: path-dependent values weight branches by the number or weight of training rows."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ DATA, WEIGHT = X[:40], np.arange(40) % 5
 
 
 def assert_by_definition(model: Any, data: Any, rows: Any, margin: np.ndarray, weights: Any) -> None:
-    """Check values and base values; ``margin`` is that of ``data`` by the model's library."""
+    """Check values and base values; ``margin`` is the margin of ``data`` by the model's library."""
     adapted = adapt(model)
     encoded = [read(each, adapted.schema, adapted.ensemble.x_dtype) for each in (data, rows)]
     ensemble, _ = counted(
@@ -103,7 +103,7 @@ def test_treelite_by_definition() -> None:
 
 
 def test_xgboost_vector_leaves_without_covers(tmp_path: Path) -> None:
-    """The file is written as XGBoost did before 3.2: values of all nodes, and no sums of hessians."""
+    """The file has the form of XGBoost before 3.2: values of all nodes, and no sums of hessians."""
     xgboost = library("xgboost")
     if tuple(map(int, xgboost.__version__.split(".")[:2])) < (3, 2):
         pytest.skip("test_adapters_xgboost.py has models of this version")
@@ -130,7 +130,7 @@ def test_xgboost_vector_leaves_without_covers(tmp_path: Path) -> None:
         TreeExplainer(before)
     margin = model.predict(X[:40, :6])
     assert_by_definition(before, X[:40, :6], X[300:330, :6], margin, WEIGHT)
-    # Covers center the leaves before they are rounded, so values are the same up to rounding only.
+    # Covers center the leaves before these are rounded, so values are equal only up to rounding.
     interventional, expected = (
         TreeExplainer(path, X[:9, :6], device="cpu", precision="double").shap_values(X[300:330, :6])
         for path in (before, now)
@@ -204,7 +204,7 @@ def test_treelite_without_covers() -> None:
 
 @pytest.mark.parametrize("kind", ["forest", "xgboost", "lightgbm"])
 def test_shap(kind: str) -> None:
-    """The rows are float32 and reach every leaf; shap rounds thresholds to float32, and refuses others."""
+    """The rows are float32 and reach every leaf, as shap rounds thresholds and refuses empty leaves."""
     shap = pytest.importorskip("shap")
     rows = X.astype(np.float32).astype(float)
     if kind == "forest":
@@ -363,7 +363,7 @@ def test_columns_of_a_frame_are_checked(model: Any) -> None:
 
 @pytest.mark.parametrize("family", ["sklearn", "xgboost", "lightgbm"])
 def test_categories_in_another_order(family: str) -> None:
-    """Categories of data are matched as those of X are, by label or, before XGBoost 3.1, by code."""
+    """Categories of data are matched like categories of X: by label or, before XGBoost 3.1, by code."""
     library(family)
     rows, y = frame_with_categories()
     model = with_categories(family, rows, y + 1e3)

@@ -362,7 +362,7 @@ def test_limit_of_an_algorithm_names_the_alternative(n_features: int) -> None:
 
 
 class Skewed:
-    """Plan with wrong margins: off by ``offset`` in one row of the last output."""
+    """Plan with wrong margins: one row of the last output is off by ``offset``."""
 
     def __init__(self, plan: Any, row: int, offset: float) -> None:
         self._plan, self._row, self._offset = plan, row, offset
@@ -551,7 +551,8 @@ def test_processors_are_counted_for_enough_work_only(regressor: Any, monkeypatch
     large = RandomForestRegressor(100, n_jobs=1, random_state=0).fit(DIABETES, DIABETES[:, 0])
     counted: list[int] = []
     monkeypatch.setattr(execution, "effective_n_jobs", lambda n_jobs: counted.append(n_jobs) or 2)
-    # Without tables, whose use depends on the instruction set, bits do not depend on the number of rows.
+    # Without tables, bits do not depend on the number of rows; the use of tables depends on the instruction
+    # set.
     options: dict[str, Any] = {"device": "cpu", "n_jobs": -1, "algorithm": "quadrature"}
     explainers = [TreeExplainer(model, **options) for model in (regressor, large)]
     counted.clear()
@@ -579,7 +580,7 @@ def test_call_of_one_row_is_quick(regressor: Any) -> None:
         def unit() -> None:  # 1.6 us; the whole call takes 44 us more than the kernel
             np.abs(x).max()  # noqa: B023
 
-        # Processor time in such units, so that a busy machine does not matter.
+        # Measure processor time in these units, so that a busy machine does not matter.
         rounds = [
             [timeit.timeit(call, timer=time.process_time, number=200) for call in (whole, kernel, unit)]
             for _ in range(9)

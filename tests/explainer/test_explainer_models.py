@@ -208,7 +208,7 @@ def test_registered_adapter() -> None:
 
 
 def test_forests_from_before_a_patch_of_scikit_learn() -> None:
-    """scikit-learn-intelex puts its own classes in place of those in sklearn.ensemble and sklearn.dummy."""
+    """scikit-learn-intelex replaces classes of sklearn.ensemble and sklearn.dummy by its own."""
     script = """
 import numpy as np
 import sklearn.dummy, sklearn.ensemble
@@ -317,7 +317,7 @@ def test_probability_of_a_forest_is_its_margin(model: Any, labels: np.ndarray, t
 
 
 def refreshed_by_own_objective(xgboost: Any) -> tuple[Any, np.ndarray]:
-    """Return a model whose sums of hessians are those of an objective that is not convex, and X."""
+    """Return a model whose objective is not convex, so that sums of hessians may be negative, and X."""
 
     def own(predicted: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         return predicted - rows.get_label(), np.where(rows.get_label() > 150, -0.5, 1.0)
@@ -329,7 +329,7 @@ def refreshed_by_own_objective(xgboost: Any) -> tuple[Any, np.ndarray]:
 
 
 def cox(xgboost: Any) -> tuple[Any, np.ndarray]:
-    """Return a model of the partial likelihood of few rows with ties."""
+    """Return a model trained with the partial likelihood on few rows with ties."""
     rng = np.random.default_rng(2)
     X, time = rng.normal(size=(60, 3)), rng.integers(1, 4, 60).astype(float)
     label = np.where(rng.random(60) > 0.3, time, -time)
@@ -362,7 +362,7 @@ def test_negative_sums_of_hessians_are_not_covers(trained: Any) -> None:
 
 
 def library_models() -> dict[str, Any]:
-    """Fit a model of each library on (X, y), by name; X has categories in ``color``."""
+    """Fit a model of each library on (X, y); return them by name. X has categories in ``color``."""
 
     def xgboost(X: Any, y: Any) -> Any:
         module = pytest.importorskip("xgboost")

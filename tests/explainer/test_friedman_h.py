@@ -1,4 +1,4 @@
-"""Friedman's H against its definition, by predictions of all rows with the values of all rows."""
+"""Friedman's H against its definition by predictions of all rows with the values of all rows."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_of_libraries() -> None:
 
 
 def test_what_it_means() -> None:
-    """1 for the product of two centered features, and 0 without interaction or without a common path."""
+    """H is 1 for the product of two centered features, and 0 without interaction or common path."""
     X = np.array(np.meshgrid(*[[-1.0, 1.0]] * 4)).reshape(4, 16).T[np.arange(160) % 16]
     model = RandomForestRegressor(3, bootstrap=False, random_state=0)
     model.fit(X, X[:, 0] * X[:, 1] + 3 * X[:, 2] + 1e4)

@@ -113,7 +113,7 @@ def test_path_dependent_values(family: str, precision: str, tolerance: float) ->
 
 
 def test_by_hand() -> None:
-    """Three columns must all be 1: of 1, each has a third, but two that are a group have a half together."""
+    """Three columns must all be 1: each column has 1/3, but two columns in a group have 1/2 together."""
     rows = np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, -1).T.astype(float)
     model = DecisionTreeRegressor().fit(rows, rows.prod(axis=1))
     ones, zeros = np.ones((1, 3)), np.zeros((1, 3))
@@ -124,7 +124,7 @@ def test_by_hand() -> None:
 
 
 def test_random_trees_and_random_groups() -> None:
-    """Categories, missing values, several outputs, repeated features, and features that no tree uses."""
+    """The models have categories, missing values, several outputs, repeated and unused features."""
     n_pairs = 0
     for seed in range(150):
         rng = np.random.default_rng(seed)
@@ -215,7 +215,7 @@ def test_selection_keeps_the_columns_of_groups() -> None:
 
 
 def encoded_pipeline(model: Any) -> tuple[Any, Any, np.ndarray]:
-    """Fit a pipeline that makes dummy columns of two columns, and reorders all."""
+    """Fit a pipeline that makes dummy columns of two columns, and reorders all columns."""
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(
         {
@@ -292,7 +292,7 @@ def test_several_outputs() -> None:
 
 
 def test_ctrs_within_a_group_and_across_groups() -> None:
-    """CTRs of columns of one group belong to it; the others are shared by the groups that they combine."""
+    """A CTR of columns of one group belongs to it; other CTRs are shared by the groups that they combine."""
     library("catboost")
     frame = catboost_ctrs.rows()
     model = catboost_ctrs.fit(frame=frame, iterations=10)
@@ -364,7 +364,7 @@ def test_wrong_groups(groups: Any, error: type[Exception], message: str) -> None
 
 
 def test_names_with_blanks() -> None:
-    """LightGBM has underscores where the names of a data frame have blanks; either names a column."""
+    """LightGBM replaces blanks in the names of a data frame by underscores; either name selects a column."""
     lightgbm = library("lightgbm")
     X, y = data()
     X = X.rename(columns={"day": "day of month", "rain": "rain_today"})
@@ -376,7 +376,7 @@ def test_names_with_blanks() -> None:
         np.testing.assert_array_equal(found.values, right.values)
         curve = partial_dependence(model, X, "both", feature_groups={"both": names}, grid_resolution="exact")
         assert curve.average.shape[1] == len(X.groupby(["day of month", "rain_today"]))
-    # If columns differ in nothing else, only the exact name says which one is meant.
+    # If names of columns differ only in this, only the exact name selects a column.
     two = make_pipeline(
         "passthrough", lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(X.to_numpy(), y)
     )

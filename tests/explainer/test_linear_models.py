@@ -1,4 +1,4 @@
-"""Explainers of LightGBM models with linear leaves: their values, and what is rejected, with the reason."""
+"""Explainers of LightGBM models with linear leaves: their values, and rejected requests with the reason."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_used_columns_and_groups(classifier: Any) -> None:
 
 
 def test_columns_that_only_leaves_have(model: Any) -> None:
-    """LightGBM trains no such leaves, but an edited model, or one of another library, may have them."""
+    """LightGBM trains no such leaves, but an edited model or a model of another library may have them."""
     adapted = adapt(model)
     ensemble = adapted.ensemble
     assert 2 in np.unique(ensemble.linear_feature)

@@ -1,4 +1,4 @@
-"""The comparison of an explainer with the model's own prediction, in its first call."""
+"""The first call of an explainer compares it with the model's own prediction."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def treelite_model() -> Any:
     return library("treelite").frontend.from_xgboost(regressor("xgboost").fit(X, Y).get_booster())
 
 
-#: A fitted model of each family and form whose own prediction is known.
+#: A fitted model of each family and form for which the package calls the model's own prediction.
 MODELS = {
     "HistGradientBoosting": lambda: regressor("sklearn").fit(X, Y),
     "forest": lambda: forest().fit(X, Y),
@@ -71,7 +71,7 @@ def with_changes(adapted: AdaptedModel, **changes: Any) -> AdaptedModel:
 
 
 def shifted_threshold(adapted: AdaptedModel) -> AdaptedModel:
-    """Shift the thresholds of the first tree, whose column varies, beyond all rows."""
+    """Raise the thresholds of the first tree, whose column varies, above the values of all rows."""
     ensemble = adapted.ensemble
     threshold = ensemble.threshold.copy()
     threshold[: ensemble.tree_offsets[1]] += 10.0
@@ -110,7 +110,7 @@ def other_precision(adapted: AdaptedModel) -> AdaptedModel:
 
 
 def beside_thresholds(ensemble: Ensemble) -> np.ndarray:
-    """Return rows with a number beside a threshold; float32 moves many of them to its other side."""
+    """Return rows with a number next to a threshold; float32 moves many of them to the other side."""
     rows = np.repeat(X, 4, axis=0)
     inner = np.flatnonzero(ensemble.left >= 0)
     node = np.random.default_rng(0).choice(inner, len(rows))

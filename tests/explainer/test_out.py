@@ -17,7 +17,8 @@ DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 
-#: Few features, so that the definition is fast: some missing, and one a category; targets far from zero.
+#: Few features, so that the definition is fast; some values are missing, one feature is a category, and the
+#: targets are far from zero.
 ROWS = DIABETES[:, [2, 8, 0, 1, 3]].copy()
 ROWS[::7, 0] = ROWS[3::5, 3] = np.nan
 ROWS[:, 4] = np.digitize(ROWS[:, 4], np.quantile(ROWS[:, 4], [0.2, 0.4, 0.6, 0.8]))
@@ -127,7 +128,7 @@ def test_values_are_the_same_as_without_out(name: str) -> None:
 
 
 def test_a_result_larger_than_the_memory_limit(tmp_path: Any) -> None:
-    """The array does not count towards the limit, and may be in a file."""
+    """The array does not count towards the memory limit, and may be in a file."""
     model, X, options = CASES["small memory"]
     explainer = TreeExplainer(model, device="cpu", **options)
     with pytest.raises(MemoryError, match="memory_limit"):
@@ -216,7 +217,7 @@ def tables_of(X: np.ndarray) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["array", "reversed", "pandas", "pandas masked", "pyarrow", "polars"])
 def test_memory_of_x_is_refused(name: str) -> None:
-    """X and out are columns and rows of the same array: values would be written over X."""
+    """X and ``out`` share an array, as columns and as rows: values would be written over X."""
     model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(ROWS[:, :2], PROGRESSION)
     explainer = TreeExplainer(model, device="cpu")
     X = np.asfortranarray(ROWS[:200, 1:3])  # columns, so that tables take them as they are

@@ -1,4 +1,4 @@
-"""Partial dependence through the public interface: scikit-learn's brute force, the libraries' predictions."""
+"""Partial dependence against scikit-learn's brute force and the libraries' predictions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def replaced(X: Any, feature: int, value: Any) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_family_by_definition(name: str) -> None:
-    """Each column of rows with missing values, edges of comparisons, infinities and unseen categories."""
+    """Curves of each column; rows have missing values, values at comparisons' edges, unseen categories."""
     case = fitted(name)
     ensemble, schema = case.adapted.ensemble, case.adapted.schema
     largest = leaf_scale(ensemble) + np.abs(ensemble.intercept)
@@ -107,7 +107,7 @@ MODELS = {
 
 
 class AsScikitLearn:
-    """The model's margin as ``predict``, in the form that scikit-learn's function accepts."""
+    """Estimator whose ``predict`` is the model's margin, in the form that scikit-learn's function accepts."""
 
     _estimator_type = "regressor"
 
@@ -128,7 +128,7 @@ class AsScikitLearn:
 @pytest.mark.parametrize("form", ["array", "float32", "frame"])
 @pytest.mark.parametrize("name", MODELS)
 def test_as_scikit_learn(name: str, form: str) -> None:
-    """Grids are equal, averages and curves up to rounding: one feature with many values or few, and pairs."""
+    """Grids are equal, and curves equal up to rounding, for features with many or few values, and pairs."""
     model = MODELS[name]()
     nan = name not in ("boosting", "boosting of classes")
     target = "number" if not is_classifier(model) else "binary" if "binary" in name else "three"
@@ -211,7 +211,7 @@ def test_probabilities_of_several_labels() -> None:
     "name", ["forest", "histograms", "xgboost", "lightgbm", "lightgbm, float32", "catboost"]
 )
 def test_exact_grid(name: str) -> None:
-    """Between its values the curve is a line: predictions at random numbers and next to every threshold."""
+    """Between its points the curve is a line: compare it at random numbers and next to every threshold."""
     rows, y = data("number", nan=name not in ("lightgbm, float32",))
     rows[:, 2] = np.nan_to_num(rows[:, 2])
     if name.endswith("float32"):
@@ -245,7 +245,7 @@ def test_exact_grid_where_zeros_are_missing() -> None:
 
 @pytest.mark.parametrize("dtype", [">f8", "i8"])
 def test_arrays_that_lightgbm_rounds(dtype: str) -> None:
-    """LightGBM reads arrays of other types as float32, and so the values of the grid that they hold."""
+    """LightGBM reads arrays of other types as float32, and with them the values of the grid."""
     lightgbm = library("lightgbm")
     rng = np.random.default_rng(0)
     rows = np.column_stack([2**24 + np.arange(40), rng.integers(0, 3, 40)]).astype(np.float64)
@@ -263,7 +263,7 @@ def test_arrays_that_lightgbm_rounds(dtype: str) -> None:
 
 
 def test_a_name_of_two_columns() -> None:
-    """A column that steps make of an array may have the name of a column of a frame that they drop."""
+    """A column that steps make may have the name of a column that they drop from the frame."""
     pd = pytest.importorskip("pandas")
     selection = make_column_transformer(("passthrough", [1, 2]), verbose_feature_names_out=False)
     model = make_pipeline(selection, RandomForestRegressor(3, random_state=0)).fit(X[:, :3], Y)
@@ -301,7 +301,7 @@ def test_centered() -> None:
 
 
 def test_missing_values() -> None:
-    """NaN among few values is the last point; among many, custom_values has it."""
+    """If a feature has few values, NaN is the last point; if it has many, ``custom_values`` may have NaN."""
     rows, y = data("number", nan=True)
     model = HistGradientBoostingRegressor(**HIST).fit(rows, y)
     few = partial_dependence(model, rows, 3)
@@ -319,7 +319,7 @@ def test_missing_values() -> None:
 
 
 def test_categories_of_a_frame() -> None:
-    """Grids are the categories that occur, missing ones last, also in a pair with a number."""
+    """Grids have the categories that occur, with a missing one last, also in a pair with a number."""
     ranges = []
     for name in ("sklearn histograms, categories", "xgboost categories", "lightgbm categories"):
         case = fitted(name)
@@ -377,7 +377,7 @@ def test_categories_that_are_numbers_and_not_named(family: str) -> None:
 
 
 def test_categories_of_an_array() -> None:
-    """Codes of a model that splits by them, or that the call names; numbers may be given freely."""
+    """The model splits by codes, or the call names their column; any numbers may be in ``custom_values``."""
     case = fitted("lightgbm codes")
     found = partial_dependence(case.model, case.X, 1)
     np.testing.assert_array_equal(found.grid_values[0], np.unique(case.X[:, 1]))
@@ -405,7 +405,7 @@ def test_integers_and_unused_columns() -> None:
 
 @pytest.mark.parametrize("kind", ["regressor", "classes"])
 def test_ctrs(kind: str) -> None:
-    """A column with CTRs of its own only, and numbers that no CTR contains; others are refused."""
+    """Curves exist for columns with CTRs of their own, and for numbers in no CTR; others are refused."""
     model = catboost_ctrs.fit(kind, iterations=8, depth=4, max_ctr_complexity=1)
     derived = adapt(model).schema.derived
     assert derived is not None and any(0 in sources for sources in derived.sources)

@@ -1,4 +1,4 @@
-"""Partial dependence on groups of columns, by scikit-learn's brute force and the models' own predictions."""
+"""Partial dependence on groups of columns against scikit-learn's brute force and models' predictions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WEIGHTS = np.linspace(0, 2, len(X))
 
 
 def pipeline(model: Any = None) -> Pipeline:
-    """Return columns in another order than those of X: a scaled number, dummies, and bins of a number."""
+    """Return steps whose columns are in another order than X: a scaled number, dummies, bins of a number."""
     prepare = make_column_transformer(
         (make_pipeline(SimpleImputer(), StandardScaler()), ["area"]),
         (OneHotEncoder(sparse_output=False), ["city"]),
@@ -69,7 +69,7 @@ def pipeline(model: Any = None) -> Pipeline:
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("features", ["city", "area", "year", "rooms", ("city", "area")], ids=str)
 def test_columns_of_x_through_a_pipeline(features: Any) -> None:
-    """Equal to scikit-learn's, which changes the column of X and predicts through the pipeline."""
+    """The curves equal scikit-learn's, which changes the column of X and predicts with the pipeline."""
     model = pipeline().fit(X, Y)
     complete = X.dropna()
     options = {"grid_resolution": 12, "sample_weight": WEIGHTS[: len(complete)]}
@@ -139,7 +139,7 @@ def days(X: Any) -> Any:
 
 @pytest.mark.parametrize("unit", ["ns", "us", "s"])
 def test_dates_and_time_spans(unit: str) -> None:
-    """Grids have the dates and time spans that occur, of any unit of pandas, a missing one last."""
+    """Grids have the dates and time spans that occur, in any unit of pandas, with a missing one last."""
     rng = np.random.default_rng(0)
     dates = pd.to_datetime(["2024-01-05", "2024-03-05", "2024-08-05", None])
     spans = pd.to_timedelta([0, 1, 2], unit="D")
@@ -204,7 +204,7 @@ def test_probability() -> None:
 
 
 def test_sparse_columns_of_a_frame() -> None:
-    """Scalers do not center rows of sparse columns only, so that those of a curve stay sparse."""
+    """Rows of only sparse columns stay sparse on the way to the curve, so scalers do not center them."""
     rng = np.random.default_rng(7)
     rows = rng.normal(5, 1, (200, 3)).round(1)
     prepare = make_column_transformer((RobustScaler(), [2, 0]), remainder="passthrough")
@@ -221,7 +221,7 @@ def test_sparse_columns_of_a_frame() -> None:
 
 
 def test_combinations_that_occur() -> None:
-    """Groups by name: the grid has the rows' own combinations, in order, with missing values last."""
+    """The grid of a named group has the combinations of the rows, in order, with missing values last."""
     table = pd.get_dummies(X, columns=["city"], dtype=float)
     cities = [name for name in table if name.startswith("city_")]
     table.loc[:9, cities] = np.nan

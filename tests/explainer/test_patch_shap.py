@@ -62,7 +62,7 @@ def test_values_and_attributes_are_those_of_shap(
     with monkeypatch.context() as context, patch_shap():
         ours = TreeExplainer(model, data)
         only_ours(context)
-        # shap reads other base scores of XGBoost and CatBoost, until they explain rows themselves
+        # shap reads other base scores for XGBoost and CatBoost until the libraries themselves explain rows
         assert isinstance(ours.expected_value, np.ndarray) == isinstance(bases[0], np.ndarray)
         assert_same_base(np.ravel(ours.expected_value), np.ravel(bases[1]))
         assert_same(ours.shap_values(rows), expected)
@@ -187,7 +187,7 @@ def test_frames_and_single_rows(forest: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["array", "frame", "Independent"])
 def test_explainer_with_maskers(kind: str, forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """shap.Explainer takes tree explainers for data and independent maskers, which may draw a sample."""
+    """shap.Explainer chooses tree explainers for data and for independent maskers, which may sample."""
     pd = pytest.importorskip("pandas")
     make_masker = {
         "array": lambda: DIABETES[:40],
@@ -274,7 +274,7 @@ def test_background_frames_of_lightgbm_without_categories_are_explained() -> Non
 
 
 def test_categories_of_background_frames_of_histogram_boosting() -> None:
-    """It reads categories of arrays by their values, so nothing is lost; shap takes them for numbers."""
+    """The model reads categories of arrays by value, so nothing is lost; shap takes them for numbers."""
     X = frame_with_categories()
     model = HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype").fit(X, PROGRESSION)
     with patch_shap():

@@ -30,7 +30,7 @@ def dashboards(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list to which calls of this package's values are added."""
+    """Return a list that records the calls that compute values with this package."""
     found: list[str] = []
 
     def count(name: str) -> None:

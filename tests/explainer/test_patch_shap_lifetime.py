@@ -1,4 +1,4 @@
-"""Extent of patches of shap: their beginning and end, other threads and processes, and fallbacks to shap."""
+"""Extent of patches of shap: beginning and end, other threads and processes, fallbacks to shap."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_exception_ends_the_patch() -> None:
 
 
 def test_wrappers_of_others_stay(forest: Any) -> None:
-    """A function that was wrapped during the patch cannot be put back, but then calls shap's own."""
+    """A function that was wrapped during the patch cannot be restored, but later calls shap's own."""
     original = TreeExplainer.shap_values
     expected = TreeExplainer(forest).shap_values(DIABETES[:5])
     try:
@@ -108,7 +108,7 @@ def test_signatures_and_documentation_remain() -> None:
 
 
 def test_threads(forest: Any) -> None:
-    """Patches of several threads overlap; explainers of all of them are right."""
+    """Patches of several threads overlap; the explainers of all threads are right."""
     expected = TreeExplainer(forest).shap_values(DIABETES[:20])
     errors: list[BaseException] = []
     start = threading.Barrier(4)

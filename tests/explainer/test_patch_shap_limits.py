@@ -1,4 +1,4 @@
-"""Which trees shap explains, and which patch_shap: early stopping, limits, and models trained further."""
+"""The trees that shap and patch_shap explain: early stopping, limits, and models trained further."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_limit_that_is_set_later() -> None:
 
 
 def test_rounds_of_lightgbm_after_the_best_iteration() -> None:
-    """shap's values are those of all rounds, its interactions those of the rounds that predict."""
+    """shap's values use all rounds, its interactions only the rounds that predict."""
     booster = lightgbm_stopped_early()
     theirs = shap.TreeExplainer(booster)
     expected = theirs.shap_values(ROWS)
@@ -220,7 +220,7 @@ def test_models_with_which_shap_would_end_the_process(params: dict[str, Any]) ->
 
 
 def test_wrappers_whose_explainers_were_made_before_the_patch() -> None:
-    """shap keeps the native Booster of a wrapper only, which has all rounds, and no ``missing``."""
+    """shap keeps only the native Booster of a wrapper, which has all rounds and no ``missing``."""
     xgboost = pytest.importorskip("xgboost")
     options = {"n_estimators": 60, "max_depth": 3, "learning_rate": 0.6, "n_jobs": 1}
     stopped = xgboost.XGBRegressor(early_stopping_rounds=4, **options)
@@ -271,7 +271,7 @@ def test_models_trained_further_that_shap_asks_in_each_call() -> None:
 
 
 def test_boosters_of_xgboost_trained_further() -> None:
-    """shap explains the rounds that there were, unless the model is another one in place."""
+    """shap explains the rounds that the model had, unless the model itself was changed in place."""
     xgboost = pytest.importorskip("xgboost")
     rows = xgboost.DMatrix(TRAINED, TARGET[:300])
     booster = xgboost.train({"max_depth": 3, "nthread": 1}, rows, 6)

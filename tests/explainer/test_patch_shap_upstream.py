@@ -1,7 +1,7 @@
-"""shap's own tests of tree explainers under the patch; they are not in this repository.
+"""Run of shap's own tests of tree explainers under the patch; shap's tests are not in this repository.
 
-Set SHAP_SOURCE to the folder of an unpacked source distribution of the installed release of shap, which pip
-downloads: ``pip download --no-deps --no-binary :all: shap==VERSION``. Some of the tests download data.
+To run them, set SHAP_SOURCE to the folder of an unpacked source distribution of the installed release of
+shap, from ``pip download --no-deps --no-binary :all: shap==VERSION``. Some of the tests download data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers that stand for columns are positions in X as it is passed, whatever the steps make of it."""
+"""Numbers that stand for columns are positions in X as it is passed, even if steps change the columns."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def forest() -> RandomForestRegressor:
 SELECTED = RFE(forest(), n_features_to_select=2).fit(NUMBERS, Y)
 CHOSEN = make_pipeline(SelectKBest(f_regression, k=2), forest()).fit(NUMBERS, Y)
 
-#: Makes columns in another order than those of X: d, b, then three of the city; drops a, c and unused.
+#: These steps make columns in another order than X: d, b, then three of the city. They drop a, c and unused.
 ENCODED = make_pipeline(
     make_column_transformer(("passthrough", ["d", "b"]), (OneHotEncoder(sparse_output=False), ["city"])),
     forest(),
@@ -154,7 +154,7 @@ def test_positions_of_columns_in_groups_are_refused() -> None:
 
 
 def test_values_that_the_steps_change_need_names() -> None:
-    """A grid by position would have scaled values, and the values given for it would be read as such."""
+    """A grid by position would have scaled values, and values passed for it would be taken as scaled."""
     model = make_pipeline(StandardScaler(), SelectKBest(f_regression, k=2), forest()).fit(NUMBERS, Y)
     message = "of X, whose values the steps change: give the name .* 'x3', or feature_groups='input'"
     for options in ({"features": 3}, {"features": "x3", "custom_values": {3: [0, 1000]}}):

@@ -1,4 +1,4 @@
-"""Explainers whose model, pipeline or data was refitted or modified in place afterwards."""
+"""Explainers whose model, pipeline or data is refitted or changed in place after they were made."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_step_that_cannot_be_copied() -> None:
 
 
 def assert_same_after(model: Any, X: Any, change: Callable[[], Any], **options: Any) -> None:
-    """Check that explainers made before a change are unaffected by it, whether used before or not."""
+    """Check that a change does not affect explainers made before it, whether they were used or not."""
     twin = pickle.loads(pickle.dumps(TreeExplainer(model, **options)))
     expected, base_values = twin.shap_values(X), twin.expected_value
     untouched, used = TreeExplainer(model, **options), TreeExplainer(model, **options)

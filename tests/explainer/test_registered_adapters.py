@@ -1,4 +1,4 @@
-"""Registered adapters: what they, their models and their encoders return is checked before any work."""
+"""Registered adapters: results of adapters, models and encoders are checked before any work."""
 
 from __future__ import annotations
 

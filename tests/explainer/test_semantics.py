@@ -1,4 +1,4 @@
-"""Entries of the table in docs/semantics.md without other tests: constraints, and large models."""
+"""Tests for entries of the table in docs/semantics.md that have no others: constraints, large models."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_each_row_of_the_table_names_a_test() -> None:
 
 
 def constrained(family: str) -> Any:
-    """Return a model in which features 0 and 1 may share a path, and 2 and 3, but no others."""
+    """Return a model in which only features 0 and 1, and features 2 and 3, may share a path."""
     groups = [[0, 1], [2, 3]]
     if family == "sklearn":
         return regressor(family, interaction_cst=groups)
@@ -57,7 +57,7 @@ def constrained(family: str) -> Any:
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "catboost"])
 def test_interaction_constraints(family: str) -> None:
-    """Features that are not allowed to interact have no interactions, and the others do."""
+    """Features that must not interact have no interactions, and features that may interact have some."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     y = (
@@ -78,7 +78,7 @@ def test_interaction_constraints(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_monotone_constraints(family: str) -> None:
-    """The margin rises with the feature, and so does the interventional value in a model of it alone."""
+    """The margin rises with the feature; in a model of it alone, so does the interventional value."""
     name = {"sklearn": "monotonic_cst", "catboost": "monotone_constraints"}.get(
         family, "monotone_constraints"
     )
@@ -92,7 +92,7 @@ def test_monotone_constraints(family: str) -> None:
 
 
 def test_sample_weights_of_xgboost() -> None:
-    """Covers are Hessians, i.e. weights for a squared error, so base values are weighted means."""
+    """Covers are Hessians, which are weights for a squared error, so base values are weighted means."""
     library("xgboost")
     rng = np.random.default_rng(2)
     X, weight = rng.normal(size=(200, 3)), rng.uniform(0.1, 5, 200)

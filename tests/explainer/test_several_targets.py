@@ -155,7 +155,7 @@ def test_cross_validation() -> None:
 
 
 def test_classes_that_splits_lack() -> None:
-    """Outputs are aligned by name: those of classes that a model never saw are NaN."""
+    """Outputs are aligned by name: outputs for classes that a model never saw are NaN."""
     rows = np.arange(len(X))
     no_ant = np.flatnonzero((KIND != "ant") & (rows % 2 == 0))
     only_dogs = np.flatnonzero((KIND == "dog") & (rows % 2 == 0))

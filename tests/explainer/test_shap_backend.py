@@ -31,7 +31,8 @@ shap = pytest.importorskip("shap", minversion="0.54")
 def on_a_grid(X: np.ndarray) -> np.ndarray:
     """Draw whole numbers; float32 also holds the thresholds between them.
 
-    shap 0.54 narrows other thresholds, so its interventional values of rows next to one do not add up.
+    shap 0.54 narrows thresholds to float32, so its interventional values of rows next to other thresholds do
+    not add up.
     """
     low, high = X.min(axis=0), X.max(axis=0)
     return np.round((X - low) / (high - low) * 1000)
@@ -45,7 +46,7 @@ DIABETES, CANCER, IRIS = on_a_grid(DIABETES), on_a_grid(CANCER), on_a_grid(IRIS)
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Entry point metadata as an installation of the project writes it; no other backend is registered."""
+    """Entry point metadata, as an installation of the project writes it; no other backend is registered."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = project["entry-points"]["shap.tree_backends"]
     folder = tmp_path / "skshapgpu-0.1.0.dist-info"
@@ -93,7 +94,7 @@ def pair(name: str, n_background: int = 0, **options: Any) -> tuple[Any, Any, np
 
 
 def assert_same(ours: Any, theirs: Any, digits: float = 1e-5) -> None:
-    """Compare within the rounding errors of the libraries whose float32 values shap returns."""
+    """Compare values, allowing for rounding errors of libraries whose float32 values shap returns."""
     theirs = np.asarray(theirs)
     assert np.shape(ours) == theirs.shape
     np.testing.assert_allclose(ours, theirs, atol=digits * np.abs(theirs).max())
@@ -259,7 +260,7 @@ def test_models_that_shap_does_not_read_are_refused() -> None:
 
 
 def test_a_model_that_is_fitted_again_and_background_that_is_changed() -> None:
-    """The explainer without an additivity check is compiled when it is first used."""
+    """An explainer without an additivity check is compiled when it is first used."""
     model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(DIABETES, PROGRESSION)
     data = DIABETES[:20].copy()
     for options in ({}, {"data": data}):

@@ -27,7 +27,7 @@ from skshapgpu._engine.compiled_model import CompiledModel
 
 X, Y = load_diabetes(return_X_y=True)
 
-#: Beginning of the programs that are interrupted or starved: they do not import the tests.
+#: First lines of the programs that are interrupted or run out of memory; they do not import the tests.
 PREAMBLE = """
 import os, resource, signal, sys, threading, time
 import numpy as np
@@ -82,7 +82,7 @@ def test_a_child_of_a_fork_and_its_parent_go_on(explainer: TreeExplainer) -> Non
 
 
 def test_a_fork_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child lacks the thread that would have ended the compilation, for which it waited for ever."""
+    """A child lacks the thread that would end the compilation, and used to wait for it for ever."""
     model = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X, Y)
     explainer = TreeExplainer(model, device="cpu")
     expected = TreeExplainer(model, device="cpu").shap_interaction_values(X[:5])
@@ -169,8 +169,8 @@ def test_too_little_memory_in_the_middle() -> None:
     """A failed allocation raises an error, and the explainer works once there is memory again.
 
     Only the calling thread works: if there is no memory for the thread-local data of another thread, the C++
-    runtime terminates the process. And there are no tables: with them, NumPy may be the one that finds no
-    memory, for the buffers of an iterator, where it terminates the process, too.
+    runtime terminates the process. There are no tables, because with tables NumPy may run out of memory for
+    the buffers of an iterator, which also terminates the process.
     """
     code = """
 explainer = TreeExplainer(model, algorithm="quadrature", device="cpu", n_jobs=1)
@@ -267,7 +267,7 @@ def test_ten_seconds_of_the_soak(ten_seconds: Any) -> None:
     soak = importlib.import_module("soak")
     grown, allowed = soak.growth(ten_seconds)
     assert ten_seconds[-1].rows > 1000
-    # In ten seconds the threads still spend some time on the first of their kind of work.
+    # In ten seconds, the threads still spend some time on their first work of each kind.
     assert grown < 2 * allowed
     assert json.dumps(soak.report(ten_seconds))
     assert pickle.dumps(ten_seconds)

@@ -54,7 +54,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def test_shap_4182_gpu_is_part_of_the_package() -> None:
-    """shap/shap#4182: a tracking issue for why GPU builds had not been installable for years."""
+    """shap/shap#4182 collects the reasons why GPU builds had not been installable for years."""
     info = cuda_info()
     assert info["available"] or info["reason"]
     model = DecisionTreeRegressor(max_depth=3).fit(DIABETES, PROGRESSION)
@@ -225,7 +225,7 @@ def test_shap_1071_deep_trees_add_up_and_the_check_says_where_not() -> None:
     rows = X[:100]
     explanation = assert_adds_up(model, rows)
     assert explanation.additivity_error < 1e-5
-    # The recursion that shap uses loses its digits on paths this long: the error says where.
+    # shap's recursion loses its digits on paths of this length; the error says in which row.
     with pytest.raises(RuntimeError) as error:
         explain(model, rows, algorithm="treeshap")
     message = str(error.value)
@@ -257,8 +257,9 @@ def test_shap_1824_interactions_with_background_data() -> None:
     X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     model = DecisionTreeRegressor().fit(X, X[:, 0] * X[:, 1])
     background = X[:2]
-    # Two features: the index is v(both) - v(first) - v(second) + v(none), shared between the two halves
-    # of the matrix. In the background the first is 0, so that only v(both) = x0 x1, and v(first) = x0 / 2.
+    # With two features, the index is v(both) - v(first) - v(second) + v(none), shared between the two halves
+    # of the matrix. In the background the first feature is 0, so only v(both) = x0 x1 and v(first) = x0 / 2
+    # are not 0.
     both, first = X[:, 0] * X[:, 1], X[:, 0] / 2
     matrices = TreeExplainer(model, background).shap_interaction_values(X)
     np.testing.assert_allclose(matrices[:, 0, 1], (both - first) / 2, atol=1e-7)
@@ -349,7 +350,7 @@ def test_shap_1879_too_large_a_result_is_refused_at_once() -> None:
         explainer.shap_values(np.broadcast_to(X[0], (22_000, 5000)))
     with pytest.raises(MemoryError, match="ask for fewer pairs"):
         explainer.shap_interaction_values(X[:20])
-    # Calls that fit: some rows at a time, and the strongest pairs of features instead of all 5000 x 5000.
+    # These calls fit into memory: some rows at a time, and the strongest pairs instead of all 5000 x 5000.
     assert explainer.shap_values(X[:50]).shape == (50, 5000, 224)
     strongest = explainer.explain_interactions(X, interactions=10)
     assert strongest.shape == (448, 10, 224) and strongest.strength[0].sum() > 0
@@ -362,8 +363,8 @@ def test_xgboost_10936_memory_is_bounded(device: str) -> None:
     options = {"device": device, "algorithm": "quadrature"}
     explainer = TreeExplainer(model, **options)
     expected = explainer.shap_values(X)
-    # In addition to the result: on the CPU some rows at a time and a thread's memory, on a GPU also the
-    # model.
+    # Memory in addition to the result: on the CPU, for some rows at a time and for a thread; on a GPU, for
+    # the model as well.
     spare = explainer.model_info()["scratch_bytes_per_thread"] + 200_000 if device == "cpu" else 512 << 20
     limited = TreeExplainer(model, **options, memory_limit=expected.nbytes + spare)
     tracemalloc.start()

@@ -187,7 +187,8 @@ def test_shap_1152_isolation_forest() -> None:
     model = IsolationForest(n_estimators=10, max_samples=64, max_features=0.5, random_state=0).fit(CANCER)
     explanation = explain(model, CANCER)
     length = explanation.base_values + explanation.values.sum(axis=1)
-    # The mean path length; scikit-learn's score is 2 to the power of it over that of an unsuccessful search.
+    # The values explain the mean path length. scikit-learn's score is -2^(-length / mean length of an
+    # unsuccessful search).
     harmonic = np.log(63) + np.euler_gamma
     average = 2 * harmonic - 2 * 63 / 64
     np.testing.assert_allclose(-(2 ** (-length / average)), model.score_samples(CANCER), atol=1e-6)

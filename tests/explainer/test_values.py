@@ -1,8 +1,8 @@
 """Values of every family, from the fitted model to the array that a user receives.
 
-Three kinds of references: the definition (:mod:`skshapgpu.reference`, or exact arithmetic if a model has too
-many features for it), the library's own prediction, to which base value and values must add up, and the
-values of the library itself or of shap, if they are right.
+There are three kinds of references: the definition (:mod:`skshapgpu.reference`, or exact arithmetic if a
+model has too many features for it); the library's own prediction, to which base value and values must add up;
+and the values of the library itself or of shap, if they are right.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Models for which the model libraries' own SHAP values, or shap's, are known to differ from ours.
+"""Models for which the SHAP values of the model's own library, or of shap, are known to differ from ours.
 
-Assertions about the others hold for the releases in which they were measured, so that a fixed bug fails no
-test.
+Assertions about other packages' values are limited to the releases in which they were measured, so that no
+test fails when a bug is fixed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def measured(module: Any) -> bool:
 
 
 def gap(values: np.ndarray, margin: np.ndarray) -> float:
-    """Return the distance of a row's values, with the base value as a further column, from the prediction."""
+    """Return how far the values of each row, with the base value as last column, are from the prediction."""
     return float(np.abs(values.sum(axis=1) - margin).max())
 
 
@@ -105,7 +105,7 @@ def test_xgboost_deep_chain_with_skewed_covers(share: float) -> None:
         # The margin itself is a float32.
         np.testing.assert_allclose(explainer.expected_value + values.sum(axis=1), margin, atol=1e-6 * scale)
     own = booster.predict(xgb.DMatrix(X), pred_contribs=True)
-    # Until 3.2 XGBoost unwinds paths in float32, which loses digits if the shares are large.
+    # Until 3.2, XGBoost unwinds paths in float32, which loses digits if the cover fractions are large.
     unwinds = version(xgb) < (3, 3)
     if share in ((0.02, 0.5) if unwinds else (0.97,)):
         np.testing.assert_allclose(own[:, :-1], expected, atol=1e-6 * scale)
