@@ -74,7 +74,7 @@ def test_regression_settings(options):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise", "Lossguide"])
 def test_cover_is_the_training_weight(grow_policy, weighted):
-    """The weights of leaves at different depths add up to the total weight; see also catboost#1703."""
+    """Weights of leaves at different depths add up to the total weight; see also catboost#1703."""
     X, y = data()
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(X)) if weighted else np.ones(len(X))
     model = catboost.CatBoostRegressor(**TINY, grow_policy=grow_policy).fit(X, y, sample_weight=weight)
@@ -309,7 +309,7 @@ def test_feature_names():
 
 @pytest.mark.parametrize("format", [None, "cbm", "json"])
 def test_numbers_as_names_of_columns(tmp_path, format):
-    """CatBoost finds the columns of a data frame by such names, too; without them, by position."""
+    """CatBoost also finds the columns of a data frame by such names; without names, by position."""
     pd = pytest.importorskip("pandas")
     X, y = data()
     frame = pd.DataFrame(X)
@@ -332,7 +332,7 @@ def test_numbers_as_names_of_columns(tmp_path, format):
 
 @pytest.mark.parametrize("format", [None, "cbm", "json"])
 def test_names_of_dropped_features(tmp_path, format):
-    """Afterwards, CatBoost still finds the columns that it uses by name, but the other names are gone."""
+    """Afterwards, CatBoost still finds the columns that it uses by name, but has lost all other names."""
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(data()[0], columns=list("edcba"))
     model = regressor(frame, frame["d"].fillna(0) + 2 * frame["b"].fillna(0), ignored_features=[0, 2])
@@ -461,7 +461,7 @@ def test_embeddings_are_refused():
 
 
 def test_model_without_leaf_weights(tmp_path):
-    """CatBoost exports such a model if it is symmetric; test_covers_of_data.py explains it."""
+    """CatBoost exports such a model only if it is symmetric; test_covers_of_data.py explains it."""
     X, y = data()
     document = export(regressor(X, y), tmp_path / "model.json")
     for tree in document["oblivious_trees"]:

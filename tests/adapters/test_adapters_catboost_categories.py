@@ -84,7 +84,7 @@ def test_category_is_read_as_catboost_reads_it(value):
 
 
 def test_accepted_categories_are_told_apart():
-    """The model distinguishes the categories; otherwise the comparisons above would prove nothing."""
+    """The model distinguishes the categories, or else the comparisons above would prove nothing."""
     model, _ = category_model()
     rows = np.array([[c, 0.25, 3] for c in [*CATEGORIES, "unseen"]], object)
     assert len(set(raw(model, rows))) == len(rows)
@@ -117,7 +117,7 @@ def test_category_column_of_a_frame(dtype):
 
 @pytest.mark.parametrize("dtype", ["bool", "boolean", "bool[pyarrow]"])
 def test_bools_of_any_frame_are_categories(dtype):
-    """They are the texts 0 and 1, not the floats 0.0 and 1.0."""
+    """CatBoost reads booleans as the strings 0 and 1, not as the floats 0.0 and 1.0."""
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     model, frame = category_model()
@@ -161,7 +161,7 @@ def test_unused_category_column_is_still_read():
 
 
 def test_hashes_of_every_length(tmp_path):
-    """Text length selects the branch of CityHash64; the references are the hashes in CatBoost's export."""
+    """The length of a string selects the branch of CityHash64; CatBoost's export has the expected hashes."""
     from skshapgpu.adapters.catboost.cityhash import cityhash64
 
     rng = np.random.default_rng(0)

@@ -98,7 +98,7 @@ LINKS = {
 @pytest.mark.parametrize("boosting", ["gbdt", "rf"])
 @pytest.mark.parametrize("objective", LINKS)
 def test_link_of_the_margin_is_predict(objective, boosting):
-    """The link applies to the average for a random forest, and to the sum for all others."""
+    """The link applies to the average of a random forest's trees, and to the sum of other models' trees."""
     X, y = data(1)
     y = {"poisson": np.exp(y), "binary": y > 0.5, "multiclass": np.digitize(y, [0.0, 1.0])}.get(objective, y)
     classes = {"num_class": 3} if objective == "multiclass" else {}
@@ -262,7 +262,7 @@ def test_missing_settings(name, nan):
 
 
 def test_zeros_at_their_edge():
-    """predict() treats every x of magnitude up to the float32 1e-35 as 0.0, also on a threshold there."""
+    """predict() treats every x of magnitude up to the float32 1e-35 as 0.0, even if a threshold is there."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=N_ROWS)
     x[: N_ROWS // 3] = 0.0
@@ -290,7 +290,7 @@ def test_thresholds_between_zeros():
 
 
 def test_zeros_missing_in_some_nodes_only():
-    """Training never produces these mixtures; they are rejected if zero and NaN would go different ways."""
+    """Training never produces such mixtures; they are rejected if zero and NaN would part."""
     X, y = data(3, nan=True)
     model = train(X, y, 2, objective="regression", zero_as_missing=True, num_leaves=4)
     ensemble = adapt(model).ensemble
@@ -374,7 +374,7 @@ def test_wrappers(boosting):
 
 
 def test_classifiers_with_other_objectives():
-    """Minus the margin is the margin of the negative class only if the link is symmetric."""
+    """The margin of the negative class is minus the margin only if the link is symmetric."""
     X, y = data()
 
     def logistic(label, margin):
@@ -436,7 +436,7 @@ def test_unsupported_models():
 def test_edited_models_are_refused(field, index, value, message):
     X, y = data()
     model = train(X, y, 3, objective="regression")
-    # Not through a Booster: LightGBM itself writes out of bounds where a feature does not exist.
+    # Do not use a Booster: LightGBM itself writes out of bounds if a feature does not exist.
     text = edited(model, field, 1, index, value)
     with pytest.raises(ValueError, match=message):
         read_text(text)
@@ -451,7 +451,7 @@ def test_cycle_is_refused():
     child = int(getattr(ensemble, side[:-6])[parent])
     grandparent = next(i for i in range(5) if parent in (ensemble.left[i], ensemble.right[i]))
     grandside = "left_child" if ensemble.left[grandparent] == parent else "right_child"
-    # parent and child point at each other; the leaf that child loses takes the place of parent.
+    # The parent and the child point at each other; the leaf that the child loses takes the parent's place.
     leaf = int(ensemble.left[child]) - 5
     assert leaf >= 0
     changed = reload(edited(model, "left_child", 0, child, parent))

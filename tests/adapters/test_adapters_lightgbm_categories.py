@@ -223,7 +223,7 @@ def test_frames_must_have_the_categorical_columns_of_training():
 
 
 def test_trained_on_an_array_explained_on_a_frame():
-    """LightGBM then uses the codes of the frame's own categories, regardless of their values."""
+    """Without a list of categories, LightGBM uses the codes of the frame's own categories."""
     pd = pytest.importorskip("pandas")
     X, y = categorical_data(9)
     model = train(X, y, categorical=[1], objective="regression", **CATEGORICAL)
@@ -250,7 +250,7 @@ def test_integer_arrays_are_rounded_to_float32():
 
 
 def test_pandas_categories_among_columns_that_are_none():
-    """Only the order of the categorical columns is in the model text, not their positions."""
+    """The text of a model has the order of the categorical columns, but not their positions."""
     pd = pytest.importorskip("pandas")
     frame, y = frame_data("text")
     frame["constant"] = pd.Categorical(["k"] * N_ROWS)
@@ -261,7 +261,7 @@ def test_pandas_categories_among_columns_that_are_none():
 
 
 def test_pandas_categories_beside_a_count():
-    """A column of small integers could have a list of categories, but no list is left for it."""
+    """A column of small integers could have a list of categories, but all lists belong to other columns."""
     frame, y = frame_data("text")
     frame.insert(1, "count", np.arange(N_ROWS) % 3)
     model = train(frame, y, objective="regression", **CATEGORICAL)
@@ -286,7 +286,7 @@ def test_ordered_pandas_category_is_a_number():
 
 
 def test_ordered_pandas_category_beside_a_count():
-    """An ordered category and a small count look alike in the model text."""
+    """An ordered category and a small count look alike in the text of a model."""
     frame, y = frame_data("text", ordered=True)
     frame["count"] = np.arange(N_ROWS) % 4
     frame = frame[["number", "count", "kind", "other"]]

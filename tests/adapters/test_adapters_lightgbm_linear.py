@@ -1,4 +1,4 @@
-"""LightGBM's linear trees: margins equal ``predict``, and values are those of predictions of mixed rows."""
+"""LightGBM's linear trees: margins equal ``predict``, values equal the definition by mixed rows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ lgb = pytest.importorskip("lightgbm")
 
 pytestmark = [pytest.mark.filterwarnings("ignore:::lightgbm"), pytest.mark.usefixtures("on_cpu")]
 
-#: Rounding of predictions, and of sums of them over 16 coalitions, relative to their largest term. Intercepts
-#: of leaves make up for the offsets of columns, of at most 1000.
+#: Rounding errors of predictions and of their sums over 16 coalitions, relative to the largest term. Columns
+#: have offsets of at most 1000, for which intercepts of leaves make up.
 TOLERANCE = 1e-10
 
 OBJECTIVES = ("regression", "binary", "multiclass", "poisson", "huber")
@@ -113,7 +113,7 @@ def test_single_precision_rows_are_predicted_as_they_are() -> None:
 
 
 def test_offsets_of_targets_and_initial_scores() -> None:
-    """The average that boosting starts from is in the first constants; an initial score is in no model."""
+    """The average from which boosting starts is in the first constants; a model has no initial score."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     y = X[:, 0] * X[:, 1] + 1e4
@@ -323,5 +323,5 @@ def test_single_leaf_with_a_function() -> None:
     rows = np.array([[1.0, 10.0], [np.nan, 10.0]])
     np.testing.assert_array_equal(adapted.ensemble.margin(rows)[:, 0], [18, 7])
     found = TreeExplainer(adapted, np.zeros((1, 2))).explain(rows)
-    # The second row has a value for known x[1] alone: 21, and 7 if x[0] is known, with or without x[1].
+    # In the second row, the value is 21 if only x[1] is known, and 7 if x[0] is known, with or without x[1].
     np.testing.assert_allclose(found.values, [[-3, 20], [(6 + 7 - 21) / 2, (20 + 7 - 7) / 2]])

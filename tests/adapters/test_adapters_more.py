@@ -1,4 +1,4 @@
-"""NGBoost, scikit-survival and quantile-forest: margins on hard rows, and values of the definition."""
+"""NGBoost, scikit-survival and quantile-forest: margins on hard rows, and values by the definition."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def ngb(kind: str, **options: Any) -> Any:
 
 
 def parameters(model: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function for the parameters that ``pred_dist`` gets from the model."""
+    """Return a function that predicts the parameters from which ``pred_dist`` makes a distribution."""
     return lambda rows: model.pred_param(rows)
 
 
@@ -286,7 +286,7 @@ def test_quantile_forest_mean(name, kept):
     if kept == 1:
         np.testing.assert_allclose(margin, default, rtol=0, atol=1e-12)
     elif kept is None:
-        # Leaves that keep every target predict as the equal forest of scikit-learn would.
+        # If leaves keep every target, the forest predicts like an equal forest of scikit-learn.
         trees = [tree.predict(X.astype(np.float32)) for tree in model.estimators_]
         np.testing.assert_allclose(margin, np.mean(trees, axis=0), atol=1e-12)
         assert np.abs(margin - default).max() > 0.01  # and the default is another number
@@ -294,7 +294,7 @@ def test_quantile_forest_mean(name, kept):
 
 @pytest.mark.parametrize("name", FORESTS)
 def test_quantile_forest_missing_values_and_targets(name):
-    """The model is fitted without missing values, but predicts rows that have some."""
+    """The model is fitted without missing values, but predicts rows that have missing values."""
     model = quantile(name).fit(X, np.c_[Y, Y**2])
     adapted = check(model, lambda rows: model.predict(rows, quantiles="mean"))
     assert adapted.ensemble.n_outputs == 2 and adapted.schema.allow_nan

@@ -1,7 +1,7 @@
-"""All objectives, losses and parameters of the installed libraries: a new one fails a test here.
+"""All objectives, losses and parameters of the installed libraries: if one is new, a test fails.
 
-The names come from the libraries themselves, where they list them: from the messages of their errors, or from
-their tables. Each model is compared with its library's own raw score.
+The names come from the libraries themselves: from tables, or from messages of errors. Each model is compared
+with its library's own raw score.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUPS = np.full(20, 10)
 
 
 def trained(params: dict[str, Any], n_rounds: int = 4, **options: Any) -> Any:
-    """Train a booster on labels that fit the kind of the objective, which its name begins with."""
+    """Train a booster on labels that suit the objective, whose name begins with its kind."""
     xgboost = pytest.importorskip("xgboost")
     objective = str(params.get("objective"))
     kind = objective.partition(":")[0]
@@ -55,7 +55,7 @@ def trained(params: dict[str, Any], n_rounds: int = 4, **options: Any) -> Any:
 
 
 def check_booster(booster: Any) -> Any:
-    """Compare the margin of a booster, and of its file, with XGBoost's own; return the ensemble."""
+    """Compare the margins of a booster and of its file with XGBoost's own; return the ensemble."""
     import xgboost
 
     ensemble = adapt(booster).ensemble
@@ -77,7 +77,7 @@ def xgboost_objectives() -> list[str]:
 @pytest.mark.parametrize("n_rounds", [0, 4])
 @pytest.mark.parametrize("base_score", [None, 0.3])
 def test_objectives_of_xgboost(base_score: float | None, n_rounds: int) -> None:
-    """Without rounds, XGBoost 3.1 and later take a base score that is not given for a margin."""
+    """Without rounds, XGBoost 3.1 and later take a base score that the user did not set for a margin."""
     objectives = xgboost_objectives()
     assert len(objectives) > 15
     for objective in objectives:
@@ -91,7 +91,7 @@ def test_objectives_of_xgboost(base_score: float | None, n_rounds: int) -> None:
 @pytest.mark.parametrize("alphas", [[0.7], [0.2, 0.8], [0.1, 0.5, 0.6, 0.9]])
 @pytest.mark.parametrize("base_score", [None, 0.3, "steps"])
 def test_expectiles(alphas: list[float], base_score: Any) -> None:
-    """Base scores that rise by a lot, by less than the smallest step, and that fall."""
+    """Base scores rise by a lot, rise by less than the smallest step, or fall."""
     if "reg:expectileerror" not in xgboost_objectives():
         pytest.skip("this XGBoost has no expectiles")
     params = {"objective": "reg:expectileerror", "expectile_alpha": alphas}
@@ -108,7 +108,7 @@ def test_expectiles(alphas: list[float], base_score: Any) -> None:
 
 
 def test_parameters_of_xgboost() -> None:
-    """Values of parameters that are names, and the names of all parameters of boosters."""
+    """Parameters whose values are names have these values, and boosters have these parameters."""
     xgboost = pytest.importorskip("xgboost")
     version = tuple(map(int, xgboost.__version__.split(".")[:2]))
     values = {}
@@ -132,7 +132,7 @@ def test_parameters_of_xgboost() -> None:
 
 
 #: Parameters of boosters. None of them changes what a tree or the sum of trees means, except as the fields of
-#: the document say: a new one may.
+#: the document say. A new parameter may.
 XGBOOST_PARAMETERS = set(
     "alpha cache_opt colsample_bylevel colsample_bynode colsample_bytree eta gamma grow_policy "
     "interaction_constraints lambda learning_rate max_bin max_cat_threshold max_cat_to_onehot max_delta_step "
@@ -152,7 +152,7 @@ LIGHTGBM_OBJECTIVES = {
     **dict.fromkeys("lambdarank rank_xendcg".split(), CLASSES),
 }
 
-#: Parameters of training. As for XGBoost: a new one may change what a tree means.
+#: Parameters of training. As for XGBoost, a new parameter may change what a tree means.
 LIGHTGBM_PARAMETERS = set(
     "alpha auc_mu_weights bagging_by_query bagging_fraction bagging_freq bagging_seed "
     "bin_construct_sample_cnt boost_from_average boosting cat_l2 cat_smooth categorical_feature "
@@ -237,7 +237,7 @@ CATBOOST_LOSSES = {
     "LambdaMart": "LambdaMart:metric=NDCG",
 }
 
-#: Losses that are not trained here: on GPUs only, a sum of pairwise losses, and those of the user's own.
+#: Losses that these tests do not train: losses for GPUs only, a sum of pairwise losses, and losses of users.
 NOT_TRAINED = {
     "QueryCrossEntropy",
     "Combination",
@@ -253,7 +253,7 @@ def catboost_model(**params: Any) -> Any:
 
 
 def catboost_names(parameter: str) -> list[str]:
-    """Return the values of a parameter, from the error for another one."""
+    """Return the valid values of a parameter, from the error for an invalid value."""
     catboost = pytest.importorskip("catboost")
     with pytest.raises(catboost.CatBoostError) as error:
         catboost_model(**{parameter: "Unknown"}).fit(X, Y)
@@ -335,7 +335,7 @@ def class_named(name: str) -> Any:
 
 @pytest.mark.parametrize("name", sklearn_adapter._READERS)
 def test_models_of_scikit_learn(name: str) -> None:
-    """All criteria and losses; and no parameter that has not been looked at."""
+    """All criteria and losses are read, and there is no parameter that nobody has looked at."""
     cls = class_named(name)
     known = HIST if name.startswith("Hist") else BOOSTING if name.startswith("Gradient") else TREES
     assert set(cls._parameter_constraints) <= known
@@ -376,7 +376,7 @@ def raw_score(model: Any) -> np.ndarray:
 
 
 def test_losses_of_hist_gradient_boosting() -> None:
-    """The losses of scikit-learn as objects; a loss without a known link to the margin is rejected."""
+    """Losses of scikit-learn passed as objects; a loss without a known link to the margin is rejected."""
     losses = pytest.importorskip("sklearn._loss.loss")
     classes = [
         cls
@@ -407,7 +407,7 @@ def test_loss_that_is_changed_after_fit() -> None:
 
 
 def test_objectives_of_the_users_own() -> None:
-    """They are read as the margin: no loss is known, and a link only where the library applies it."""
+    """Only the margin is explained: no loss is known, and a link only if the library applies it."""
 
     def squared(labels: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return predicted - labels, np.ones(len(labels))

@@ -31,7 +31,7 @@ from skshapgpu.distributed import explain_spark
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 rng = np.random.default_rng(0)
-#: Numbers, multiples of 1/8, in columns 0 and 2; categories in columns 1, with seven, and 3, with three.
+#: Columns 0 and 2 have numbers, multiples of 1/8. Column 1 has seven categories and column 3 three.
 X = np.round(rng.normal(size=(400, 4)) * 8) / 8
 X[:, 1], X[:, 3] = rng.integers(0, 7, 400), rng.integers(0, 3, 400)
 Y = 50 + X[:, 0] + np.isin(X[:, 1], [1, 2, 5, 6]) * 2.0 + X[:, 2] * (X[:, 3] == 1) * 3
@@ -194,7 +194,7 @@ def test_trees_inside_models(rows: Any) -> None:
 
 
 def test_explain_spark(spark: Any, rows: Any) -> None:
-    """The columns that the vectors are assembled from are those of X."""
+    """X has the columns from which the vectors are assembled."""
     pytest.importorskip("pandas")
     model = fitted(rows, "GBTRegressor", {"maxIter": 3}, 0)
     table = spark.createDataFrame([tuple(map(float, row)) for row in X[:50]], list("abcd"))

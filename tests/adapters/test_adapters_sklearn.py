@@ -1,4 +1,4 @@
-"""The scikit-learn adapter: margins equal the model's own, on rows at the edge of every comparison."""
+"""The scikit-learn adapter: margins equal the model's own on rows at the edge of every comparison."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_adapted_model_survives_pickling(fitted):
     ids=lambda m: type(m).__name__,
 )
 def test_float64_rows_next_to_a_threshold(model):
-    """A float64 number between two float32 numbers is rounded first, or not, as in the model."""
+    """A float64 number between two float32 numbers is rounded first if the model rounds it."""
     X, y = make_data("number")
     adapted = adapt(model.fit(X, y))
     e = adapted.ensemble
@@ -246,7 +246,7 @@ def test_exponential_loss_starts_at_half_the_log_odds():
     ids=["prior", "zero"],
 )
 def test_staged_margins_of_multiclass_boosting(model):
-    """Trees come class by class inside an iteration, and every prefix of iterations adds up."""
+    """Within an iteration, there is a tree for each class, and every prefix of iterations adds up."""
     X, y = make_data("three")
     e = adapt(model.fit(X, y)).ensemble
     np.testing.assert_array_equal(e.tree_output, np.tile(np.arange(3), model.n_estimators))
@@ -264,13 +264,13 @@ def test_log_link_is_left_out():
 
 
 def test_bagging_maps_features_and_missing_classes():
-    """A tree of a bag may see only some of the columns, some twice, and only some of the classes."""
+    """A tree of a bag may get only some of the columns, some of them twice, and only some of the classes."""
     X, _ = make_data("number")
     y = np.array(["x"] * 245 + ["y"] * 3 + ["z"] * 2)
     X[y != "x", 4] = 9.0
 
     class FirstRows(DecisionTreeClassifier):
-        """Classifier without ``sample_weight``: the bag then draws rows, and rare classes go missing."""
+        """Classifier without ``sample_weight``: a bag draws rows for it, and rare classes go missing."""
 
         def fit(self, X, y):
             return super().fit(X, y)
@@ -413,7 +413,7 @@ def test_a_tree_with_other_targets_than_its_forest():
         BaggingClassifier(RandomForestClassifier(2), 2),
         BaggingRegressor(KNeighborsRegressor(), 2),
         BaggingRegressor(LinearRegression(), 2),
-        # A bag of regressors counts their predictions as votes, one of classifiers averages their labels.
+        # A bag of regressors counts predictions as votes, and a bag of classifiers averages labels.
         BaggingClassifier(DecisionTreeRegressor(), 2),
         BaggingRegressor(DecisionTreeClassifier(), 2),
     ],

@@ -24,7 +24,7 @@ def encoded(adapted: AdaptedModel, columns: list[tuple[str, np.ndarray]]) -> np.
 
 
 def category_data(n_rows: int = 400, seed: int = 0):
-    """Draw the columns number, word, number, code; words and codes decide the target, some are missing."""
+    """Draw the columns number, word, number, code; words and codes, some missing, determine the target."""
     rng = np.random.default_rng(seed)
     words = np.array([f"w{i}" for i in range(40)], object)
     word, code = rng.integers(0, 40, n_rows), rng.choice([-5, 3, 7, 300, 1000], n_rows)
@@ -39,7 +39,7 @@ def category_data(n_rows: int = 400, seed: int = 0):
 
 
 def decoded(adapted: AdaptedModel, X: np.ndarray, unseen: bool = True) -> list[np.ndarray]:
-    """Return the columns with the encoding X, with categories unseen in training where X has NaN."""
+    """Return columns whose encoding is X; where X has NaN, they have categories unseen in training."""
     columns = []
     for i in range(X.shape[1]):
         if i not in adapted.schema.encoders:
@@ -89,14 +89,15 @@ def test_hist_categories_in_a_frame(how, target):
     rows = decoded(adapted, X)
     asked = pd.DataFrame(dict(zip(NAMES, rows, strict=True)))
     if how == "dtype":
-        # The frame's own codes mean nothing: its categories come in another order.
+        # The frame's own codes mean nothing, as its categories are in another order.
         for name in ("word", "code"):
             order = asked[name].dropna().unique()[::-1]
             asked[name] = pd.Categorical(asked[name], categories=order)
     expected = own_margin(model, asked)
     np.testing.assert_array_equal(encoded(adapted, list(zip(NAMES, rows, strict=True))), X)
     assert_margin(e, X, expected, RTOL)
-    # Values if codes are compared as numbers: they must differ, or this test proves nothing.
+    # If codes were compared as numbers, the values would be these: they must differ, or the test proves
+    # nothing.
     numeric = copy.copy(e)
     object.__setattr__(numeric, "category_set", np.empty(0, np.int32))
     assert np.abs(numeric.margin(X) - expected.reshape(len(X), -1)).max() > 0.1

@@ -1,4 +1,4 @@
-"""Survival functions and cumulative hazards at given times: the library's own, and the definition."""
+"""Survival functions and cumulative hazards at several times against the library and the definition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ TIME = 3.0 + np.ceil(20 * rng.exponential(size=240) * np.exp(-RISK / 2))
 EVENT = rng.random(240) < 0.7
 TIME[0], EVENT[0] = 1.0, False
 FIRST_EVENT, LAST = TIME[EVENT].min(), TIME.max()
-#: Before the first time and the first event, at the first event and at another, between times, at the end.
+#: Times before the first time, before and at the first event, at another event, between times, and at the
+#: end.
 TIMES = [0.0, 0.5, 2.0, FIRST_EVENT, np.sort(TIME[EVENT])[60], np.median(TIME) + 0.25, LAST - 1e-9, LAST]
 
 OUTPUTS = {
@@ -94,7 +95,7 @@ def outputs_last(values: np.ndarray) -> np.ndarray:
 
 
 def rows_of(model: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows on thresholds and next to them to explain, and background rows, one of them the same."""
+    """Return rows on and next to thresholds, and background rows, one of which is among the first."""
     adapted = adapt(model)
     rows = hard_rows(adapted.ensemble, 40, nan=adapted.schema.allow_nan, inf=False).astype(np.float64)
     return rows[:25], np.vstack([rows[25:], rows[3]])
@@ -311,7 +312,7 @@ LOG_LINKS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", LOG_LINKS)
 @pytest.mark.usefixtures("on_cpu")
 def test_response_of_log_links(name: str) -> None:
-    """Against one background row, values are those of the margin times the slope between both predictions."""
+    """Against one background row, values are the margin's values times the slope between the predictions."""
     model = LOG_LINKS[name]().fit(X, TIME)
     options: dict[str, Any] = {"precision": "double"}
     explanation = explain(model, X[:30], data=X[30:60], model_output="response", **options)
@@ -480,7 +481,7 @@ def test_other_refusals() -> None:
 
 @pytest.mark.usefixtures("on_cpu")
 def test_a_response_that_overflows_is_refused() -> None:
-    """exp of a margin beyond 709 is infinite, which no value can add up to."""
+    """exp of a margin beyond 709 is infinite, and no values can add up to infinity."""
     adapted = adapt(boosting())
     ensemble = replace(adapted.ensemble, value=1000 * adapted.ensemble.value)
     assert ensemble.margin(X).max() > 720

@@ -41,7 +41,7 @@ CLASSES = np.digitize(Y, [-0.5, 0.5])
 
 
 def gtil(model: Any, rows: Any) -> np.ndarray:
-    """Compute margins (n_rows, n_outputs), the outputs of each target side by side without padding."""
+    """Compute margins (n_rows, n_outputs); the outputs of all targets are side by side, without padding."""
     margin = treelite.gtil.predict(model, rows, pred_margin=True, nthread=1)
     n_classes = model.get_header_accessor().get_field("num_class")
     return np.concatenate([margin[:, t, :n] for t, n in enumerate(n_classes)], axis=1).astype(np.float64)
@@ -263,7 +263,7 @@ def built(
     ids=" ".join,
 )
 def test_operators(operators, dtype):
-    """Rows on and next to every threshold, and at both zeros; strict and other operators may be mixed."""
+    """Rows are on and next to every threshold and both zeros; strict and other operators may be mixed."""
     model = built(operators, dtype=dtype)
     adapted = check(model)
     edges = [0.25, -0.5, 0.0, -0.0, np.nan, np.inf, -np.inf, 0.1]

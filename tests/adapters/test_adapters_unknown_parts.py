@@ -1,4 +1,4 @@
-"""Objectives, losses, kinds of nodes and fields that no adapter knows are rejected by name."""
+"""Objectives, losses, kinds of nodes and fields that no adapter knows are rejected; errors name them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HIGH = (Y > 0).astype(int)
 
 
 class LaterTree(Tree):
-    """Tree whose nodes have the fields of native categories, as those of scikit-learn 1.10 may."""
+    """Tree whose nodes have fields of native categories, as scikit-learn 1.10 may have."""
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -66,7 +66,7 @@ def replaced(tree: Tree, kind: type) -> Tree:
 
 
 def forests() -> dict[str, Callable[[], tuple[Any, list[Any]]]]:
-    """Return functions that fit a model of trees of scikit-learn, and return it and its trees."""
+    """Return functions, each of which fits a model of scikit-learn and returns it with its trees."""
 
     def of_estimators(model: Any) -> tuple[Any, list[Any]]:
         return model, list(np.ravel(model.estimators_))
@@ -159,7 +159,7 @@ def test_losses_of_scikit_learn(model: Any) -> None:
 
 
 def edited(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Return a copy of a document with a value at a place, such as "trees.0.name"."""
+    """Return a copy of a document with another value at a place such as "trees.0.name"."""
     document = copy.deepcopy(document)
     *keys, last = [int(key) if key.isdecimal() else key for key in path.split(".")]
     owner: Any = document

@@ -35,7 +35,7 @@ def trees_of(booster: Any) -> dict[str, Any]:
 
 
 def base_value(ensemble: Ensemble) -> np.ndarray:
-    """Compute the expected margin by the definition: each leaf weighted by the cover shares on its path."""
+    """Compute the expected margin by its definition: leaves weighted by cover fractions on the paths."""
     total = ensemble.intercept.copy()
     for start, output in zip(ensemble.tree_offsets, ensemble.tree_output):
         stack = [(start, 1.0)]
@@ -100,7 +100,7 @@ def test_objective(objective, base_score):
     ensemble = check_booster(booster)
     assert ensemble.n_outputs == (3 if objective.startswith("multi") or "quantile" in objective else 1)
     assert ensemble.n_leaves > 3 * ensemble.n_trees
-    # XGBoost's own bias term is the only public number that depends on both covers and intercept.
+    # XGBoost's own bias term is the only public number that depends on covers and intercept.
     X = xgb.DMatrix(data()[0][:1])
     bias = booster.predict(X, pred_contribs=True).reshape(ensemble.n_outputs, -1)[:, -1]
     np.testing.assert_allclose(base_value(ensemble), bias, rtol=2e-5, atol=2e-5)
@@ -225,7 +225,7 @@ def test_pruned_categories():
 
 @pytest.mark.parametrize("refresh_leaf", [0, 1])
 def test_refreshed_trees(refresh_leaf):
-    """Rows without weight leave zero covers; float32 sums of children and parents may differ."""
+    """Rows without weight lead to zero covers; float32 sums of children and parents may differ."""
     X, y = data(seed=1)
     params = {"process_type": "update", "updater": "refresh", "refresh_leaf": refresh_leaf}
     refreshed = train(params, y, X=X, weight=np.arange(300) < 20, xgb_model=train({}, Y))
@@ -411,7 +411,7 @@ def test_infinity_is_refused():
 
 @pytest.mark.parametrize("base_score", [1e-12, 1e-7, 1e-6, 0.999, 0.99999, 1 - 1e-6, 1 - 1e-7])
 def test_extreme_base_scores_have_the_margin_of_float32(base_score):
-    """XGBoost computes log(1 / p - 1) in float32, where 1 / p - 1 has one digit for p = 1 - 1e-6."""
+    """XGBoost computes log(1 / p - 1) in float32, in which 1 / p - 1 has one digit for p = 1 - 1e-6."""
     X, y = np.zeros((40, 1)), np.arange(40) % 2
     model = xgb.XGBClassifier(n_estimators=1, base_score=base_score, learning_rate=0.0).fit(X, y)
     expected = model.predict(X[:1], output_margin=True)

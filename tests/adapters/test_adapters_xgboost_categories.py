@@ -88,10 +88,10 @@ def test_categories_of_a_frame():
     assert set(adapted.schema.encoders) == {0, 1}
     assert len(adapted.ensemble.category_values) > 0
     check_input(model, frame)
-    # From 3.1 on reordered categories are matched by value; before, their codes are used unchanged.
+    # From 3.1 on, reordered categories are matched by value; earlier versions use their codes unchanged.
     reordered = frame.copy()
     for name in ("colour", "size"):
-        # A list, as XGBoost before 3.4 misreads integer categories in a reversed view.
+        # Use a list, because XGBoost before 3.4 misreads integer categories in a reversed view.
         reordered[name] = frame[name].cat.reorder_categories(frame[name].cat.categories.tolist()[::-1])
     same = np.array_equal(model.predict(reordered), model.predict(frame))
     assert same == (VERSION >= (3, 1))
@@ -148,7 +148,7 @@ def test_unseen_category_is_refused():
 
 
 def test_categories_beyond_ascii():
-    """Up to 3.3 XGBoost splits the text at wrong bytes: here "é" swallows "b", and "b" would be code 2."""
+    """Up to 3.3, XGBoost splits strings at wrong bytes: "é" swallows "b", and "b" would be code 2."""
     pd = pytest.importorskip("pandas")
     model, frame = frame_model(pd, ("é", "b", "c", "dd", "e"))
     if (3, 1) <= VERSION < (3, 4):
@@ -173,7 +173,7 @@ def test_column_that_is_not_categorical_any_more_is_refused():
 
 @pytest.mark.parametrize("values", [[7, -2, 5], ["7", "-2", "5"], [0, 1, 2]], ids=str)
 def test_categories_in_a_column_of_numbers_are_refused(values):
-    """XGBoost compares their codes, here of categories in descending order, with the thresholds."""
+    """XGBoost compares the codes of the categories, which are in descending order, with the thresholds."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     number = rng.choice([7, -2, 5], 300)

@@ -1,4 +1,4 @@
-"""The XGBoost adapter: models that it does not explain, and edited documents."""
+"""The XGBoost adapter: models that it refuses to explain, and edited documents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DTYPES = {
 
 
 def edited(params: dict[str, Any] | None = None) -> tuple[Edited, dict[str, Any]]:
-    """Return a booster of two trees, and the first of them for changes."""
+    """Return a booster of two trees, and its first tree, which a test may change."""
     X, y = category_data()
     booster = train(
         {"max_depth": 2} | (params or {}),

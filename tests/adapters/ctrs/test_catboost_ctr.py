@@ -1,4 +1,4 @@
-"""CatBoost's CTRs: its own predictions and values, kinds of tables, and uses of their explainers."""
+"""CatBoost's CTRs: CatBoost's own predictions and values, kinds of tables, and uses of explainers."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_options(options: dict[str, Any], on_cpu: None) -> None:
 
 
 def test_types_that_only_gpus_train(tmp_path: Path) -> None:
-    """Their tables have the form of other types' tables, so CatBoost can predict from an edited export."""
+    """These types' tables look like other types' tables, so CatBoost predicts from an edited export."""
     for old, new in (("BinarizedTargetMeanValue", "FloatTargetMeanValue"), ("Counter", "FeatureFreq")):
         ctr = f"{old}:Prior=0.5/1"
 
