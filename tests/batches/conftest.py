@@ -7,7 +7,7 @@ import pytest
 
 from skshapgpu import TreeExplainer
 
-# PyArrow is imported where it is needed: other files of this folder run without it.
+# PyArrow is imported only where it is needed, because other files of this folder run without it.
 
 
 @pytest.fixture(scope="module")

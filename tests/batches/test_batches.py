@@ -172,7 +172,7 @@ def test_kept_columns_of_all_types(tmp_path: Path, explainer: Any) -> None:
 
 
 def test_kept_categories_stay_categories(tmp_path: Path, explainer: Any) -> None:
-    """Also in a single Arrow file, which has one dictionary for each column."""
+    """Categories also agree in a single Arrow file, which has one dictionary for each column."""
     polars = pytest.importorskip("polars")
     names = np.array([f"c{i // 50}" for i in range(150)], object)
     many = [pa.array([f"{i}-{k}" for k in range(50)]).dictionary_encode() for i in range(3)]
@@ -261,7 +261,7 @@ def test_a_large_row_group_is_read_in_pieces(tmp_path: Path, explainer: Any) -> 
 
 
 def test_what_fails_ends_everything(tmp_path: Path, explainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever part fails, its error is raised, earlier batches are kept, and no thread is left running."""
+    """Any failing part raises its error; earlier batches are kept, and no thread is left running."""
 
     def bad(wrong: Any) -> Iterator[Any]:
         yield from (ARRAY[:50], ARRAY[50:100])
@@ -388,7 +388,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, explainer: Any) -> None:
     assert not (tmp_path / "out").exists()
 
 
-#: Prints the peak memory of each run in kilobytes, each measured in a process of its own.
+#: The program prints the peak memory of each run in kilobytes; each run has a process of its own.
 MEMORY = """
 import json, os, sys
 import pyarrow.dataset, pyarrow.parquet
@@ -420,7 +420,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         np.save(tmp_path / f"{n_rows}.npy", X[:n_rows])
         calls.append([f"{tmp_path}/{n_rows}.npy", f"{tmp_path}/{n_rows}-out.npy"])
         table = pa.Table.from_arrays([*X[:n_rows].T.copy()], names=[f"x{i}" for i in range(32)])
-        # A page of each column and its dictionary are held, each of 1 MB if there are enough values.
+        # The reader holds a page and the dictionary of each column, 1 MB each if there are enough values.
         pq.write_table(table, tmp_path / f"{n_rows}.parquet", row_group_size=10**6, use_dictionary=False)
         calls.append([f"{tmp_path}/{n_rows}.parquet", f"{tmp_path}/{n_rows}-out.parquet"])
     run = subprocess.run(

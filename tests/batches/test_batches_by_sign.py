@@ -1,4 +1,4 @@
-"""The strongest features of each sign in batches: those of Explanation.reasons, with values as text."""
+"""The strongest features of each sign in batches equal Explanation.reasons, with values as strings."""
 
 from __future__ import annotations
 

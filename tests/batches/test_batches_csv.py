@@ -1,4 +1,4 @@
-"""CSV in explain_batches and on the command line: pandas.read_csv and explain are the references."""
+"""CSV in explain_batches and on the command line; the references are pandas.read_csv and explain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 400)
 
 
-#: Values of the column b by the number of the row, of 150; often the last rows differ from the first ones.
+#: Values of the column b by the number of the row, of 150; in many, the last rows differ from the first.
 COLUMNS: dict[str, Callable[[int], str]] = {
     "whole": lambda i: str(i - 70),
     "whole, then not": lambda i: str(i) if i < 100 else f"{i}.25",
@@ -91,7 +91,7 @@ def test_columns_are_those_of_pandas(name: str, tmp_path: Path) -> None:
 
 
 def test_text_is_missing_where_it_is_for_pandas(tmp_path: Path) -> None:
-    """This includes transformers for which None and NaN are two categories and True is not "True"."""
+    """Some transformers take None and NaN for two categories, or tell True from "True"."""
     n = np.arange(150)
     columns = {
         "text": np.array(["x", "", "y", '"q, ""r"""', "NA", " z"], object)[n % 6],
@@ -227,7 +227,7 @@ def test_lines_in_quotes_compression_marks_and_no_rows(tmp_path: Path) -> None:
 
 
 def test_types_of_all_files(tmp_path: Path) -> None:
-    """A kept column is text if one file has text in it; the model's columns must agree."""
+    """A kept column becomes strings if one file has strings in it; the model's columns must agree."""
     for i, (ids, b) in enumerate((("1", "1"), ("x2", "1.5"), ("", ""), ("2020-01-01", "2"))):
         (tmp_path / f"{i}.csv").write_text(f"id,a,b,c\n{ids},1,{b},1\n")
     paths = sorted(tmp_path.glob("*.csv"))
@@ -276,7 +276,7 @@ def test_options_of_csv_for_other_files(tmp_path: Path) -> None:
 
 
 def test_kinds_are_those_of_the_whole_file(tmp_path: Path) -> None:
-    """Types are the same as in pandas, whatever the order of the values."""
+    """Types are the same as in pandas for any order of the values."""
     values = {
         ("1", "-2"): "int64",
         ("1", str(2**63)): "uint64",

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq  # noqa: E402
 N = 60
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 3, N)
-#: Missing only among the first rows, so that most batches have no missing value.
+#: Values are missing only in the first rows, so that most batches have no missing value.
 GAPS = np.arange(N) < 9
 
 
@@ -76,7 +76,7 @@ Y = 3.0 * CODES + X["float"].to_numpy() + 20 * GAPS
 
 
 class Seen(TransformerMixin, BaseEstimator):
-    """Step that records the frames that it receives, and makes numbers of what it finds in them."""
+    """Step that records the frames that it receives, and converts their values to numbers."""
 
     def fit(self, X: Any, y: Any = None) -> Seen:
         return self
@@ -95,14 +95,14 @@ FRAMES: list[Any] = []
 
 
 def of_columns(step: Any) -> Callable[[Any], Any]:
-    """Return a function that makes a first step of a step for all columns but one."""
+    """Return a function that makes a first step, which applies a step to all columns but one."""
     return lambda X: make_column_transformer(
         (step, [name for name in X if name != "float"]), sparse_threshold=0
     )
 
 
 def texts(X: Any) -> Any:
-    """Return columns of strings, which depend on the dtypes, but not, as those of pandas 2, on other rows."""
+    """Return columns of strings that depend on the dtypes, but not on other rows (pandas 2's strings do)."""
     return pd.DataFrame({name: [str(value) for value in X[name].array] for name in X if name != "float"})
 
 
@@ -140,7 +140,7 @@ def csv(frame: Any, folder: Path) -> tuple[Any, Any]:
 
 
 def files(frame: Any, folder: Path) -> tuple[Any, Any]:
-    """Write two files, of which only the first has missing values, with the columns in another order."""
+    """Write two files: only the first has missing values; the second has its columns in another order."""
     paths = [folder / "a.parquet", folder / "b.parquet"]
     frame.iloc[:25].to_parquet(paths[0])
     frame.iloc[25:, ::-1].to_parquet(paths[1])
@@ -202,7 +202,7 @@ def test_first_steps_see_what_they_see_in_explain(source: str, step: str, tmp_pa
 
 
 def test_integers_and_booleans_with_nulls(tmp_path: Path) -> None:
-    """They are floats and objects in all batches if any row of the file has a null."""
+    """Integers are floats, and booleans objects, in all batches if any row of the file has a null."""
     columns = {
         "a": RNG.normal(size=N),
         "k": pa.array([*CODES[:40].tolist(), *[None] * 20], pa.int64()),
@@ -222,7 +222,7 @@ def test_integers_and_booleans_with_nulls(tmp_path: Path) -> None:
             np.testing.assert_allclose(np.load(out), explain(model, whole).values, rtol=0, atol=1e-12)
     whole = rows.to_pandas()
     assert (whole["k"].dtype, whole["b"].dtype) == (np.float64, object)
-    # The nulls of a stream are not known beforehand: a later one cannot change what a column is.
+    # The nulls of a stream are not known beforehand, so a later null cannot change the type of a column.
     with pytest.raises(ValueError, match=r"column 'k' is int64 and has missing values.*Cast it to float64"):
         explain_batches(model, iter(rows.to_batches(20)), tmp_path / "stream.npy", batch_size=20)
     with pytest.raises(ValueError, match=r"column 'k' is int64 and has missing values.*Cast it to float64"):
@@ -234,14 +234,14 @@ def test_integers_and_booleans_with_nulls(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         np.load(tmp_path / "cast.npy"), explain(model, cast.to_pandas()).values, atol=1e-12
     )
-    # A schema that pandas wrote says that the column was one of floats.
+    # A schema that pandas wrote says that the column had floats.
     told = rows.replace_schema_metadata(pa.Schema.from_pandas(whole).metadata)
     found = pa.Table.from_batches([BatchExplainer(model)(batch) for batch in told.to_batches(20)])
     np.testing.assert_allclose(found.to_pandas().to_numpy(), explain(model, whole).values, rtol=0, atol=1e-12)
 
 
 def test_dictionaries_that_differ(tmp_path: Path) -> None:
-    """Categories of another order never get the codes of the first file."""
+    """Categories in another order never get the codes of the first file."""
     parts = [pd.DataFrame({"k": pd.Categorical(list("aabbc") * 4, list(order))}) for order in ("abc", "cba")]
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for part, path in zip(parts, paths):
@@ -270,7 +270,7 @@ def test_dictionaries_that_differ(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("values", ["abc", [True, False], [3, 1, 2]], ids=["text", "booleans", "numbers"])
 def test_steps_that_see_more_of_categories_than_values(values: Any, tmp_path: Path) -> None:
-    """A dtype is that of all files, but codes depend on the file."""
+    """All files have one dtype, but codes depend on the file."""
     values = list(values)
     parts = []
     for order in (values, values[::-1]):
@@ -308,7 +308,7 @@ def test_steps_that_see_more_of_categories_than_values(values: Any, tmp_path: Pa
 
 
 def test_items_with_other_dtypes(tmp_path: Path) -> None:
-    """An item of an iterator has the dtypes of the first, or fits into them, or is rejected."""
+    """An item of an iterator has the dtypes of the first item, fits into them, or is rejected."""
     whole, gaps = pd.DataFrame({"k": CODES[:20]}), pd.DataFrame({"k": [1.0, np.nan] * 10})
     model = fitted("texts", X[["int"]].rename(columns={"int": "k"}))
     for make in (lambda frame: frame, pa.Table.from_pandas):
@@ -334,7 +334,7 @@ def test_files_of_different_extension_dtypes_are_refused(tmp_path: Path) -> None
 
 
 def test_files_of_decimals_with_other_digits_are_refused(tmp_path: Path) -> None:
-    """Cast to one scale, 1.5 would be 1.50 to a step that looks at the digits."""
+    """After a cast to one scale, 1.5 would be 1.50 to a step that looks at the digits."""
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for path, digits in zip(paths, ("1.5", "1.25")):
         pq.write_table(pa.table({"k": pa.array([Decimal(digits), Decimal(1)] * 30)}), path)
@@ -470,7 +470,7 @@ def test_rows_that_a_step_drops_or_moves(tmp_path: Path) -> None:
 
 
 def test_a_step_that_looks_at_the_index(tmp_path: Path) -> None:
-    """The index of a frame is that of explain, and a level that is kept stays in it."""
+    """Frames have the index that explain passes, and a level that is kept stays in it."""
     rows = X[["float", "int"]].set_index(pd.Index(np.arange(N) * 2, name="id"))
     step = FunctionTransformer(lambda X: X.assign(id=X.index))
     model = make_pipeline(step, ExtraTreesRegressor(3, random_state=0)).fit(rows, Y)
@@ -488,7 +488,7 @@ def test_a_step_that_looks_at_the_index(tmp_path: Path) -> None:
 
 
 def test_rows_of_mlflow() -> None:
-    """MLflow passes data frames, but no categories: these are those of the example."""
+    """MLflow passes data frames without categories, so the categories come from the example."""
     from skshapgpu.mlflow._scoring import Scorer, without_categories
 
     rows = X[["boolean", "Int64", "category"]].assign(whole=CODES)

@@ -1,4 +1,4 @@
-"""explain_batches with differing files or iterator items: each is explained as it would be alone."""
+"""explain_batches with files or items that differ: each is explained as if it were alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pd = pytest.importorskip("pandas")
 pq = pytest.importorskip("pyarrow.parquet")
 ds = pytest.importorskip("pyarrow.dataset")
 
-#: Numbers that float32 cannot hold, so close together that narrowing a column becomes visible.
+#: Numbers that float32 cannot hold, so close together that narrowing a column changes values.
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(
     {"a": 1e6 + RNG.integers(0, 9, 200) / 64, "b": RNG.integers(-9, 9, 200) * 1.0, "c": RNG.random(200)}
@@ -156,7 +156,7 @@ def test_items_are_explained_as_if_they_were_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["array", "sparse", "frame", "frame of an array"])
 def test_an_iterator_may_fill_the_same_item_again(kind: str, tmp_path: Path) -> None:
-    """Rows are read ahead of those that are explained, and batches are made of several items."""
+    """Rows are read ahead while other rows are explained, and batches are made of several items."""
     rows = X.to_numpy()
 
     def items() -> Iterator[Any]:
@@ -357,7 +357,7 @@ def test_codes_that_come_with_a_later_item_are_refused(tmp_path: Path) -> None:
 
 
 def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: Path) -> None:
-    """LightGBM trained on an array of codes uses the codes of a frame, which a batch makes up."""
+    """LightGBM trained on an array of codes uses a frame's codes, which a batch would invent."""
     pandas = pytest.importorskip("pandas")
     lightgbm = pytest.importorskip("lightgbm")
     rng = np.random.default_rng(0)
@@ -376,7 +376,7 @@ def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: P
         np.testing.assert_array_equal(found, expected)
     assert np.abs(expected[:, 0]).max() > 1
 
-    # Steps that pass the categories on to a model that takes the codes of the frame: those of the whole file.
+    # The steps pass the categories to a model that takes the frame's codes: the codes of the whole file.
     codes = frame.assign(color=frame["color"].cat.codes).to_numpy()
     model.fit(codes, y, categorical_feature=[0])
     through = make_pipeline(FunctionTransformer().fit(frame), model)

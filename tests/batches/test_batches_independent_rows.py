@@ -1,4 +1,4 @@
-"""Steps that compute a row from other rows are refused in batches, whose size the values would depend on."""
+"""Steps that compute a row from other rows are refused, as values would depend on the batch size."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_dependent_rows_in_a_later_batch(tmp_path: Path) -> None:
 
 
 def test_dependent_rows_after_a_batch_that_cannot_be_compared(tmp_path: Path) -> None:
-    """A step that refuses a few rows alone hides what it does with them; the next batch shows it."""
+    """If a step refuses a few rows alone, the check learns nothing from them; the next batch is checked."""
 
     def ranks(rows: Any) -> Any:
         if len(rows) == 2 and rows.index[0] < 4:

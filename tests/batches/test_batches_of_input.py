@@ -1,4 +1,4 @@
-"""Sums by the columns of X in batches, for pipelines that make dummies of them."""
+"""Sums by the columns of X in batches, for pipelines that make dummies of these columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The strongest features in batches: names, feature values as text, and SHAP values, in every sink."""
+"""The strongest features in batches: names, feature values as strings, and SHAP values, in every sink."""
 
 from __future__ import annotations
 

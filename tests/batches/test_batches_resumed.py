@@ -39,7 +39,7 @@ class Killed(BaseException):
 
 
 def guarded(function: Callable[..., Any], turns: list[int], at: int) -> Callable[..., Any]:
-    """Return a function that raises at the ``at``-th call of those that count ``turns``."""
+    """Return a function that raises at the ``at``-th call of all functions that share ``turns``."""
 
     def step(*args: Any, **kwargs: Any) -> Any:
         with _lock:
@@ -112,7 +112,8 @@ def test_resumes_after_a_crash_at_every_step(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("skshapgpu")]
 
 
-#: Forks a process for each run and kills it with SIGKILL after a random time; no thread was started before.
+#: The program forks a process for each run and kills it with SIGKILL after a random time; no thread was
+#: started before.
 LAUNCHER = """
 import json, os, random, signal, sys, time
 import pyarrow.dataset, pyarrow.parquet, pyarrow.csv
@@ -340,7 +341,7 @@ def test_what_others_wrote_is_not_touched(if_exists: str, tmp_path: Path, explai
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "parts", "list", "dataset", "union"])
 def test_the_output_does_not_replace_the_rows(form: str, tmp_path: Path, explainer: Any) -> None:
-    """Not even with if_exists="overwrite", and if the rows are an output of this package themselves."""
+    """This holds even with if_exists="overwrite", and if the rows are an output of this package."""
     in_parts = form not in ("parquet", "csv")
     sink = tmp_path / ("out" if in_parts else f"out.{form}")
     options: dict[str, Any] = {"batch_size": 50, "if_exists": "overwrite", "prefix": "shap_"}

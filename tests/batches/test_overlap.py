@@ -1,4 +1,4 @@
-"""Reading, explaining, encoding and writing at the same time: order, errors, interrupts, items in memory."""
+"""Reading, explaining, encoding and writing at once: order, errors, interrupts, items in memory."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_stages_overlap() -> None:
 
 
 def test_several_threads_explain_and_encode_at_once() -> None:
-    """Each step waits for as many threads as there are for it."""
+    """Each step waits until all of its threads have arrived."""
     explaining, encoding = threading.Barrier(3), threading.Barrier(3)
 
     def wait(barrier: threading.Barrier) -> Callable[[int, int], int]:

@@ -170,7 +170,7 @@ def test_pipeline_fitted_on_an_array() -> None:
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_categories(as_text: bool) -> None:
-    """Categories are matched by value, whatever a batch's dictionary; text columns are categories, too."""
+    """Categories are matched by value, not by a batch's dictionary; columns of strings are categories."""
     lightgbm = pytest.importorskip("lightgbm")
     city = pd.Categorical(np.array(["x", "y", "z"])[np.arange(442) % 3])
     frame = DIABETES.assign(city=city)

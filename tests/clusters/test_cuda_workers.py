@@ -20,10 +20,10 @@ from skshapgpu.distributed import explain_dask, explain_ray
 
 pytestmark = pytest.mark.usefixtures("gpu")
 
-#: GPUs to use; two workers share a single GPU, and without a GPU the tests are skipped.
+#: GPUs that the tests use; two workers share a single GPU, and without a GPU the tests are skipped.
 NAMES = [f"cuda:{index}" for index in range(min(2, len(cuda_info()["devices"])))] or ["cuda:0"]
 
-#: Options that give the same arithmetic however many rows a part has.
+#: Options with which the arithmetic is the same however many rows a part has.
 OPTIONS = {"algorithm": "quadrature", "device": "cuda"}
 
 X = flowers().reset_index(drop=True)
@@ -38,7 +38,7 @@ def n_visible() -> int:
 @pytest.mark.parametrize("devices", [NAMES[0], NAMES], ids=str)
 @pytest.mark.parametrize("batch_size", [70, 9])
 def test_batches(devices: Any, batch_size: int, tmp_path: Path) -> None:
-    """The batches of two GPUs are split if they are large, and entire if there are many."""
+    """Few large batches are split between two GPUs; of many batches, each GPU gets entire ones."""
     pa = pytest.importorskip("pyarrow")
     model, sink = classifier(X[FEATURES]), tmp_path / "values.arrow"
     source = pa.Table.from_pandas(X)
@@ -55,7 +55,7 @@ def test_batches(devices: Any, batch_size: int, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def dask_client() -> Iterator[Any]:
-    """Two worker processes, each with a GPU of its own if there are two."""
+    """Two worker processes; if there are two GPUs, each has its own."""
     distributed = pytest.importorskip("distributed")
     cloudpickle = pytest.importorskip("cloudpickle")
     for module in (clusters, sys.modules[__name__]):

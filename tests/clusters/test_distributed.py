@@ -1,4 +1,4 @@
-"""Code that the engines share: a parcel is opened once, on the devices of the process that opens it."""
+"""Code that the engines share: a process opens a parcel once, for its own devices."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_reasons_for_and_against_as_workers_compute_them() -> None:
 
 
 def test_by_sign_reaches_batches_of_spark_and_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both reject it without reasons, as batches do; the engines' modules are stand-ins."""
+    """Spark and Ray reject ``by_sign`` without ``reasons``, like batches; their modules are stand-ins."""
     pytest.importorskip("pyarrow")
 
     def module(name: str, **contents: object) -> None:

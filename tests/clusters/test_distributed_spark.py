@@ -60,7 +60,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def rows(spark: Any) -> Any:
-    """Six partitions of shuffled rows; half of the missing values null, half NaN."""
+    """Six partitions of shuffled rows; half of the missing values are null, half NaN."""
     table = spark.createDataFrame(X.reset_index(drop=True)).repartition(6).cache()
     for i, name in enumerate(FEATURES):
         column = F.col(f"`{name}`")

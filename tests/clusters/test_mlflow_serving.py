@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Hint. Inferred schema contains integer:UserWarning"),
 ]
 
-#: Folder from which this process imports the package, and the server must, too.
+#: Folder from which this process imports the package; the server must import it from there, too.
 PACKAGES = Path(skshapgpu.__file__).parents[1]
 
 #: Seconds after which a server that does not answer is taken for dead.

@@ -20,7 +20,7 @@ N_ROWS = 400
 
 @pytest.fixture
 def info(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Function that returns the command's output for a file: as JSON, and the line of categorical columns."""
+    """Function that returns the command's JSON for a file, and the printed line of categorical columns."""
 
     def call(path: Path) -> tuple[dict[str, Any], str]:
         assert main(["info", str(path), "--json"]) == 0
@@ -33,7 +33,7 @@ def info(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def mixed_frame(n_categorical: int = 3, n_unused: int = 1) -> tuple[Any, np.ndarray]:
-    """Draw numbers between categories c0, c1, ... on which y depends, and final, uninformative categories."""
+    """Draw numbers between categories c0, c1, ..., on which y depends, and uninformative last categories."""
     pd = pytest.importorskip("pandas")
     rng, columns, y = np.random.default_rng(0), {}, np.zeros(N_ROWS)
     for i in range(n_categorical):

@@ -39,7 +39,7 @@ PIPELINE = make_pipeline(ENCODER, RandomForestRegressor(4, max_depth=5, random_s
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    """Paths of the pipeline and of rows, in CSV, with the columns in another order."""
+    """Paths of the pipeline and of a CSV file of rows, with the columns in another order."""
     skops.dump(PIPELINE, tmp_path / "pipeline.skops")
     FRAME.to_csv(tmp_path / "rows.csv", index=False)
     return tmp_path / "pipeline.skops", tmp_path / "rows.csv"
@@ -155,7 +155,7 @@ def test_refusals(fails: Any, run: Any, files: Any, tmp_path: Path, monkeypatch:
 
 
 def test_rows_have_the_dtypes_of_pandas(run: Any, tmp_path: Path) -> None:
-    """Nullable columns reach the steps as pandas.read_parquet reads them, also those of the background."""
+    """Nullable columns, also of the background, reach the steps as pandas.read_parquet reads them."""
     frame = X.assign(
         flag=pd.array([None if i < 20 else bool(i % 3) for i in range(80)], "boolean"),
         count=pd.array([None if i < 20 else i % 4 for i in range(80)], "Int64"),

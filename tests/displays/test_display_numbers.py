@@ -68,7 +68,7 @@ def test_waterfalls_resolve_values_beside_any_base_value(base_value: float, scal
     np.testing.assert_allclose([read(step) for step in steps], values[0], rtol=5e-3)
     assert read(top) - read(bottom) == pytest.approx(values.sum(), rel=0.02)
     assert len({*steps, top, bottom}) == 5
-    # The axis distinguishes its ends: ticks differ, and lie within its limits.
+    # The axis distinguishes its ends: ticks differ, and are within its limits.
     display.figure_.draw_without_rendering()
     low, high = display.ax_.get_xlim()
     assert low < base_value < high and high - low < 3 * scale

@@ -129,7 +129,7 @@ def test_numbers_of_features_and_rows(cls: Any, option: str, value: Any, error: 
     ],
 )
 def test_arguments_of_plot_are_arguments_of_all_from_methods(cls: Any) -> None:
-    """They have the same defaults, and the same names in all displays."""
+    """Options have the same defaults and the same names in all displays."""
     parameters = dict(inspect.signature(cls.plot).parameters)
     del parameters["self"]
     methods = [name for name in dir(cls) if name.startswith("from_")]

@@ -70,7 +70,7 @@ def test_display_of_arrays() -> None:
 
 
 def bars_of(display: ShapDependenceDisplay) -> dict[float, int]:
-    """Return the heights of a histogram, in rows, by the positions of the bars' centres."""
+    """Return the heights of a histogram's bars, in rows, by the positions of their centres."""
     bars = display.histogram_
     shares = np.array([bar.get_height() for bar in bars]) / max(bar.get_height() for bar in bars)
     centres = [bar.get_x() + bar.get_width() / 2 for bar in bars]
@@ -170,7 +170,7 @@ def test_dependence_of_categories() -> None:
 
 
 def interacting(n_rows: int = 1_500) -> tuple[np.ndarray, np.ndarray]:
-    """Make an explanation: feature 0 interacts with 3; 2 is strongest, but alone; 1 is similar to 0."""
+    """Make an explanation in which 0 interacts with 3, 2 is strongest but alone, and 1 resembles 0."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, 5))
     X[:, 1] = X[:, 0] + 0.1 * rng.normal(size=n_rows)

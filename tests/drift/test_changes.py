@@ -1,4 +1,4 @@
-"""The benchmark of planted changes, on few rows, and the figures of docs/drift.md."""
+"""The benchmark of planted changes on few rows, and the figures on docs/drift.md."""
 
 from __future__ import annotations
 

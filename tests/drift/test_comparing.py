@@ -45,7 +45,7 @@ CURRENT = np.column_stack(
 @pytest.mark.parametrize("n_bins", [2, 3, 10, 40])
 def test_measures_are_those_of_the_definitions(n_bins: int) -> None:
     found = compare_explanations(explanation(REFERENCE), explanation(CURRENT), n_bins=n_bins)
-    # Units of rounding are common to all features, so the definition gets all of them on the same scale.
+    # All features are rounded to the same unit, so the definition gets all features on the same scale.
     largest = max(np.abs(REFERENCE).mean(axis=0).max(), np.abs(CURRENT).mean(axis=0).max())
     for i in range(6):
         ours, theirs = REFERENCE[:, i], CURRENT[:, i]
@@ -288,7 +288,7 @@ def test_values_of_different_kinds(change: dict[str, str]) -> None:
 
 
 def test_units() -> None:
-    """A unit without a name may be any; two with names must be the same."""
+    """A unit without a name matches any unit; two units with names must be equal."""
     odds, unknown = explanation(REFERENCE, unit="log-odds"), explanation(CURRENT)
     assert compare_explanations(odds, unknown).unit == compare_explanations(unknown, odds).unit == "log-odds"
     with pytest.raises(

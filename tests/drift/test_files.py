@@ -1,4 +1,4 @@
-"""compare_explanations of files: the same as of explanations, whatever their form, with bounded memory."""
+"""compare_explanations of files equals that of explanations, for all forms of files, in bounded memory."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_files_and_explanations_give_the_same(
 
 
 def test_all_features_are_kept_beside_their_values(forest: Any, reference: Path, tmp_path: Path) -> None:
-    """The columns of the values are the last ones, not those with the names of the features."""
+    """The columns of values are the last columns, not the columns named like the features."""
     explain_batches(forest, CURRENT, tmp_path / "a.parquet", keep=list(X), prefix="shap_")
     expected = compare_explanations(explain(forest, X), explain(forest, CURRENT))
     assert_same(compare_explanations(reference, tmp_path / "a.parquet"), expected)
 
 
 def test_features_and_outputs_in_another_order(tmp_path: Path) -> None:
-    """Columns of single precision, of a model that was trained on other columns and fewer rows."""
+    """The columns have single precision; the model was trained on other columns and fewer rows."""
     model = RandomForestClassifier(5, random_state=0).fit(X, SPECIES)
     other = RandomForestClassifier(5, random_state=0).fit(X.iloc[:, ::-1], SPECIES)
     explain_batches(model, X, tmp_path / "a.parquet")

@@ -144,7 +144,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_an_output_of_ours_is_known_by_its_content(sink: str, tmp_path: Path) -> None:
-    """A copy that includes its hidden folder counts as an output, unless a single byte is changed."""
+    """A copy that includes the hidden folder counts as an output, unless a byte of it was changed."""
     folder = tmp_path / "first"
     folder.mkdir()
     explain(folder / sink)
@@ -186,7 +186,7 @@ def test_a_digest_sees_large_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sink", SINKS)
 @pytest.mark.parametrize("if_exists", ["error", "resume"])
 def test_an_output_that_was_deleted_is_forgotten(sink: str, if_exists: str, tmp_path: Path) -> None:
-    """No data is left to lose, so another call starts from scratch, whatever the hidden folder records."""
+    """No data can be lost, so another call starts from scratch, whatever the hidden folder records."""
     path = tmp_path / sink
     for explainer, want in ((EXPLAINER, WANT), (EXPLAINER, WANT), (OTHER, OTHER_WANT)):
         result = explain(path, explainer, if_exists=if_exists)

@@ -1,6 +1,6 @@
 """Malicious models, files and rows: documented errors, no crash, bounded time and memory.
 
-Each was found by a fuzzer (tests/fuzz), or is similar to one that was.
+A fuzzer (tests/fuzz) found each of these inputs, or a similar one.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def xgboost_forest(document: Any) -> Any:
 
 
 def test_catboost_columns_that_are_nowhere() -> None:
-    """With CTRs each column takes memory, which a column number in the document must not determine."""
+    """With CTRs, each column takes memory, so a number in the document must not determine the columns."""
     path = TESTS / "fuzz" / "corpus" / "catboost" / "ctrs"
     document = json.loads(path.read_bytes())
     assert catboost.read_document(document, 3).derived is not None

@@ -368,7 +368,7 @@ def test_an_interrupt_within_a_member(
 
 
 def test_files_of_before_the_first_release_are_refused(file: Path, tmp_path: Path) -> None:
-    """They have groups of features under another name, without which the values would be others."""
+    """Such files have groups of features under another name; without groups, the values would be wrong."""
     header, arrays = storage.read(file)
     options = header["options"]["mapping"]
     named = [["groups" if name == "feature_groups" else name, value] for name, value in options]

@@ -1,4 +1,4 @@
-"""Stores of the tests. The S3 server, moto's, runs on this machine; its tests are skipped without moto."""
+"""Stores of the tests. An S3 server of moto runs on this machine; without moto, its tests are skipped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name of a new bucket, and an environment in which pyarrow finds the server."""
+    """Name of a new bucket; the environment tells pyarrow where the server is."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": stores.KEY,
         "AWS_SECRET_ACCESS_KEY": stores.SECRET,
@@ -63,7 +63,7 @@ def url_store(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Folder of temporary files, which must be empty when a test ends."""
+    """Folder for temporary files, which must be empty when a test ends."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     yield folder

@@ -1,4 +1,4 @@
-"""URLs: which paths are URLs, what is shown of them, and errors for those that nothing opens."""
+"""URLs: which paths are URLs, which parts are shown, and errors for URLs that nothing opens."""
 
 from __future__ import annotations
 

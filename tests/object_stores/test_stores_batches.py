@@ -1,4 +1,4 @@
-"""explain_batches in other file systems: sources and sinks of each kind against those of the local one."""
+"""explain_batches in other file systems: sources and sinks of each kind, compared with local ones."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def pickled() -> bytes:
 def test_a_parquet_file_is_not_downloaded(
     store: Store, tmp_path: Path, explainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only its columns are read: the other one is most of the file."""
+    """Only the model's columns are read: another column is most of the file."""
     noise = np.random.default_rng(0).bytes(4_000_000)
     rows = TABLE.append_column("noise", pa.array([noise[i::150] for i in range(150)]))
     pq.write_table(rows, tmp_path / "rows.parquet")
@@ -210,7 +210,7 @@ class Killed(BaseException):
 
 
 def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
-    """Make every step that others can see raise at its ``at``-th call; return the number of calls."""
+    """Make every externally visible step raise at its ``at``-th call; return the number of calls."""
     turns, lock = [0], threading.Lock()
 
     def guarded(function: Any) -> Any:
@@ -321,7 +321,7 @@ def test_a_call_notices_that_another_has_taken_over(
         explain_batches(explainer, TABLE, batch_size=batch_size, progress=meanwhile, **call)
     assert n_others == [1]
     assert equal(found_in(store, sink, tmp_path), local(sink))
-    # A call that finds its output complete, or is refused, does not stop the one that wrote it.
+    # A call that finds its output complete, or is refused, does not stop the call that wrote it.
     assert explain_batches(explainer, TABLE, batch_size=40, **call).n_resumed == 150
 
 
@@ -344,7 +344,7 @@ def test_a_part_that_another_call_replaces_is_noticed(store: Store, tmp_path: Pa
 
 
 def monkeypatched_finish(before: Any) -> Any:
-    """Return a context in which something happens before the parts are finished."""
+    """Return a context in which a function runs before the parts are finished."""
     patch = pytest.MonkeyPatch.context()
 
     class Context:

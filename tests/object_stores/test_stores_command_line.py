@@ -27,7 +27,7 @@ def forest() -> Any:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Function that runs a command with --json, and returns the exit code and what it printed."""
+    """Function that runs a command with --json, and returns the exit code and the output."""
 
     def call(*args: Any) -> tuple[int, Any]:
         code = main([*map(str, args), "--json"])

@@ -95,7 +95,7 @@ def test_explainers(options: dict[str, Any], store: Store) -> None:
 
 
 def test_a_loaded_explainer_has_aligned_arrays(store: Store, tmp_path: Path) -> None:
-    """As those of a memory-mapped file are: vector instructions may rely on it."""
+    """Tables are aligned as in a memory-mapped file, because vector instructions may rely on it."""
     from skshapgpu._files import saving
     from skshapgpu._files.locations import locate
 

@@ -1,4 +1,4 @@
-"""S3: runs that are killed and resumed by another process, and credentials, which nothing may show."""
+"""S3: runs that are killed and resumed by another process; credentials, which no output may show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skshapgpu.command_line import main
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-#: Runs slowly, and says after each batch how many rows are written.
+#: This program runs slowly, and prints after each batch how many rows are written.
 RUN = """
 import sys, time
 from skshapgpu import explain_batches
@@ -89,7 +89,7 @@ def test_credentials_are_never_shown(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """They are in the URL itself: in its user, and in its query, as the endpoint may be."""
+    """The credentials are in the URL: in its user and in its query, which may also have the endpoint."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name)
     query = f"?endpoint_override={s3_server.replace(':', '%3A')}&scheme=http&region=us-east-1"
