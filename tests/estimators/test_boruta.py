@@ -37,7 +37,7 @@ RESULTS = ("support_", "ranking_", "p_values_", "importances_history_", "thresho
 
 
 def planted(n_rows: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of which columns 1 and 4 matter, with a target far from zero."""
+    """Return rows in which only columns 1 and 4 matter, and a target far from zero."""
     X = np.random.default_rng(seed).normal(size=(n_rows, 6))
     return X, 100 + 3 * X[:, 1] - 4 * X[:, 4]
 
@@ -191,8 +191,8 @@ def test_percentile_and_correction() -> None:
         for p, c in ((100, "bonferroni"), (50, "bonferroni"), (100, "fdr_bh"), (100, None))
     ]
     assert (selectors[1].thresholds_[0] < selectors[0].thresholds_[0]) and selectors[0].support_[[1, 4]].all()
-    # Without a miss, 6 rounds decide at 0.05; Bonferroni's correction for 6 columns needs 8. With that of
-    # Benjamini and Hochberg, 7 are enough, as two columns have no miss.
+    # Without a miss, 6 rounds decide at 0.05, and 8 rounds with Bonferroni's correction for 6 columns. With
+    # the correction of Benjamini and Hochberg, 7 rounds are enough, as two columns have no miss.
     n_trials = [selector.n_trials_[4] for selector in selectors]
     assert n_trials[:2] == [8, 8] and n_trials[2] in (6, 7) and n_trials[3] == 6
 
@@ -270,7 +270,7 @@ def test_categories_and_missing_values() -> None:
     assert selector.rejected_.tolist() == [True, False, True, False] and selector.importances_[2] == 0
     with pytest.raises(ValueError, match="same order"):
         selector.transform(X[X.columns[::-1]])
-    # A pipeline that encodes columns by name does so with their shadows.
+    # A pipeline that encodes columns by name encodes their shadows, too.
     encode = ColumnTransformer([("encode", OneHotEncoder(handle_unknown="ignore"), ["color", "noise"])])
     encode.set_params(remainder="passthrough", sparse_threshold=0)
     piped = ShapBoruta(make_pipeline(encode, forest()), cv=3, max_iter=20, random_state=0).fit(X, y)
@@ -288,7 +288,7 @@ def test_one_column_and_equal_columns() -> None:
 
 @pytest.mark.filterwarnings("ignore:the t")
 def test_split_of_one_class() -> None:
-    """A split without a second class is left out; without any other split, that is an error."""
+    """A split without a second class is left out; it is an error if no split remains."""
     X, y = planted()
     label = np.where(y > 100, "yes", "no")
     only = np.flatnonzero(label == "no")

@@ -57,7 +57,7 @@ def test_noise_teaches_a_second_model_nothing(model: Any, second: Any, chance: f
     leaking = ShapTransformer(model).fit_transform(X, y)
     fitted = ShapTransformer(model, cv=5).fit_transform(X, y)
     assert cross_val_score(second, leaking, y, cv=5).mean() > chance + 0.4
-    # The standard error of an accuracy is 0.03, that of R2 is smaller.
+    # The standard error of an accuracy is 0.03, and the standard error of R2 is smaller.
     assert cross_val_score(second, fitted, y, cv=5).mean() < chance + 0.1
 
 

@@ -44,7 +44,7 @@ DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 def by_hand(
     model: Any, X: np.ndarray, y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]], **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the mean out-of-fold values and base values of each row; NaN for rows that have none."""
+    """Compute the mean out-of-fold values and base values of each row; NaN for rows that are never tested."""
     values: list[list[np.ndarray]] = [[] for _ in X]
     base_values: list[list[Any]] = [[] for _ in X]
     for train, test in splits:
@@ -103,7 +103,7 @@ def test_number_of_fits_is_that_of_cross_validate() -> None:
 
 
 class CountingScaler(StandardScaler):
-    """Scaler that counts how often it transforms more rows than are compared with the model's prediction."""
+    """Scaler that counts calls with more rows than the comparison with the model's prediction takes."""
 
     n_calls = 0
 
@@ -212,7 +212,7 @@ def test_values_are_those_of_a_loop(dtype: type) -> None:
 def test_values_add_up_to_the_out_of_fold_predictions() -> None:
     explanation = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=4)["explanation"]
     predicted = cross_val_predict(forest(), DIABETES, PROGRESSION, cv=4)
-    # Both sides are sums of a few dozen numbers of about 150, at worst in single precision.
+    # Both sides add up a few dozen numbers of about 150, at worst in single precision.
     np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), predicted, rtol=1e-5)
     assert explanation.additivity_error < 1e-2
 
@@ -303,7 +303,7 @@ def test_one_part_of_the_rows() -> None:
 
 
 class FailingRegressor(DecisionTreeRegressor):
-    """Regressor that fails if DIABETES's first row is its first training row; ``late``: after fitting."""
+    """Regressor that fails if its first training row is DIABETES's first; with ``late``, after fitting."""
 
     def __init__(self, late: bool = False, max_depth: int | None = 3) -> None:
         super().__init__(max_depth=max_depth)

@@ -32,7 +32,7 @@ DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 
 
 def test_lists_behind_steps() -> None:
-    """Columns of X as a list can be selected and grouped, as those of an array can."""
+    """The columns of a list can be selected and grouped like the columns of an array."""
     X = [[text, float(number)] for text, number in zip("ab" * 60, PROGRESSION)]
     columns = ColumnTransformer([("text", OneHotEncoder(), [0]), ("number", StandardScaler(), [1])])
     explanation = cross_val_explain(make_pipeline(columns, forest()), X, PROGRESSION[:120], cv=3)[
@@ -112,7 +112,7 @@ def test_pipeline_explains_the_columns_of_its_last_step() -> None:
 
 
 def test_columns_that_a_split_lacks() -> None:
-    """A category that occurs only in the last rows is a column of the other splits' models."""
+    """A category that occurs only in the last rows is a column of the models of the other splits."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"color": rng.choice(["blue", "red"], 90), "size": rng.normal(size=90)})

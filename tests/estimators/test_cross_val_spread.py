@@ -1,4 +1,4 @@
-"""values_std of cross_val_explain: the spread of each row's values over the models that were tested on it."""
+"""values_std of cross_val_explain: the spread of a row's values over the models that were tested on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShapRFECV: elimination by SHAP values of rows that models were not trained on, and scores."""
+"""ShapRFECV: elimination by SHAP values of rows on which models were not trained, and scores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 
 
 def planted(n_rows: int = 120) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of which columns 1 and 4 matter, with a target far from zero."""
+    """Return rows in which only columns 1 and 4 matter, and a target far from zero."""
     X = np.random.default_rng(0).normal(size=(n_rows, 6))
     return X, 100 + 3 * X[:, 1] - 4 * X[:, 4]
 
@@ -47,7 +47,7 @@ def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
 @pytest.mark.parametrize(("step", "fewest"), [(3, 2), (0.25, 1), (0.01, 5), (99, 1), (2, 10)])
 @pytest.mark.parametrize("scoring", [None, "neg_mean_absolute_error"])
 def test_steps_from_the_definition(step: Any, fewest: int, scoring: Any) -> None:
-    """Importances, scores, ranks and the choice are those of a plain implementation."""
+    """Importances, scores, ranks and the selected columns equal the results of a plain implementation."""
     rows = slice(0, 150)
     X, y = DIABETES[rows], PROGRESSION[rows]
     selector = ShapRFECV(
@@ -88,7 +88,7 @@ def test_steps_from_the_definition(step: Any, fewest: int, scoring: Any) -> None
 
 
 def test_planted_columns_and_ties() -> None:
-    """The fewest of equally good numbers of columns are kept, and the first of equal columns."""
+    """The smallest of equally good numbers of columns is chosen, and the first of equal columns are kept."""
     X, y = planted()
     X = np.column_stack([X, X[:, 4]])
     seen: list[tuple[int, int]] = []
@@ -122,7 +122,7 @@ def test_frames_pipelines_and_searches() -> None:
     frame = selector.set_output(transform="pandas").fit_transform(X, y)
     assert frame.index.equals(X.index) and set(frame.columns) <= {"s5", "age", "bmi", "bp"}
     assert {"s5", "bmi"} <= set(frame.columns)
-    # Columns that the pipeline drops have no importance, and are eliminated first: the last ones first.
+    # Columns that the pipeline drops have no importance and are eliminated first, beginning with the last.
     first = selector.importances_history_[-1]
     assert np.flatnonzero(first).tolist() == [0, 2, 3, 8] and np.isnan(selector.importances_history_[-2, 9])
     pipeline = make_pipeline(ShapRFECV(forest(), cv=2, step=3), forest())
@@ -144,7 +144,7 @@ def test_categories_by_name_and_missing_values() -> None:
     selector = ShapRFECV(model, cv=3).fit(X, y)
     assert {"color", "size"} <= set(selector.get_feature_names_out())
     assert selector.importances_history_[-1].argmin() == 0
-    # One split on categories separates 5 from -5, which needs more on numbers.
+    # One split on categories separates 5 from -5; on numbers, this needs several splits.
     stumps = clone(model).set_params(max_leaf_nodes=2)
     by_name = ShapRFECV(stumps, cv=3).fit(X, y).cv_results_["mean_test_score"]
     plain = ShapRFECV(clone(stumps).set_params(categorical_features=None), cv=3).fit(X, y)

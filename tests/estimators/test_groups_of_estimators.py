@@ -185,7 +185,7 @@ class Dummies(TransformerMixin, BaseEstimator):
 
 
 def test_columns_without_names() -> None:
-    """They are aligned by position, which is refused if the splits have different numbers of them."""
+    """Such columns are aligned by position, and refused if their number differs between splits."""
     model = make_pipeline(Dummies(), forest(3, 3))
     explain_params = {"feature_groups": {"body": ["x0", "x1"]}}
     with pytest.raises(ValueError, match="no names to align them by"):
@@ -215,7 +215,7 @@ def test_importances_and_selection() -> None:
 
 
 def test_values_are_those_of_predictions_with_folds() -> None:
-    """The truth for a whole cross-validation: each row by the definition, through the model of its fold."""
+    """Reference for a whole cross-validation: the definition for each row, with the model of its fold."""
     results = cross_val_explain(
         pipeline(),
         FRAME,

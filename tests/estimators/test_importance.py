@@ -113,7 +113,7 @@ def test_repeated_splits_groups_and_weights() -> None:
 
 
 def test_missing_classes() -> None:
-    """A split that lacks a class has no importances for it; if margins are incomparable, it has none."""
+    """A split that lacks a class has no importances for it, or none at all if margins are incomparable."""
     order = np.argsort(SPECIES, kind="stable")
     X, y = IRIS[order], SPECIES[order]
     result = cross_validated_importance(forest_classifier(), X, y, cv=KFold(3), per_output=True)

@@ -19,7 +19,7 @@ from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 
-#: Labels in another order than the classes of IRIS, with numbers that are not positions.
+#: Labels in another order than the classes of IRIS; numbers among them are not positions.
 NAMES = np.array(["zebra", "ant", "mole"])[SPECIES]
 NUMBERS = np.array([70, -3, 5])[SPECIES]
 BOTH = np.arange(0, 150, 2), np.arange(1, 150, 2)

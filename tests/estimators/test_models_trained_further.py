@@ -1,4 +1,4 @@
-"""Transformers of fitted models that are trained further: what predicts is what is explained."""
+"""Transformers of fitted models that are trained further: they explain the model that predicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShapSelector: columns kept by the magnitude of their SHAP values; and scikit-learn's own selectors."""
+"""ShapSelector keeps columns by the magnitude of SHAP values; scikit-learn's own selectors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_importances_of_splits() -> None:
 
 
 def test_rows_that_were_not_trained_on_tell_what_is_remembered() -> None:
-    """Deep trees split on noise last: on new rows its mean magnitude shrinks, but not that of others."""
+    """Deep trees split on noise last: on new rows, the mean magnitude of noise shrinks, others' does not."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 6))
     y = X[:, 0] + 2 * rng.normal(size=300)
@@ -143,7 +143,7 @@ def test_max_features_and_a_threshold() -> None:
 
 
 def test_max_features_of_equal_columns() -> None:
-    """The first ones of equally important columns are kept, even if their importance is zero."""
+    """If columns are equally important, the first are kept, even if their importance is zero."""
     X = np.column_stack([np.zeros((442, 2)), DIABETES[:, 2], np.zeros((442, 2)), DIABETES[:, 8]])
     selector = ShapSelector(forest(), max_features=4).fit(X, PROGRESSION)
     np.testing.assert_array_equal(np.flatnonzero(selector.importances_), [2, 5])

@@ -1,4 +1,4 @@
-"""Selection with a pipeline as the model: importances refer to the columns of X, or do not exist."""
+"""Selection with a pipeline as the model: importances belong to the columns of X, or do not exist."""
 
 from __future__ import annotations
 

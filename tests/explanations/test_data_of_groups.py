@@ -1,4 +1,4 @@
-"""Explanations of groups of features keep the data: of columns in no group, and of the columns of groups."""
+"""Explanations of groups keep the data of columns in no group and of the columns of groups."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ N_ROWS, NAMES, CLASSES = 5, ("a", "b", "c", "d"), ("no", "yes", "maybe")
 
 
 def explanation(n_outputs: int = 3, **changes: Any) -> Explanation:
-    """Make values that identify their row, feature and output: 100 row + 10 feature + output."""
+    """Make values that tell their row, feature and output: 100 row + 10 feature + output."""
     row, feature, output = np.indices((N_ROWS, 4, n_outputs))
     values = 100.0 * row + 10 * feature + output
     several = n_outputs > 1

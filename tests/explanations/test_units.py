@@ -1,4 +1,4 @@
-"""Units of explanations: what the model's own predictions say that the sums of the values are."""
+"""Units of explanations against the model's own predictions, which the sums of the values must equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text, categories and column names have the same meaning in explain, batches and the command line."""
+"""Strings, categories and names of columns mean the same in explain, batches and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows with categories, explained one by one: the values are those of all rows together."""
+"""Rows with categories that are explained one by one have the same values as all rows together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines with samplers, which change the rows on which a model is trained, but not those it predicts."""
+"""Pipelines with samplers, which change the rows of training, but not the rows of predictions."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_transformers_selectors_and_importances() -> None:
         np.testing.assert_array_equal(values, explain(transformer.estimator_, X).values)
         assert list(transformer.get_feature_names_out()) == ["color_red", "weight", "size"]
     selector = ShapSelector(pipeline(forest_classifier()), max_features=1, threshold=-np.inf).fit(X, y)
-    # The two columns that the target depends on most, by the model's own values.
+    # The two columns on which the target depends most, by the model's own values.
     importance = explain(selector.estimator_, X).sum_by("input")
     best = importance.feature_names[int(np.argmax(importance.importance()))]
     assert list(selector.get_feature_names_out()) == [best]

@@ -304,7 +304,7 @@ def test_refused(X: Any, error: type[Exception], message: str) -> None:
 
 
 def test_settings_of_numpy_for_errors_do_not_matter() -> None:
-    """Rounding of subnormal numbers to float32 is no error, whatever NumPy is told to raise."""
+    """Rounding subnormal numbers to float32 is no error, even if NumPy is set to raise errors."""
     tiny = SMALL * 1e-310
     for X in (sp.csr_array(tiny), tiny.astype(object), tiny.astype("g")):
         with np.errstate(all="raise"):

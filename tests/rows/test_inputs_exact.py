@@ -137,7 +137,7 @@ def test_long_integers_are_rounded_as_predict_does_or_refused(
 
 
 def test_integers_that_round_in_one_way_are_taken(integers: Any) -> None:
-    """Nearly all integers do, beyond 2^53 or not, even midpoints between two float32 numbers."""
+    """Nearly all integers round in one way, even beyond 2^53, and even midpoints between float32 numbers."""
     pd = pytest.importorskip("pandas")
     X, y, rows = integers
     direct, through = rows.astype(np.float32), rows.astype(np.float64).astype(np.float32)
@@ -221,7 +221,7 @@ def test_categories_beyond_float64_beside_missing_ones(family: str) -> None:
 
 
 def test_texts_are_no_numbers_for_hist_gradient_boosting() -> None:
-    """Categories that were numbers in training are unknown if they are texts, as for the model itself."""
+    """Categories that were numbers in training are unknown if they are strings, as for the model itself."""
     X, y = frame_with_categories()
     numbers = X["color"].cat.codes.astype(np.float64)
     model = with_categories("sklearn", X.assign(color=numbers.astype("category")), y)
@@ -231,7 +231,7 @@ def test_texts_are_no_numbers_for_hist_gradient_boosting() -> None:
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
 @pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
 def test_categories_of_time_in_hist_gradient_boosting(kind: str, unit: str) -> None:
-    """A missing time is missing, and no category; units may differ from those of training."""
+    """A missing time is missing, not a category; units may differ from the units in training."""
     X, y = frame_with_categories()
     times = library("pandas").Index(np.arange(6).astype(f"{kind}[s]"))
     X["color"] = X["color"].cat.rename_categories(times)
@@ -289,7 +289,7 @@ def test_lists_of_text_and_numbers(family: str) -> None:
 @pytest.mark.parametrize("family", ["sklearn", "xgboost", "lightgbm"])
 @pytest.mark.parametrize("kind", TEXTS)
 def test_text_is_the_category_that_it_names(family: str, kind: str) -> None:
-    """Values equal those of a frame with a categorical column, as on the command line."""
+    """Values equal the values of a frame with a categorical column, as on the command line."""
     library(family)
     X, y = frame_with_categories()
     model = with_categories(family, X, y)
@@ -386,7 +386,7 @@ def test_missing_columns_are_named(package: str) -> None:
     ids=lambda model: type(model).__name__,
 )
 def test_nan_in_a_sparse_matrix_is_refused_by_trees_of_scikit_learn(model: Any) -> None:
-    """An isolation forest sends it to the right, unlike NaN in an array; the other models reject it."""
+    """An isolation forest sends such NaN to the right, unlike NaN in an array; other models reject it."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     X[::4, 0] = np.nan
@@ -427,7 +427,7 @@ def test_catboost_with_infinite_borders_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["sklearn", "lightgbm"])
 @pytest.mark.parametrize("dtype", [">f8", ">f4", ">i8", "<f8", "O"])
 def test_arrays_of_objects_and_of_another_byte_order(family: str, dtype: str) -> None:
-    """LightGBM rounds them to float32, even from 64 bits; its wrapper converts objects to float64 first."""
+    """LightGBM rounds such numbers to float32, even from 64 bits; its wrapper converts objects to float64."""
     rng = np.random.default_rng(0)
     X = 2.0**24 + np.round(8 * rng.normal(size=(200, 3)))
     assert (X.astype(np.float32) != X).mean() > 0.2

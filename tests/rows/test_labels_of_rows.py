@@ -42,7 +42,7 @@ PIPELINE = make_pipeline(StandardScaler(), HistGradientBoostingClassifier(max_it
 T, LABELS = X[60:], Y[60:]
 OPTIONS: dict[str, Any] = {"data": X[:20], "model_output": "log_loss"}
 
-#: Labels of the rows of T in forms that are of other rows, or in another order, by their index.
+#: Labels of the rows of T in forms whose index says that they belong to other rows or another order.
 OTHERS = {
     "another order": LABELS.sample(frac=1, random_state=1),
     "other rows": Y[:30],

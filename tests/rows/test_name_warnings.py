@@ -1,4 +1,4 @@
-"""Warnings about names of columns are those that ``predict`` of the model gives for X, once for a call."""
+"""A call warns about names of columns once, as ``predict`` of the model warns for X."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_each_call_warns_once(trained_on: Any, X: Any, expected: str, tmp_path: 
 
 
 def test_the_last_step_of_a_pipeline_takes_other_rows_than_its_names_say() -> None:
-    """The values of rows that are not scaled are those of another row, so the warning matters."""
+    """A row that is not scaled gets the values of another row, so the warning matters."""
     model = make_pipeline(StandardScaler(), HistGradientBoostingClassifier(max_iter=5)).fit(FRAME, Y)
     right = explain(model, FRAME).values
     with pytest.warns(UserWarning, match=UNNAMED):

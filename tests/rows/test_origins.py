@@ -69,7 +69,7 @@ TEXTS, NUMBERS, EVERYTHING = ["a", "a_b"], ["size", "weight"], ["a", "a_b", "siz
 
 
 def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
-    """Find, by trial, the column of X that each column made by the steps depends on.
+    """Find, by trial, the column of X on which each column made by the steps depends.
 
     Columns of X are shuffled, one at a time.
     """
@@ -90,7 +90,7 @@ def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
 
 
 def check(*steps: Any, y: np.ndarray = Y, of: list[str] = EVERYTHING) -> Any:
-    """Return the grouped explanation, after comparing its sums with sums computed here."""
+    """Return the grouped explanation, after comparing its sums with independently computed sums."""
     model: Any = RandomForestClassifier(5, random_state=0) if y is CLASSES else forest(5, None)
     pipeline = make_pipeline(*steps, model).fit(X[of], y)
     explanation = explain(pipeline, X[of])
@@ -414,7 +414,7 @@ def test_a_step_without_names() -> None:
     hidden = make_column_transformer((FunctionTransformer(np.abs), ["weight"]), (OneHotEncoder(), ["a"]))
     pipeline = make_pipeline(hidden, forest(5, None)).fit(X, Y)
     assert explain(pipeline, X).feature_names == ("x0", "x1", "x2", "x3")
-    # Names that a later step was fitted with, or makes, are present again.
+    # Names with which a later step was fitted, or which it makes, are present again.
     unnamed = FunctionTransformer(lambda data: data)
     pipeline = make_pipeline(unnamed, OneHotEncoder(), forest(5, None)).fit(X[["a"]], Y)
     assert explain(pipeline, X[["a"]]).feature_names == ("a_b_c", "a_c", "a_d")
@@ -422,7 +422,7 @@ def test_a_step_without_names() -> None:
 
 @pytest.mark.parametrize("names", ["argument", "error", "number"])
 def test_a_step_whose_names_fail(names: str) -> None:
-    """Predictions need no names: a step that fails to give them was an error of explanations only."""
+    """Predictions need no names, so a step that cannot return names used to fail only in explanations."""
 
     class Named(Nameless):
         def get_feature_names_out(self, *given: Any) -> Any:

@@ -46,7 +46,7 @@ from skshapgpu._rows.pipelines import AsArray
 N_ROWS = 90
 _RNG = np.random.default_rng(0)
 
-#: Positive, of different scales; the last has few values, so that its bins coincide.
+#: Columns are positive and of different scales; the last has few values, so that its bins coincide.
 NUMBERS = np.column_stack(
     [
         _RNG.lognormal(size=N_ROWS),
@@ -55,7 +55,7 @@ NUMBERS = np.column_stack(
         _RNG.choice([1.0, 2.0], N_ROWS, p=[0.8, 0.2]),
     ]
 )
-#: Different shares of missing values: none in the third column, all in the second.
+#: Columns have different fractions of missing values: none in the third column, all in the second.
 GAPS = np.where(_RNG.random((N_ROWS, 4)) < [0.3, 1.0, 0.0, 0.1], np.nan, NUMBERS)
 ZEROS = sp.csr_array(np.where(_RNG.random((N_ROWS, 4)) < 0.5, 0.0, NUMBERS))
 #: 5, 2, 3 and 1 categories.
@@ -175,7 +175,7 @@ CASES: list[tuple[Any, Any]] = [
 
 
 def label(case: Any) -> str:
-    """Name a step, without the addresses of functions: processes that share a run must agree on names."""
+    """Name a step without the addresses of functions: processes that share a run must agree on names."""
     return re.sub(r" at 0x\w+|\s", "", str(case))[:70] if hasattr(case, "transform") else ""
 
 
@@ -268,7 +268,7 @@ def test_a_kernel_is_refused() -> None:
     "step", [Normalizer(), KNNImputer(), PolynomialFeatures(2), PCA(1), Ratios()], ids=label
 )
 def test_any_step_that_is_given_one_column_is_known(step: Any) -> None:
-    """This also holds in a ``ColumnTransformer``, and after steps that make several columns from one."""
+    """The origin is also known in a ``ColumnTransformer``, and after steps that make several columns."""
     powers = make_pipeline(KBinsDiscretizer(3, encode="onehot-dense"), PCA(2))
     for of_one in (step, powers):
         encode = make_column_transformer((of_one, [2]), (StandardScaler(), [0]), remainder="drop")

@@ -1,4 +1,4 @@
-"""Steps that write into X: each time that X is read, it is as the user passed it."""
+"""Steps that write into X: whenever X is read, it is as the user passed it."""
 
 from __future__ import annotations
 

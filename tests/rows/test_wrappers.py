@@ -1,4 +1,4 @@
-"""Models inside other models are explained as they predict, or rejected, with the reason."""
+"""Models inside other models are explained as they predict, or rejected with the reason."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_values_are_those_of_the_wrappers_own_prediction(wrap: Any, inner: Any) 
     explanation = explain(model, rows, data=background, precision="double")
     expected = values_by_definition(margin, rows, background)
     assert (np.abs(expected).max(axis=0) > 0).sum() >= 3
-    # float64 throughout; X of a forest is rounded to float32 on both sides.
+    # Both sides compute in float64; both round X of a forest to float32.
     np.testing.assert_allclose(explanation.values, expected, rtol=0, atol=1e-12)
     np.testing.assert_allclose(explanation.base_values, margin(background).mean(), rtol=1e-12)
     assert explanation.feature_names == ("a", "b", "c", "d") and explanation.row_labels is not None
