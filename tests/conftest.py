@@ -13,7 +13,7 @@ from skshapgpu import cuda_info
 # Failed assertions in the helpers should show their values, too.
 pytest.register_assert_rewrite("helpers")
 
-# Otherwise the libraries' threads of all test processes wait for each other, on a large machine for hours.
+# Otherwise, the libraries' threads of all test processes wait for each other, on a large machine for hours.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # In CI a failure must not depend on luck; elsewhere every run tries new examples.
@@ -45,13 +45,13 @@ def gpu() -> None:
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """A generator of each test's own, so that its numbers do not depend on which tests ran before."""
+    """A random generator for each test, so that its numbers do not depend on the tests that ran before."""
     return np.random.default_rng(0)
 
 
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Request for the CPU: explainers without a ``device`` compute there, as for work that no GPU does."""
+    """Request for the CPU: explainers without a ``device`` compute on it, for work that no GPU does."""
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
 
 

@@ -1,4 +1,4 @@
-"""A soak test: many threads explain changing models; neither may results change nor memory grow.
+"""A soak test: many threads explain changing models; results must not change, memory must not grow.
 
 ``./dev soak [--seconds N]``. Each thread picks a model, options and a kind of work at random, makes an
 explainer, sometimes from a file or a pickle, and explains a random part of the rows. The same work must give
@@ -110,7 +110,7 @@ def _catboost(catboost: Any) -> dict[str, Any]:
     }
 
 
-#: Ways to make an explainer, and the work that it then does.
+#: Ways to make an explainer, and kinds of work for the explainer.
 WORK: dict[str, tuple[dict[str, Any], Callable[[TreeExplainer, np.ndarray], Any]]] = {
     "values": ({}, lambda e, rows: e.shap_values(rows)),
     "double": ({"precision": "double"}, lambda e, rows: e.shap_values(rows)),

@@ -54,7 +54,7 @@ TESTS = (
     "tests/engine/background/test_interventional.py",
 )
 
-#: Functions of the walk, which are the same ones in both instruction sets.
+#: Functions of the walk, which are the same in both instruction sets.
 WALK = re.compile(r"Walker<|::(walk|walk_scalars|vector_walk|any_vector_walk)<")
 
 
@@ -89,7 +89,7 @@ def check_programs() -> None:
     """Exit with the packages to install if a program is missing."""
     missing = [package for program, package in NEEDED.items() if shutil.which(program) is None]
     hints = [f"apt-get install {' '.join(missing)}"] if missing else []
-    # CMake from there, because Debian 12's does not find the emulated Python.
+    # Use CMake from PyPI, because Debian 12's CMake does not find the emulated Python.
     modules = [name for name in ("pybind11", "cmake", "ninja") if importlib.util.find_spec(name) is None]
     if modules:
         hints.append(f"{sys.executable} -m pip install {' '.join(modules)}")
@@ -98,7 +98,7 @@ def check_programs() -> None:
 
 
 def fetch_python() -> None:
-    """Unpack Debian's Python for arm64, and write a script that runs it, which other programs take for it."""
+    """Unpack Debian's Python for arm64, and write a script that runs it in its place."""
     if PYTHON.exists():
         return
     say("fetching Python")
@@ -242,7 +242,7 @@ def test(variables: dict[str, str], arguments: list[str], examples: str) -> bool
 
 
 def count(sets: list[str]) -> None:
-    """Print how many instructions the walk executes for a row and leaf, by model and instruction set."""
+    """Print how many instructions the walk executes per row and leaf, by model and instruction set."""
     plugin = CACHE / "instructions.so"
     subprocess.run(
         ["cc", "-O2", "-shared", "-fPIC", "-o", plugin, HERE / "instructions.c"],
@@ -265,14 +265,14 @@ def count(sets: list[str]) -> None:
 
 
 def segments(counts: Path) -> Iterator[list[tuple[int, int]]]:
-    """Read the plugin's file: for each of its parts, the address and the executed instructions of blocks."""
+    """Read the plugin's file: each part has the addresses of blocks and the instructions executed in them."""
     for part in counts.read_text().split("\n\n")[:-1]:
         blocks = [tuple(map(int, line.split())) for line in part.splitlines()]
         yield [(address, n * executions) for address, n, executions in blocks]
 
 
 def walk_instructions(executed: list[tuple[int, int]], core: int) -> int:
-    """Return how many instructions of the walk a process executed that has the core at this address."""
+    """Return how many instructions of the walk a process executed, whose core is at this address."""
     library = next((PACKAGE / "skshapgpu").glob("_core*.so"))
     command = ["aarch64-linux-gnu-nm", "--demangle", "--defined-only", "--numeric-sort", library]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()

@@ -26,7 +26,7 @@ MODELS = {
 
 
 def main() -> None:
-    """Walk each model twice: once before, so that the second walk finds everything in place."""
+    """Walk each model twice, so that the second walk finds everything in place."""
     walks = []
     for name, model in MODELS.items():
         model.fit(X, Y)

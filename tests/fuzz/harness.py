@@ -1,7 +1,7 @@
 """Shared parts of all targets: limits and checks of any input, edits of documents, and the fuzzer.
 
 A target is a module with a function ``test_one(data: bytes)`` and a tuple ``INSTRUMENT`` of the modules whose
-branches guide the fuzzer. Any error that it raises is a finding.
+branches guide the fuzzer. Any error that ``test_one`` raises is a finding.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def main() -> None:
         _limit_memory()
         test_one(data)
 
-    # Run a few inputs first, so that imports and objects of the first call do not count towards an input.
+    # Run a few inputs first, so that imports and objects of first calls do not count towards any input.
     files = seeds(name) if (CORPUS / name).exists() else []
     for seed in (b"", bytes(range(8, 40)), bytes(range(40, 72)), *files):
         with contextlib.suppress(Finding):

@@ -1,4 +1,4 @@
-"""A script that writes the readers' corpora: small models of each library, a few kilobytes each.
+"""Script that writes the corpora of the readers: small models of each library, a few kilobytes each.
 
 Run it with PYTHONPATH=tests and the newest versions of the libraries, when a reader supports something new.
 """

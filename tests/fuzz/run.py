@@ -21,7 +21,7 @@ ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache" / "fuzz"
 BUILD = ROOT / "build" / "fuzz"
 
-#: Maximum seconds of a process; longer runs restart, because atheris leaks a few kilobytes per input.
+#: Maximum seconds of a process; longer runs start new processes, as atheris leaks kilobytes per input.
 LONGEST = 600
 
 PYTHON_TARGETS = sorted(path.stem.removeprefix("target_") for path in HERE.glob("target_*.py"))
@@ -46,7 +46,7 @@ def command(target: str) -> list[str]:
 
 
 def run(target: str, seconds: int, log: Path) -> bool:
-    """Run a target for the given seconds; return whether it found nothing."""
+    """Run a target for ``seconds``; return whether it found nothing."""
     return all(run_process(target, min(LONGEST, seconds - at), log) for at in range(0, seconds, LONGEST))
 
 

@@ -28,7 +28,7 @@ def documents() -> list[Any]:
 
 
 def test_one(data: bytes) -> None:
-    """Treat bytes that begin like a JSON object as a file, and others as edits of a corpus file."""
+    """Treat bytes that begin like a JSON object as a file, and other bytes as edits of a corpus file."""
     if data[:1] == b"{":
         try:
             document = json.loads(data)

@@ -1,4 +1,4 @@
-"""``Ensemble`` from arbitrary arrays: refused, or safe for the core with every algorithm."""
+"""``Ensemble`` from arbitrary arrays: it is refused, or is safe for the core with every algorithm."""
 
 from __future__ import annotations
 

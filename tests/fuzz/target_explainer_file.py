@@ -36,7 +36,7 @@ def contents() -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
 
 
 def test_one(data: bytes) -> None:
-    """Treat bytes that begin like a ZIP archive as a file, others as edits of one, with right checksums."""
+    """Treat bytes that begin like a ZIP archive as a file, and other bytes as edits with right checksums."""
     path().unlink(missing_ok=True)  # a file with arbitrary bytes would not be replaced
     if data[:2] == b"PK":
         path().write_bytes(data)

@@ -17,7 +17,7 @@ def texts() -> list[str]:
 
 
 def edited(text: str, choices: harness.Choices) -> str:
-    """Change up to four lines of a text; usually a change affects one number."""
+    """Change up to four lines of a model's text; usually, a change affects one number."""
     lines = text.split("\n")
     for _ in range(1 + choices.number(4)):
         which = choices.number(len(lines))
@@ -37,7 +37,7 @@ def edited(text: str, choices: harness.Choices) -> str:
 
 
 def test_one(data: bytes) -> None:
-    """Treat bytes that begin like a model as a text, and others as edits of a corpus text."""
+    """Treat bytes that begin like a model as its text, and other bytes as edits of a corpus text."""
     if data.startswith(b"tree"):
         text = data.decode("utf-8", "replace")
     else:

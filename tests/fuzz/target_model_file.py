@@ -36,7 +36,7 @@ PATH = Path(FOLDER.name) / "model"
 
 @cache
 def corpus() -> list[tuple[bytes, Any]]:
-    """Return each file, and the document in it if it is JSON."""
+    """Return each file of the corpus, and its document if the file is JSON."""
     files = harness.seeds("model_file")
     return [(data, json.loads(data) if data[:1] == b"{" else None) for data in files]
 
@@ -54,7 +54,7 @@ def changed(data: bytes, choices: harness.Choices) -> bytes:
 
 
 def test_one(data: bytes) -> None:
-    """Treat bytes that begin like a model file as a file, and others as edits of a corpus file."""
+    """Treat bytes that begin like a model file as a file, and other bytes as edits of a corpus file."""
     content = data
     if not data.startswith(STARTS):
         choices = harness.Choices(data)

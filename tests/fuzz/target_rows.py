@@ -67,7 +67,7 @@ def array(choices: harness.Choices, data: bytes) -> np.ndarray:
 
 
 def laid_out(out: np.ndarray, choices: harness.Choices) -> np.ndarray:
-    """Return an array with equal, or nearly equal, content in other strides."""
+    """Return an array with the same, or nearly the same, content but other strides."""
     layout = choices.number(8)
     if layout == 1:
         return np.asfortranarray(out)

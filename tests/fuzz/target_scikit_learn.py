@@ -45,7 +45,7 @@ def models() -> list[Any]:
 
 
 def trees_of(model: Any) -> list[Any]:
-    """Return the objects with nodes to change: trees, or predictors of histograms."""
+    """Return the objects whose nodes are changed: trees, or predictors of histogram boosting."""
     if hasattr(model, "_predictors"):
         return [predictor for iteration in model._predictors for predictor in iteration]
     if hasattr(model, "tree_"):

@@ -18,7 +18,7 @@ def documents() -> list[Any]:
 
 
 def test_one(data: bytes) -> None:
-    """Treat bytes that begin like a JSON object as a file, and others as edits of a corpus file."""
+    """Treat bytes that begin like a JSON object as a file, and other bytes as edits of a corpus file."""
     n_bytes, document = len(data), None
     if data[:1] != b"{":
         choices = harness.Choices(data)

@@ -35,7 +35,7 @@ def passages(path: Path) -> Iterator[Passage]:
                     if not part.startswith((">>>", "...")):
                         yield "docstring", node.body[0].lineno, part
     else:
-        # Lines of code become empty, so that the numbers of the others stay.
+        # Lines of code become empty, so that the other lines keep their numbers.
         text = re.sub(r"^```.*?^```$", lambda code: "\n" * code[0].count("\n"), text, flags=re.M | re.S)
         line = 1
         for part in text.split("\n\n"):

@@ -1,7 +1,7 @@
 """Walk through the checklist of a release (docs/releasing.md) without changing anything.
 
 ``./dev release --dry-run`` prints a line for each item and exits with 1 if one failed. ``--full`` also runs
-the steps that take minutes or hours. The release workflow passes ``--tag``: then the tag must be that of the
+the steps that take minutes or hours. The release workflow passes ``--tag``: the tag must then belong to the
 version, and the changelog must have a date.
 """
 
@@ -22,14 +22,14 @@ ROOT = Path(__file__).parents[2]
 #: Commands that the dry run only names, unless ``--full`` is given.
 LONG_STEPS = (("check",), ("test", "-n", "2"), ("docs",), ("wheel",))
 
-#: Host names of indexes of packages and images, whose addresses stand in the settings of the repository only.
-#: The pattern does not contain any of them.
+#: Host names of package and image indexes. Only the settings of the repository have their addresses, so the
+#: pattern itself contains none of the names.
 REGISTRY = re.compile(
     r"\b(?:[\w-]+\.)*(?:pypi|pythonhosted|anaconda|prefix|ghcr|quay|docker|npmjs|crates|download\.nvidia)"
     r"\.(?:org|com|dev|io)\b"
 )
 
-#: Version numbers in these files are records, or made up for a test.
+#: Version numbers in these files are records, or are invented for a test.
 RECORDS = ("CHANGELOG.md", "benchmarks/results/", "tests/")
 
 
@@ -38,7 +38,7 @@ class Failure(Exception):
 
 
 class Note(Exception):
-    """An item that is in order for a dry run, but not for a release."""
+    """An item that is acceptable in a dry run, but not in a release."""
 
 
 def version_of_project() -> str:
@@ -55,7 +55,7 @@ def tree(tag: str | None) -> str:
 
 
 def version(tag: str | None) -> str:
-    """Check that the version can be released, and has no tag, or the given one."""
+    """Check that the version can be released, and that it has no tag, or the tag that was passed."""
     version_found = version_of_project()
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version_found):
         raise Failure(f"{version_found} is not a version that can be released")

@@ -1,4 +1,4 @@
-"""The public interface against api.txt, and docs/api.rst, which must list all of it.
+"""The public interface equals api.txt, and docs/api.rst lists all of it.
 
 ``./dev api`` writes api.txt again, so that a reviewer sees each change of the interface.
 """
@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("api.txt")
 
-#: Modules whose ``__all__`` is public. A name in several of them is listed under the first.
+#: Modules whose ``__all__`` is public. A name in several modules is listed under the first.
 PUBLIC = (
     "skshapgpu",
     "skshapgpu.adapters",
@@ -27,7 +27,7 @@ PUBLIC = (
     "skshapgpu.reference",
 )
 
-#: scikit-learn generates these methods of metadata routing from the signatures of the others.
+#: scikit-learn generates these methods of metadata routing from the signatures of other methods.
 ROUTING = re.compile(r"set_\w+_request$")
 
 
@@ -46,7 +46,7 @@ SPECIAL = {"__call__", "__getitem__"}
 
 
 class _Annotation(str):
-    """Annotation of a module with postponed evaluation, which is text, to be shown without quotes."""
+    """Annotation of a module with postponed evaluation: a string that is shown without quotes."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -65,7 +65,7 @@ def public_objects() -> dict[str, Any]:
 
 
 def own_classes(owner: type) -> list[type]:
-    """Return a class and those of its bases that this package defines."""
+    """Return a class and its bases, as far as this package defines them."""
     return [base for base in owner.__mro__ if base.__module__.split(".")[0] == "skshapgpu"]
 
 
@@ -87,7 +87,7 @@ def signature(function: Any, *, of_class: bool = False) -> str:
 
 
 def members(owner: type) -> Iterator[tuple[str, Any]]:
-    """Yield public members of a class that this package defines, and each as the class holds it.
+    """Yield the names of public members that this package defines, and the members as the class holds them.
 
     Those of scikit-learn's base classes differ from release to release.
     """
@@ -99,7 +99,7 @@ def members(owner: type) -> Iterator[tuple[str, Any]]:
 
 
 def lines_of_class(path: str, owner: type) -> Iterator[str]:
-    """Yield the line of the constructor, if the package defines it, and those of the members."""
+    """Yield the line of the constructor, if the package defines it, and the lines of the members."""
     own = any("__init__" in vars(base) for base in own_classes(owner))
     made = own and not getattr(owner, "_is_protocol", False) and owner.__name__ not in RESULTS
     yield f"class {path}{signature(owner, of_class=True) if made else ''}"

@@ -1,4 +1,4 @@
-"""Files of benchmark results: one for each benchmark and kind of device, each named on a page."""
+"""Files of benchmark results: there is one for each benchmark and kind of device, and a page names it."""
 
 from __future__ import annotations
 

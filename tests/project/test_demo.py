@@ -1,4 +1,4 @@
-"""The page that ``./dev demo`` writes: its table, its pictures, its code, and which files it replaces."""
+"""The page that ``./dev demo`` writes: its table, pictures and code, and which files it may replace."""
 
 from __future__ import annotations
 

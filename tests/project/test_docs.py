@@ -1,4 +1,4 @@
-"""Code of docstrings, of the README and of the pages: it runs as written, and names existing objects.
+"""Code in docstrings, in the README and on the pages runs as written, and names existing objects.
 
 A page may have a comment with code that runs before its own: ``<!-- setup: ... -->``. Blocks that begin with
 ```` ```python skip ```` depend on the reader's data and are not run.
@@ -41,7 +41,7 @@ def page_id(path: Path) -> str:
 
 @pytest.fixture
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A temporary working directory, invisible figures, and a CPU, as some of the code needs one."""
+    """Set up a temporary working directory, invisible figures, and the CPU, which some code needs."""
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
@@ -68,7 +68,7 @@ def test_code_of_docstrings(name: str, somewhere: None) -> None:
 
 
 def with_code() -> list[Path]:
-    """Return the pages whose blocks run in order; test_recipes.py runs those of recipes.md one by one."""
+    """Return the pages whose blocks run in order; test_recipes.py runs blocks of recipes.md one by one."""
     return [path for path in PAGES if path.stem != "recipes" and PYTHON.search(path.read_text())]
 
 

@@ -1,4 +1,4 @@
-"""The stories of the gallery, and the examples of the installed engines, run unchanged."""
+"""The examples of the gallery, and the examples of installed cluster engines, run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hunt: a fixed set of its cases, and deliberately wrong results that it must find."""
+"""The hunt: a fixed set of cases, and deliberately wrong results that the hunt must find."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_values_of_two_players():
     # a adds 3 first and 7 second, b adds 2 first and 6 second.
     assert games.values(coalition_values)[0, :, 0].tolist() == [5.0, 4.0]
     assert games.values(coalition_values, "BV")[0, :, 0].tolist() == [5.0, 4.0]
-    # Together they add 10 - 4 - 3 + 1 more than each alone.
+    # Together, a and b add 10 - 4 - 3 + 1 more than each alone.
     for index in ("SII", "STII", "BII"):
         assert games.sets(coalition_values, [(0, 1)], index)[0, :, 0].tolist() == [4.0]
     assert games.matrices(coalition_values, "SII")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
@@ -116,9 +116,9 @@ def test_values_of_three_players():
     coalition_values = np.array([float(mask.bit_count() >= 2) for mask in range(8)])[:, None, None]
     np.testing.assert_allclose(games.values(coalition_values)[0, :, 0], [1 / 3] * 3, rtol=1e-15)
     np.testing.assert_allclose(games.values(coalition_values, "BV")[0, :, 0], [0.5] * 3, rtol=1e-15)
-    # If the third is known, two of them add 1 - 1 - 1 + 0, else 1.
+    # If the third is known, the other two together add 1 - 1 - 1 + 0, else 1.
     np.testing.assert_allclose(games.sets(coalition_values, [(0, 1)], "SII")[0, 0, 0], 0.0, atol=1e-15)
-    # The Shapley-Taylor index weights the empty set with 2/3, the third with 1/3.
+    # The Shapley-Taylor index weights the empty set with 2/3, and the third player with 1/3.
     np.testing.assert_allclose(games.sets(coalition_values, [(0, 1)], "STII")[0, 0, 0], 1 / 3, rtol=1e-15)
     np.testing.assert_allclose(games.sets(coalition_values, [(0, 1, 2)], "SII")[0, 0, 0], -2.0, rtol=1e-15)
 
@@ -130,14 +130,14 @@ def test_values_of_groups():
     assert values[:, 0, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
     assert games.values(values)[0, :, 0].tolist() == [0.5, 0.5]
     assert games.owen_values(coalition_values, [[0, 1], [2]])[0, :, 0].tolist() == [0.25, 0.25, 0.5]
-    # Groups of one column each, or a single one of all columns, change nothing.
+    # Groups of one column each, or a single group of all columns, change nothing.
     alike = np.array([1.0, 4.0, 3.0, 10.0])[:, None, None]
     for groups in ([[0], [1]], [[1, 0]]):
         assert games.owen_values(alike, groups)[0, :, 0].tolist() == [5.0, 4.0]
 
 
 def test_chance_to_survive():
-    """At the median of the noise, half survive; the derivative is that of the function."""
+    """At the median of the noise, half survive; the derivative is compared with differences."""
     model = SimpleNamespace(
         get_xgb_params=lambda: {"aft_loss_distribution": "extreme", "aft_loss_distribution_scale": 2.0}
     )
@@ -153,19 +153,19 @@ def test_chance_to_survive():
 
 
 def test_mixtures():
-    """f(a, b) = a b of the row (2, 3) against (1, 1) and (0, 5), the second with three times the weight."""
+    """Explain f(a, b) = a b of (2, 3) against (1, 1) and (0, 5), which has three times the weight."""
     X, background = np.array([[2.0, 3.0]]), np.array([[1.0, 1.0], [0.0, 5.0]])
     coalition_values = truth.coalition_values_of_pairs(
         lambda rows: rows[:, :1] * rows[:, 1:], X, background, 2
     )
     assert coalition_values[:, 0, :, 0].tolist() == [[1.0, 0.0], [2.0, 10.0], [3.0, 0.0], [6.0, 6.0]]
     values = games.values(truth.mean_coalition_values(coalition_values, np.array([1.0, 3.0])))[0, :, 0]
-    # Against the first row 2 and 3, against the second 8 and -2.
+    # The values are 2 and 3 against the first row, and 8 and -2 against the second.
     np.testing.assert_allclose(values, [(2 + 3 * 8) / 4, (3 + 3 * -2) / 4], rtol=1e-15)
 
 
 def test_rescaled_values_of_the_page():
-    """10 and 5 added to a margin of 0: 0.33 and 0.17 of the probability, as docs/which_shap.md says."""
+    """10 and 5 on a margin of 0 are 0.33 and 0.17 of the probability, as docs/which_shap.md says."""
     X, background = np.array([[10.0, 5.0]]), np.array([[0.0, 0.0]])
     coalition_values = truth.coalition_values_of_pairs(
         lambda rows: rows.sum(axis=1, keepdims=True), X, background, 2
@@ -344,7 +344,7 @@ def test_a_column_that_is_read_otherwise_is_found(monkeypatch):
 )
 @pytest.mark.parametrize("sink", ["explain", "batch explainer"])
 def test_a_refusal_without_its_reason_is_found(monkeypatch, refused, sink):
-    """The hunt looks at what the steps and pandas do, not at what the message says of them."""
+    """The hunt checks how the steps and pandas behave, not how the message describes their behaviour."""
 
     def refuses(*args: Any, **options: Any) -> Any:
         raise ValueError(refused)

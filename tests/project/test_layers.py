@@ -17,8 +17,8 @@ import skshapgpu
 
 PACKAGE = Path(skshapgpu.__file__).parent
 
-#: The rooms that each room, a folder or a module directly inside the package, may import from: at the head of
-#: a module or inside a function.
+#: A room is a folder or a module directly inside the package. For each room: the rooms from which it may
+#: import, at the head of a module or inside a function.
 MAY_IMPORT = {
     "__init__": {
         "_common",
@@ -155,7 +155,7 @@ def layer(path: Path) -> str:
 
 
 def imports(path: Path) -> list[tuple[str, str, bool]]:
-    """Return a file's imports: first part of the name, name within the package or "", whether at the head."""
+    """Return each import of a file: top-level name, name inside the package or "", whether at the head."""
     tree = ast.parse((PACKAGE / path).read_text())
     pairs = []
     for node in ast.walk(tree):
@@ -230,8 +230,8 @@ def test_the_table_of_layers_is_complete() -> None:
 def modules_after(code: str) -> tuple[set[str], float]:
     """Return the libraries that ``code`` imports, other than scikit-learn's own imports, and its time.
 
-    It runs in a fresh process; the core counts as a library. The time is relative to that of importing
-    scikit-learn's base: seconds would depend on the load of the machine.
+    It runs in a fresh process; the core counts as a library. The time is relative to the time to import
+    scikit-learn's base, as seconds depend on the machine's load.
     """
     program = f"""
 import sys, time

@@ -1,4 +1,4 @@
-"""Each block of docs/recipes.md by itself: its values are right, wherever its libraries are installed."""
+"""Each block of docs/recipes.md, run alone, computes right values if its libraries are installed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def libraries(code: str) -> set[str]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a block of a section after the setup, in an empty folder, and return its names."""
+    """Run a block of a section after the setup, in an empty folder, and return its variables."""
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")

@@ -1,4 +1,4 @@
-"""The checklist of a release: what each item finds, and this repository."""
+"""The checklist of a release: what each item finds, and that it finds nothing in this repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of packages, whatever their distribution is called, and a package without its compiled core."""
+"""Versions of packages whose distributions have other names, and a package without its compiled core."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_cpu_build_of_xgboost(site: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def run_in(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run code as in a checkout: the folder is first on the path, without finders of an installation."""
+    """Run code as in a checkout: the folder is first on the path, without an installation's finders."""
     program = f"import sys; sys.meta_path[:] = [f for f in sys.meta_path if isinstance(f, type)]\n{code}"
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
 

@@ -1,9 +1,9 @@
 """Build, check and try the source distribution and wheels; ``./dev wheel`` runs this.
 
 Wheels for the CPU are compiled by zig's clang, whose targets name the oldest C library to run with, and which
-compiles for other processors too. Those of this processor are installed into clean environments without a
-compiler on the path, for each version of Python that is found, and tried by smoke.py. A wheel for aarch64 is
-tried on other Debian machines under QEMU, if it is for the version of Debian's Python.
+compiles for other processors too. Wheels for this processor are installed into clean environments without a
+compiler on the path, for each version of Python on this machine, and tried by smoke.py. A wheel for aarch64
+is tried on other Debian machines under QEMU, if it is for the version of Debian's Python.
 
 Wheels with the GPU module need nvcc, which compiles with this machine's GCC only, so that they run with this
 machine's C library or a later one.
@@ -192,7 +192,7 @@ def compiler(target: str, language: str) -> Path:
 
 
 def build_tools(environment: Path) -> Path:
-    """Install the build tools in one folder for all versions of Python: another one would compile anew."""
+    """Install the build tools in one folder for all versions of Python: in another, all is compiled anew."""
     folder = WORK / "build-tools"
     if not folder.exists():
         tools = (

@@ -1,7 +1,8 @@
-"""Compile and link the core for Windows and macOS, as far as that goes elsewhere; ``./dev cross`` runs this.
+"""Compile and link the core for Windows and macOS on another system; ``./dev cross`` runs this.
 
-Nothing of it can be run here. The headers of Python are those of this machine, with the sizes of the target;
-a library with the names that they declare stands in for that of Python. Any other name that is missing fails.
+The result cannot be run on this machine. It is compiled with this machine's headers of Python and the sizes
+of the target. A library with the names that the headers declare stands in for Python's library. Any other
+missing name is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main() -> None:
         windows = system == "Windows"
         headers = python_headers(folder, windows)
         library = windows_library(folder) if windows else mac_library(folder)
-        # CMake also links what this machine's Python links, which the others have in their C library.
+        # CMake also links the libraries of this machine's Python, which other systems have in the C library.
         (folder / "libdl.a").write_bytes(b"!<arch>\n")
         settings = {
             "CMAKE_BUILD_TYPE": "Check",  # one without flags of its own
@@ -123,7 +124,7 @@ def mac_library(folder: Path) -> Path:
 def mac_compiler(target: str) -> Path:
     """Write a compiler that links a shared library instead of a bundle, on which zig's linker crashes.
 
-    It also refuses missing names, which pybind11 would leave to the start of the program.
+    The compiler also refuses missing names, which pybind11 would leave to the start of the program.
     """
     path = compiler(target, "c++")
     arguments = (

@@ -1,4 +1,4 @@
-"""Try an installed wheel: ``python smoke.py README.md``, where the four libraries and pyarrow are installed.
+"""Try an installed wheel: ``python smoke.py README.md``. The four libraries and pyarrow must be installed.
 
 The values of a model of each library must add up to its own prediction. A transformer in a pipeline, a saved
 explainer, batches and the quickstart of the README must work as well.
