@@ -23,7 +23,8 @@ from ..adapters.schema import AdaptedModel, InputSchema
 from . import storage
 from .locations import Place, RemotePath, head, is_path, locate
 
-#: Models with linear leaves need version 2, which earlier releases reject instead of ignoring the leaves.
+#: Version 2 is for models with linear leaves. Readers of version 1 reject such files, instead of ignoring the
+#: leaves.
 _FORMAT, _VERSION, _LINEAR_VERSION = "skshapgpu explainer", 1, 2
 
 #: First bytes of a file, which is a ZIP archive.
@@ -32,7 +33,7 @@ _MAGIC = b"PK\x03\x04"
 #: Prefix, in files, of the names of the arrays in ``_core.Plan.contents``.
 _TABLES = "tables_"
 
-#: Arrays that may be large and of which a call reads only parts.
+#: Arrays that may be large, and from which a call reads only parts.
 _LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 
 #: Module and class of the encoders and derived columns that can be saved, by their names in files.
@@ -60,7 +61,8 @@ class Saved:
         Values of the saved options of ``TreeExplainer``, by name.
     background : Background or None
     tables : dict of str to ndarray
-        The result of ``_core.Plan.contents``; memory-mapped if from a local file. Empty: no tables.
+        The result of ``_core.Plan.contents``, memory-mapped if it is from a local file. It is empty if there
+        are no tables.
     """
 
     adapted: AdaptedModel
@@ -105,18 +107,18 @@ def save(path: Place, saved: Saved) -> None:
 
 def digest(ensemble: Ensemble) -> str:
     """Return the SHA-256 of a model's trees in hexadecimal digits."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for name in _fields_of(ensemble):
         value = getattr(ensemble, name)
         is_array = isinstance(value, np.ndarray)
-        found.update(f"{name} {value.shape if is_array else value} ".encode())
+        hasher.update(f"{name} {value.shape if is_array else value} ".encode())
         if is_array:
-            found.update(np.ascontiguousarray(value).data)
-    return found.hexdigest()
+            hasher.update(np.ascontiguousarray(value).data)
+    return hasher.hexdigest()
 
 
 def _fields_of(ensemble: Ensemble) -> list[str]:
-    """Return the attributes that describe an ensemble: without those of linear leaves if there are none."""
+    """Return the names of the fields of an ensemble. Fields of linear leaves are left out if it has none."""
     return [f.name for f in fields(Ensemble) if ensemble.has_linear_leaves or f.name not in LINEAR_FIELDS]
 
 
@@ -127,14 +129,14 @@ def load(path: Place, verify: bool = False) -> Saved:
     ----------
     path : Path or RemotePath
     verify : bool
-        Compare large tables with their checksums, too.
+        Whether to compare large tables with their checksums, too.
 
     Raises
     ------
     OSError
         The file cannot be read.
     ValueError
-        The file holds no explainer, is damaged, or was written by a later version.
+        The file holds no explainer, is damaged, or was written by another version of this package.
     """
     header, arrays = storage.read(path, _LARGE, verify)
     if header.get("format") != _FORMAT:
@@ -162,9 +164,9 @@ def load(path: Place, verify: bool = False) -> Saved:
 
 
 def explainer_file(model: Any) -> Place | None:
-    """Return the place of the explainer's file that ``model`` is the path of; None if it is anything else.
+    """Return the place of an explainer's file if ``model`` is its path, and None otherwise.
 
-    Files of explainers are ZIP archives, which no file of a model is that the adapters read.
+    Explainer files are ZIP archives, which none of the model files that the adapters read are.
     """
     if not is_path(model):
         return None
@@ -174,18 +176,12 @@ def explainer_file(model: Any) -> Place | None:
 
 
 def library_version(path: Place) -> str:
-    """Return the version of this package that wrote a file.
-
-    Raises
-    ------
-    OSError, ValueError
-        As for :func:`load`.
-    """
+    """Return the version of this package that wrote a file. Errors are raised as by :func:`load`."""
     return str(storage.read(path, _LARGE)[0].get("library"))
 
 
 def _check(adapted: AdaptedModel) -> None:
-    """Raise ``ValueError`` unless all fields are valid; they are not checked again when they are used."""
+    """Raise ``ValueError`` unless all fields are valid. The code that uses them does not check them again."""
     schema, n_features = adapted.schema, adapted.schema.n_features
     names = schema.feature_names
     if names is not None and (not isinstance(names, tuple) or len(names) != n_features):
@@ -194,12 +190,12 @@ def _check(adapted: AdaptedModel) -> None:
         raise ValueError(f"its warns_as is {schema.warns_as!r:.80}")
     if not all(isinstance(name, str) for name in schema.feature_names or ()):
         raise ValueError("its feature_names are not all strings")
-    known = schema.known_names
-    if not isinstance(known, dict) or not all(
+    known_names = schema.known_names
+    if not isinstance(known_names, dict) or not all(
         type(feature) is int and 0 <= feature < n_features and isinstance(name, str)
-        for feature, name in known.items()
+        for feature, name in known_names.items()
     ):
-        raise ValueError(f"its known_names are {known!r:.80}")
+        raise ValueError(f"its known_names are {known_names!r:.80}")
     for owner, name, allowed in (
         (adapted, "squared_error", (False, True)),
         (adapted, "has_cover", (False, True)),
@@ -214,9 +210,9 @@ def _check(adapted: AdaptedModel) -> None:
         (schema, "frames_have_names", (False, True)),
         (schema, "sparse_zero_missing", (False, True)),
     ):
-        found = getattr(owner, name)
-        if not any(found is value or (isinstance(value, str) and found == value) for value in allowed):
-            raise ValueError(f"its {name} is {found!r:.80}")
+        value = getattr(owner, name)
+        if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in allowed):
+            raise ValueError(f"its {name} is {value!r:.80}")
     scale, missing = adapted.link_scale, schema.missing_value
     if type(scale) is not float or not 0 < scale < float("inf") or type(missing) is not float:
         raise ValueError(f"its link_scale or missing_value are {scale!r:.80}, {missing!r:.80}")
@@ -246,7 +242,7 @@ def _background(arrays: Any, ensemble: Ensemble) -> Background | None:
 
 
 class _Packer:
-    """Converter of values to JSON, which collects their arrays under names."""
+    """Converter of values to JSON. It gives arrays names, and collects them in ``arrays``."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -256,7 +252,7 @@ class _Packer:
             return value
         if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
             name = f"a{len(self.arrays)}"
-            # The byte order is that of the library's data, which need not be the one of files.
+            # The byte order of an array may be the order of its library or machine; files are little-endian.
             self.arrays[name] = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
             return {"array": name}
         if isinstance(value, np.ndarray) and value.dtype.hasobject:

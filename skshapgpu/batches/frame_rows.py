@@ -17,12 +17,12 @@ class FrameRows:
     ----------
     frame : pandas.DataFrame
         The features.
-    kept : pyarrow.RecordBatch
+    kept_columns : pyarrow.RecordBatch
         Columns that are copied to the output.
     """
 
     frame: Any
-    kept: Any
+    kept_columns: Any
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -36,11 +36,11 @@ class FrameRows:
 
     def column(self, name: str) -> Any:
         """Return a column that is copied to the output."""
-        return self.kept.column(name)
+        return self.kept_columns.column(name)
 
     def slice(self, begin: int, size: int) -> FrameRows:
         """Return ``size`` rows, from row ``begin`` on."""
-        return FrameRows(self.frame.iloc[begin : begin + size], self.kept.slice(begin, size))
+        return FrameRows(self.frame.iloc[begin : begin + size], self.kept_columns.slice(begin, size))
 
 
 def frame_schema(frame: Any) -> Any:

@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 
 from .._common.checks import require_one_of
 from .._common.indices import INDICES
-from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
+from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, Values, lists_options
 from .._engine.agreement import quiet
 from .._engine.algorithms import Kind
 from .._engine.links import unit_of
@@ -193,7 +193,7 @@ class BatchExplainer:
         return self._keep
 
     @property
-    def base_values(self) -> Any:
+    def base_values(self) -> float | Values:
         """Base value: float, or float64 array of shape (n_outputs,) if there are several outputs."""
         return self._explainer.expected_value
 

@@ -29,6 +29,7 @@ from .._common.types import (
     Model,
     Progress,
     ValueIndex,
+    Values,
     lists_options,
 )
 from .._files.locations import is_inside, is_path, locate
@@ -103,7 +104,7 @@ class BatchesResult:
     n_resumed: int
     batch_rows: int
     seconds: float
-    base_values: Any
+    base_values: float | Values
     feature_names: tuple[str, ...]
     output_names: tuple[Any, ...] | None
 

@@ -37,7 +37,7 @@ class SelectedColumns:
     Attributes
     ----------
     features : tuple of str
-    kept : tuple of str
+    kept_columns : tuple of str
         Columns that are copied to the output.
     all_columns : bool
         Whether the features are all columns that are not kept. A file must then have no other columns.
@@ -48,7 +48,7 @@ class SelectedColumns:
     """
 
     features: tuple[str, ...]
-    kept: tuple[str, ...] = ()
+    kept_columns: tuple[str, ...] = ()
     all_columns: bool = False
     only_numbers: bool = False
     through_pandas: bool = False
@@ -56,7 +56,7 @@ class SelectedColumns:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns, the kept ones first."""
-        return (*self.kept, *(name for name in self.features if name not in self.kept))
+        return (*self.kept_columns, *(name for name in self.features if name not in self.kept_columns))
 
 
 class Source(ABC):
@@ -172,7 +172,7 @@ def _joined(pieces: list[Any]) -> Any:
         import pandas
 
         return FrameRows(
-            pandas.concat([rows.frame for rows in pieces]), _joined([rows.kept for rows in pieces])
+            pandas.concat([rows.frame for rows in pieces]), _joined([rows.kept_columns for rows in pieces])
         )
     schema = common_schema([piece.schema for piece in pieces])
     batches = [cast_to_schema(piece, schema, "the source") for piece in pieces]

@@ -219,7 +219,7 @@ class FrameSource(Source):
     ----------
     features : pandas.DataFrame
         All columns; after :meth:`settle`, the features.
-    kept : pyarrow.Table
+    kept_columns : pyarrow.Table
         The columns to keep.
     """
 
@@ -228,13 +228,13 @@ class FrameSource(Source):
         fields = frame_schema(frame)
         columns = frame.iloc[:, [i for i, name in enumerate(fields.names) if name in keep]]
         try:
-            self.kept, levels = _with_levels(columns, frame, keep, where)
+            self.kept_columns, levels = _with_levels(columns, frame, keep, where)
         except (TypeError, NotImplementedError, require_arrow().ArrowInvalid) as error:
             raise ValueError(
                 f"the columns of {where} to keep cannot be converted to Arrow: {error}"
             ) from error
         self.levels = tuple(levels)
-        for field in self.kept.schema:
+        for field in self.kept_columns.schema:
             position = fields.get_field_index(field.name)
             fields = fields.append(field) if position < 0 else fields.set(position, field)
         self.schema = fields
@@ -242,31 +242,31 @@ class FrameSource(Source):
     def settle(self, selected: SelectedColumns) -> None:
         positions = [self.schema.names.index(name) for name in selected.features]
         self.features = self.features.iloc[:, positions]
-        self.kept = self.kept.select(list(selected.kept))
+        self.kept_columns = self.kept_columns.select(list(selected.kept_columns))
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         dtypes = self.features.dtypes
         return sum(getattr(dtype, "itemsize", TEXT_BYTES) for dtype in dtypes) + row_bytes(
-            self.kept.schema, self.kept.schema.names
+            self.kept_columns.schema, self.kept_columns.schema.names
         )
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         frame = self.features.iloc[_compared_rows(len(self.features))]
         content = [series.tolist() for _, series in frame.items()]
         categories = [list(getattr(dtype, "categories", ())) for dtype in frame.dtypes]
-        kept = TableSource(self.kept).fingerprint(self.kept.schema.names)
+        kept_fingerprint = TableSource(self.kept_columns).fingerprint(self.kept_columns.schema.names)
         return {
             "kind": "frame",
             "n_rows": self.n_rows,
             "content": hashlib.sha256(repr([content, categories]).encode()).hexdigest(),
             "columns": [[str(name), str(dtype)] for name, dtype in frame.dtypes.items()],
-            "kept": [kept["content"], kept["columns"]],
+            "kept": [kept_fingerprint["content"], kept_fingerprint["columns"]],
         }
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         for first in range(start, len(self.features), n):
             rows = self.features.iloc[first : first + n]
-            yield FrameRows(rows, one_batch(self.kept.slice(first, n)))
+            yield FrameRows(rows, one_batch(self.kept_columns.slice(first, n)))
 
 
 class TableSource(Source):
@@ -375,10 +375,10 @@ class StreamSource(Source):
 
     def _rows_of_frame(self, item: Any, where: str) -> tuple[Any, Any]:
         """Return the features of a data frame of pandas, and a table of the columns to keep."""
-        source = FrameSource(item, self._selected.kept, where)
+        source = FrameSource(item, self._selected.kept_columns, where)
         require_same_names(source.schema.names, self.schema.names, self._selected, where, _FIRST)
         source.settle(self._selected)
-        return source.features, source.kept
+        return source.features, source.kept_columns
 
     def _checked_frame(self, item: Any, where: str) -> list[Any]:
         """Return the rows of an item with the dtypes of the first item, or reject it if they do not fit."""
@@ -390,7 +390,7 @@ class StreamSource(Source):
             )
         if not len(item):
             return []
-        frame, kept = self._rows_of_frame(item.copy(), where)  # a copy: see _checked_array
+        frame, kept_columns = self._rows_of_frame(item.copy(), where)  # a copy: see _checked_array
         for position, (name, dtype) in enumerate(zip(self._selected.features, self._frame.dtypes)):
             series = frame.iloc[:, position]
             if same_dtype(series.dtype, dtype):
@@ -399,14 +399,16 @@ class StreamSource(Source):
             if str(dtype) == "category" or joined_dtype != dtype:
                 raise ValueError(_other_type(name, series.dtype, where, dtype))
             frame.isetitem(position, series.astype(dtype))
-        return [FrameRows(frame, one_batch(self._converted(kept, self._selected.kept, where)))]
+        return [
+            FrameRows(frame, one_batch(self._converted(kept_columns, self._selected.kept_columns, where)))
+        ]
 
     def _checked(self, item: Any, where: str) -> list[Any]:
         """Return the selected columns of an item. Features may have wider types than in the first item."""
         selected = self._selected
         if hasattr(item, "iloc"):  # of pandas, whose values the table would share: see _checked_array
             item = item.copy()
-        table, _ = _as_table(item, selected.kept, where)
+        table, _ = _as_table(item, selected.kept_columns, where)
         require_same_names(table.schema.names, self.schema.names, selected, where, _FIRST)
         converted = self._converted(table, selected.columns, where)
         if self._scan is not None:
@@ -438,11 +440,13 @@ class StreamSource(Source):
                     f"column {name!r} is {column.type} in {where}, but {field.type} in {_FIRST}: give it the "
                     "same type in all items"
                 )
-            fields.append(field if name in selected.kept else table.schema.field(name).with_type(column.type))
+            fields.append(
+                field if name in selected.kept_columns else table.schema.field(name).with_type(column.type)
+            )
             columns.append(column)
         original = arrow.Table.from_arrays(columns, names=list(names))
         converted = cast_to_schema(original, arrow.schema(fields), where)
-        for name in selected.kept:
+        for name in selected.kept_columns:
             before, after = original.column(name), converted.column(name)
             if not is_number(before.type) or wider(before.type, after.type) == after.type:
                 continue

@@ -1,8 +1,9 @@
 """The command ``skshapgpu``: SHAP values of rows in files, and facts about model files and installations.
 
 ``arguments.py`` defines the arguments, and a module for each command computes an :class:`Answer`. This
-module prints it, as text or as JSON, and turns an error into one line and an exit code: 0 for success, 1
-for failure, 2 if the command line itself is wrong, 130 after Ctrl-C. A command may add codes of its own.
+module prints the answer, as text or as JSON. It turns an error into one line of text and an exit code: 0 for
+success, 1 for failure, 2 if the command line itself is wrong, 130 after Ctrl-C. A command may have further
+exit codes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["main"]
 
 _FAILED, _WRONG_USAGE, _INTERRUPTED = 1, 2, 130
 
-#: Errors that wrong files, data and options raise. UnsupportedModelError is a RuntimeError, too.
+#: Errors that wrong files, data and options raise. UnsupportedModelError is a kind of RuntimeError.
 _EXPECTED = (ValueError, TypeError, RuntimeError, OSError, MemoryError, ImportError)
 
 
@@ -31,12 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str or None
-        Arguments without the name of the program; None: those of the process.
+        Arguments without the name of the program. None means the arguments of the process.
 
     Returns
     -------
     int
-        The exit code: 0, or 1 after an error, 2 if the arguments are wrong, 130 if interrupted.
+        The exit code: 0, 1 after an error, 2 if the arguments are wrong, or 130 if interrupted.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     in_json, debug = "--json" in arguments, "--debug" in arguments
@@ -88,7 +89,7 @@ def _print_json(facts: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert NumPy numbers and arrays to Python's; labels of other types to text."""
+    """Convert NumPy numbers and arrays to Python numbers and lists, and other objects to strings."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

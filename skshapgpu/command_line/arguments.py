@@ -93,17 +93,17 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _AddGroup(argparse.Action):
-    """Action that adds NAME=COLS to a dict of groups, or sets "input"."""
+    """Action that adds the group NAME=COLS to a dict of groups, or sets the value "input"."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        before = getattr(namespace, self.dest)
-        if "input" in (values, before):
-            if before not in (None, values):
-                raise argparse.ArgumentError(self, "input stands for all groups: leave out the others")
+        earlier = getattr(namespace, self.dest)
+        if "input" in (values, earlier):
+            if earlier not in (None, values):
+                raise argparse.ArgumentError(self, "input stands for all groups: leave out the other groups")
             setattr(namespace, self.dest, values)
             return
         name, equals, columns = values.partition("=")
-        groups = dict(before or {})
+        groups = dict(earlier or {})
         if not name or not equals:
             raise argparse.ArgumentError(self, f"{values!r} is neither input nor of the form NAME=COLS")
         if name in groups:
@@ -120,20 +120,22 @@ def parser() -> argparse.ArgumentParser:
 
     Each command sets ``run``, a function of the parsed arguments that returns an :class:`Answer`.
     """
-    top = _Parser(
+    main_parser = _Parser(
         prog="skshapgpu",
         description="Compute exact SHAP values of tree models for rows in files.",
         epilog=_EXAMPLES,
     )
-    top.add_argument("--version", action="version", version=f"skshapgpu {__version__}")
-    everywhere = argparse.ArgumentParser(add_help=False)
-    everywhere.add_argument("--json", action="store_true", help="print one JSON object, also for an error")
-    everywhere.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands: Any = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    main_parser.add_argument("--version", action="version", version=f"skshapgpu {__version__}")
+    common_options = argparse.ArgumentParser(add_help=False)
+    common_options.add_argument(
+        "--json", action="store_true", help="print one JSON object, also for an error"
+    )
+    common_options.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands: Any = main_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def command(name: str, what: str, epilog: str, module: str) -> argparse.ArgumentParser:
+    def command(name: str, description: str, epilog: str, module: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(
-            name, help=what, description=f"{what}.", epilog=epilog, parents=[everywhere]
+            name, help=description, description=f"{description}.", epilog=epilog, parents=[common_options]
         )
         subparser.set_defaults(run=_run(module))
         return subparser
@@ -141,16 +143,19 @@ def parser() -> argparse.ArgumentParser:
     _add_explain(command("explain", "Explain each row of a file", _EXPLAIN_EXAMPLES, "explaining"))
     info = command("info", "Describe a model file", _INFO_EXAMPLES, "info")
     _add_model(info)
-    what = "Compile a model and save it, with its tables if it has any"
-    _add_save(command("save", what, _SAVE_EXAMPLES, "saving"))
-    what = "Compare two files of SHAP values, to detect drift"
-    _add_compare(command("compare", what, _COMPARE_EXAMPLES, "comparing"))
+    description = "Compile a model and save it, with its tables if it has any"
+    _add_save(command("save", description, _SAVE_EXAMPLES, "saving"))
+    description = "Compare two files of SHAP values, to detect drift"
+    _add_compare(command("compare", description, _COMPARE_EXAMPLES, "comparing"))
     command("doctor", "Show what is installed, and whether it works", _DOCTOR_EXAMPLES, "doctor")
-    return top
+    return main_parser
 
 
 def _run(module: str) -> Callable[[argparse.Namespace], Answer]:
-    """Return a function that runs a command; it imports the module only when called, to keep --help fast."""
+    """Return a function that imports the module of a command and runs it.
+
+    The module is imported only when the command runs, so that --help is fast.
+    """
 
     def run(args: argparse.Namespace) -> Answer:
         return import_module(f".{module}", __package__).run(args)
@@ -173,73 +178,77 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         required=True,
         help="a .parquet, .arrow, .csv or .npy file; without an extension, a folder of .parquet files",
     )
-    what = command.add_argument_group("what to explain")
-    what.add_argument(
+    values_group = command.add_argument_group("what to explain")
+    values_group.add_argument(
         "--interactions",
         type=_interactions,
         metavar="WHICH",
         help="interactions instead of values: occurring (all pairs that occur in the model), a number N (the "
         "N strongest pairs in 10,000 rows of DATA), or a list such as age:income,age:city",
     )
-    what.add_argument(
+    values_group.add_argument(
         "--reasons",
         type=_positive,
         metavar="K",
-        help="only the K strongest features of each row, with their values",
+        help="write only the K strongest features of each row, with their values",
     )
-    what.add_argument(
+    values_group.add_argument(
         "--by-sign",
         action="store_true",
-        help="with --reasons, K features that raise the output and K that lower it",
+        help="with --reasons, write K features that raise the output and K features that lower it",
     )
-    what.add_argument(
+    values_group.add_argument(
         "--sum-by",
         choices=("input",),
-        help="input: add up the values of all columns that a pipeline makes from each column of DATA",
+        help="input: add up the values of all columns that a pipeline makes from the same column of DATA",
     )
-    _add_model_options(what)
-    columns = command.add_argument_group("columns", "COLS is a comma-separated list, quoted as in CSV")
-    columns.add_argument(
+    _add_model_options(values_group)
+    columns_group = command.add_argument_group("columns", "COLS is a comma-separated list, quoted as in CSV")
+    columns_group.add_argument(
         "--features",
         type=_names,
         metavar="COLS",
-        help="columns to pass to the model (default: those that it names)",
+        help="columns to pass to the model (default: the columns that the model names)",
     )
-    columns.add_argument(
+    columns_group.add_argument(
         "--keep", type=_names, default=[], metavar="COLS", help="columns to copy to OUT, such as an id"
     )
-    columns.add_argument("--prefix", default="", metavar="TEXT", help="prefix of the names of value columns")
+    columns_group.add_argument(
+        "--prefix", default="", metavar="TEXT", help="prefix of the names of value columns"
+    )
     _add_csv_options(command)
-    how = command.add_argument_group("execution")
-    how.add_argument(
+    execution_group = command.add_argument_group("execution")
+    execution_group.add_argument(
         "--device",
         type=_device,
         default="auto",
         help="auto (the default), cpu, cuda, cuda:1, or several: cuda:0,cuda:1",
     )
-    how.add_argument(
+    execution_group.add_argument(
         "--n-jobs", type=_jobs, default=-1, metavar="N", help="threads (default: -1, all processors)"
     )
-    how.add_argument(
+    execution_group.add_argument(
         "--memory-limit", metavar="BYTES", help="memory limit of each call, such as 500MB or 2GiB"
     )
-    how.add_argument(
+    execution_group.add_argument(
         "--batch-size",
         type=_batch_size,
         default="auto",
         metavar="ROWS",
         help="rows in each batch (default: auto)",
     )
-    how.add_argument(
+    execution_group.add_argument(
         "--if-exists",
         choices=("resume", "overwrite", "error"),
         default="resume",
         help="what to do if this command wrote to OUT before: resume (the default) continues the same call, "
         "overwrite starts anew, error fails",
     )
-    shown = how.add_mutually_exclusive_group()
-    shown.add_argument("--progress", action="store_true", help="show a progress bar (default: on a terminal)")
-    shown.add_argument("--quiet", action="store_true", help="print only errors")
+    verbosity = execution_group.add_mutually_exclusive_group()
+    verbosity.add_argument(
+        "--progress", action="store_true", help="show a progress bar (default: on a terminal)"
+    )
+    verbosity.add_argument("--quiet", action="store_true", help="print only errors")
 
 
 def _add_save(command: argparse.ArgumentParser) -> None:
@@ -315,14 +324,16 @@ def _add_model(command: argparse.ArgumentParser) -> None:
 
 
 def _add_model_options(group: Any) -> None:
-    """Add the options that a saved explainer fixes; None if not given."""
+    """Add the options that a saved explainer fixes. The value of an option that is not given is None."""
     group.add_argument(
         "--background", metavar="FILE", help="background data, for interventional values or for covers"
     )
     group.add_argument(
         "--background-rows", type=_positive, metavar="N", help="sample N background rows (default: all)"
     )
-    group.add_argument("--seed", type=_seed, metavar="N", help="seed of that sample (default: 0)")
+    group.add_argument(
+        "--seed", type=_seed, metavar="N", help="seed for sampling background rows (default: 0)"
+    )
     group.add_argument(
         "--feature-perturbation",
         choices=("tree_path_dependent", "interventional"),
@@ -332,7 +343,7 @@ def _add_model_options(group: Any) -> None:
     group.add_argument(
         "--model-output",
         choices=("raw", "probability", "response", *TIME_OUTPUTS),
-        help="raw (the default): the margin. Others need --background: the probability of a classifier; the "
+        help="raw (the default): the margin. The others need --background: probability, of a classifier; "
         "response, such as a time; survival or cumulative_hazard, at --times",
     )
     group.add_argument(
@@ -344,13 +355,13 @@ def _add_model_options(group: Any) -> None:
     group.add_argument(
         "--cover",
         choices=("count", "weight"),
-        help="weight branches by counts of training rows or by their weights (hessians in XGBoost and "
-        "LightGBM), for a model that has both (default: as its library does)",
+        help="weight branches by counts of training rows or by weights of training rows (hessians in XGBoost "
+        "and LightGBM), for a model that has both (default: as its library does)",
     )
     group.add_argument(
         "--columns",
         choices=("all", "used"),
-        help="all (the default), or used: no values of columns that no tree uses, which are zero",
+        help="all (the default), or used: leave out columns that no tree uses, whose values are zero",
     )
     group.add_argument(
         "--feature-group",
@@ -358,7 +369,7 @@ def _add_model_options(group: Any) -> None:
         action=_AddGroup,
         metavar="NAME=COLS",
         help="columns that form one feature, as in place=latitude,longitude; can be repeated. input: each "
-        "column of DATA is one, with all columns that a pipeline makes from it",
+        "column of DATA is one feature, with all columns that a pipeline makes from it",
     )
     group.add_argument(
         "--precision", choices=("single", "double"), help="floating-point precision (default: single)"
@@ -387,7 +398,7 @@ def _add_csv_options(command: argparse.ArgumentParser) -> None:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
 
 
@@ -403,7 +414,7 @@ def _limit(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return value
 
 
@@ -416,13 +427,13 @@ def _fraction(text: str) -> float:
 
 def _jobs(text: str) -> int:
     if not text.removeprefix("-").isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of threads")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads: give -1 for all processors")
     return int(text)
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return int(text)
 
 
@@ -434,13 +445,13 @@ def _times(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers with commas") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers separated by commas") from None
 
 
 def _output(text: str) -> str:
     if text == "-":
         raise argparse.ArgumentTypeError(
-            "nothing is written to the standard output: name a file, './-' if need be"
+            "values are not written to the standard output: name a file; './-' is a file named '-'"
         )
     return text
 
@@ -452,12 +463,15 @@ def _device(text: str) -> str | list[str]:
 def _names(text: str) -> list[str]:
     names = next(csv.reader([text], skipinitialspace=True), [])
     if not names or "" in names:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of names with commas")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names separated by commas")
     return names
 
 
 def _interactions(text: str) -> str | int | list[str]:
-    """Return the library's ``interactions``; pairs stay strings, as the features are not known yet."""
+    """Return the argument ``interactions`` of the library, but with pairs such as "age:income" as strings.
+
+    They are split later, because the names of the features, which may contain colons, are not known yet.
+    """
     if text == "occurring":
         return text
     if re.fullmatch(r"[+-]?[0-9]+", text):
@@ -465,6 +479,6 @@ def _interactions(text: str) -> str | int | list[str]:
     pairs = _names(text)
     if not all(":" in pair for pair in pairs):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither occurring nor a number, nor pairs such as age:income,age:city"
+            f"{text!r} is none of: occurring, a number, pairs such as age:income,age:city"
         )
     return pairs

@@ -19,7 +19,7 @@ _N_SHOWN = 20
 
 _HEADINGS = ("feature", "PSI", "Wasserstein", "relative", "mean |value|", "rank")
 
-#: Advice in messages of the library, and its equivalent on the command line.
+#: Phrases in messages of the library, and their equivalents on the command line.
 _PHRASES = {
     "in keep= of explain_batches": "in --keep of 'skshapgpu explain'",
     "reference_weight": "--reference-weight",
@@ -53,19 +53,19 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _failures(comparison: ExplanationComparison, args: argparse.Namespace) -> list[str]:
-    """Say which of the given limits are exceeded."""
+    """Return a sentence for each limit of the command line that is exceeded."""
     failures = []
-    # Written so that a measure that is not a number would fail.
+    # With "not >=" and "not <=", a measure that is NaN fails.
     if args.fail_below is not None and not comparison.ndcg >= args.fail_below:
         failures.append(f"nDCG {number(comparison.ndcg, 4)} is below {number(args.fail_below, 4)}")
-    for measure, what, limit in (
+    for measure, measure_name, limit in (
         ("psi", "PSI", args.fail_psi_above),
         ("relative_wasserstein", "relative Wasserstein distance", args.fail_distance_above),
     ):
         for record in comparison.to_dict()["features"] if limit is not None else ():
             if not record[measure] <= limit:
-                found = number(record[measure], 4)
-                failures.append(f"{what} {found} of {_name(record)} is above {number(limit, 4)}")
+                value = number(record[measure], 4)
+                failures.append(f"{measure_name} {value} of {_name(record)} is above {number(limit, 4)}")
     return failures
 
 
@@ -89,7 +89,7 @@ def _text(comparison: ExplanationComparison, failures: list[str]) -> str:
     table = [_HEADINGS, *rows]
     widths = [max(map(len, column)) for column in zip(*table)]
     lines = [
-        f"{comparison.n_reference:,} rows of the reference, {comparison.n_current:,} current ones",
+        f"{comparison.n_reference:,} reference rows, {comparison.n_current:,} current rows",
         f"nDCG of the rankings: {number(comparison.ndcg, 4)}",
         "",
     ]

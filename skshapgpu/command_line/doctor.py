@@ -40,7 +40,7 @@ _TOLERANCES = {"single": 2.0**-18, "double": 2.0**-40}
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Run all checks; the exit code is 1 if something that should work does not."""
+    """Run all checks. The exit code is 1 if something does not work that should."""
     cuda = cuda_info()
     devices = ["cpu", *(f"cuda:{i}" for i in range(len(cuda["devices"])))]
     tests = [self_test(device) for device in devices]
@@ -74,7 +74,7 @@ def self_test(device: str) -> dict[str, Any]:
     error = None
     try:
         _compare(device)
-    except Exception as problem:  # any error is a result of the test
+    except Exception as problem:  # whatever the error is, it is the result of the test
         error = f"{type(problem).__name__}: {problem}"
     return {"device": device, "works": error is None, "error": error}
 
@@ -90,14 +90,14 @@ def _compare(device: Any) -> None:
     precision: Any
     for precision, tolerance in _TOLERANCES.items():
         explainer = TreeExplainer(model, device=device, precision=precision)
-        for what, found, right in (
+        for quantity, computed, correct in (
             ("base value", explainer.expected_value, base_value[0]),
             ("SHAP values", explainer.shap_values(X), expected[:, 0]),
             ("interactions", explainer.shap_interaction_values(X), pairs[:, 0]),
         ):
-            error = float(np.max(np.abs(found - right)))
+            error = float(np.max(np.abs(computed - correct)))
             if not error <= tolerance * largest:
-                raise RuntimeError(f"{what} in {precision} precision are wrong by {error:.3g}")
+                raise RuntimeError(f"{quantity} in {precision} precision are wrong by {error:.3g}")
 
 
 def _ensemble() -> Ensemble:
@@ -132,10 +132,10 @@ def _extra(name: str) -> dict[str, Any]:
     if installed is None:
         return facts | {"install": f"pip install skshapgpu[{name}]"}
     try:
-        found = import_module(module)
-    except Exception as error:  # a missing system library, for instance
+        imported = import_module(module)
+    except Exception as error:  # importing may raise anything, for instance if a system library is missing
         return facts | {"works": False, "error": f"{type(error).__name__}: {error}"}
-    facts["version"] = getattr(found, "__version__", None) or installed
+    facts["version"] = getattr(imported, "__version__", None) or installed
     return facts
 
 

@@ -24,10 +24,10 @@ from .answers import Answer, base_values_text
 from .models import open_explainer
 from .rows import columns_for, csv_options, meant, read_rows, require_file
 
-#: Number of rows sampled to find the strongest pairs; more are not needed to rank pairs by their means.
+#: Number of rows that are sampled to find the strongest pairs. More rows are not needed to rank pairs.
 _RANKING_ROWS = 10_000
 
-#: Advice in messages of the library, and its equivalent on the command line.
+#: Phrases in messages of the library, and their equivalents on the command line.
 _PHRASES = {
     "if_exists='overwrite'": "--if-exists overwrite",
     "if_exists='resume'": "--if-exists resume",
@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> Answer:
     explainer = open_explainer(
         args.model, args, device=args.device, n_jobs=args.n_jobs, memory_limit=args.memory_limit
     )
-    wanted: dict[str, Any] = {}
+    interaction_options: dict[str, Any] = {}
     if args.interactions is not None:
-        wanted = {"interactions": _interactions(args, explainer)}
+        interaction_options = {"interactions": _interactions(args, explainer)}
     try:
         result = explain_batches(
             explainer,
@@ -74,11 +74,11 @@ def run(args: argparse.Namespace) -> Answer:
             csv_options=cast(CsvOptions, asdict(_csv_options_of_data(args))),
             if_exists=args.if_exists,
             progress=args.progress or (not args.quiet and _bar_is_welcome()),
-            **wanted,
+            **interaction_options,
         )
     except KeyboardInterrupt as interrupt:
-        without = "" if args.if_exists == "resume" else f" without --if-exists {args.if_exists}"
-        interrupt.add_note(f"; the same command{without} resumes where it stopped")
+        flag_to_omit = "" if args.if_exists == "resume" else f" without --if-exists {args.if_exists}"
+        interrupt.add_note(f"; the same command{flag_to_omit} resumes where it stopped")
         raise
     except ValueError as error:
         raise ValueError(_missing_column(args, explainer) or in_flags(str(error))) from error
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> Answer:
         "rows_per_second": result.rows_per_second,
         "base_values": result.base_values,
         "feature_names": result.feature_names,
-        **wanted,
+        **interaction_options,
     }
     if isinstance(facts.get("interactions"), np.ndarray):
         facts["interactions"] = facts["interactions"].tolist()
@@ -99,13 +99,13 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
     """Return the requested interactions in the form of :func:`explain_batches`."""
-    asked = args.interactions
-    if isinstance(asked, list):
+    requested = args.interactions
+    if isinstance(requested, list):
         grouping = None if args.sum_by is None else groups_of_inputs(explainer)
         names = explainer._names_explained(args.features) if grouping is None else grouping.names
-        return [pair_of(text, names) for text in asked]
-    if isinstance(asked, str):
-        return asked
+        return [pair_of(text, names) for text in requested]
+    if isinstance(requested, str):
+        return requested
     rows = read_rows(
         args.data,
         "DATA",
@@ -118,11 +118,11 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
     )
     silent = explainer._without_warnings
     if args.sum_by is None:
-        found = silent.explain_interactions(rows, interactions=asked)
-        return found.interactions
-    found = silent.explain_interactions(rows, interactions="occurring").sum_by(args.sum_by)
-    strongest = found.importance().reshape(len(found.interactions), -1).sum(axis=1)
-    return found.interactions[np.argsort(-strongest, kind="stable")[:asked]]
+        explanation = silent.explain_interactions(rows, interactions=requested)
+        return explanation.interactions
+    explanation = silent.explain_interactions(rows, interactions="occurring").sum_by(args.sum_by)
+    strongest = explanation.importance().reshape(len(explanation.interactions), -1).sum(axis=1)
+    return explanation.interactions[np.argsort(-strongest, kind="stable")[:requested]]
 
 
 def _columns(args: argparse.Namespace, explainer: TreeExplainer) -> Callable[[Any], list[str]]:
@@ -134,22 +134,22 @@ def _columns(args: argparse.Namespace, explainer: TreeExplainer) -> Callable[[An
 
 
 def _csv_options_of_data(args: argparse.Namespace) -> CsvFormat:
-    """Return the CSV options for DATA; the given options may apply only to the background."""
+    """Return the CSV options for DATA. If DATA is not CSV, the given options are for the background."""
     options = csv_options(args)
-    of_csv = getattr(open_source(args.data, options), "kind", None) == "csv"
-    return options if of_csv or args.background is None else CsvFormat()
+    is_csv = getattr(open_source(args.data, options), "kind", None) == "csv"
+    return options if is_csv or args.background is None else CsvFormat()
 
 
 def in_flags(message: str) -> str:
-    """Replace the option names in a message of the library by those of the command line."""
+    """Replace the names of the library's options in a message by the flags of the command line."""
     for phrase, flags in _PHRASES.items():
         message = message.replace(phrase, flags)
     return re.sub(r"csv_options=\{'(\w+)': ('[^']*')\}", r"--\1 \2", message)
 
 
 def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str | None:
-    """Describe the column that is missing from DATA, if that is the error."""
-    find = _columns(args, explainer)
+    """Return a message about a column that is missing from DATA, or None if no column is missing."""
+    select_columns = _columns(args, explainer)
     try:
         schema = open_source(args.data, csv_options(args), keep=args.keep).schema
     except (ValueError, OSError):
@@ -157,11 +157,11 @@ def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str |
     if schema is None:
         return None
     try:
-        find(schema)
-        there = schema.names
+        select_columns(schema)
+        names = schema.names
         for name in args.keep:
-            if name not in there:
-                raise ValueError(f"there is no column {name}{meant(name, there)}")
+            if name not in names:
+                raise ValueError(f"there is no column {name}{meant(name, names)}")
     except ValueError as error:
         return f"DATA: {shown(args.data)!r}: {error}"
     return None
@@ -170,19 +170,18 @@ def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str |
 def pair_of(text: str, names: Sequence[str]) -> tuple[str, str]:
     """Parse a pair of features such as "age:income"; names may contain colons themselves.
 
-    Raises
-    ------
-    ValueError
-        The text does not name two features, or can be read as several pairs.
+    Raise ``ValueError`` if the text does not name two features, or if it can be read as several pairs.
     """
-    parts = [(text[:i], text[i + 1 :]) for i, sign in enumerate(text) if sign == ":"]
-    known = [pair for pair in parts if set(pair) <= set(names)]
-    if len(known) == 1:
-        return known[0]
-    if known:
+    possible_pairs = [(text[:i], text[i + 1 :]) for i, sign in enumerate(text) if sign == ":"]
+    known_pairs = [pair for pair in possible_pairs if set(pair) <= set(names)]
+    if len(known_pairs) == 1:
+        return known_pairs[0]
+    if known_pairs:
         raise ValueError(f"--interactions: {text!r} can be read as several pairs of features")
-    unknown = next((name for pair in parts for name in pair if name not in names), text)
-    raise ValueError(f"--interactions: {unknown!r} is no feature of the model{meant(unknown, names)}")
+    unknown_name = next((name for pair in possible_pairs for name in pair if name not in names), text)
+    raise ValueError(
+        f"--interactions: {unknown_name!r} is no feature of the model{meant(unknown_name, names)}"
+    )
 
 
 def _bar_is_welcome() -> bool:

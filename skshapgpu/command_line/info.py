@@ -52,22 +52,22 @@ def run(args: argparse.Namespace) -> Answer:
     if is_explainer(path):
         saved = saving.load(place)
         facts |= {"kind": "explainer", "library_version": saving.library_version(place)}
-        facts |= _of_model(saved.adapted) | saved.options
+        facts |= _model_facts(saved.adapted) | saved.options
         facts["n_background_rows"] = 0 if saved.background is None else len(saved.background.rows)
-        facts |= _of_explainer(TreeExplainer.load(path, n_jobs=-1))
+        facts |= _explainer_facts(TreeExplainer.load(path, n_jobs=-1))
         return Answer(facts, _text(facts))
     model = open_model(path, args)
-    steps, last = ([], model) if isinstance(model, str) else steps_of(model)
-    adapted: Any = adapt_file(last)
-    facts |= {"kind": "model", "steps": [type(step).__name__ for step in steps]} | _of_model(adapted)
+    steps, bare_model = ([], model) if isinstance(model, str) else steps_of(model)
+    adapted: Any = adapt_file(bare_model)
+    facts |= {"kind": "model", "steps": [type(step).__name__ for step in steps]} | _model_facts(adapted)
     try:
-        facts |= _of_explainer(TreeExplainer(adapted, n_jobs=-1))
-    except UnsupportedModelError:  # without covers it needs a background, which is not given here
+        facts |= _explainer_facts(TreeExplainer(adapted, n_jobs=-1))
+    except UnsupportedModelError:  # without covers it needs background rows, which are not read here
         pass
     return Answer(facts, _text(facts))
 
 
-def _of_model(adapted: AdaptedModel) -> dict[str, Any]:
+def _model_facts(adapted: AdaptedModel) -> dict[str, Any]:
     ensemble, schema = adapted.ensemble, adapted.schema
     names, categorical = schema.feature_names, _categorical(adapted)
     return {
@@ -97,14 +97,14 @@ def _categorical(adapted: AdaptedModel) -> list[int]:
     LightGBM records only how many columns of a data frame were categorical; the splits show which ones.
     """
     ensemble, schema = adapted.ensemble, adapted.schema
-    found = set(schema.encoders)
+    columns = set(schema.encoders)
     if len(ensemble.category_set):
-        split = np.unique(ensemble.feature[ensemble.category_set >= 0])
-        found |= set(split[split < schema.n_features].tolist())
-    return sorted(found)
+        split_columns = np.unique(ensemble.feature[ensemble.category_set >= 0])
+        columns |= set(split_columns[split_columns < schema.n_features].tolist())
+    return sorted(columns)
 
 
-def _of_explainer(explainer: TreeExplainer) -> dict[str, Any]:
+def _explainer_facts(explainer: TreeExplainer) -> dict[str, Any]:
     info, plan, base = explainer.model_info(), explainer.plan(_N_ESTIMATED_ROWS), explainer.expected_value
     return {
         "base_value": None if callable(base) else base,
@@ -143,7 +143,7 @@ def _text(facts: dict[str, Any]) -> str:
         ("outputs", outputs),
         ("link", _LINKS[facts["link"]]),
         ("X is read as", facts["x_dtype"]),
-        ("covers", _covers(facts)),
+        ("covers", _covers_text(facts)),
     ]
     if "estimate" not in facts:
         return aligned(lines)
@@ -173,16 +173,18 @@ def _text(facts: dict[str, Any]) -> str:
 
 
 def _categorical_text(facts: dict[str, Any]) -> str:
-    count, known = facts["n_categorical"], facts["categorical_features"]
+    count, columns = facts["n_categorical"], facts["categorical_features"]
     if not count:
         return "none"
-    others = "; no split asks for the others" if known else ", none of which a split asks for"
-    return f"{count:,}{': ' if known else ''}{some(known)}{others if count > len(known) else ''}"
+    end = "; no split asks for the others" if columns else ", none of which a split asks for"
+    return f"{count:,}{': ' if columns else ''}{some(columns)}{end if count > len(columns) else ''}"
 
 
-def _covers(facts: dict[str, Any]) -> str:
+def _covers_text(facts: dict[str, Any]) -> str:
     if not facts["has_covers"]:
-        return "none: it takes --background rows to explain it, for interventional values or for covers"
+        return (
+            "none: give --background to explain the model, with interventional values or covers of that data"
+        )
     text = _COVERS[facts["cover_kind"]]
     for kind in facts["other_cover_kinds"]:
         text += f"; it has {_COVERS[kind]}, too: --cover {kind}"
@@ -190,7 +192,7 @@ def _covers(facts: dict[str, Any]) -> str:
 
 
 def depth(ensemble: Ensemble) -> int:
-    """Return the largest number of splits on the way to a leaf."""
+    """Return the largest number of splits on a path from a root to a leaf."""
     starts = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
     level, n_levels = ensemble.tree_offsets[:-1], 0
     while True:

@@ -1,4 +1,4 @@
-"""MODEL on the command line: a model file, a file of skops or a saved explainer; and its explainer."""
+"""MODEL on the command line, which is a model file, a file of skops or a saved explainer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..explainer import TreeExplainer
 from .rows import columns_for, csv_options, read_rows, require_file
 from .skops_files import is_skops, load_skops
 
-_SAVE = (
+_HOW_TO_SAVE = (
     "if you trust it, load it in Python with what wrote it, and save it for this command: "
     'skshapgpu.TreeExplainer(model).save("explainer.npz"), or for a pipeline '
     'skops.io.dump(model, "model.skops")'
 )
 
 #: First bytes of files that are not models, and what these files are.
-_NO_MODELS = {
+_NO_MODEL_MAGIC = {
     b"\x80": "a pickle, or a file of joblib, which can execute anything when it is loaded",
     b"\x1f\x8b": "compressed with gzip, as a pickle or a file of joblib may be",
     b"BZh": "compressed with bzip2, as a pickle or a file of joblib may be",
@@ -35,10 +35,10 @@ _NO_MODELS = {
 }
 
 #: First bytes of data files, which belong after MODEL.
-_DATA = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"\x93NUMPY": "a file of a NumPy array"}
+_DATA_MAGIC = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"\x93NUMPY": "a file of a NumPy array"}
 
-#: Options that affect the values; they are fixed in a saved explainer.
-_SETTLED = {
+#: Flags of the options that affect the values, which a saved explainer fixes.
+_FIXED_FLAGS = {
     "background": "--background",
     "background_rows": "--background-rows",
     "seed": "--seed",
@@ -54,13 +54,7 @@ _SETTLED = {
 
 
 def require_place(path: str) -> None:
-    """Reject a path at which no file can be written, before any work is done.
-
-    Raises
-    ------
-    ValueError, ImportError, OSError
-        There is no such place, or its file system cannot be opened.
-    """
+    """Raise an error if no file can be written at a path, before any work is done."""
     place = locate(path)
     if isinstance(place, RemotePath):
         if place.is_dir():
@@ -94,24 +88,21 @@ def is_explainer(path: str) -> bool:
     if not place.is_file():
         raise ValueError(f"MODEL: {shown(path)!r} is not a regular file; expected a model file")
     start = head(place, 8)
-    for magic, what in _NO_MODELS.items():
+    for magic, description in _NO_MODEL_MAGIC.items():
         if start.startswith(magic):
-            raise ValueError(f"MODEL: {shown(path)!r} is {what}, and is not opened; {_SAVE}")
-    for magic, what in _DATA.items():
+            raise ValueError(f"MODEL: {shown(path)!r} is {description}, and is not opened; {_HOW_TO_SAVE}")
+    for magic, description in _DATA_MAGIC.items():
         if start.startswith(magic):
-            raise ValueError(f"MODEL: {shown(path)!r} is {what}, no model; MODEL stands before DATA")
+            raise ValueError(f"MODEL: {shown(path)!r} is {description}, not a model: write MODEL before DATA")
     if not start.startswith(b"PK\x03\x04"):
         return False
     return not is_skops(place)
 
 
 def open_model(path: str, args: argparse.Namespace) -> Any:
-    """Return MODEL, which is no saved explainer: the path of a model file, or what a file of skops holds.
+    """Return the path of a model file as it is, or the object that a file of skops holds.
 
-    Raises
-    ------
-    ValueError, ImportError
-        See :func:`load_skops`; or types are trusted, but the file is not one of skops.
+    MODEL must not be a saved explainer. Raise ``ValueError`` if types are trusted in a file of another kind.
     """
     place = locate(path)
     if is_skops(place):
@@ -130,22 +121,19 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
     ----------
     path : str
     args : Namespace
-        Arguments with the options of the background and of the values; those not given are None.
+        Arguments with the options of the background and of the values. Options not given are None.
     **options
         Options that both ``TreeExplainer`` and ``TreeExplainer.load`` have.
 
-    Raises
-    ------
-    ValueError, TypeError, UnsupportedModelError, ImportError, MemoryError, RuntimeError, OSError
-        See ``TreeExplainer`` and ``TreeExplainer.load``; also if an option is given that is fixed in a
-        saved explainer.
+    Errors are raised as by ``TreeExplainer`` and ``TreeExplainer.load``. ``ValueError`` is also raised if
+    options do not fit together, or if a saved explainer fixes an option that is given.
     """
     if is_explainer(path):
-        fixed = [flag for name, flag in _SETTLED.items() if getattr(args, name, None) is not None]
-        if fixed:
+        fixed_flags = [flag for name, flag in _FIXED_FLAGS.items() if getattr(args, name, None) is not None]
+        if fixed_flags:
             raise ValueError(
-                f"{shown(path)!r} is a saved explainer, which fixes {', '.join(fixed)}: leave it out, or "
-                "give the model file"
+                f"{shown(path)!r} is a saved explainer, which fixes {', '.join(fixed_flags)}: leave it out, "
+                "or give the model file"
             )
         if args.trust:
             raise ValueError(
@@ -155,7 +143,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
     if args.background is None:
         for name in ("background_rows", "seed"):
             if getattr(args, name) is not None:
-                raise ValueError(f"{_SETTLED[name]} is about background rows: give --background, too")
+                raise ValueError(f"{_FIXED_FLAGS[name]} is about background rows: give --background, too")
         if args.feature_perturbation == "interventional":
             raise ValueError(
                 "--feature-perturbation interventional needs background rows: give --background, too"
@@ -165,15 +153,17 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
                 f"--model-output {args.model_output} compares with background rows: give --background, too"
             )
     if (args.model_output in TIME_OUTPUTS) != (args.times is not None):
-        raise ValueError("--times belongs to --model-output survival or cumulative_hazard: give both or none")
+        raise ValueError(
+            "--times belongs to --model-output survival or cumulative_hazard: give both or neither"
+        )
     names = ("feature_perturbation", "times", "cover", "columns", "feature_groups", "precision", "algorithm")
-    settled = {name: getattr(args, name, None) for name in names}
-    options |= {name: value for name, value in settled.items() if value is not None}
+    value_options = {name: getattr(args, name, None) for name in names}
+    options |= {name: value for name, value in value_options.items() if value is not None}
     model = open_model(path, args)
     if args.background is None:
         return TreeExplainer(model, **options)
-    steps, last = ([], model) if isinstance(model, str) else steps_of(model)
-    adapted = adapt_file(last)
+    steps, bare_model = ([], model) if isinstance(model, str) else steps_of(model)
+    adapted = adapt_file(bare_model)
     schema = adapted.schema
     expected: Any = getattr(steps[0], "feature_names_in_", None) if steps else schema.feature_names
     background = read_rows(
@@ -188,8 +178,8 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         n_rows=args.background_rows,
         seed=args.seed or 0,
     )
-    whole: Any = model if steps else adapted
+    model_with_steps: Any = model if steps else adapted
     with warnings.catch_warnings():
-        if not args.background.endswith(".npy"):  # columns of other files have been found by their names
+        if not args.background.endswith(".npy"):  # in other files, columns were selected by name
             warnings.filterwarnings("ignore", "data does not have valid feature names")
-        return TreeExplainer(whole, background, model_output=args.model_output or "raw", **options)
+        return TreeExplainer(model_with_steps, background, model_output=args.model_output or "raw", **options)

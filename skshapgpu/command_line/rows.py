@@ -24,30 +24,27 @@ _PIECE = 2**16
 _NO_OPTIONS = CsvFormat()
 
 
-def require_file(path: str, what: str) -> Place:
-    """Return the place of a file or folder; reject a missing one, and suggest a local one of a similar name.
+def require_file(path: str, argument: str) -> Place:
+    """Return the place of a file or folder.
 
-    Raises
-    ------
-    ValueError, ImportError, OSError
-        There is no such file, or its file system cannot be opened.
+    If there is none, raise ``ValueError``, which suggests a local file with a similar name.
     """
     place = locate(path)
     if isinstance(place, RemotePath):
         if not place.exists():
-            raise ValueError(f"{what}: there is no file {str(place)!r}")
+            raise ValueError(f"{argument}: there is no file {str(place)!r}")
     elif not path or not os.path.exists(place):
-        raise ValueError(f"{what}: there is no file {path!r}{_like(place)}")
+        raise ValueError(f"{argument}: there is no file {path!r}{_similar_file(place)}")
     return place
 
 
 def csv_options(args: argparse.Namespace) -> CsvFormat:
-    """Return the options of CSV files that were given."""
+    """Return the options of CSV files on the command line."""
     return CsvFormat(args.delimiter, args.quote_char, args.null_values, args.decimal)
 
 
 def columns_for(
-    args: argparse.Namespace, known: Sequence[str] | None, blanks: bool
+    args: argparse.Namespace, model_names: Sequence[str] | None, blanks: bool
 ) -> Callable[[Any], list[str]]:
     """Return a function that selects the model's columns from an Arrow schema, in the model's order.
 
@@ -55,30 +52,32 @@ def columns_for(
     ----------
     args : Namespace
         Arguments: ``features`` names the columns; those in ``keep`` are not features by default.
-    known : sequence of str or None
+    model_names : sequence of str or None
         Names that the model gives its columns.
     blanks : bool
-        Whether the model has an underscore where the file may have a space.
+        Whether the model has an underscore where the file may have a blank.
     """
-    named = getattr(args, "features", None)
-    wanted = named or known
+    requested_names = getattr(args, "features", None)
+    names = requested_names or model_names
 
     def columns(schema: Any) -> list[str]:
-        if wanted is None:
+        if names is None:
             return [name for name in schema.names if name not in getattr(args, "keep", ())]
-        there = {name.replace(" ", "_") if blanks and not named else name: name for name in schema.names}
-        missing = [name for name in wanted if name not in there]
+        column_of_name = {
+            name.replace(" ", "_") if blanks and not requested_names else name: name for name in schema.names
+        }
+        missing = [name for name in names if name not in column_of_name]
         if missing:
-            others = [name for name in there if name not in wanted]
-            raise ValueError(f"there is no column {some(missing)}{meant(missing[0], others)}")
-        return [there[name] for name in wanted]
+            other_names = [name for name in column_of_name if name not in names]
+            raise ValueError(f"there is no column {some(missing)}{meant(missing[0], other_names)}")
+        return [column_of_name[name] for name in names]
 
     return columns
 
 
 def read_rows(
     path: str,
-    what: str,
+    argument: str,
     columns: Callable[[Any], list[str]],
     *,
     csv: CsvFormat = _NO_OPTIONS,
@@ -95,19 +94,19 @@ def read_rows(
     Parameters
     ----------
     path : str
-    what : str
+    argument : str
         Name of the argument, for error messages.
     columns : callable
         Result of :func:`columns_for`.
     csv : CsvFormat
     categories : bool
-        Whether to read text columns as categories.
+        Whether the model has categorical features, so that columns may be strings.
     steps : sequence of fitted transformers
         Leading steps of a pipeline, if there are any.
     n_rows : int or None
-        Number of rows to draw without replacement, returned in their order; None: all.
+        Number of rows to draw without replacement; they are returned in their order. None means all rows.
     at_most : bool
-        Whether to take all rows if there are fewer, instead of raising an error.
+        Whether to take all rows if the file has fewer than ``n_rows``, instead of raising an error.
     seed : int
         Seed of the draw.
 
@@ -120,7 +119,7 @@ def read_rows(
     OSError
         The file cannot be read.
     """
-    place = require_file(path, what)
+    place = require_file(path, argument)
     try:
         source = open_source(place, csv)
         names = [] if source.schema is None else columns(source.schema)
@@ -129,34 +128,41 @@ def read_rows(
                 tuple(names), only_numbers=not categories and not steps, through_pandas=bool(steps)
             )
         )
-        there, pieces = _drawn(source.read(names, 0, _PIECE), n_rows, seed)
-        if n_rows is not None and there < n_rows and not at_most:
-            raise ValueError(f"there are only {there:,} rows, not {n_rows:,}")
+        n_read, pieces = _drawn(source.read(names, 0, _PIECE), n_rows, seed)
+        if n_rows is not None and n_read < n_rows and not at_most:
+            raise ValueError(f"there are only {n_read:,} rows, not {n_rows:,}")
         if source.pandas_types is not None and pieces:
             return rows_for(steps, _joined(pieces, False), source.pandas_types)
         return _joined(pieces, categories) if pieces else []
     except (ValueError, LookupError, TypeError) as error:  # pyarrow's own errors derive from these
-        named = str(error) if repr(shown(path)) in str(error) else f"{shown(path)!r}: {error}"
-        raise ValueError(f"{what}: {named}") from error
+        message = str(error) if repr(shown(path)) in str(error) else f"{shown(path)!r}: {error}"
+        raise ValueError(f"{argument}: {message}") from error
 
 
 def _drawn(pieces: Iterable[Any], n_rows: int | None, seed: int) -> tuple[int, list[Any]]:
-    """Keep the rows with the smallest random numbers; return the number of all rows, and the pieces kept."""
-    random, there = np.random.default_rng(seed), 0
-    held: list[tuple[Any, np.ndarray]] = []
+    """Draw the rows with the smallest random numbers.
+
+    Returns
+    -------
+    n_read : int
+        Number of all rows.
+    pieces : list of pieces with the drawn rows
+    """
+    random, n_read = np.random.default_rng(seed), 0
+    drawn: list[tuple[Any, np.ndarray]] = []
     for piece in pieces:
-        there += piece.shape[0]
-        held.append((piece, random.random(piece.shape[0])))
-        if n_rows is not None and sum(len(numbers) for _, numbers in held) > max(2 * n_rows, _PIECE):
-            held = _smallest(held, n_rows)
-    if n_rows is not None and there > n_rows:
-        held = _smallest(held, n_rows)
-    return there, [piece for piece, _ in held]
+        n_read += piece.shape[0]
+        drawn.append((piece, random.random(piece.shape[0])))
+        if n_rows is not None and sum(len(numbers) for _, numbers in drawn) > max(2 * n_rows, _PIECE):
+            drawn = _smallest(drawn, n_rows)
+    if n_rows is not None and n_read > n_rows:
+        drawn = _smallest(drawn, n_rows)
+    return n_read, [piece for piece, _ in drawn]
 
 
-def _smallest(held: list[tuple[Any, np.ndarray]], n_rows: int) -> list[tuple[Any, np.ndarray]]:
-    limit = np.partition(np.concatenate([numbers for _, numbers in held]), n_rows - 1)[n_rows - 1]
-    chosen = [(piece, numbers, np.flatnonzero(numbers <= limit)) for piece, numbers in held]
+def _smallest(drawn: list[tuple[Any, np.ndarray]], n_rows: int) -> list[tuple[Any, np.ndarray]]:
+    limit = np.partition(np.concatenate([numbers for _, numbers in drawn]), n_rows - 1)[n_rows - 1]
+    chosen = [(piece, numbers, np.flatnonzero(numbers <= limit)) for piece, numbers in drawn]
     return [
         (piece[rows] if isinstance(piece, np.ndarray) else piece.take(rows), numbers[rows])
         for piece, numbers, rows in chosen
@@ -170,11 +176,11 @@ def _joined(pieces: list[Any], categories: bool) -> Any:
     import pyarrow
 
     table = pyarrow.Table.from_batches(pieces)
-    if categories:  # as text, whose categories all models know
-        texts = (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view())
+    if categories:  # dictionaries become plain strings, which all models know as categories
+        string_types = (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view())
         columns = [
             column.cast(column.type.value_type)
-            if pyarrow.types.is_dictionary(column.type) and column.type.value_type in texts
+            if pyarrow.types.is_dictionary(column.type) and column.type.value_type in string_types
             else column
             for column in table.columns
         ]
@@ -182,20 +188,22 @@ def _joined(pieces: list[Any], categories: bool) -> Any:
     return table.unify_dictionaries().combine_chunks()
 
 
-def _like(missing: Path) -> str:
+def _similar_file(missing: Path) -> str:
     """Suggest a file with a similar name in the same folder."""
     try:
-        beside = os.listdir(missing.parent)
+        names = os.listdir(missing.parent)
     except OSError:
         return f", and no folder {str(missing.parent)!r}"
-    return meant(missing.name, beside)
+    return meant(missing.name, names)
 
 
-def meant(name: str, known: Sequence[str]) -> str:
-    """Ask whether one of the known names is meant, if one is close."""
-    lower = {other.lower(): other for other in known}
-    close = get_close_matches(name.lower(), lower, 1)
-    return f"; did you mean {lower[close[0]]!r}?" if close and _is_slip(name.lower(), close[0]) else ""
+def meant(name: str, candidates: Sequence[str]) -> str:
+    """Ask whether the candidate that is closest to a name was meant; an empty string if none is close."""
+    name_of_lower = {other.lower(): other for other in candidates}
+    closest = get_close_matches(name.lower(), name_of_lower, 1)
+    if not closest or not _is_slip(name.lower(), closest[0]):
+        return ""
+    return f"; did you mean {name_of_lower[closest[0]]!r}?"
 
 
 def _is_slip(name: str, other: str) -> bool:

@@ -23,9 +23,9 @@ def run(args: argparse.Namespace) -> Answer:
     if explainer._steps:
         raise ValueError(
             f"{shown(args.model)!r} is a pipeline, whose first steps a saved explainer cannot keep: give "
-            "'skshapgpu explain' the file of skops itself"
+            "'skshapgpu explain' the file of skops"
         )
-    built = perf_counter() - start
+    building_seconds = perf_counter() - start
     explainer.save(args.output)
     seconds = perf_counter() - start
     file_bytes = place.stamp()[0] if isinstance(place, RemotePath) else os.path.getsize(place)
@@ -35,16 +35,16 @@ def run(args: argparse.Namespace) -> Answer:
         "file_bytes": file_bytes,
         "table_bytes": table_bytes,
         "seconds": seconds,
-        "building_seconds": built,
+        "building_seconds": building_seconds,
     }
     text = (
         f"{shown(args.output)}: {bytes_text(file_bytes)}, of which tables {bytes_text(table_bytes)}; "
-        f"compiled in {number(built, 2)} s, written in {number(seconds - built, 2)} s"
+        f"compiled in {number(building_seconds, 2)} s, written in {number(seconds - building_seconds, 2)} s"
     )
     path_dependent = explainer.feature_perturbation == "tree_path_dependent"
     if not table_bytes and path_dependent and not is_explainer(args.model):
         text += (
-            "\nno table serves every call of this model: calls with enough rows make their own; "
-            "--algorithm fast_v2 makes tables of all trees"
+            "\nno tables were saved, because none would serve every call: a call with enough rows makes "
+            "its own tables. --algorithm fast_v2 saves tables of all trees"
         )
     return Answer(facts, text)

@@ -1,4 +1,4 @@
-"""MODEL in a file of skops: a fitted pipeline or model, loaded without executing code that is not trusted."""
+"""MODEL as a file of skops: a fitted pipeline or model, loaded without running code that is not trusted."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .._files.skops_objects import UntrustedTypesError, loads, require_skops
 
 
 def is_skops(place: Place) -> bool:
-    """Return whether there is a file of skops."""
+    """Return whether there is a file of skops at a place, judging by its content."""
     try:
         with open(place, "rb") if isinstance(place, Path) else place.open() as file:
             with zipfile.ZipFile(file) as archive:
                 return "schema.json" in archive.namelist()
     except (zipfile.BadZipFile, OSError):  # a folder, for instance
-        return False  # the code that opens it reports what it is
+        return False  # the code that opens it as something else reports the error
 
 
 def load_skops(place: Place, trusted: Sequence[str]) -> Any:

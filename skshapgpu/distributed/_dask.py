@@ -174,7 +174,8 @@ def _explain_frame(batches: BatchExplainer, X: Any) -> Any:
     empty, keep = X._meta.iloc[:0], list(batches.keep)
     batches._warn_of_names(frame_schema(empty))
     names = list(batches.input_names(frame_schema(empty)))
-    columns, dtype = batches._value_names(names), np.dtype(np.float64)
+    columns = batches._value_names(names)
+    dtype: np.dtype[Any] = np.dtype(np.float64)
     if not batches.explainer._steps:  # steps may reject a table without rows, and their values are float64
         dtype = batches._silent.shap_values(empty[names]).dtype
     duplicates = sorted({*columns} & {*keep})

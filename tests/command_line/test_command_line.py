@@ -46,8 +46,8 @@ def test_scikit_learn_models_are_not_unpickled(fails: Any, forest: Any, tmp_path
         (b"tree\nversion=v4\n", "cannot be read as a model of LightGBM"),
         (b"{L\0\0\0\0", "cannot be read as a model of XGBoost"),
         (b"PK\x03\x04", "is not a file of skshapgpu, or it is damaged"),
-        (b"PAR1", "is a Parquet file, no model; MODEL stands before DATA"),
-        (b"\x93NUMPY", "is a file of a NumPy array, no model"),
+        (b"PAR1", "is a Parquet file, not a model: write MODEL before DATA"),
+        (b"\x93NUMPY", "is a file of a NumPy array, not a model"),
     ],
 )
 def test_files_that_are_no_models(content: bytes, message: str, fails: Any, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_paths_that_are_no_files(fails: Any, saved: Path, tmp_path: Path) -> Non
 
 @pytest.fixture
 def few_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the extras by one whose library is installed and one whose library is missing."""
+    """Replace the extras by two: the library of one is installed, the library of the other is missing."""
     extras = {"one": ("numpy", "numpy", "for arrays"), "other": ("no_such_module", "no-such", "for nothing")}
     monkeypatch.setattr(doctor, "EXTRAS", extras)
 
@@ -147,7 +147,7 @@ def test_extras_are_those_of_the_project() -> None:
 
 
 def parsers(parser: argparse.ArgumentParser, *words: str) -> list[tuple[str, ...]]:
-    """Return the words of all commands, and of the main parser, which has none."""
+    """Return the words of each command, and the empty words of the main parser."""
     found: list[tuple[str, ...]] = [words]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -199,17 +199,17 @@ def test_version(run: Any) -> None:
         ("inform", "invalid choice: 'inform'"),
         ("info", "required: MODEL"),
         ("save m", "required: -o/--output"),
-        ("save m -o out --background-rows 0", "'0' is no positive number"),
+        ("save m -o out --background-rows 0", "'0' is not a positive number"),
         ("save m -o out --algorithm fast", "invalid choice: 'fast'"),
         ("explain m d", "required: -o/--output"),
-        ("explain m d -o out --interactions 0", "'0' is no positive number"),
-        ("explain m d -o out --interactions age", "neither occurring nor a number, nor pairs such as"),
-        ("explain m d -o out --n-jobs 0", "'0' is no number of threads"),
-        ("explain m d -o out --keep a,,b", "is no list of names"),
-        ("explain m d -o out --batch-size -1", "'-1' is no positive number"),
+        ("explain m d -o out --interactions 0", "'0' is not a positive number"),
+        ("explain m d -o out --interactions age", "is none of: occurring, a number, pairs such as"),
+        ("explain m d -o out --n-jobs 0", "'0' is not a number of threads"),
+        ("explain m d -o out --keep a,,b", "is not a list of names"),
+        ("explain m d -o out --batch-size -1", "'-1' is not a positive number"),
         ("explain m d -o out --quiet --progress", "not allowed with argument"),
-        ("explain m d -o -", "nothing is written to the standard output: name a file"),
-        ("save m -o -", "nothing is written to the standard output: name a file"),
+        ("explain m d -o -", "values are not written to the standard output: name a file"),
+        ("save m -o -", "values are not written to the standard output: name a file"),
         ("explain m d -o out --over", "unrecognized arguments: --over"),
     ],
 )

@@ -32,7 +32,7 @@ def test_compare(run: Any, files: list[Path]) -> None:
     expected = compare_explanations(*files)
     code, out, err = run("compare", *files)
     assert (code, err) == (0, "") and "FAILED" not in out
-    assert f"{len(X):,} rows of the reference, {len(X):,} current ones\nnDCG of the rankings: " in out
+    assert f"{len(X):,} reference rows, {len(X):,} current rows\nnDCG of the rankings: " in out
     assert [line.split()[0] for line in out.splitlines()[4:]] == list(expected.to_frame().index)
     code, out, err = run("compare", *files, "--json")
     assert (code, err) == (0, "")
@@ -89,11 +89,11 @@ def test_errors(fails: Any, forest: Any, files: list[Path], tmp_path: Path) -> N
     "flags, message",
     [
         (["--fail-below", "1.5"], "'1.5' is above 1, the largest nDCG"),
-        (["--fail-below", "nan"], "'nan' is no number from 0 on"),
-        (["--fail-below", "-1"], "'-1' is no number from 0 on"),
-        (["--fail-psi-above", "inf"], "'inf' is no number from 0 on"),
-        (["--fail-psi-above", "x"], "'x' is no number from 0 on"),
-        (["--fail-distance-above", "-0.1"], "'-0.1' is no number from 0 on"),
+        (["--fail-below", "nan"], "'nan' is not a number of at least 0"),
+        (["--fail-below", "-1"], "'-1' is not a number of at least 0"),
+        (["--fail-psi-above", "inf"], "'inf' is not a number of at least 0"),
+        (["--fail-psi-above", "x"], "'x' is not a number of at least 0"),
+        (["--fail-distance-above", "-0.1"], "'-0.1' is not a number of at least 0"),
         (["--bins", "1"], "there must be at least 2 bins"),
     ],
 )

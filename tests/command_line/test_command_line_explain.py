@@ -80,7 +80,7 @@ def test_covers_counted_from_the_background(run: Any, fails: Any, tmp_path: Path
     perturbation = ["--feature-perturbation", "interventional"]
     assert "give --background" in fails("explain", path, rows, "-o", out, *perturbation)
     assert "--feature-perturbation" in fails("explain", saved, rows, "-o", out, *perturbation)
-    assert "leave out one" in fails("explain", path, rows, "-o", out, *options, "--cover", "weight")
+    assert "leave out cover or data" in fails("explain", path, rows, "-o", out, *options, "--cover", "weight")
 
 
 def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
     [
         (["--feature-group", "body"], "is neither input nor of the form NAME=COLS"),
         (["--feature-group", "=bmi"], "is neither input nor of the form NAME=COLS"),
-        (["--feature-group", "body="], "is no list of names"),
+        (["--feature-group", "body="], "is not a list of names"),
         (["--feature-group", "body=bmi", "--feature-group", "body=bp"], "group 'body' is given twice"),
     ],
 )
@@ -401,7 +401,7 @@ def test_functions_of_time(run: Any, fails: Any, data: Path) -> None:
     assert list(read(out))[:2] == ["age__90.0", "age__150.5"]
     assert "compares with background rows" in fails(*base, "--times", "90")
     assert "--times belongs to" in fails(*base, "--background", background)
-    assert "no list of numbers" in fails(*base, "--times", "soon", exit_code=2)
+    assert "not a list of numbers" in fails(*base, "--times", "soon", exit_code=2)
     assert (
         run("save", path, "-o", data.parent / "saved", *base[7:], "--background", background, "--times", "9")[
             0
@@ -445,7 +445,7 @@ def test_interactions(run: Any, fails: Any, saved: Path, data: Path, forest: Any
 
 
 def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
-    """A CSV file has no types: text is categorical in DATA, in a background, and when pairs are ranked."""
+    """A CSV file has no types: strings are categories in DATA, in a background, and when pairs are ranked."""
     pandas, xgboost = pytest.importorskip("pandas"), library("xgboost")
     pytest.importorskip("pyarrow")
     if tuple(map(int, xgboost.__version__.split(".")[:2])) < (3, 1):
@@ -469,7 +469,7 @@ def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
 
 
 def test_drawn_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """However the file is read, each row is equally likely to be drawn, and none is drawn twice."""
+    """In every way to read the file, each row is equally likely to be drawn, and no row is drawn twice."""
     monkeypatch.setattr(rows, "_PIECE", 70)
     np.save(tmp_path / "data.npy", np.arange(1000.0).reshape(-1, 1))
     counts = np.zeros(1000, int)
@@ -478,7 +478,8 @@ def test_drawn_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         numbers = found[:, 0].astype(int)
         assert len(numbers) == 100 and (np.diff(numbers) > 0).all()
         counts[numbers] += 1
-    # Each count is binomial, (200, 0.1): mean 20, variance 18. Sums of 100 vary less than if independent.
+    # Each count is binomial (200, 0.1), with mean 20 and variance 18. Sums of 100 counts vary less than sums
+    # of independent counts.
     assert counts.sum() == 20_000 and counts.max() < 20 + 6 * 18**0.5
     assert np.abs(counts.reshape(10, 100).sum(axis=1) - 2000).max() < 6 * 1800**0.5
 
@@ -511,7 +512,7 @@ def test_results_are_not_overwritten(run: Any, fails: Any, saved: Path, data: Pa
 def test_what_explain_refuses(fails: Any, saved: Path, data: Path) -> None:
     out = data.parent / "out"
     assert fails("explain", saved, data.parent / "date.parquet", "-o", out).endswith("mean 'data.parquet'?")
-    assert "stands before DATA" in fails("explain", data, saved, "-o", out)
+    assert "write MODEL before DATA" in fails("explain", data, saved, "-o", out)
     mistaken = fails("explain", saved, data, "-o", out, "--keep", "ids")
     assert mistaken.endswith("there is no column ids; did you mean 'id'?")
     mistaken = fails("explain", saved, data, "-o", out, "--features", "age,bmj")
