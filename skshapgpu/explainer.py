@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_scalar
 
@@ -40,6 +41,7 @@ from ._common.types import (
     Table,
     Times,
     ValueIndex,
+    Values,
     Vector,
     lists_options,
 )
@@ -215,6 +217,8 @@ def model_of(model: Any) -> tuple[Sequence[Any], AdaptedModel]:
     ValueError
         An explainer explains a function of time, so that it no longer has the model itself.
     """
+    steps: Sequence[Any]
+    model_output: Any
     existing = _existing(model)
     if existing is None:
         steps, last = unwrap(model)
@@ -251,7 +255,10 @@ def _reopened(existing: TreeExplainer | Place, options: Mapping[str, Any]) -> Tr
     if settled:
         whose = f"the explainer in {str(existing)!r}" if is_file else "an explainer"
         raise TypeError(f"{whose} has its own options: pass {', '.join(settled)} when you create it")
-    return TreeExplainer.load(existing, **options) if is_file else existing
+    if isinstance(existing, TreeExplainer):
+        return existing
+    place: Any = existing  # users pass strings and paths, but ``load`` reads the package's own places, too
+    return TreeExplainer.load(place, **options)
 
 
 class TreeExplainer:
@@ -705,7 +712,7 @@ class TreeExplainer:
             request.positions(self._names_explained(), self._features_are_columns)
         return request.kind, request
 
-    def occurring_interactions(self, order: int = 2) -> np.ndarray:
+    def occurring_interactions(self, order: int = 2) -> npt.NDArray[np.int32]:
         """Return the pairs of features that occur together on a path; no other pairs interact.
 
         Parameters
@@ -888,7 +895,7 @@ class TreeExplainer:
 
     def shap_values(
         self, X: Table, y: Vector | None = None, *, out: Any = None, check_additivity: bool | None = None
-    ) -> np.ndarray:
+    ) -> Values:
         """Compute SHAP values, and return the array alone.
 
         Parameters
@@ -933,7 +940,7 @@ class TreeExplainer:
             self._compare_with_model(X, rows, labels, values)
         return _shaped(values) if out is None else out
 
-    def shap_interaction_values(self, X: Table, *, out: Any = None) -> np.ndarray:
+    def shap_interaction_values(self, X: Table, *, out: Any = None) -> Values:
         """Compute SHAP interaction values of all pairs of features, and return the array alone.
 
         Each row and output has a symmetric matrix. Its elements off the diagonal are half of the Shapley

@@ -112,8 +112,8 @@ Progress = bool | Callable[[int, int], object]
 #: Times of a function of time.
 Times = float | Sequence[float] | npt.NDArray[Any]
 
-#: Numbers that a call returns, such as SHAP values: a NumPy array. If X was on a GPU, the call returns an array
-#: of the library of X, CuPy or PyTorch, which a type checker takes for an array of NumPy.
+#: Numbers that a call returns, such as SHAP values: a NumPy array. If X was on a GPU, the call returns an
+#: array of the library of X, CuPy or PyTorch, which a type checker takes for an array of NumPy.
 Values = npt.NDArray[np.floating[Any]]
 
 

@@ -441,7 +441,7 @@ class ExplainingTransformer(
         return self.estimator_.predict(X)
 
     @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Table) -> np.ndarray:
         """Predict class probabilities with the model.
 
         Parameters
@@ -458,7 +458,7 @@ class ExplainingTransformer(
         return self.estimator_.predict_proba(X)
 
     @available_if(_estimator_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Table) -> np.ndarray:
         """Predict logarithms of class probabilities with the model.
 
         Parameters
@@ -475,7 +475,7 @@ class ExplainingTransformer(
         return self.estimator_.predict_log_proba(X)
 
     @available_if(_estimator_has("decision_function"))
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Table) -> np.ndarray:
         """Evaluate the decision function of the model.
 
         Parameters
@@ -492,7 +492,7 @@ class ExplainingTransformer(
         return self.estimator_.decision_function(X)
 
     @available_if(_estimator_has("score_samples"))
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: Table) -> np.ndarray:
         """Score rows with the model, an outlier detector.
 
         Parameters
