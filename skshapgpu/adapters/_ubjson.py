@@ -88,14 +88,14 @@ class _UbjsonReader:
 
     def length(self) -> int:
         """Read the length of a string or array, which cannot exceed the number of bytes that remain."""
-        at = self.at
-        form = _LENGTHS.get(self.data[at]) if at < self.end else None
+        position = self.at
+        form = _LENGTHS.get(self.data[position]) if position < self.end else None
         if form is None:
-            raise ValueError(f"UBJSON has no length at byte {at}")
-        start = at + 1 + form.size
+            raise ValueError(f"UBJSON has no length at byte {position}")
+        start = position + 1 + form.size
         if start > self.end:
-            raise ValueError(f"UBJSON is truncated: byte {at + 1} needs {form.size} more")
-        n = form.unpack_from(self.data, at + 1)[0]
+            raise ValueError(f"UBJSON is truncated: byte {position + 1} needs {form.size} more")
+        n = form.unpack_from(self.data, position + 1)[0]
         if not 0 <= n <= self.end - start:
             raise ValueError(f"UBJSON has the impossible length {n} before byte {start}")
         self.at = start

@@ -80,7 +80,7 @@ def _risk_score(model: Any, estimators: list[Any], kind: type) -> AdaptedModel:
 
 
 def _risk_scores(estimator: Any) -> np.ndarray:
-    """Return the risk score of each node. With low_memory, nodes have no hazard at each time, only this."""
+    """Return the risk score of each node. With low_memory, nodes store this score instead of hazards."""
     hazard = estimator.tree_.value[:, :, 0]  # (n_nodes, n_times)
     return hazard[:, 0] if estimator.low_memory else hazard[:, estimator.is_event_time_].sum(axis=1)
 

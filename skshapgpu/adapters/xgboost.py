@@ -25,8 +25,8 @@ from .ensemble import Ensemble
 from .schema import FEW_ROWS, AdaptedModel, Column, ColumnEncoder, InputSchema
 from .survival import by_link, require_times
 
-#: Objectives by the meaning of their base_score: a probability, a mean with a log link, or a margin. For
-#: expectiles, a margin depends on the base scores of all outputs. All other objectives are rejected.
+#: Objectives by the meaning of their base_score: a probability, a mean with a log link, or a margin. The
+#: margins of expectiles are computed from all base scores together. All other objectives are rejected.
 _LOGIT = frozenset({"binary:logistic", "reg:logistic"})
 _LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"})
 _IDENTITY = frozenset(
@@ -360,9 +360,9 @@ def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees
         return np.broadcast_to(score, n_outputs).astype(np.float64)
     if objective == _EXPECTILES:
         return _margins_of_expectiles(np.broadcast_to(score, n_outputs))
-    with np.errstate(divide="ignore", invalid="ignore"):  # Ensemble rejects other than finite numbers
-        if objective in _LOGIT:  # in float32, as XGBoost: near 1, the difference has few digits
-            if isinstance(base_score, list):  # since 3.1
+    with np.errstate(divide="ignore", invalid="ignore"):  # Ensemble rejects numbers that are not finite
+        if objective in _LOGIT:  # like XGBoost, subtract in float32, although few digits remain near 1
+            if isinstance(base_score, list):  # XGBoost writes a list since 3.1
                 score = np.clip(score, _SMALLEST_STEP, 1 - _SMALLEST_STEP)
             score = -np.log((1 / score - 1).astype(np.float64))
         elif objective in _LOG:
@@ -377,7 +377,7 @@ def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees
 
 def _margins_of_expectiles(score: np.ndarray) -> np.ndarray:
     """Return the margins of expectiles: the first score, then the inverse softplus of each step."""
-    with np.errstate(invalid="ignore", over="ignore"):  # Ensemble rejects other than finite numbers
+    with np.errstate(invalid="ignore", over="ignore"):  # Ensemble rejects numbers that are not finite
         step = np.maximum(np.diff(score) - _SMALLEST_STEP, _SMALLEST_STEP).astype(np.float64)
         return np.concatenate([score[:1], step + np.log(-np.expm1(-step))])
 

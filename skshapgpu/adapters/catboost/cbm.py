@@ -94,7 +94,7 @@ class CbmFile:
             table = buffer.reference(0)
             base = _base(buffer, buffer.table(table, _BASE))
             hashes = np.frombuffer(buffer.bytes(table, _HASHES), "<u8,<u4")
-            hashes = hashes[hashes["f0"] != np.iinfo(np.uint64).max]  # empty slots
+            hashes = hashes[hashes["f0"] != np.iinfo(np.uint64).max]  # without empty slots
             numbers = np.frombuffer(buffer.bytes(table, _NUMBERS), _TYPES[base.kind])
             if numbers.dtype.names:
                 columns = [numbers[name] for name in numbers.dtype.names]

@@ -119,7 +119,7 @@ class _Rule(NamedTuple):
 
 
 def with_advice(problem: str) -> str:
-    """Return the error of CatBoost if it cannot write a model as JSON, with advice if the cause is known."""
+    """Return CatBoost's message that it cannot write a model as JSON, with advice if the cause is known."""
     if "inf" not in problem:
         return problem
     return f"{problem}; a border between infinite numbers cannot be written: train without infinities in X"
@@ -185,10 +185,10 @@ def adapt(model: Any) -> AdaptedModel:
 
 
 def _predict(model: Any, kind: str, X: Any) -> np.ndarray:
-    """Return the prediction of a kind that is a name of CatBoost, such as "RawFormulaVal"."""
+    """Return a prediction; ``kind`` is CatBoost's name for it, such as "RawFormulaVal"."""
     import catboost
 
-    # CatBoost reads memory out of bounds if polars has categories.
+    # CatBoost reads memory out of bounds if a polars frame has categories.
     if type(X).__module__.partition(".")[0] == "polars":
         X = X.to_pandas()
     # The predict method of a ranker does not have prediction_type.
@@ -309,8 +309,8 @@ def _loss(document: dict[str, Any]) -> str | None:
 
 def _loss_of_sum(document: dict[str, Any]) -> str | None:
     """Return the common loss of the models in a sum; None if the losses differ, or if there is no sum."""
-    text = document.get("model_info", {}).get("loss_function")
-    return json.loads(text).get("type") if isinstance(text, str) else None
+    loss_json = document.get("model_info", {}).get("loss_function")
+    return json.loads(loss_json).get("type") if isinstance(loss_json, str) else None
 
 
 class ModelParts(NamedTuple):

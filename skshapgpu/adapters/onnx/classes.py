@@ -143,5 +143,5 @@ def _sums(table: NodeTable, intercept: float) -> tuple[float, float]:
     return float(low.sum() + intercept), float(high.sum() + intercept)
 
 
-def _within(low: float, high: float, least: float, most: float) -> bool:
-    return least - _SUM_ERROR <= low and high <= most + _SUM_ERROR
+def _within(low: float, high: float, lowest: float, highest: float) -> bool:
+    return lowest - _SUM_ERROR <= low and high <= highest + _SUM_ERROR

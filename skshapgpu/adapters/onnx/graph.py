@@ -66,11 +66,11 @@ def find(graph: Graph) -> Trees:
         if operator.kind in _TREE_OPERATORS and operator.domain == _ML
     ]
     if len(ensembles) != 1:
-        others = ", ".join(sorted({operator.kind for operator in graph.operators})[:8])
+        kinds = ", ".join(sorted({operator.kind for operator in graph.operators})[:8])
         raise UnsupportedModelError(
             f"the ONNX model has {len(ensembles)} tree ensembles; exactly one can be explained"
             if ensembles
-            else f"the ONNX model has no tree ensemble; its operators are {others or 'none'}"
+            else f"the ONNX model has no tree ensemble; its operators are {kinds or 'none'}"
         )
     trees = ensembles[0]
     if not trees.inputs or not trees.outputs:

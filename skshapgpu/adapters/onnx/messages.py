@@ -203,10 +203,10 @@ def _attribute(message: memoryview) -> tuple[str, Any]:
             values[number], position = _LISTS[number, wire](message, position)
         else:
             values[number], position = _value(message, after, wire)
-            if number in (7, 8):  # packed
+            if number in (7, 8):  # the list is packed
                 values[number] = (_floats if number == 7 else _varints)(_message(values[number]))
     name, kind = _string(values.get(1, memoryview(b""))), values.get(20)
-    if kind is None:  # written before the field existed
+    if kind is None:  # the file was written before this field existed
         fields_with_value = [number for number in _VALUES.values() if number in values]
         kind = next((k for k, number in _VALUES.items() if fields_with_value == [number]), 0)
     number = _VALUES.get(kind, 0)
@@ -255,10 +255,10 @@ def _sized(items: np.ndarray, dims: list[int]) -> np.ndarray:
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """Yield the number and the value of each field; a value is an unsigned integer, or bytes."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        value, at = _value(message, at, tag & 7)
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        value, position = _value(message, position, tag & 7)
         yield tag >> 3, value
 
 
@@ -266,30 +266,30 @@ def _values(message: memoryview, number: int) -> Iterator[int | memoryview]:
     return (value for n, value in _fields(message) if n == number)
 
 
-def _value(message: memoryview, at: int, wire: int) -> tuple[int | memoryview, int]:
+def _value(message: memoryview, position: int, wire: int) -> tuple[int | memoryview, int]:
     """Return the value that begins at a position, and the position after it."""
     if wire == _VARINT:
-        return _varint(message, at)
+        return _varint(message, position)
     if wire == _LENGTH:
-        size, at = _varint(message, at)
+        size, position = _varint(message, position)
     elif wire in (_EIGHT_BYTES, _FOUR_BYTES):
         size = 8 if wire == _EIGHT_BYTES else 4
     else:
         raise ValueError(f"a field has the unknown wire type {wire}")
-    if size > len(message) - at:
-        raise ValueError(f"it is truncated: a field needs {size} bytes, {len(message) - at} are left")
-    return message[at : at + size], at + size
+    if size > len(message) - position:
+        raise ValueError(f"it is truncated: a field needs {size} bytes, {len(message) - position} are left")
+    return message[position : position + size], position + size
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    if at < len(message) and message[at] < 128:  # most numbers have one byte, which takes no slice
-        return message[at], at + 1
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    if position < len(message) and message[position] < 128:  # the number has one byte, as most have
+        return message[position], position + 1
     number = shift = 0
-    for byte in message[at : at + 10]:
+    for byte in message[position : position + 10]:
         number |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return number & 2**64 - 1, at + shift // 7
+            return number & 2**64 - 1, position + shift // 7
     raise ValueError("it is truncated, or has a number of more than ten bytes")
 
 
@@ -334,30 +334,30 @@ def _varints(raw: memoryview) -> np.ndarray:
 def _decoded(octets: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Decode varints from their first and last bytes."""
     length = last - first + 1
-    most = int(length.max(initial=0))
-    if most > 10:
+    most_bytes = int(length.max(initial=0))
+    if most_bytes > 10:
         raise ValueError("it has an integer of more than ten bytes")
     numbers = np.zeros(len(first), np.uint64)
-    for k in range(most):
+    for k in range(most_bytes):
         longer = np.flatnonzero(length > k)
         numbers[longer] |= (octets[first[longer] + k] & 127).astype(np.uint64) << np.uint64(7 * k)
     return numbers.view(np.int64)
 
 
-def _separate_floats(message: memoryview, at: int) -> tuple[np.ndarray, int]:
+def _separate_floats(message: memoryview, position: int) -> tuple[np.ndarray, int]:
     """Return a list of floats that begins at a position and has a tag before each float, and its end."""
-    octets = np.frombuffer(message[at:], np.uint8)
+    octets = np.frombuffer(message[position:], np.uint8)
     n = len(octets) // 5
     other = np.flatnonzero(octets[: 5 * n : 5] != octets[0])
     n = int(other[0]) if len(other) else n
     if n == 0:
         raise ValueError("it is truncated within a float")
-    return octets[: 5 * n].reshape(n, 5)[:, 1:].copy().view("<f4").ravel(), at + 5 * n
+    return octets[: 5 * n].reshape(n, 5)[:, 1:].copy().view("<f4").ravel(), position + 5 * n
 
 
-def _separate_varints(message: memoryview, at: int) -> tuple[np.ndarray, int]:
+def _separate_varints(message: memoryview, position: int) -> tuple[np.ndarray, int]:
     """Return integers like :func:`_separate_floats`."""
-    octets = np.frombuffer(message[at:], np.uint8)
+    octets = np.frombuffer(message[position:], np.uint8)
     ends = np.flatnonzero(octets < 128)
     ends = ends[: len(ends) // 2 * 2]
     tags, last = ends[::2], ends[1::2]
@@ -366,18 +366,18 @@ def _separate_varints(message: memoryview, at: int) -> tuple[np.ndarray, int]:
     n = int(other[0]) if len(other) else len(tags)
     if n == 0:
         raise ValueError("it is truncated within an integer")
-    return _decoded(octets, tags[:n] + 1, last[:n]), at + int(last[n - 1]) + 1
+    return _decoded(octets, tags[:n] + 1, last[:n]), position + int(last[n - 1]) + 1
 
 
-def _separate_strings(message: memoryview, at: int) -> tuple[list[bytes], int]:
+def _separate_strings(message: memoryview, position: int) -> tuple[list[bytes], int]:
     """Return strings like :func:`_separate_floats`. Equal strings are one object."""
-    tag, strings = message[at], []
+    tag, strings = message[position], []
     distinct: dict[bytes, bytes] = {}
-    while at < len(message) and message[at] == tag:
-        value, at = _value(message, at + 1, _LENGTH)
+    while position < len(message) and message[position] == tag:
+        value, position = _value(message, position + 1, _LENGTH)
         string = bytes(_message(value))
         strings.append(distinct.setdefault(string, string))
-    return strings, at
+    return strings, position
 
 
 #: Readers of lists that have a tag before each item, by field number and wire type.

@@ -135,11 +135,11 @@ def _x_dtype(trees: graph.Trees, table: NodeTable) -> str:
     """Return the dtype to which X is rounded before it is compared."""
     # Integers are rounded to float32 in onnxruntime.
     operator_dtype = "float64" if trees.operator_type == messages.DOUBLE else "float32"
-    others = {dtype.name for dtype in table.dtypes} - {operator_dtype}
-    if others:
+    other_dtypes = {dtype.name for dtype in table.dtypes} - {operator_dtype}
+    if other_dtypes:
         raise UnsupportedModelError(
-            f"the ONNX model compares X as {operator_dtype} with tensors of {min(others)}, which runtimes "
-            "reject"
+            f"the ONNX model compares X as {operator_dtype} with tensors of {min(other_dtypes)}, which "
+            "runtimes reject"
         )
     return "float32" if trees.input_type == messages.FLOAT else operator_dtype
 

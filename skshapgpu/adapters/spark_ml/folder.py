@@ -26,17 +26,17 @@ _INTEGERS = {
 _MOST_NUMBERS = 64
 
 
-def is_saved(place: Any) -> bool:
+def is_saved(path: Any) -> bool:
     """Return whether a path, of any file system, is a folder that Spark may have written."""
-    folder = place / "metadata"
+    folder = path / "metadata"
     # os.path.isdir accepts a name that is too long, for which pathlib raises an error.
     return os.path.isdir(folder) if isinstance(folder, os.PathLike) else bool(folder.is_dir())
 
 
 def metadata(path: str) -> dict[str, Any]:
     """Return the metadata of a model of any kind."""
-    text = b"".join(_parts(path, "metadata", ""))
-    fields = json.loads(text.lstrip().partition(b"\n")[0])
+    content = b"".join(_parts(path, "metadata", ""))
+    fields = json.loads(content.lstrip().partition(b"\n")[0])
     if not isinstance(fields, dict) or not isinstance(fields.get("paramMap"), dict):
         raise ValueError("its metadata are not those of a model")
     return fields
@@ -128,9 +128,9 @@ def _require_size(file_metadata: Any, n_bytes: int) -> None:
         for group in map(file_metadata.row_group, range(file_metadata.num_row_groups))
         for i in range(group.num_columns)
     ]
-    most = max([file_metadata.num_rows, *(column.num_values for column in columns)], default=0)
-    if most > _MOST_NUMBERS * n_bytes:
-        raise ValueError(f"a file of {n_bytes:,} bytes cannot hold {most:,} numbers of a model")
+    most_numbers = max([file_metadata.num_rows, *(column.num_values for column in columns)], default=0)
+    if most_numbers > _MOST_NUMBERS * n_bytes:
+        raise ValueError(f"a file of {n_bytes:,} bytes cannot hold {most_numbers:,} numbers of a model")
 
 
 def _column(table: Any, name: str) -> Any:

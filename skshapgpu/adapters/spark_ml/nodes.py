@@ -162,9 +162,9 @@ def ensemble(
     numeric = inner & ~categorical
     if (nodes.split.length[numeric] != 1).any():
         raise ValueError("a numeric split does not have one threshold")
-    both = np.intersect1d(nodes.feature[categorical], nodes.feature[numeric])
-    if len(both):
-        raise ValueError(f"feature {both[0]} has numeric and categorical splits")
+    mixed_features = np.intersect1d(nodes.feature[categorical], nodes.feature[numeric])
+    if len(mixed_features):
+        raise ValueError(f"feature {mixed_features[0]} has numeric and categorical splits")
     threshold = np.zeros(len(inner))
     threshold[numeric] = nodes.split.values[nodes.split.start[numeric]]
     value = value.reshape(len(inner), -1)

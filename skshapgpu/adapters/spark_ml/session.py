@@ -49,7 +49,7 @@ def _json_of_trees(roots: list[Any]) -> list[str]:
     from pyspark import SparkContext
 
     jvm = SparkContext._jvm
-    assert jvm is not None  # the model needs it
+    assert jvm is not None  # there is a model, which needs it
     builder = getattr(jvm.org.apache.spark.ml.tree, "DecisionTreeModelReadWrite$NodeData$")
     build = getattr(builder, "MODULE$").build
     jackson = jvm.com.fasterxml.jackson
