@@ -54,7 +54,8 @@ class Computation:
     rows : HostRows
     reader : Reader
     origins : Origins or None
-        Columns of X from which the steps of a pipeline made those that the model receives, with X as data.
+        Columns of X from which the steps of a pipeline made the columns that the model receives, and X as
+        data.
     names : tuple of str
         Names of the columns that the model receives.
     weights : ndarray of float64, shape (n_rows,), or None

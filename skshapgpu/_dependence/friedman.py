@@ -118,7 +118,7 @@ def _requested_columns(features: Sequence[str | int], computation: Computation) 
 
 
 def _used_columns(computation: Computation) -> list[int]:
-    """Return the columns of X that trees use, including columns from which they use derived ones."""
+    """Return the columns of X that trees use, directly or through columns derived from them."""
     schema, tested = computation.adapted.schema, tested_columns(computation.adapted.ensemble).tolist()
     used = {column for column in tested if column < schema.n_features}
     if schema.derived is not None:

@@ -289,11 +289,11 @@ def deciles_of(numbers: np.ndarray) -> np.ndarray | None:
 
 def column_of(data: Any, feature: int, absent_is_missing: bool) -> np.ndarray:
     """Return a column of any ``HostRows.data``."""
-    part = select(data, slice(None), np.array([feature]))
-    if not sp.issparse(part):
-        return to_array(part).ravel()
-    stored = part.tocoo()
-    column = np.full(part.shape[0], np.nan if absent_is_missing else 0.0)
+    column_data = select(data, slice(None), np.array([feature]))
+    if not sp.issparse(column_data):
+        return to_array(column_data).ravel()
+    stored = column_data.tocoo()
+    column = np.full(column_data.shape[0], np.nan if absent_is_missing else 0.0)
     column[stored.row] = stored.data
     return column
 
@@ -457,7 +457,7 @@ def _in_type_of(data: np.ndarray, column: np.ndarray) -> np.ndarray:
 
 
 def categories_of(column_values: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """Return the distinct values of a column, ascending and a missing one last, and the first row of each."""
+    """Return the distinct values of a column and the first row of each, in ascending order, missing last."""
     first_rows: dict[Any, int] = {}
     missing = None
     for row, value in enumerate(_scalars(column_values)):

@@ -220,7 +220,7 @@ def _in_order(keys: Mapping[Any, int]) -> list[tuple[Any, ...]]:
 
 
 def _rows_with(keys: list[Any], row_of: Mapping[Any, int], name: str) -> list[int]:
-    """Return a row of X with each value or combination; raise ``ValueError`` if there is none for one."""
+    """Return a row of X with each value or combination; raise ``ValueError`` if a row is missing."""
     clean_keys = [key if isinstance(key, tuple) else _key(key) for key in keys]
     unknown = [key for key in clean_keys if key not in row_of]
     if unknown or not clean_keys:

@@ -1,1 +1,1 @@
-"""Drift: how SHAP values of a current sample differ from those of a reference."""
+"""Drift: how SHAP values of a current sample differ from SHAP values of a reference."""

@@ -45,7 +45,7 @@ class ColumnRules:
         self._category_numbers: dict[int, int] = {}
 
     def check_columns(self, labels: Sequence[Any] | None, n_columns: int) -> None:
-        """Raise ``ValueError`` unless the columns are those of the training data.
+        """Raise ``ValueError`` unless X has the columns of the training data.
 
         ``labels`` is None if X has no names of columns.
         """

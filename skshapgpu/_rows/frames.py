@@ -97,10 +97,10 @@ def pandas_source(series: Any) -> ColumnSource:
 
     def numbers(start: int, stop: int) -> tuple[np.ndarray, None]:
         """Return nullable, sparse or Arrow-backed numbers, which are floats if one is missing."""
-        part = array[start:stop]
-        if dtype.kind in "iub" and not np.asarray(part.isna()).any():
-            return part.to_numpy(dtype=np.dtype(bool if dtype.kind == "b" else f"{dtype.kind}8")), None
-        return part.to_numpy(dtype=np.float64, na_value=np.nan), None
+        batch = array[start:stop]
+        if dtype.kind in "iub" and not np.asarray(batch.isna()).any():
+            return batch.to_numpy(dtype=np.dtype(bool if dtype.kind == "b" else f"{dtype.kind}8")), None
+        return batch.to_numpy(dtype=np.float64, na_value=np.nan), None
 
     return numbers
 

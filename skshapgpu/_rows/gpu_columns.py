@@ -128,7 +128,7 @@ class _FrameColumns(_Columns):
 
 
 def _is_text(dtype: Any) -> bool:
-    """Return whether a dtype of cuDF is the one of strings, which are its only objects."""
+    """Return whether a dtype of cuDF holds strings. They are the only objects that it can hold."""
     return dtype == np.dtype(object) or getattr(dtype, "type", None) is str
 
 
@@ -225,7 +225,7 @@ def _look_up(out: Any, feature: int, columns: _Columns, rules: ColumnRules, dtyp
 def _empty(shape: tuple[int, int], dtype: np.dtype, array: Any) -> Any:
     """Return a new column-major array of the same library, on the same GPU as ``array``.
 
-    If ``array`` is None, return one of CuPy.
+    If ``array`` is None, return an array of CuPy.
     """
     if gpu_arrays.is_torch(array):
         import torch

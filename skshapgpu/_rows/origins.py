@@ -232,9 +232,9 @@ def names_are_known(steps: Sequence[Any], names: Sequence[str]) -> bool:
         n_columns = getattr(step, "n_features_in_", None)
         if are_known or n_columns is None or hasattr(step, "feature_names_in_"):
             are_known = names_out is not None
-        elif names_out is not None:  # names are known if they do not depend on the lost ones
+        elif names_out is not None:  # names are known if they do not depend on lost names
             are_known = names_out == names_made(step, [f"column {i}" for i in range(n_columns)])
-    if names_out is None and steps:  # then the names are those that the model was fitted with, if any
+    if names_out is None and steps:  # then the model has its own names, if any
         return tuple(names) != tuple(f"x{i}" for i in range(len(names)))
     return are_known
 
@@ -269,7 +269,7 @@ def _have_one_source(columns: np.ndarray) -> bool:
 
 
 def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
-    """Return the origins of a transformer's output columns, given those of its input columns.
+    """Return the origins of a transformer's output columns, given the origins of its input columns.
 
     The origin of a column is the position of the column of X from which it was made, or the bitwise
     complement of this position if the steps have changed the values.
@@ -361,7 +361,7 @@ def selected(selector: Any, n_columns: int) -> np.ndarray:
 
 
 def _keeps_values(step: Any) -> bool:
-    """Return whether a step that makes each column from a single one only selects columns."""
+    """Return whether a step, which makes each column from a single column, only selects columns."""
     kind = type(step)
     if kind is FunctionTransformer:
         return step.func is None
@@ -372,13 +372,13 @@ def _all_columns(step: Any, n_columns: int) -> np.ndarray:
     return np.arange(n_columns)
 
 
-#: Steps outside scikit-learn that make each of their columns from a single one.
+#: Steps outside scikit-learn that make each of their columns from a single input column.
 ONE_TO_ONE: dict[type, _SourceColumns] = {AsArray: _all_columns}
 
 
 @cache
 def _one_to_one_steps() -> dict[type, _SourceColumns]:
-    """Return the steps of scikit-learn that make each of their columns from a single one."""
+    """Return the steps of scikit-learn that make each of their columns from a single input column."""
     from sklearn import feature_selection, preprocessing
     from sklearn.impute import MissingIndicator, SimpleImputer
     from sklearn.kernel_approximation import AdditiveChi2Sampler

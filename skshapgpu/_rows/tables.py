@@ -21,13 +21,13 @@ def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
     if package is None and hasattr(data, "iloc"):  # a series, whose own labels are not positions
         return data.iloc[rows]
     if package == "polars":
-        part = data[np.arange(data.height)[rows]]
-        return part if columns is None else part[:, columns.tolist()]
+        selection = data[np.arange(data.height)[rows]]
+        return selection if columns is None else selection[:, columns.tolist()]
     if package == "cudf":
         return data.iloc[rows] if columns is None else data.iloc[rows, columns.tolist()]
     if package == "pyarrow":
-        part = data.take(np.arange(data.num_rows)[rows])
-        return part if columns is None else part.select(columns.tolist())
+        selection = data.take(np.arange(data.num_rows)[rows])
+        return selection if columns is None else selection.select(columns.tolist())
     if isinstance(data, (list, tuple)):
         return [data[row] for row in rows]
     if sp.issparse(data):
@@ -195,7 +195,7 @@ def _csr(X: Any) -> Any:
 
 
 def _has_valid_indices(X: Any) -> bool:
-    """Return whether the indices of a sparse matrix are valid. SciPy checks only the initial ones."""
+    """Return whether the indices of a sparse matrix are valid. SciPy checks them only in the constructor."""
     if X.format == "coo":
         axes = list(zip((X.row, X.col), X.shape))
         return all(len(coordinates) == len(X.data) and _is_inside(coordinates, n) for coordinates, n in axes)
@@ -224,7 +224,7 @@ def _is_inside(numbers: np.ndarray, n: int) -> bool:
 
 
 def check_names(names: Sequence[str], expected: Sequence[str]) -> None:
-    """Raise ``ValueError`` unless the names are those of the training data, in the same order."""
+    """Raise ``ValueError`` unless the names are the names in training, in the same order."""
     if tuple(names) == tuple(expected):
         return
     # The wording of scikit-learn, so that users see the same message everywhere.
@@ -240,9 +240,9 @@ def check_names(names: Sequence[str], expected: Sequence[str]) -> None:
     raise ValueError(message)
 
 
-def check_known_names(names: Sequence[str], known: Mapping[int, str]) -> None:
-    """Raise ``ValueError`` unless the columns whose names in training are known have these names."""
-    for column, name in known.items():
+def check_known_names(names: Sequence[str], known_names: Mapping[int, str]) -> None:
+    """Raise ``ValueError`` unless the columns have the names that are known from training."""
+    for column, name in known_names.items():
         if column < len(names) and names[column] != name:
             raise ValueError(
                 f"column {column} of X is {names[column]!r}, but the model knows it as {name!r}: columns "

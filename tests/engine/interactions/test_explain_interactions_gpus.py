@@ -105,7 +105,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
     monkeypatch.setattr(devices, "new_array", lambda shape, dtype: None)
     monkeypatch.setattr(gpu_arrays, "on_gpu", lambda X: isinstance(X, Rows))
     monkeypatch.setattr(inputs, "load_cuda", lambda: None)
-    monkeypatch.setattr(gpu_arrays, "opened", np.asarray)
+    monkeypatch.setattr(gpu_arrays, "torch_or_cupy", np.asarray)
     monkeypatch.setattr(gpu_arrays, "gpu_of", lambda array: 0)
     monkeypatch.setattr(gpu_arrays, "view", view)
     monkeypatch.setattr(gpu_arrays, "address", lambda array: array.ctypes.data)
