@@ -15,9 +15,9 @@ def require_one_of(option: str, value: object, allowed: tuple[str, ...]) -> None
         raise ValueError(f"{option} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
-def require_unmasked(name: str, given: object, advice: str) -> None:
-    """Raise ``TypeError`` for a masked array, which without its mask would have what lies below it."""
-    if isinstance(given, np.ma.MaskedArray):
+def require_unmasked(name: str, values: object, advice: str) -> None:
+    """Raise ``TypeError`` for a masked array: without its mask, it would show the values below the mask."""
+    if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: {advice}")
 
 
@@ -26,8 +26,8 @@ def require_weights_unmasked(name: str, weights: object) -> None:
     require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
 
 
-#: Options that users look for under names of other libraries or of these pages, and where they are.
-_ELSEWHERE = {
+#: Names for options in other libraries or in the documentation, with a hint at the option's own name.
+_HINTS = {
     "background": "Did you mean 'data'?",
     "masker": "Did you mean 'data'?",
     "interactions": "explain_interactions computes interactions",
@@ -35,18 +35,18 @@ _ELSEWHERE = {
 
 
 def require_options(called: Callable[..., Any], options: Iterable[str]) -> None:
-    """Raise ``TypeError``, which names a similar parameter, for an option that a callable does not have."""
-    known = tuple(signature(called).parameters)
+    """Raise ``TypeError`` for an option that a callable does not have; the message names a similar one."""
+    parameters = tuple(signature(called).parameters)
     for option in options:
-        if option not in known:
-            similar = get_close_matches(option, known, 1)
-            hint = _ELSEWHERE.get(option) or (f"Did you mean {similar[0]!r}?" if similar else "")
+        if option not in parameters:
+            similar = get_close_matches(option, parameters, 1)
+            hint = _HINTS.get(option) or (f"Did you mean {similar[0]!r}?" if similar else "")
             hint = f". {hint}" if hint else ""
             raise TypeError(f"{called.__name__} got an unexpected keyword argument {option!r}{hint}")
 
 
 def require_n_jobs(n_jobs: object) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless it is None or a number of threads, as in joblib."""
+    """Raise ``TypeError`` or ``ValueError`` unless ``n_jobs`` is None or a number, as in joblib."""
     if n_jobs is None:
         return
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral):

@@ -29,10 +29,11 @@ def cuda_info() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``available``: whether a GPU can be used; ``reason``: str that says why not, else None; ``driver`` and
-        ``runtime``: the CUDA versions, such as "13.0", that the driver supports and that the package was
-        built with, None where there is none; ``devices``: a dict for each device with its ``name``,
-        ``memory`` in bytes, ``compute_capability`` and ``multiprocessors``.
+        ``available``: whether a GPU can be used. ``reason``: str that says why none can be used, else None.
+        ``driver``: the CUDA version that the driver supports, such as "13.0", or None without a driver.
+        ``runtime``: the CUDA version with which the package was built, or None if it was built without.
+        ``devices``: a dict for each device with its ``name``, ``memory`` in bytes, ``compute_capability`` and
+        ``multiprocessors``.
     """
     info: dict[str, Any] = {
         "available": False,
@@ -92,8 +93,8 @@ class Devices:
     indices : tuple of int
         GPUs to use; empty for the CPU.
     by_default : bool
-        Whether the option is "auto", even if the environment overrides it. It is pickled as "auto", and the
-        process that unpickles it consults its own environment.
+        Whether the option is "auto", even if the environment overrides it. Then it is pickled as "auto", and
+        the process that unpickles it consults its own environment.
     """
 
     auto: bool = False
@@ -114,18 +115,18 @@ class Devices:
         by_default = isinstance(device, str) and device == "auto"
         if by_default:
             device = "auto" if _elsewhere.get() else _default_device()
-        found = cls._read(device, by_default)
-        if not found.indices or _elsewhere.get():
-            return found
+        devices = cls._read(device, by_default)
+        if not devices.indices or _elsewhere.get():
+            return devices
         try:
             n_devices = len(load_cuda().devices())
         except RuntimeError as error:
             raise RuntimeError(
                 f"device={device!r}, but {error}; use device='cpu', or 'auto', which falls back to it"
             ) from error
-        if max(found.indices) >= n_devices:
+        if max(devices.indices) >= n_devices:
             raise RuntimeError(f"device={device!r}, but there are only {n_devices} CUDA devices")
-        return found
+        return devices
 
     @classmethod
     def _read(cls, device: Any, by_default: bool) -> Devices:
@@ -148,26 +149,21 @@ class Devices:
 
     @classmethod
     def default_here(cls) -> Devices:
-        """Return what "auto" stands for in this process; GPUs are detected only when they are needed."""
+        """Return the devices for "auto" in this process. GPUs are detected only when they are needed."""
         return cls._read(_default_device(), True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Devices.default_here, ()) if self.by_default else (Devices, (self.auto, self.indices))
 
-    def insist(self, what: str) -> Devices:
-        """Return the GPUs for an algorithm that runs on GPUs only; ``what`` names it in messages.
+    def insist(self, algorithm: str) -> Devices:
+        """Return the GPUs for an algorithm that runs on GPUs only; ``algorithm`` names it in messages.
 
-        Raises
-        ------
-        ValueError
-            The option requests the CPU.
-        RuntimeError
-            There is no GPU.
+        Raise ``ValueError`` if the option requests the CPU, and ``RuntimeError`` if there is no GPU.
         """
         if self.auto:
             return Devices.parse("cuda")
         if not self.indices:
-            raise ValueError(f"{what} runs on GPUs only, but device is 'cpu'")
+            raise ValueError(f"{algorithm} runs on GPUs only, but device is 'cpu'")
         return self
 
     @property
@@ -188,19 +184,14 @@ def _default_device() -> str | list[str]:
     return forced.split(",") if "," in forced else forced
 
 
-def require_cpu(device: Any, what: str) -> None:
-    """Reject a value of ``device`` that requires a GPU.
-
-    Raises
-    ------
-    ValueError
-    """
+def require_cpu(device: Any, option: str) -> None:
+    """Raise ``ValueError``, whose message begins with ``option``, if ``device`` requires a GPU."""
     if not (isinstance(device, str) and device in ("auto", "cpu")):
-        raise ValueError(f"{what} is computed on the CPU only: use device='cpu' or 'auto'")
+        raise ValueError(f"{option} is computed on the CPU only: use device='cpu' or 'auto'")
 
 
 def cuda_available() -> bool:
-    """Return whether there is a GPU; the answer is cached."""
+    """Return whether there is a GPU, and remember the answer."""
     global _available
     if _available is None:
         _available = cuda_info()["available"]
@@ -209,8 +200,8 @@ def cuda_available() -> bool:
 
 def missing() -> str | None:
     """Say why there is no GPU; None if there is one."""
-    found = cuda_info()
-    return None if found["available"] else found["reason"]
+    info = cuda_info()
+    return None if info["available"] else info["reason"]
 
 
 _available: bool | None = None
@@ -235,24 +226,27 @@ def hold_tables(indices: tuple[int, ...]) -> bool:
 
 @lru_cache(64)
 def _hold_tables(cuda: Any, indices: tuple[int, ...]) -> bool:
-    found = cuda.devices()
-    return all(found[index].holds_tables for index in indices)
+    devices = cuda.devices()
+    return all(devices[index].holds_tables for index in indices)
 
 
 def new_array(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return a new array in page-locked memory; None if there is to be none, as ``_cuda.pyi`` says."""
+    """Return a new array in page-locked memory, or None in the cases that ``_cuda.pyi`` lists."""
     return load_cuda().new_array(shape, dtype)
 
 
 def compile_tables_on(plan: Any, index: int) -> Any:
-    """Return a plan on a GPU whose tables nothing else needs: a ``_cuda.CudaPlan``."""
+    """Return a plan on a GPU, a ``_cuda.CudaPlan``. Only this GPU needs the tables of the plan."""
     cuda = load_cuda()
     cuda.limit_page_locked(memory.locked_bytes())
     return cuda.CudaPlan.with_tables(plan, index)
 
 
 def compile_on(plan: Any, index: int, method: str) -> Any:
-    """Return the plan on a GPU, a ``_cuda.CudaPlan``, in small chunks if "leaves" cannot be its method."""
+    """Return a plan on a GPU, a ``_cuda.CudaPlan``.
+
+    The method "leaves" becomes small chunks if the plan has no leaf chunks.
+    """
     cuda = load_cuda()
     cuda.limit_page_locked(memory.locked_bytes())
     if method == "leaves" and not cuda.has_leaf_chunks(plan):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from math import floor, log10
 
-#: From here on, float64 does not represent all digits before the decimal point.
+#: From this number on, float64 does not represent all digits before the decimal point.
 _NOT_WHOLE = 1e15
 
 
 def number(value: float, digits: int, *, padded: bool = False) -> str:
     """Format a number with at least ``digits`` significant digits and all digits before the decimal point.
 
-    Only numbers below 1e-4, and from 1e15 on, are in scientific notation; with ``padded``, trailing zeros
-    are kept.
+    Only numbers below 1e-4, and from 1e15 on, are in scientific notation. With ``padded``, the result has
+    trailing zeros.
     """
     if 10**digits - 0.5 <= abs(value) < _NOT_WHOLE:
         return f"{value:.0f}"
@@ -20,8 +20,8 @@ def number(value: float, digits: int, *, padded: bool = False) -> str:
 
 
 def digits_for(value: float, width: float) -> int:
-    """Return the number of significant digits that resolve a hundredth of ``width``: at least three."""
+    """Return the number of significant digits that resolve a hundredth of ``width``, but at least three."""
     if not value or not width:
         return 3
     digits = floor(log10(abs(value))) - floor(log10(width)) + 3
-    return min(max(3, digits), 15)  # which float64 always preserves
+    return min(max(3, digits), 15)  # float64 always preserves 15 digits

@@ -1,4 +1,4 @@
-"""Ends of calls in threads other than the main one: Ctrl-C does not reach them."""
+"""Ends of calls in threads other than the main thread, which Ctrl-C does not reach."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Stopped(BaseException):
 def stoppable(event: Event, function: Callable[..., T]) -> Callable[..., T]:
     """Return a function, for another thread, that ends with ``Stopped`` soon after the event is set.
 
-    It runs once, in a copy of the current context, and so it also ends when the calls of this thread do.
+    The function can run once, in a copy of the current context. So it also ends when an event of this thread
+    is set.
     """
     context = copy_context()
     context.run(_events.set, (*_events.get(), event))

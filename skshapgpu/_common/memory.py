@@ -11,25 +11,26 @@ import numpy as np
 
 from .digits import number
 
-#: Size of the buffers for a batch without a memory limit: larger ones would not be faster.
+#: Size of the buffers for a batch without a memory limit. Larger buffers would not be faster.
 CHUNK_BYTES = 256 * 2**20
 
-#: Size of tables that were not requested, without a memory limit. Leaves of interventional values that do not
-#: fit into the tables are slower; trees of path-dependent values that do not fit are walked.
+#: Size of tables that no option requests, without a memory limit. Leaves of interventional values that do not
+#: fit into the tables are slower, and trees of path-dependent values that do not fit are walked.
 TABLE_BYTES = 2**28
 
-#: Least size of results whose memory is kept: kLargeBytes of csrc/base/large_memory.h.
+#: Smallest size of results whose memory is kept for later results: kLargeBytes of csrc/base/large_memory.h.
 LARGE_BYTES = 4 * 2**20
 
-#: Environment variable with the bytes of results and tables that are kept for the next ones.
+#: Environment variable with the bytes of results and tables that are kept for new ones.
 KEPT_VARIABLE = "SKSHAPGPU_KEPT_MEMORY"
 KEPT_BYTES = 512 * 2**20
 
-#: Environment variable with the bytes of page-locked memory for results of GPUs; by default this part of the
-#: machine's memory, but at most MOST_LOCKED_BYTES.
+#: Environment variable with the bytes of page-locked memory for results of GPUs. The default is the machine's
+#: memory divided by _LOCKED_DIVISOR, but at most MOST_LOCKED_BYTES.
 LOCKED_VARIABLE = "SKSHAPGPU_PAGE_LOCKED_MEMORY"
-_LOCKED_PART, MOST_LOCKED_BYTES = 16, 4 * 2**30
+_LOCKED_DIVISOR, MOST_LOCKED_BYTES = 16, 4 * 2**30
 
+#: Bytes of each unit of sizes.
 _BYTES_OF_UNIT = {
     "": 1,
     "k": 10**3,
@@ -44,7 +45,7 @@ _BYTES_OF_UNIT = {
 
 
 def parse_bytes(limit: int | str | None, name: str = "memory_limit") -> int | None:
-    """Return bytes from a number or from a string such as "500MB" or "1.5 GiB"; errors give the name."""
+    """Return the bytes of a number or of a string such as "500MB". Messages call the option ``name``."""
     if limit is None:
         return None
     if isinstance(limit, str):
@@ -69,39 +70,33 @@ def shown(n_bytes: int) -> str:
     return f"{number(size, 2)} {unit}"
 
 
-def table_bytes(limit: int | None, asked: bool) -> int:
-    """Return the bytes that tables may take; ``asked`` says whether the chosen algorithm requires them."""
+def table_bytes(limit: int | None, requested: bool) -> int:
+    """Return the bytes that tables may take; ``requested`` says whether an option requires tables."""
     if limit is not None:
-        return limit // 2 if asked else min(TABLE_BYTES, limit // 2)
-    return (machine_bytes() or 4 * TABLE_BYTES) // 4 if asked else TABLE_BYTES
+        return limit // 2 if requested else min(TABLE_BYTES, limit // 2)
+    return (machine_bytes() or 4 * TABLE_BYTES) // 4 if requested else TABLE_BYTES
 
 
 def kept_bytes() -> int:
-    """Return how many bytes of deleted results and tables are kept for the next ones.
+    """Return how many bytes of deleted results and tables are kept for new ones.
 
-    Raises
-    ------
-    ValueError
-        The environment variable ``SKSHAPGPU_KEPT_MEMORY`` is no number of bytes.
+    Raise ``ValueError`` if the environment variable ``SKSHAPGPU_KEPT_MEMORY`` is no number of bytes.
     """
-    return _bytes_of(KEPT_VARIABLE, KEPT_BYTES)
+    return _variable_bytes(KEPT_VARIABLE, KEPT_BYTES)
 
 
 def locked_bytes() -> int:
-    """Return how many bytes of page-locked memory results of GPUs may take.
+    """Return how many bytes of page-locked memory the results of GPUs may take.
 
-    Raises
-    ------
-    ValueError
-        The environment variable ``SKSHAPGPU_PAGE_LOCKED_MEMORY`` is no number of bytes.
+    Raise ``ValueError`` if the environment variable ``SKSHAPGPU_PAGE_LOCKED_MEMORY`` is no number of bytes.
     """
     machine = machine_bytes() or MOST_LOCKED_BYTES
-    return _bytes_of(LOCKED_VARIABLE, min(machine // _LOCKED_PART, MOST_LOCKED_BYTES))
+    return _variable_bytes(LOCKED_VARIABLE, min(machine // _LOCKED_DIVISOR, MOST_LOCKED_BYTES))
 
 
-def _bytes_of(variable: str, default: int) -> int:
-    given = os.environ.get(variable, "").strip()
-    return 0 if given == "0" else parse_bytes(given or default, variable) or 0
+def _variable_bytes(variable: str, default: int) -> int:
+    setting = os.environ.get(variable, "").strip()
+    return 0 if setting == "0" else parse_bytes(setting or default, variable) or 0
 
 
 @cache
@@ -151,7 +146,7 @@ class Need(NamedTuple):
         limit : int or None
             Bytes that the call may allocate, tables included.
         available : int or None
-            Bytes of the memory that the result has to fit into, if known.
+            Bytes of the memory into which the result must fit; None if unknown.
 
         Raises
         ------
@@ -160,20 +155,20 @@ class Need(NamedTuple):
         """
         left = None if limit is None else limit - self.tables - self.result - self.fixed
         if limit is not None and left is not None and self.n_rows and left < self.work_row:
-            least = self.tables + self.fixed
-            # Without room for these, neither fewer rows nor a smaller result would fit.
-            advice = f", {self.advice}" if least < limit else f" above {least:,}, which any call needs"
-            held = f", of which tables take {self.tables:,}" if self.tables else ""
+            minimum = self.tables + self.fixed
+            # Without room for tables and threads, neither fewer rows nor a smaller result would fit.
+            advice = f", {self.advice}" if minimum < limit else f" above {minimum:,}, which any call needs"
+            tables = f", of which tables take {self.tables:,}" if self.tables else ""
             raise MemoryError(
-                f"memory_limit is {limit:,} bytes{held}, but {self._wanted()}, {self.fixed:,} for threads "
+                f"memory_limit is {limit:,} bytes{tables}, but {self._demand()}, {self.fixed:,} for threads "
                 f"and {self.work_row:,} for each row being processed; raise memory_limit{advice}"
             )
         if available is not None and self.result > available:
             advice = self.advice.removeprefix("or ")
-            raise MemoryError(f"the machine has {available:,} bytes, but {self._wanted()}; {advice}")
+            raise MemoryError(f"the machine has {available:,} bytes, but {self._demand()}; {advice}")
         return max(1, (CHUNK_BYTES if left is None else left) // max(self.work_row, 1))
 
-    def _wanted(self) -> str:
+    def _demand(self) -> str:
         return f"{self.n_rows} rows need {self.result:,} for their {self.what}"
 
     def peak(self, rows_at_once: int) -> int:

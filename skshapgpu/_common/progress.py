@@ -19,8 +19,8 @@ Report = Callable[[int, int | None], object]
 class ProgressTracker:
     """The progress of a call: the number of finished rows and the total, which is None if unknown.
 
-    Rows are computed in steps, whose size follows the speed measured so far. It does not affect the values,
-    as no row's values depend on other rows.
+    Rows are computed in steps, whose size follows the measured speed. The size does not affect the values,
+    because the values of a row do not depend on other rows.
     """
 
     def __init__(self, n_rows: int | None, report: Report) -> None:
@@ -35,7 +35,10 @@ class ProgressTracker:
         return self._step
 
     def done(self, n_rows: int) -> None:
-        """Record that rows are done; report only a new maximum, as a call may restart on another device."""
+        """Record the number of finished rows, and report it if it is a new maximum.
+
+        A call that starts anew on another device counts from 0 again.
+        """
         now = perf_counter()
         seconds, self._last = now - self._last, now
         if seconds < _SECONDS[0]:
@@ -48,7 +51,7 @@ class ProgressTracker:
 
 
 def require_progress(progress: Any) -> None:
-    """Reject invalid values of the option ``progress`` before any work starts.
+    """Raise an error for an invalid value of the option ``progress``, before any work starts.
 
     Raises
     ------
@@ -67,10 +70,10 @@ def require_progress(progress: Any) -> None:
 def watched(
     progress: Any, n_rows: int | None, n_before: int = 0, *, title: str = "explaining", unit: str = "rows"
 ) -> Iterator[ProgressTracker | None]:
-    """Yield the progress of a call, with a bar if one is requested; yield None if progress is off.
+    """Yield the progress of a call, with a bar if ``progress`` is True; yield None if progress is off.
 
-    ``n_rows`` is None if unknown; ``n_before`` rows were done by an earlier call. ``title`` and ``unit`` are
-    shown by the bar, as the work may be counted in something other than rows.
+    ``n_rows`` is None if unknown. ``n_before`` rows were done by an earlier call. The bar shows ``title`` and
+    ``unit``, which need not be rows.
     """
     if not progress or n_rows == 0:
         yield None
@@ -110,7 +113,7 @@ def _rich_bar(n_rows: int | None, n_before: int, title: str, unit: str) -> Itera
 
     start = perf_counter()
     columns = [*Bar.get_default_columns(), TextColumn("{task.fields[speed]}")]
-    with Bar(*columns, console=Console(stderr=True)) as bar:  # to stderr like tqdm's: stdout is for results
+    with Bar(*columns, console=Console(stderr=True)) as bar:  # to stderr, as tqdm does: stdout is for results
         task = bar.add_task(title, total=n_rows, completed=n_before, speed="")
 
         def report(done: int, _: int | None) -> None:

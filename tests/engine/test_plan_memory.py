@@ -80,7 +80,7 @@ def test_results_larger_than_any_machine(forest: RandomForestRegressor) -> None:
 def test_a_machine_that_does_not_tell(forest: RandomForestRegressor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "machine_bytes", lambda: None)
     assert explainer_of(forest).plan(3 * 10**12).refusal is None
-    assert memory.table_bytes(None, asked=True) == memory.TABLE_BYTES
+    assert memory.table_bytes(None, requested=True) == memory.TABLE_BYTES
 
 
 def test_peaks_and_chunks() -> None:
