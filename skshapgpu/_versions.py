@@ -11,9 +11,9 @@ from pathlib import Path
 
 
 def _own_version() -> str:
-    """Return the version in the ``pyproject.toml`` of a checkout, elsewhere that of the installed package.
+    """Return the version in the ``pyproject.toml`` of a checkout, or else of the installed package.
 
-    A checkout's own file is right even if another version is installed, or an older state of the checkout.
+    In a checkout, another version, or an older state of the checkout, may be installed.
     """
     project = Path(__file__).parents[1] / "pyproject.toml"
     if project.is_file():
@@ -43,7 +43,7 @@ _PACKAGES = {
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, skshapgpu and the libraries it works with, and the kernels in use."""
+    """Return the versions of Python, skshapgpu and the libraries it works with, and the instruction set."""
     from . import _core
     from .adapters import FAMILIES
 
@@ -56,13 +56,13 @@ def versions() -> dict[str, str]:
 
 
 def version_of(module: str, distribution: str) -> str | None:
-    """Return the version of a module's distribution, with its name unless it is the usual distribution.
+    """Return the version of a module's distribution, or None if the module is not installed.
 
-    A module may come from other distributions, such as ``xgboost-cpu`` or ``cupy-cuda12x``. The module is not
-    imported; return None if it is not installed.
+    A module may come from another distribution than usual, such as ``xgboost-cpu`` or ``cupy-cuda12x``. Then
+    the result includes the name of the distribution. The module is not imported.
     """
     spec = find_spec(module)
-    if spec is None or spec.origin is None:  # a mere folder of this name is not a module
+    if spec is None or spec.origin is None:  # a folder of this name, without code, is not a module
         return None
     try:
         return version(distribution)
@@ -72,6 +72,6 @@ def version_of(module: str, distribution: str) -> str | None:
 
 
 def show_versions() -> None:
-    """Print the versions of Python, skshapgpu and the libraries it works with, and the kernels in use."""
+    """Print the versions of Python, skshapgpu and the libraries it works with, and the instruction set."""
     for name, value in versions().items():
         print(f"{name:>16}: {value}")

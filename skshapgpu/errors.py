@@ -4,8 +4,8 @@
 class UnsupportedModelError(NotImplementedError):
     """The model, or a feature that it uses, cannot be explained exactly.
 
-    Invalid data raises ``ValueError`` or ``TypeError``, and a model that is not fitted
-    ``sklearn.exceptions.NotFittedError``.
+    Other errors mean something else: ``ValueError`` or ``TypeError`` that data are invalid, and
+    ``sklearn.exceptions.NotFittedError`` that a model is not fitted.
     """
 
 

@@ -1,8 +1,8 @@
 """Implementation of ``shap.GPUTreeExplainer``, found by the entry point group ``shap.tree_backends``.
 
-shap looks in that group for ``"cuda"``, then ``"rocm"``, then for any other entry. This one is named
-``"skshapgpu"``, so that a backend made for shap takes precedence where one is installed. Only shap imports
-this module.
+shap looks in this group for ``"cuda"``, then for ``"rocm"``, then for any other entry. The entry of this
+package is named ``"skshapgpu"``, so that a backend made for shap takes precedence where it is installed. Only
+shap imports this module.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ._shap.stand_in import HasStandIn, StandIn, require_loadable
 class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
     """A ``shap.TreeExplainer`` whose values are computed by :class:`skshapgpu.TreeExplainer`.
 
-    Arguments, shapes, the sample that shap draws of large background data, and ``expected_value`` are those
-    of ``shap.TreeExplainer``. So are the values, in double precision, except where shap takes another branch
-    than the model: at categorical splits of ``HistGradientBoosting*``, and next to thresholds that shap
-    narrows to float32. Several outputs give one array, as in shap.
+    It has the arguments, the shapes and the ``expected_value`` of ``shap.TreeExplainer``, and uses the sample
+    that shap draws of large background data. Values are in double precision, and equal to shap's except where
+    shap takes another branch than the model: at categorical splits of ``HistGradientBoosting*``, and next to
+    thresholds that shap narrows to float32. Several outputs give one array, as in shap.
 
-    The GPU is used if there is one and enough work for it. Without a GPU, the same values are computed on
-    the CPU, and a warning says so; the environment variable ``SKSHAPGPU_DEVICE`` chooses a device without a
-    warning.
+    The GPU is used if there is one, and if there is enough work for it. Without a GPU, the same values are
+    computed on the CPU, and a warning says so. The environment variable ``SKSHAPGPU_DEVICE`` chooses a device
+    without a warning.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
     UnsupportedModelError
         The model cannot be explained exactly; ``shap.TreeExplainer`` may accept it.
     NotImplementedError
-        Path-dependent values with the covers of ``data`` are requested, or ``data`` is given for a model of
-        CatBoost with several outputs, of which shap crashes.
+        The explainer requests path-dependent values with the covers of ``data``, or has ``data`` for a
+        CatBoost model with several outputs, with which shap crashes.
 
     Warns
     -----
@@ -81,10 +81,10 @@ class GPUTreeExplainer(HasStandIn, shap.TreeExplainer):
         y : array-like of shape (n_rows,), default=None
             Labels, for ``model_output="log_loss"``.
         tree_limit : int or None, default=None
-            None, or the number of trees that ``shap.TreeExplainer`` explains without a limit: those up to the
-            best iteration of XGBoost, else all.
+            None, or the number of trees that ``shap.TreeExplainer`` explains without a limit: the trees up to
+            the best iteration of XGBoost, or all trees of any other model.
         approximate : bool, default=False
-            True is rejected.
+            Must be False, because values are exact.
         check_additivity : bool, default=True
             As for :class:`skshapgpu.TreeExplainer`.
         from_call : bool, default=False

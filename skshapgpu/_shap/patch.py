@@ -1,12 +1,12 @@
 """Tree explainers of shap that compute with this package, for as long as a patch is active.
 
-The patch replaces functions in the classes of shap, not the classes: whoever imported, subclassed or made one
-beforehand is reached as well, ``isinstance`` and pickle see the classes of shap, and there is little to put
-back. shap still constructs explainers and explanations, and the functions that are replaced still compute
-what this package refuses.
+The patch replaces functions in the classes of shap, not the classes. So it also reaches code that imported or
+subclassed a class beforehand, and explainers that exist already. ``isinstance`` and pickle see the classes of
+shap, and there is little to put back. shap still constructs explainers and explanations, and its original
+functions still compute what this package refuses.
 
-What explainers need to compute here is kept beside them, in ``_ENTRIES``, and not in their attributes, so
-they and their pickles are the same as without a patch.
+The data that explainers need for this are in ``_ENTRIES``, not in attributes of the explainers. So the
+explainers and their pickles are the same as without a patch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sklearn.utils.fixes import parse_version
 from ..errors import ShapFallbackWarning
 from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library, require_loadable
 
-#: Earlier releases return lists of arrays for several outputs.
+#: Oldest supported release. Earlier releases return lists of arrays for several outputs.
 _OLDEST_SHAP = "0.45"
 
 
@@ -42,11 +42,11 @@ class ShapPatch:
 
     @property
     def active(self) -> bool:
-        """Whether this patch is active; after :meth:`ShapPatch.undo`, another one may still be."""
+        """Whether this patch is active. After :meth:`ShapPatch.undo`, another patch may still be active."""
         return self._active
 
     def undo(self) -> None:
-        """End this patch; a second call does nothing.
+        """End this patch. A second call does nothing.
 
         When the last active patch ends, every function of shap that was replaced is back in its place.
         """
@@ -75,20 +75,20 @@ class ShapPatch:
 def patch_shap() -> ShapPatch:
     """Let the tree explainers of shap compute with this package.
 
-    It covers ``shap.TreeExplainer`` by any of its names, ``shap.Explainer`` on tree models,
+    The patch covers ``shap.TreeExplainer`` by any of its names, ``shap.Explainer`` on tree models,
     ``shap.GPUTreeExplainer``, and subclasses, also in code that imported them beforehand. Explainers have the
     arguments, attributes and shapes of shap, and ``explainer(X)`` is a ``shap.Explanation``. Values are exact
-    and float64; docs/migration.md lists where they differ from shap's.
+    and float64. docs/migration.md lists where they differ from the values of shap.
 
-    Whatever this package refuses, such as ``approximate=True``, shap computes itself, and a
-    :class:`ShapFallbackWarning` says why, once for an explainer and reason. That includes explainers that
-    were made before the patch, copied or unpickled, except path-dependent ones of XGBoost, LightGBM and
-    CatBoost, which know their model.
+    If this package refuses something, such as ``approximate=True``, shap computes it itself. A
+    :class:`ShapFallbackWarning` says why, once for each explainer and reason. shap also computes with
+    explainers that were made before the patch, copied or unpickled. Exceptions are path-dependent explainers
+    of XGBoost, LightGBM and CatBoost, which know their model.
 
-    The patch is active from the call on, for all threads of the process, until :meth:`ShapPatch.undo`, or
-    until the end of a ``with`` block, also by an exception. If several patches are active, shap is as it was
-    when the last of them ends, in whatever order they end. Explainers that were made under a patch remain,
-    and are shap's own after it. Processes that are started afresh are not patched.
+    The patch is active from the call on, for all threads of the process. It ends with :meth:`ShapPatch.undo`,
+    or with a ``with`` block, also by an exception. If several patches are active, shap is restored when the
+    last of them ends, in whatever order they end. Explainers that were made under a patch remain usable, and
+    compute with shap after it. New processes are not patched.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def patch_shap() -> ShapPatch:
 
 
 class _Switch:
-    """Counts active patches, and replaces functions of shap while there are any."""
+    """Counter of active patches, which replaces functions of shap while there are any."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -141,7 +141,7 @@ class _Switch:
                 return
             while self._replaced:
                 owner, name, original, new = self._replaced.pop()
-                # Others may have wrapped the new function, which without a patch calls the original.
+                # Leave it if others have wrapped the new function: without a patch, it calls the original.
                 if vars(owner)[name] is new:
                     setattr(owner, name, original)
 
@@ -151,9 +151,9 @@ _SWITCH = _Switch()
 
 @dataclass
 class _Entry:
-    """An explainer's stand-in, if there is one, and the reasons for which shap computed instead.
+    """An explainer's stand-in, if there is one, and the reasons why shap computed instead.
 
-    ``expected_value`` is the one with which shap made the explainer, for its own computations.
+    ``expected_value`` is the value with which shap made the explainer, and with which shap computes.
     """
 
     reference: weakref.ref[Any]
@@ -162,12 +162,12 @@ class _Entry:
     reasons: set[str] = field(default_factory=set)
 
 
-#: By the id of the explainer, because subclasses may define equality. An entry ends with its explainer.
+#: Entries by the id of the explainer, because subclasses may define equality. They end with their explainers.
 _ENTRIES: dict[int, _Entry] = {}
 
 
 def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield the functions to replace, each as class or module, name and new function."""
+    """Yield the functions to replace: the class or module, the name, and the new function."""
     try:
         import shap
     except ImportError as error:
@@ -245,7 +245,7 @@ def _backend_loader(original: Any) -> Any:
 
 
 def _stand_in_of(explainer: Any) -> StandIn | None:
-    """Return the stand-in; for an explainer that was not made under a patch, try to make one."""
+    """Return the stand-in of an explainer. Try to make one if the explainer was not made under a patch."""
     entry = _ENTRIES.get(id(explainer))
     if entry is not None:
         if entry.stand_in is None:
@@ -256,7 +256,7 @@ def _stand_in_of(explainer: Any) -> StandIn | None:
         _warn(entry, f"{difference}: make another explainer")
         return None
     entry = _new_entry(explainer)
-    if calls_library(explainer):  # whose values would be those of this model, in its present state
+    if calls_library(explainer):  # shap would return the values of this model in its present state
         return _prepare(entry, explainer, explainer.model.original_model)
     _warn(entry, "the explainer was made without patch_shap(), copied or unpickled: make it again")
     return None

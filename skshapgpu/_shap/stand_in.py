@@ -14,7 +14,7 @@ import numpy as np
 from ..adapters import AdaptedModel, adapt
 from ..explainer import TreeExplainer
 
-#: Libraries with SHAP values of their own, which shap returns for path-dependent values.
+#: Libraries that compute SHAP values themselves. shap returns their values if they are path-dependent.
 _WITH_OWN_VALUES = ("xgboost", "lightgbm", "catboost")
 
 #: Errors of this package for models, options and data that it does not explain.
@@ -31,7 +31,7 @@ class StandIn:
     Parameters
     ----------
     explainer : shap.TreeExplainer
-        Explainer after its construction. No reference to it is kept.
+        Explainer after its construction. The stand-in keeps no reference to it.
     model : fitted model
         Model that the explainer was constructed with.
 
@@ -60,9 +60,9 @@ class StandIn:
         adapted = replace(adapted, schema=replace(adapted.schema, warns_as=None))  # shap keeps no names
         if explainer.data is not None and _from_frame(explainer.masker):
             _require_numbers(adapted)
-        self._ours: dict[bool, TreeExplainer] = {}
+        self._explainers: dict[bool, TreeExplainer] = {}
         self._options = {
-            "model": adapted,  # copies, as an explainer may be compiled much later
+            "model": adapted,  # a copy of the model, as an explainer may be compiled much later
             "data": deepcopy(explainer.data),
             "feature_perturbation": explainer.feature_perturbation,
             "model_output": "probability" if doubled else kind,
@@ -77,7 +77,7 @@ class StandIn:
             self._require_base_value(explainer.expected_value)
 
     def difference(self, explainer: Any) -> str | None:
-        """Return in which way the explainer is not that of its construction; None: it is."""
+        """Return how the explainer has changed since its construction, or None if it has not."""
         if not (
             explainer.model is self._trees
             and explainer.data is self._data
@@ -99,7 +99,7 @@ class StandIn:
     ) -> np.ndarray:
         """Return SHAP values of shape ([n_rows,] n_features[, n_outputs]), in float64.
 
-        The arguments are those of shap; ``from_call`` has no effect.
+        The arguments are the arguments of shap. ``from_call`` has no effect.
         """
         if approximate:
             raise NotImplementedError("skshapgpu is exact: approximate=True is for shap.TreeExplainer")
@@ -112,10 +112,10 @@ class StandIn:
     def interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Any:
         """Return SHAP interaction values of shape ([n_rows,] n_features, n_features[, n_outputs]).
 
-        Those of several outputs of CatBoost are a list of arrays, as in shap, which ignores ``y``, too.
+        For several outputs of CatBoost, return a list of arrays, as shap does. Like shap, ignore ``y``.
         """
         self._require_limit(tree_limit)
-        if self._type == "lightgbm" and self._trees.trees:  # whose values, unlike these, may be by library
+        if self._type == "lightgbm" and self._trees.trees:  # shap computes interactions from its own trees
             self._require_outputs(int(self._trees.num_outputs))
         rows, single = _as_rows(X)
         values = self._explainer(True).shap_interaction_values(rows)
@@ -123,21 +123,22 @@ class StandIn:
             return list(np.moveaxis(values, -1, 0))
         return values[0] if single else values
 
-    def base_value_like(self, given: Any) -> Any:
-        """Return the base value in the form of ``given``, an ``expected_value`` of shap or None."""
+    def base_value_like(self, original: Any) -> Any:
+        """Return the base value in the form of ``original``, an ``expected_value`` of shap or None."""
         if self._kind == "log_loss":
-            return given  # shap's function of the label
+            return original  # a function of the label
         if np.ndim(self.base_value) == 0:
-            return np.full(given.shape, self.base_value) if np.ndim(given) else np.float64(self.base_value)
-        return self.base_value.copy() if isinstance(given, np.ndarray) else list(self.base_value)
+            value = np.float64(self.base_value)
+            return np.full(original.shape, value) if np.ndim(original) else value
+        return self.base_value.copy() if isinstance(original, np.ndarray) else list(self.base_value)
 
-    def base_value_after(self, given: Any, interactions: bool) -> Any:
-        """Return what ``given``, the ``expected_value`` of shap, becomes in a call."""
+    def base_value_after(self, original: Any, interactions: bool) -> Any:
+        """Return shap's ``expected_value`` after a call; ``original`` is its value before the call."""
         renewed = self._by_library
         if interactions:
             several = np.ndim(self.base_value) > 0 and self._type != "catboost"
             renewed = several or (self._type == "xgboost" and self._path_dependent)
-        return self.base_value_like(None if renewed else given)
+        return self.base_value_like(None if renewed else original)
 
     def _require_outputs(self, n_outputs: int) -> None:
         """Raise ``NotImplementedError`` unless shap explains as many outputs of the model."""
@@ -147,19 +148,20 @@ class StandIn:
                 f"skshapgpu explains {n_ours} outputs of {self._model_name}, and shap {n_outputs}"
             )
 
-    def _require_base_value(self, given: Any) -> None:
+    def _require_base_value(self, original: Any) -> None:
         """Raise ``NotImplementedError`` unless both packages explain the same function of the model."""
-        if given is not None and not np.allclose(self.base_value, given, rtol=1e-3, atol=1e-6):
+        if original is not None and not np.allclose(self.base_value, original, rtol=1e-3, atol=1e-6):
             raise NotImplementedError(
-                f"the base value of skshapgpu is {self.base_value}, and that of shap {given}: they explain "
+                f"the base value of skshapgpu is {self.base_value}, and shap's is {original}: they explain "
                 "different outputs of the model"
             )
 
     def _explainer(self, check_additivity: bool) -> TreeExplainer:
-        """Return the explainer without the check, compiled on first use because few calls need it."""
-        if check_additivity not in self._ours:
-            self._ours[check_additivity] = TreeExplainer(**self._options, check_additivity=check_additivity)
-        return self._ours[check_additivity]
+        """Return the explainer with or without the check, compiled when it is first used."""
+        if check_additivity not in self._explainers:
+            explainer = TreeExplainer(**self._options, check_additivity=check_additivity)
+            self._explainers[check_additivity] = explainer
+        return self._explainers[check_additivity]
 
     def _require_limit(self, tree_limit: int | None) -> None:
         def trees(limit: int | None) -> int | None:
@@ -188,8 +190,8 @@ def calls_library(explainer: Any) -> bool:
 def require_loadable(model: Any, data: Any) -> None:
     """Raise ``NotImplementedError`` if shap would end the process when it loads the model with data.
 
-    It takes the leaf values of several outputs of CatBoost for those of as many leaves, and then writes
-    beyond the end of an array.
+    From a CatBoost model with several outputs, shap reads the value of each output as the value of a further
+    leaf, and then writes beyond the end of an array.
     """
     if data is None or not any(base.__module__.startswith("catboost") for base in type(model).__mro__):
         return
@@ -203,13 +205,14 @@ def require_loadable(model: Any, data: Any) -> None:
 def _explained_part(model: Any, trees: Any) -> Any:
     """Return the model, or the boosting rounds of a ``Booster`` of XGBoost that shap explains.
 
-    A ``Booster`` predicts with all of its rounds, but shap explains those up to its best iteration, as it
-    does for the wrappers of XGBoost, which predict with them. ``tree_limit`` counts trees of all outputs.
+    A ``Booster`` predicts with all of its rounds, but shap explains only the rounds up to its best iteration.
+    So it does for the wrappers of XGBoost, which predict with these rounds. ``tree_limit`` counts the trees
+    of all outputs.
     """
     if trees.model_type != "xgboost" or model is not trees.original_model or trees.tree_limit is None:
         return model
     missing = getattr(trees, "_xgb_dmatrix_props", {}).get("missing", np.nan)
-    if missing is not None and not np.isnan(missing):  # known to the wrapper, which is not given here
+    if missing is not None and not np.isnan(missing):  # only the wrapper knows it, which is missing here
         raise NotImplementedError("the explainer was made without patch_shap(): make it again")
     n_rounds = trees.tree_limit // trees.num_stacked_models
     return model[:n_rounds] if n_rounds < model.num_boosted_rounds() else model
@@ -218,8 +221,8 @@ def _explained_part(model: Any, trees: Any) -> Any:
 def _require_explained_rounds(trees: Any) -> None:
     """Raise ``NotImplementedError`` if shap explains rounds of LightGBM after the best iteration.
 
-    A ``Booster`` keeps them if it was trained with ``keep_training_booster=True``. They are not part of its
-    predictions, nor of shap's interactions.
+    A ``Booster`` keeps these rounds if it was trained with ``keep_training_booster=True``. They are part
+    neither of its predictions nor of shap's interactions.
     """
     if trees.model_type != "lightgbm":
         return
@@ -232,10 +235,10 @@ def _require_explained_rounds(trees: Any) -> None:
 
 
 def _state_of_library(trees: Any, limit: int | None) -> Any:
-    """Return numbers that are others once the model of the library, which shap calls, has been changed.
+    """Return numbers that differ after a change of the library's model, which shap calls.
 
-    They are compared in every call. That takes less than 1 ms, but to serialize a model of a thousand trees
-    takes 25 ms (XGBoost) to 600 ms (LightGBM).
+    They are compared in every call, which takes less than 1 ms. To compare serialized models instead would
+    take 25 ms (XGBoost) to 600 ms (LightGBM) for a thousand trees.
     """
     model = trees.original_model
     if trees.model_type == "lightgbm":
@@ -261,21 +264,21 @@ def _n_trees(trees: Any) -> int | None:
 
 
 def _require_rows_everywhere(trees: Any) -> None:
-    """Raise ``NotImplementedError`` if a node, whose cover is the number of rows of data, has none."""
+    """Raise ``NotImplementedError`` if the cover of a node, its number of rows of data, is 0."""
     for tree in trees.trees or ():
         if np.min(tree.node_sample_weight) < 0.5:  # shap may add 1e-6 to numbers of rows
             raise NotImplementedError(
-                "no row of data reaches some node, to which shap and skshapgpu give different covers"
+                "no row of data reaches some node, for which shap and skshapgpu use different covers"
             )
 
 
 def _from_frame(masker: Any) -> bool:
-    """Return whether the data of the masker were a data frame, of which it keeps the values alone."""
+    """Return whether the masker received a data frame, of which it keeps only the values."""
     return getattr(masker, "feature_names", None) is not None
 
 
 def _require_numbers(model: AdaptedModel) -> None:
-    """Raise ``NotImplementedError`` if the model takes the categories of arrays for codes."""
+    """Raise ``NotImplementedError`` if the model would read the categories of an array as codes."""
     schema = model.schema
     # LightGBM counts the categorical columns of its training frame, which may have had none.
     has_categories = schema.has_encoders and (bool(schema.encoders) or schema.n_categorical != 0)
@@ -287,7 +290,7 @@ def _require_numbers(model: AdaptedModel) -> None:
 
 
 def _as_rows(X: Any) -> tuple[Any, bool]:
-    """Return X with an axis of rows, for which values are float64, and whether it was a single row."""
+    """Return X as rows for which values are float64, and whether X was a single row."""
     if type(X).__name__ in ("DMatrix", "Pool"):
         raise TypeError(f"X is a {type(X).__name__}: skshapgpu takes the rows as an array or a data frame")
     if getattr(X, "ndim", 2) == 1:
@@ -296,6 +299,6 @@ def _as_rows(X: Any) -> tuple[Any, bool]:
 
 
 def _in_double(X: Any) -> Any:
-    """Convert float32, whose values would be float32 as well, but those of shap are not."""
+    """Convert float32 rows to float64. Values get the type of the rows, and shap's are float64."""
     dtypes = list(getattr(X, "dtypes", [getattr(X, "dtype", None)]))
     return X.astype(np.float64) if all(dtype == np.float32 for dtype in dtypes) else X
