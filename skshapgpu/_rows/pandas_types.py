@@ -38,7 +38,7 @@ class TypesScan:
     ----------
     schema : pyarrow.Schema
     needed : list of str
-        Columns whose rows must be added: those with integers, booleans or a dictionary.
+        Columns of integers, booleans or with a dictionary, whose rows must be added.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -121,7 +121,7 @@ class _Dictionary:
         return list(self._values), self._kind.ordered
 
     def merged_with(self, others: Sequence[_Dictionary]) -> _Dictionary:
-        """Return a dictionary with the values of this one, followed by the values of others."""
+        """Return a dictionary with the values of this dictionary, followed by the values of others."""
         merged = _Dictionary(self._kind)
         for dictionary in (self, *others):
             merged._values |= dictionary._values
@@ -320,7 +320,7 @@ def _frame(table: Any) -> Any:
         ) from error
     try:
         frame = table.to_pandas()
-    except (ValueError, TypeError, NotImplementedError) as error:  # pyarrow's own errors derive from these
+    except (ValueError, TypeError, NotImplementedError) as error:  # pyarrow's errors are subclasses of these
         raise ValueError(_unreadable(table, error)) from error
     for position, field in enumerate(table.schema):
         series, missing = frame.iloc[:, position], (field.metadata or {}).get(MISSING_KEY)
