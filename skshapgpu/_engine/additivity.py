@@ -42,9 +42,9 @@ def allowed_gap(
 ) -> np.ndarray:
     """Return the largest allowed additivity gap of each output.
 
-    With a link, which needs the margins of the rows, and their labels if it has any, it may differ from
-    row to row; also with linear leaves, of which ``reach`` bounds the magnitude. ``extra`` is a further
-    difference that margins may have.
+    The allowed gap differs from row to row in two cases: with a link, which needs the ``margin`` of each row
+    and, for a loss, its label; and with linear leaves, whose magnitude ``reach`` bounds for each row. Margins
+    may also differ by ``extra``.
     """
     precision = "single" if dtype == np.float32 else model.options.precision
     if reach is not None:
@@ -70,8 +70,8 @@ def check(
 ) -> float:
     """Return the largest additivity gap of rows from ``start`` on.
 
-    ``index`` holds the row labels of all rows, as in pandas; ``labels`` are what the link compares the
-    margins of these rows with, and ``reach`` bounds the magnitude of linear leaves.
+    ``index`` holds the row labels of all rows, as in pandas. The link compares the margins of the checked
+    rows with ``labels``; ``reach`` bounds the magnitude of linear leaves.
 
     Raises
     ------
@@ -113,15 +113,11 @@ def check(
 
 
 def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
-    """Return the additivity gap of each output that would hide differences between margins.
+    """Return limits of the additivity gap of each output, above which it would hide differences of margins.
 
-    The second array is that of float32 values, which is not smaller than what float32 resolves of a margin.
-    Infinite for linear leaves, which are always explained in double precision.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Such differences are hidden even by the rounding errors of margins.
+    The first array is for float64 values, the second for float32 values, whose limit is at least the
+    resolution of float32 at a margin. Linear leaves have no limit, because they are always explained in
+    double precision. An ``UnsupportedModelError`` says that rounding errors of margins hide the differences.
     """
     if model.has_linear_leaves:
         unlimited = np.full(len(model.leaf_magnitude), np.inf)
@@ -137,7 +133,9 @@ def needs_double(model: CompiledModel) -> bool:
 
 
 def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how much the margins of a model differ, and a margin; reject a model whose sums hide that.
+    """Return the typical difference between margins, and a typical margin, of each output.
+
+    A model is rejected if rounding errors of its sums hide the differences between margins.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ _LINK_UNITS = 16.0
 
 MODEL, TREES = "model", "trees"
 
-#: Not empty in a child of a fork since this module was imported.
+#: Not empty in a process that was forked after this module was imported.
 _FORKS: list[int] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _FORKS.append(os.getpid()))
@@ -69,8 +69,8 @@ class Agreement:
     Attributes
     ----------
     against : {"model", "trees"} or None
-        "model": with the model's own prediction; "trees": only with the trees that were read, for the reason
-        ``note``; None: not yet, or not at all.
+        "model": the explainer was compared with the model's own prediction. "trees": it was compared only
+        with the trees that were read; ``note`` says why. None: it was not compared, or not yet.
     note : str or None
     """
 
@@ -99,7 +99,7 @@ class Agreement:
         Raises
         ------
         ValueError
-            It is no such result.
+            ``result`` is no result of a comparison.
         """
         against, note = (TREES, "the file does not say") if result is None else result
         if against not in (MODEL, TREES, None) or not (note is None or isinstance(note, str)):
@@ -108,7 +108,7 @@ class Agreement:
 
     @property
     def result(self) -> tuple[str | None, str | None]:
-        """``against`` and ``note``, as they are for an explainer without its model."""
+        """The attributes ``against`` and ``note`` of an explainer that no longer has its model."""
         if self.is_open:
             return TREES, "the explainer was saved, pickled or copied before its first call"
         return self.against, self.note
@@ -119,16 +119,16 @@ class Agreement:
         return self._model is not None
 
     def close(self, against: str, note: str | None = None) -> None:
-        """Remember the result, and let go of the model."""
+        """Remember the result, and release the model."""
         self.against, self.note = against, note
         self._model, self._predictions = None, {}
 
     def compare(
         self, comparison: Callable[[Any, Mapping[str, Callable[[Any], Any]]], tuple[str, str | None]]
     ) -> None:
-        """Call ``comparison`` with the model and its predictions, once, and remember what it returns.
+        """Call ``comparison`` once with the model and its predictions, and remember the result.
 
-        An exception that it raises is passed on, so that the next call compares again.
+        If ``comparison`` raises an exception, the next call compares again.
         """
         if _FORKS:  # threads of the library did not survive the fork
             self.close(TREES, "its first call was in a child process, without the threads of the library")
@@ -183,22 +183,24 @@ class Explained:
 
     def predict(self, model: Any, X: Any, labels: np.ndarray | None) -> np.ndarray:
         """Return the library's own result for what is explained: (n_rows, n_outputs)."""
-        own = self.model_output in self.predictions
+        has_prediction = self.model_output in self.predictions
         with quiet():
-            result = through_wrappers(model, self.predictions[self.model_output if own else "raw"])(X)
+            result = through_wrappers(
+                model, self.predictions[self.model_output if has_prediction else "raw"]
+            )(X)
         result = np.asarray(result if package_of(result) else to_host(result))
         if result.dtype.kind not in "fiub":
             result = result.astype(np.float64)
         result = result.reshape(len(result), -1)
-        if not own and self.link is not None:
+        if not has_prediction and self.link is not None:
             result = self.link.of(result.astype(np.float64), labels).astype(result.dtype)
         if self.compiled.widen and result.shape[1] == 1:
             has_margins = self.link is None and self.adapted.binary == "margin"
             result = np.hstack([-result if has_margins else 1 - result, result])
         return result
 
-    def allowed(self, sums: Sums, expected: np.ndarray, of_library: Any) -> np.ndarray:
-        """Return the largest difference that rounding explains; ``of_library`` is that of its margin."""
+    def allowed(self, sums: Sums, expected: np.ndarray, library_rounding: Any) -> np.ndarray:
+        """Return the largest difference that rounding explains, given the rounding of the library."""
         compiled, unit = self.compiled, _unit(expected)
         reach = None
         if compiled.has_linear_leaves:
@@ -207,17 +209,17 @@ class Explained:
             values = np.empty((*reach.shape, compiled.n_features))
             compiled.plan(SHAP_VALUES).explain(sums.block, values, margin, 1, reach=reach)
         if self.link is None:
-            return additivity.allowed_gap(compiled, sums.dtype, reach=reach, extra=of_library)
+            return additivity.allowed_gap(compiled, sums.dtype, reach=reach, extra=library_rounding)
         margin = np.zeros_like(expected, np.float64)
         if self.link.name == "exp":  # the only link whose slope has no bound
             with np.errstate(divide="ignore"):
                 margin = np.log(expected.astype(np.float64)) / self.link.scale
-        gap = additivity.allowed_gap(compiled, sums.dtype, sums.labels, margin, extra=of_library)
+        gap = additivity.allowed_gap(compiled, sums.dtype, sums.labels, margin, extra=library_rounding)
         return gap + _LINK_UNITS * unit * np.abs(expected)
 
 
 def few_rows(n_rows: int) -> np.ndarray:
-    """Return the positions of the rows that are compared, spread over all."""
+    """Return the positions of the rows to compare, spread over all rows."""
     return np.unique(np.linspace(0, n_rows - 1, min(_MOST_ROWS, n_rows)).astype(np.intp))
 
 
@@ -267,7 +269,7 @@ def compare(
     Raises
     ------
     PredictionMismatchError
-        They differ by more than rounding.
+        The sums differ from the prediction by more than rounding.
     """
     original = X.original if isinstance(X, Prepared) else X
     # XGBoost takes bytes in another order as they are.
@@ -329,9 +331,12 @@ def _other_reason(
     read: Callable[[Any], HostRows],
     read_again: Callable[[Any], tuple[AdaptedModel, np.ndarray]],
 ) -> str | None:
-    """Return why a prediction may rightly differ: the rows depend on others, or the model has changed."""
-    alone = read(X).chunk(0, len(sums.block))
-    if not np.array_equal(alone, sums.block, equal_nan=True):
+    """Return the reason why a prediction may differ without an error of the explainer, or None.
+
+    The reasons are that the numbers of a row depend on other rows, or that the model has changed.
+    """
+    read_alone = read(X).chunk(0, len(sums.block))
+    if not np.array_equal(read_alone, sums.block, equal_nan=True):
         return "a row alone becomes other numbers than among all rows: by the steps, or the container of X"
     changed = "the model was changed after the explainer was made, which explains it as it was then"
     try:
@@ -366,8 +371,8 @@ def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.n
 def _partial_sums_of_terms(ensemble: Ensemble, X: np.ndarray) -> np.ndarray:
     """Return a bound of the magnitudes of partial sums within linear leaves, by row.
 
-    The terms of a leaf may cancel. Both we and the library add them to the constant of the leaf, and then the
-    leaf to those of other trees.
+    The terms of a leaf may cancel. The core and the library both add the terms to the constant of the leaf,
+    and then add the leaf to the leaves of other trees.
     """
     terms = (np.abs(ensemble.linear_coefficient), ensemble.linear_feature, ensemble.linear_offsets)
     coefficients = sp.csr_matrix(terms, shape=(ensemble.n_nodes, ensemble.n_features))
@@ -387,7 +392,7 @@ def _unit(predicted: np.ndarray) -> float:
 
 
 def _report(explained: Explained, row: np.ndarray | None = None) -> str:
-    """Return what was read, and what to do."""
+    """Return the end of an error message: what the explainer read, and what the user can do."""
     adapted = explained.adapted
     ensemble = adapted.ensemble
     parts = [
@@ -407,9 +412,9 @@ def _report(explained: Explained, row: np.ndarray | None = None) -> str:
 
 @contextmanager
 def quiet() -> Any:
-    """Ignore warnings, which the explainer or the user's own call of ``predict`` gives.
+    """Ignore warnings: the explainer, or the user's own call of ``predict``, gives the same warnings.
 
-    Filters belong to the process, so that other threads than the main one leave them alone.
+    Only the main thread ignores them, because the filters of warnings belong to the whole process.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

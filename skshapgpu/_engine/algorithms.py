@@ -59,10 +59,10 @@ class Results:
     kinds : tuple of Kind
     devices : tuple of {"cpu", "cuda"}
     interventional : bool
-        Whether they are computed against background data; else they are path-dependent.
+        Whether the results are computed against background data; otherwise they are path-dependent.
     model_outputs : tuple of str
-        Values of the option ``model_output`` for which they are computed. Functions of time that are margins,
-        as those of survival forests are, count as "raw".
+        Values of the option ``model_output`` for which the results are computed. Functions of time that are
+        margins, such as the outputs of survival forests, count as "raw".
     """
 
     kinds: tuple[Kind, ...]
@@ -83,18 +83,18 @@ class Algorithm:
         No two of them contain the same result.
     precisions : tuple of {"single", "double"}
     method : str
-        How ``_core.Plan`` computes its path-dependent results: "walk", "fast_v2", or the name under which an
-        algorithm is registered in csrc/cpu. The core rejects models that are beyond its limits.
+        How ``_core.Plan`` computes path-dependent results: "walk", "fast_v2", or the name under which an
+        algorithm is registered in csrc/cpu. The core rejects models that are beyond the method's limits.
     tables : {"none", "worthwhile", "all"}
         Which trees have tables for path-dependent values. "worthwhile": trees with the same split in all
-        nodes of a level, and those for which a call with many rows builds tables; "all": all trees, in as
-        much memory as they may take. Interventional values use tables with every algorithm.
+        nodes of a level, and trees for which a call with many rows builds tables; "all": all trees, as far as
+        memory allows. Interventional values use tables with every algorithm.
     gpu_method : {"walk", "gputreeshap"}
         How ``_cuda.CudaPlan`` explains trees without tables.
     deterministic : bool
         Whether equal calls on the same device give the same bits.
     linear_results : tuple of Results
-        Results that it computes for models with linear leaves.
+        Results that the algorithm computes for models with linear leaves.
     """
 
     name: str
@@ -108,28 +108,28 @@ class Algorithm:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Devices that compute some of its results."""
-        return tuple(device for device in DEVICES if any(device in found.devices for found in self.results))
+        """Devices on which the algorithm computes any results."""
+        return tuple(device for device in DEVICES if any(device in entry.devices for entry in self.results))
 
     @property
     def is_for_comparison(self) -> bool:
-        """Whether it explains all trees in the same way, without quadrature or tables."""
+        """Whether the algorithm explains all trees in one way, without quadrature or tables."""
         return self.gpu_method != "walk" or self.method not in ("walk", "fast_v2")
 
     @property
     def interventional(self) -> bool:
-        """Whether it computes results against background data."""
-        return any(found.interventional for found in self.results)
+        """Whether the algorithm computes results against background data."""
+        return any(entry.interventional for entry in self.results)
 
     def by_kind(
         self, interventional: bool = False, model_output: str = "raw", linear_leaves: bool = False
     ) -> dict[Kind, Results]:
         """Return the entry for each kind of results that the algorithm computes under these conditions."""
         return {
-            kind: found
-            for found in (self.linear_results if linear_leaves else self.results)
-            for kind in found.kinds
-            if found.interventional == interventional and model_output in found.model_outputs
+            kind: entry
+            for entry in (self.linear_results if linear_leaves else self.results)
+            for kind in entry.kinds
+            if entry.interventional == interventional and model_output in entry.model_outputs
         }
 
     def find(self, kind: Kind, interventional: bool = False, model_output: str = "raw") -> Results | None:
@@ -158,7 +158,7 @@ _QUADRATURE = (
 _LINEAR = (Results((SHAP_VALUES, BANZHAF_VALUES), ("cpu",), interventional=True),)
 _SHAP_VALUES_ON_CPU = (Results((SHAP_VALUES,), ("cpu",)),)
 
-#: The first one computes everything that any of them does, so error messages recommend it.
+#: The first algorithm computes everything that any other computes, so error messages recommend it.
 ALGORITHMS = (
     Algorithm("auto", _QUADRATURE, tables="worthwhile", linear_results=_LINEAR),
     Algorithm("quadrature", _QUADRATURE, linear_results=_LINEAR),
@@ -181,7 +181,7 @@ AUTO = ALGORITHMS[0]
 
 #: Values of the option ``algorithm``, and of ``model_output``.
 NAMES = tuple(algorithm.name for algorithm in ALGORITHMS)
-MODEL_OUTPUTS = tuple(dict.fromkeys(output for found in AUTO.results for output in found.model_outputs))
+MODEL_OUTPUTS = tuple(dict.fromkeys(output for entry in AUTO.results for output in entry.model_outputs))
 
 _BY_NAME = dict(zip(NAMES, ALGORITHMS))
 

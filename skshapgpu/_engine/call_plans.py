@@ -1,4 +1,4 @@
-"""Plans of calls, which ``TreeExplainer.plan`` returns: what a call would do, and what it would take."""
+"""Plans of calls, which ``TreeExplainer.plan`` returns: what a call would do, and its memory and time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CallPlan:
     ----------
     n_rows : int
     device : str
-        "cpu", "cuda:0" or several of the latter.
+        "cpu", a GPU such as "cuda:0", or several GPUs.
     tree_groups : tuple of TreeGroup
         How the trees are explained. Empty for algorithms that treat all trees alike, without tables.
     table_bytes : int
@@ -40,21 +40,23 @@ class CallPlan:
     result_bytes : int
         Size of the values or interactions.
     peak_bytes : int
-        Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers, but
-        not X and the compiled model, which exist before. If X is not an array of float32 or float64, it is
-        converted in batches, which take up to 256 MiB more.
+        Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers. X and
+        the compiled model, which exist before the call, do not count. If X is not an array of float32 or
+        float64, it is converted in batches, which take up to 256 MiB more.
     cpu_reason : str or None
         Why the call does not run on a GPU; None if it does.
     refusal : str or None
         Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
     build_seconds : float
-        Seconds that the first call of this size takes to build tables and to merge trees; 0 with a memory
-        limit, under which neither is done. They are included in ``seconds``.
+        Seconds that the first call of this size takes to build tables and to merge trees. They are included
+        in ``seconds``. The number is 0 with a memory limit, because then no tables are built for a size of
+        calls, and trees are not merged.
     seconds : float or None
         Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
-        ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
-        model was measured (of 3 or 4 for Owen values, and with background data), and of 2 or 3 more on other
-        machines. None if the time cannot be estimated; then ``no_seconds_reason`` says why.
+        ``algorithm="auto"`` and ``device="auto"``. For many rows, the estimate is right within a factor of 2
+        on the machines where costs were measured, and within a factor of 3 or 4 for Owen values and with
+        background data. On other machines, it may be off by another factor of 2 or 3. None if the time cannot
+        be estimated; then ``no_seconds_reason`` says why.
     result : str
         What the call computes, such as "SHAP values".
     no_seconds_reason : str or None
@@ -97,8 +99,8 @@ class CallPlan:
                 lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
         if self.build_seconds:
             only_merged = self.tree_groups and not self.table_bytes
-            what = "merging the trees" if only_merged else "building the tables"
-            lines.append(f"{what} takes about {number(self.build_seconds, 2)} s of it")
+            work = "merging the trees" if only_merged else "building the tables"
+            lines.append(f"{work} takes about {number(self.build_seconds, 2)} s of the time")
         return "\n".join(lines)
 
 
@@ -110,8 +112,8 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
         need = run.need(*value_row_bytes(run))
     else:
         n_sets = len(compiled.sets(kind, request.result))
-        n_kept = {"strongest": min(request.count, n_sets), "listed": len(request.listed)}
-        need = run.need(*row_bytes(run, request, n_sets, n_kept.get(request.form, n_sets)))
+        n_sets_of_form = {"strongest": min(request.count, n_sets), "listed": len(request.listed)}
+        need = run.need(*row_bytes(run, request, n_sets, n_sets_of_form.get(request.form, n_sets)))
     refusal = None
     try:
         size = need.rows_at_once(options.memory_limit, memory.machine_bytes())
@@ -120,11 +122,13 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
     seconds, reason = estimate(compiled, kind, X.n_rows, execution)
     if seconds is not None and request is not None and request.form == "strongest" and size < X.n_rows:
         seconds *= 2  # the first pass finds the strongest
-    alike = options.algorithm.is_for_comparison or compiled.link is not None or compiled.is_tiled(kind)
+    treats_trees_alike = (
+        options.algorithm.is_for_comparison or compiled.link is not None or compiled.is_tiled(kind)
+    )
     return CallPlan(
         n_rows=X.n_rows,
         device=run.device,
-        tree_groups=() if alike else execution.tree_groups,
+        tree_groups=() if treats_trees_alike else execution.tree_groups,
         table_bytes=sum(group.table_bytes for group in execution.tree_groups),
         result_bytes=need.result,
         peak_bytes=need.peak(size),
@@ -148,8 +152,8 @@ def estimate(
         groups = compiled.tree_groups_of(kind)
         if execution.indices:
             transfer = tree_costs.cuda_row_seconds(n_rows, compiled.n_features, n_outputs)
-            of_trees = cuda_comparison_seconds(groups, -(-n_rows // len(execution.indices)), n_outputs)
-            return of_trees + transfer, None
+            walking = cuda_comparison_seconds(groups, -(-n_rows // len(execution.indices)), n_outputs)
+            return walking + transfer, None
         return reading + comparison_seconds(options.algorithm.name, groups, n_rows, n_threads), None
     if compiled.link is not None and compiled.link.is_joint:
         counts = info["n_predictions"], info["n_trees"], info["n_leaves"]
@@ -165,16 +169,17 @@ def estimate(
         return execution.seconds, None
     n_results = compiled.n_results(kind)
     if execution.indices:
-        counted = 0 if compiled.is_tiled(kind) else n_rows * n_results  # else they are in the seconds
-        return execution.seconds + cuda_interaction_seconds(counted), None
+        # The seconds of tables include the transfer of results.
+        n_transferred = 0 if compiled.is_tiled(kind) else n_rows * n_results
+        return execution.seconds + cuda_interaction_seconds(n_transferred), None
     if compiled.is_tiled(kind):
         tables = compiled.pair_tables(kind) or compiled.pair_tables_within(sys.maxsize, kind)
         if tables is None:
             return None, "the background data have too many patterns"
         element = 4 if precision == "single" else 8
         return reading + tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order), None
-    groups, of_values = compiled.tree_groups_of(kind), compiled.tree_groups_of(SHAP_VALUES)
+    groups, value_groups = compiled.tree_groups_of(kind), compiled.tree_groups_of(SHAP_VALUES)
     output_work = compiled.work(SHAP_VALUES)
     return reading + interaction_seconds(
-        kind, groups, of_values, n_rows, n_results, n_threads, output_work, precision
+        kind, groups, value_groups, n_rows, n_results, n_threads, output_work, precision
     ), None

@@ -3,9 +3,9 @@
 Rounding errors are relative to the leaves, but what they must not hide are differences between margins. In
 ordinary models, both are of similar size: the sum over the trees of the largest leaf is 5 to 200 times as
 large as a typical difference between margins, or 1,000 to 3,000 times if the target has very heavy tails. In
-others, it may be any number of times as large: sums of models with weights of 1e8 and -1e8, a single huge
-leaf, boosting whose later trees undo what the first ones did, or outputs that hardly differ, such as that of
-a class to which most rows certainly do not belong.
+other models, it may be any number of times as large: in sums of models with weights of 1e8 and -1e8, with a
+single huge leaf, in boosting whose later trees undo what the first trees did, or for outputs that hardly
+differ, such as the output of a class to which most rows certainly do not belong.
 
 The covers tell how much the leaves of each tree differ, but not how the trees vary together; only margins of
 rows do. The rows are drawn from the thresholds of the trees, so the precision of an explainer depends on its
@@ -27,16 +27,17 @@ _COMPARED_ROWS = 32
 #: Fraction of the numbers of these rows that are missing.
 _MISSING = 1 / 16
 
-#: The most leaves that are looked up at once.
+#: The largest number of leaves that are looked up at once.
 _LEAVES_AT_ONCE = 2**20
 
 
 def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each output how much margins typically differ, infinity if that is not known, and a margin.
+    """Return for each output the typical difference between margins, and the typical magnitude of a margin.
 
-    It is the median distance from the median margin, so that a few rows in huge leaves do not count. Equal
-    margins are left out, because many rows of a sparse model have the same one. If all margins
-    are equal although leaves differ, it is the magnitude of the margin.
+    The typical difference is the median distance from the median margin, so that a few rows in huge leaves do
+    not count. Margins equal to the median are left out, because many rows of a sparse model have the same
+    margin. If all margins are equal although leaves differ, the typical difference is the magnitude of the
+    margin. If leaves do not differ either, the difference is not known, and the result is infinity.
 
     Parameters
     ----------
@@ -81,14 +82,14 @@ def _margins(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
                 spread = np.maximum(spread, np.ptp(values, axis=0))
             continue
         values, output = ensemble.value[leaf, 0], np.maximum(ensemble.tree_output[trees], 0)
-        place = np.arange(_COMPARED_ROWS)[:, None] * n_outputs + output
-        margin += np.bincount(place.ravel(), values.ravel(), _COMPARED_ROWS * n_outputs).reshape(margin.shape)
+        cell = np.arange(_COMPARED_ROWS)[:, None] * n_outputs + output
+        margin += np.bincount(cell.ravel(), values.ravel(), _COMPARED_ROWS * n_outputs).reshape(margin.shape)
         np.maximum.at(spread, output, np.ptp(values, axis=0))
     return margin, spread
 
 
 def leaves(ensemble: Ensemble, X: np.ndarray, column: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield some trees after the others, and the leaves that rows reach in them: [row][tree].
+    """Yield consecutive slices of trees with the leaves that rows reach in these trees: [row][tree].
 
     ``column`` is the column of X that each node tests.
     """
@@ -111,8 +112,8 @@ def leaves(ensemble: Ensemble, X: np.ndarray, column: np.ndarray) -> Iterator[tu
 def _rows(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
     """Return rows with a column for each feature that is used, and the column that each node tests.
 
-    A row's number of a feature is the threshold of one of the nodes that test the feature, or the next number
-    above or below, or one of the node's categories.
+    The number of a feature in a row is the threshold of one of the nodes that test the feature, the next
+    number above or below, or a category of the node.
     """
     # This generator gives the same numbers in all releases of NumPy.
     random = np.random.RandomState(0)
@@ -120,7 +121,7 @@ def _rows(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
     feature = e.feature[inner]
     if e.n_features <= 2**16:
         feature = feature.astype(np.uint16)  # sorted faster
-    nodes = inner[np.argsort(feature, kind="stable")]  # of one feature after the other
+    nodes = inner[np.argsort(feature, kind="stable")]  # ordered by feature
     feature = e.feature[nodes]
     is_first = np.diff(feature, prepend=-1) > 0
     column = np.zeros(e.n_nodes, np.int64)
@@ -137,15 +138,16 @@ def _rows(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
     if len(e.category_values):
         category_set = e.category_set[node]
         size = np.diff(e.category_offsets)[category_set]
-        place = e.category_offsets[category_set] + (random.random_sample(node.shape) * size).astype(np.int64)
-        code = e.category_values[np.minimum(place, len(e.category_values) - 1)]
+        position = e.category_offsets[category_set]
+        position = position + (random.random_sample(node.shape) * size).astype(np.int64)
+        code = e.category_values[np.minimum(position, len(e.category_values) - 1)]
         X = np.where(category_set < 0, X, np.where(side < 1 / 8, e.category_values.max() + 1.0, code))
     X[random.random_sample(node.shape) < _MISSING] = np.nan
     return X.astype(e.x_dtype).astype(np.float64), column
 
 
 def _goes_left(ensemble: Ensemble, node: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Decide for many nodes at once, as :meth:`Ensemble.goes_left` does."""
+    """Return whether rows go left at many nodes at once, as :meth:`Ensemble.goes_left` decides it."""
     e = ensemble
     left = x < e.threshold[node] if e.strict else x <= e.threshold[node]
     missing = np.isnan(x)
@@ -154,7 +156,7 @@ def _goes_left(ensemble: Ensemble, node: np.ndarray, x: np.ndarray) -> np.ndarra
     if len(e.category_set):
         is_categorical = (e.category_set[node] >= 0) & ~missing
         category_set = e.category_set[node[is_categorical]].astype(np.int64)
-        # Pairs of a set and a code are numbered; those that are listed ascend.
+        # Pairs of a set and a code are numbered; the numbers of listed pairs ascend.
         n_codes = int(e.category_values.max(initial=0)) + 2  # the last one is in no set
         code = np.clip(x[is_categorical], -1, n_codes - 1).astype(np.int64)
         sets = np.repeat(np.arange(len(e.category_listed_left)), np.diff(e.category_offsets))

@@ -38,30 +38,35 @@ from .options import Options
 from .sharing import PairSharing, Sharing
 from .softmax import SoftmaxPlan
 
-#: By order, for the choice of devices, which needs the ratio of CPU and GPU rather than the times: at each
-#: leaf, a plan for interactions does about this many times the work of a plan for values.
-#: For triples it is 4 to 13 times, depending on the depth and on how many of them occur. Each further output
-#: of the leaf takes about this fraction of the work for the first.
+#: By order: how many times the work of a plan for values a plan for interactions does at each leaf. The
+#: choice of devices needs only the ratio of CPU and GPU. For triples, the work is 4 to 13 times as much,
+#: depending on the depth and on how many triples occur. Each further output of a leaf takes about the
+#: fraction _OUTPUT_WORK of the work for the first.
 _INTERACTION_WORK, _OUTPUT_WORK = {1: 1, 2: 3, 3: 7}, 0.7
 
-#: The most bytes of tables and patterns that only GPUs need: for values of a link, and for interventional
-#: interactions.
+#: Largest number of bytes of the tables and patterns that only GPUs need: for values of a link, and for
+#: interventional interactions.
 _GPU_TABLE_BYTES = 4 * 2**30
 
 
 @cache
 def _keep_memory() -> None:
-    """Have the memory of large tables and results kept for the next ones once they are deleted."""
+    """Let the core keep the memory of deleted large tables and results, and use it for the next ones."""
     from .. import _core
 
     _core.keep_memory(memory.kept_bytes())
 
 
 class Intervals(NamedTuple):
-    """The tables by intervals of a plan: they have up to ``most_entries`` entries.
+    """The tables by intervals of a plan.
 
-    1: there are none, but trees are merged; 0: neither. ``on_gpu`` says whether they are within the limits of
-    GPUs.
+    Attributes
+    ----------
+    most_entries : int
+        Largest number of entries of a table. 1: there are no tables, but trees are merged; 0: there are no
+        tables, and trees are not merged.
+    on_gpu : bool
+        Whether the tables are within the limits of GPUs.
     """
 
     most_entries: int
@@ -72,26 +77,30 @@ NO_INTERVALS = Intervals(0)
 
 
 class CompiledModel:
-    """Ensemble with its plans, each compiled, and sent to a GPU, at its first use; thread-safe.
+    """Ensemble with its plans, each of which is compiled, and sent to a GPU, when it is first used.
+
+    Threads may use it at the same time.
 
     Parameters
     ----------
     ensemble : Ensemble
     options : Options
     widen : bool
-        Add an output before the only one: its negative.
+        Whether to add an output before the only one: its negative.
     output_names : tuple or None
         Names of several outputs, for error messages.
     background : Background or None
-        Background data for interventional values and interactions; None: they are path-dependent.
+        Background data for interventional values and interactions; None: results are path-dependent.
     link : Link or None
-        Function of the margin that SHAP values explain, which takes background data; None: the margin itself.
+        Function of the margin that SHAP values explain, which needs background data; None: SHAP values
+        explain the margin.
     tables : dict of str to ndarray, or None
-        Result of :meth:`contents` for the same ensemble, options and background; tables are not filled again.
+        Result of :meth:`contents` for the same ensemble, options and background, so that tables are not
+        filled again.
     sharing : Sharing or None
         How columns of X share the values of players; None: each column is a player.
     two_levels : TwoLevelGame or None
-        The columns within the groups that are the players, for Owen values; None without groups.
+        Game of the columns within the groups of features, for Owen values; None without groups.
 
     Attributes
     ----------
@@ -102,10 +111,10 @@ class CompiledModel:
     checked_kinds : set of Kind
         Kinds of results whose additivity is checked.
     options : Options
-        With double precision if the trees of the ensemble need it.
+        The options of the parameter, but with double precision if the trees of the ensemble need it.
     largest_gap, largest_gap_of_floats : ndarray of float64, shape (n_computed_outputs,)
-        Limits of the additivity gap of float64 and float32 values, so that values of trees that cancel add
-        up to the margin, too.
+        Limits of the additivity gap of float64 and float32 values, so that values of trees whose leaves
+        cancel add up to the margin, too.
     """
 
     def __init__(
@@ -144,10 +153,10 @@ class CompiledModel:
         # By GPU and method.
         self._cuda_plans: dict[tuple[Kind, Intervals], dict[tuple[int, str], Any]] = {}
         self._pair_sharings: dict[Kind, PairSharing] = {}
-        self._link_tables: tuple[dict[str, int] | None] | None = None  # their costs, once they are known
+        self._link_tables: tuple[dict[str, int] | None] | None = None  # costs; None until they are computed
         self._pair_tables: dict[Kind, PairTables | None] = {}
         self._layouts: dict[tuple[Kind, Intervals], TableLayout] = {}
-        self._core_layouts: dict[tuple[Kind, Intervals], Any] = {}  # of tables that do not exist yet
+        self._core_layouts: dict[tuple[Kind, Intervals], Any] = {}  # layouts of tables that do not exist yet
         self._table_bytes: dict[tuple[Kind, Intervals], int] = {}
         self.gpus = self.options.devices.indices or (0,)  # which all have the same tables
         self._results = self._results_of(self.options.algorithm)
@@ -163,13 +172,13 @@ class CompiledModel:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
         self._groups = {SHAP_VALUES: tree_costs.tree_groups_of(self.info["groups"])}
-        self._alone: dict[Kind, int] = {}
-        self._of_columns: Any = None  # for Owen values: the plan whose trees are laid out
+        self._rows_alone: dict[Kind, int] = {}
+        self._column_plan: Any = None  # for Owen values: the plan whose trees are laid out
         self._owen_leaves: bool | None = None
 
     @property
     def _lock(self) -> Lock:
-        """Lock of this process; a child must not wait for a thread of its parent, which it does not have."""
+        """Lock of this process: a child process must not wait for a thread that exists only in its parent."""
         return self._locks.setdefault(os.getpid(), Lock())
 
     @property
@@ -179,7 +188,7 @@ class CompiledModel:
 
     @property
     def checks_rows(self) -> bool:
-        """Whether each row has its own limit of the additivity gap, so that the core returns margins."""
+        """Whether each row has its own limit of the additivity gap; then the core returns margins."""
         return self.link is not None or self.has_linear_leaves
 
     def n_features_of(self, kind: Kind) -> int:
@@ -191,7 +200,7 @@ class CompiledModel:
         return game.ensemble.n_players - len(game.shared)
 
     def sharing_of(self, kind: Kind) -> Sharing | None:
-        """Return how features share the values of players in results of a kind; None: they do not."""
+        """Return how features share the values of players in results of a kind; None if they do not."""
         if kind != OWEN_VALUES:
             return self.sharing
         assert self._two_levels is not None
@@ -209,7 +218,7 @@ class CompiledModel:
         return self._view(options=replace(self.options, devices=Devices(indices=(index,))))
 
     def checking(self, additivity: bool) -> CompiledModel:
-        """Return this model, with the same plans, for calls that check additivity or do not."""
+        """Return this model, with the same plans, for calls that check additivity, or that do not."""
         return self._view(checked_kinds=self._kinds_checked(additivity))
 
     def _view(self, **changes: Any) -> CompiledModel:
@@ -238,8 +247,8 @@ class CompiledModel:
             "_link_tables",
             "_pair_tables",
             "_groups",
-            "_alone",
-            "_of_columns",
+            "_rows_alone",
+            "_column_plan",
             "_owen_leaves",
             "_layouts",
             "_core_layouts",
@@ -256,9 +265,9 @@ class CompiledModel:
 
     def plan(self, kind: Kind, intervals: Intervals = NO_INTERVALS) -> Any:
         """Return the ``_core.Plan`` of a kind, with these tables by intervals."""
-        found = self._plans.get((kind, intervals))
-        if found is not None:
-            return found
+        plan = self._plans.get((kind, intervals))
+        if plan is not None:
+            return plan
         with self._lock:
             if (kind, intervals) not in self._plans:
                 self._plans[kind, intervals] = self._compile_plan(kind, intervals)
@@ -266,19 +275,19 @@ class CompiledModel:
                     self._drop_tables(kind, intervals)
             return self._plans[kind, intervals]
 
-    def _drop_tables(self, kind: Kind, kept: Intervals) -> None:
-        """Drop tables by intervals of calls of other sizes, the oldest first, until all fit the memory."""
-        others = [key for key in self._plans if key[1] != NO_INTERVALS and key != (kind, kept)]
+    def _drop_tables(self, kind: Kind, needed: Intervals) -> None:
+        """Drop tables by intervals for calls of other sizes, the oldest first, until the tables fit."""
+        others = [key for key in self._plans if key[1] != NO_INTERVALS and key != (kind, needed)]
         room = self.interval_room()
-        while others and sum(self._table_bytes[key] for key in (*others, (kind, kept))) > room:
+        while others and sum(self._table_bytes[key] for key in (*others, (kind, needed))) > room:
             key = others.pop(0)
             del self._plans[key], self._table_bytes[key]
             self._cuda_plans.pop(key, None)
 
-    def sets(self, kind: Kind, part: str) -> np.ndarray:
+    def sets(self, kind: Kind, result: str) -> np.ndarray:
         """Return the sets of columns of X to which results of a kind belong: int32, (n_sets, order).
 
-        ``part`` is "pairs" or "triples".
+        ``result`` is "pairs" or "triples".
 
         Raises
         ------
@@ -287,8 +296,8 @@ class CompiledModel:
         """
         self._require_pairs(kind)
         if self.has_linear_leaves:
-            raise self._not_of_linear_leaves(f"interactions of {part}")
-        return getattr(self.plan(kind), part) if self.sharing is None else self.pair_sharing(kind).sets
+            raise self._no_linear_leaves(f"interactions of {result}")
+        return getattr(self.plan(kind), result) if self.sharing is None else self.pair_sharing(kind).sets
 
     def pair_sharing(self, kind: Kind) -> PairSharing:
         """Return how columns of X share the results of a kind for pairs of players."""
@@ -297,9 +306,10 @@ class CompiledModel:
             self._pair_sharings[kind] = PairSharing(self.sharing, self.plan(kind).pairs, kind.adds_up)
         return self._pair_sharings[kind]
 
-    def _not_of_linear_leaves(self, what: str) -> ValueError:
+    def _no_linear_leaves(self, results: str) -> ValueError:
         return ValueError(
-            f"{what} are not computed for models with linear leaves: only SHAP values and Banzhaf values are"
+            f"{results} are not computed for models with linear leaves: only SHAP values and Banzhaf values "
+            "are"
         )
 
     def _require_pairs(self, kind: Kind) -> None:
@@ -310,7 +320,7 @@ class CompiledModel:
             )
 
     def contents(self) -> dict[str, np.ndarray]:
-        """Return the contents of the tables that every call for SHAP values uses; empty without tables."""
+        """Return the contents of the tables that every call for SHAP values uses; {} without tables."""
         if self.link is not None or self.has_linear_leaves:
             return {}
         return self.plan(SHAP_VALUES).contents()
@@ -318,8 +328,10 @@ class CompiledModel:
     def _compile_plan(
         self, kind: Kind, intervals: Intervals, stored: dict[str, np.ndarray] | None = None
     ) -> Any:
-        without = intervals == NO_INTERVALS
-        plan = self._core_plan(kind, stored) if without else self._interval_plan(kind, intervals)
+        if intervals == NO_INTERVALS:
+            plan = self._core_plan(kind, stored)
+        else:
+            plan = self._interval_plan(kind, intervals)
         info = plan.info()
         self._table_bytes[kind, intervals] = info["table_bytes"] - info["borrowed_bytes"]
         return plan
@@ -338,9 +350,9 @@ class CompiledModel:
         return _core.interval_plan(plan, layout, effective_n_jobs(self.options.n_jobs), unwalked)
 
     def _laid_out(self, kind: Kind) -> Any:
-        """Return the plan whose trees tables by intervals explain."""
-        if self._of_columns is not None and kind == OWEN_VALUES:
-            return self._of_columns
+        """Return the plan from whose trees tables by intervals are made."""
+        if self._column_plan is not None and kind == OWEN_VALUES:
+            return self._column_plan
         return self._plans[kind, NO_INTERVALS]
 
     def _owen_plan(self) -> Any:
@@ -350,10 +362,10 @@ class CompiledModel:
         assert self._two_levels is not None
         n_threads = effective_n_jobs(self.options.n_jobs)
         attributes, groups = self._attributes(OWEN_VALUES), self._two_levels.groups
-        self._of_columns = _core.owen_plan(attributes, self.options.precision, groups.tolist(), n_threads)
-        without = Intervals(tree_costs.MERGED_ONLY)
+        self._column_plan = _core.owen_plan(attributes, self.options.precision, groups.tolist(), n_threads)
+        merged_only = Intervals(tree_costs.MERGED_ONLY)
         return _core.interval_plan(
-            self._of_columns, self._lay_out(SHAP_VALUES, self._of_columns, without), n_threads
+            self._column_plan, self._lay_out(SHAP_VALUES, self._column_plan, merged_only), n_threads
         )
 
     def _core_plan(self, kind: Kind, stored: dict[str, np.ndarray] | None = None) -> Any:
@@ -422,9 +434,9 @@ class CompiledModel:
             )
         except _core.TableMemoryError as error:
             limit = self.options.memory_limit
-            share = "a quarter of the machine's memory" if limit is None else "half of memory_limit"
+            most = "a quarter of the machine's memory" if limit is None else "half of memory_limit"
             raise MemoryError(
-                f"algorithm={algorithm.name!r}: {error} ({share}): raise memory_limit, or use "
+                f"algorithm={algorithm.name!r}: {error} ({most}): raise memory_limit, or use "
                 "algorithm='auto', which can do without tables"
             ) from None
         except ValueError as error:
@@ -433,14 +445,14 @@ class CompiledModel:
             raise
 
     def _results_of(self, algorithm: Algorithm) -> dict[Kind, Results]:
-        """Return what an algorithm computes for this model: entries of the table of algorithms, by kind."""
+        """Return the entries of the table of algorithms for the results of this model, by kind."""
         model_output = "raw" if self.link is None else self.link.model_output
         return algorithm.by_kind(self.background is not None, model_output, self.has_linear_leaves)
 
     def on_gpus(self, kind: Kind) -> bool:
         """Return whether GPUs compute results of this kind for this model."""
-        found = self._results.get(kind)
-        if found is None or "cuda" not in found.devices:
+        results = self._results.get(kind)
+        if results is None or "cuda" not in results.devices:
             return False
         if self.link is not None:
             return self.link_costs() is not None
@@ -451,50 +463,53 @@ class CompiledModel:
     def link_costs(self) -> dict[str, int] | None:
         """Return the costs of the tables with which GPUs compute values of the link.
 
-        None: they do not fit into memory, or the margins of the background data are too far apart.
+        None: the tables do not fit into memory, or the margins of the background data are too far apart.
         """
         if self._link_tables is None:
             self._link_tables = (self.plan(SHAP_VALUES).table_costs(self._gpu_table_room()),)
         return self._link_tables[0]
 
     def is_tiled(self, kind: Kind) -> bool:
-        """Return whether the CPU makes tables for tiles of rows, but a GPU has those of all rows."""
-        tiled = kind not in (SHAP_VALUES, OWEN_VALUES)
-        return self.background is not None and self.link is None and not self.has_linear_leaves and tiled
+        """Return whether the CPU makes tables for each tile of rows, while a GPU has tables for all rows."""
+        if self.background is None or self.link is not None or self.has_linear_leaves:
+            return False
+        return kind not in (SHAP_VALUES, OWEN_VALUES)
 
     def pair_tables(self, kind: Kind) -> PairTables | None:
         """Return the costs of the tables with which GPUs compute interventional results of a kind.
 
-        None: they do not fit into memory.
+        None: the tables do not fit into memory.
         """
         if kind not in self._pair_tables:
             self._pair_tables[kind] = self.pair_tables_within(self._gpu_table_room(), kind)
         return self._pair_tables[kind]
 
     def pair_tables_within(self, table_bytes: int, kind: Kind) -> PairTables | None:
-        """Return the costs of these tables; None if they are larger, or beyond what tables can hold."""
-        found = self.plan(kind).table_costs(table_bytes)
-        return None if found is None else PairTables(**found)
+        """Return the costs of these tables; None if they take more bytes, or have too many entries."""
+        costs = self.plan(kind).table_costs(table_bytes)
+        return None if costs is None else PairTables(**costs)
 
     def _gpu_table_room(self) -> int:
-        """Return the bytes that tables and patterns which only GPUs need may take there."""
+        """Return the bytes that tables and patterns may take if only GPUs need them."""
         return min(memory.table_bytes(self.options.memory_limit, True), _GPU_TABLE_BYTES)
 
     def _table_room(self, kind: Kind) -> int:
-        """Return the bytes that the tables of a plan may take, which do not depend on earlier calls."""
-        limit, asked = self.options.memory_limit, self.options.algorithm.tables == "all"
-        room = memory.table_bytes(limit, asked)
+        """Return the bytes that the tables of a plan may take, whatever the earlier calls were."""
+        limit, wants_all_tables = self.options.memory_limit, self.options.algorithm.tables == "all"
+        room = memory.table_bytes(limit, wants_all_tables)
         if limit is None or kind == SHAP_VALUES:
             return room
         # Besides the tables of SHAP values, there may be tables of Banzhaf values, or, with background data,
         # counts of patterns for Banzhaf values and for three kinds of interactions, and, with groups, tables
         # of Owen values.
-        left = max(0, room - self._table_bytes[SHAP_VALUES, NO_INTERVALS])
-        return left if self.background is None else left // (4 if self._two_levels is None else 5)
+        other_room = max(0, room - self._table_bytes[SHAP_VALUES, NO_INTERVALS])
+        if self.background is None:
+            return other_room
+        return other_room // (4 if self._two_levels is None else 5)
 
     @property
     def table_bytes(self) -> int:
-        """Memory in bytes that tables take during the explainer's lifetime; tables in a file take none."""
+        """Bytes of memory that tables take as long as the explainer exists; tables in a file take none."""
         return sum(tuple(self._table_bytes.values()))
 
     @property
@@ -504,24 +519,24 @@ class CompiledModel:
         return None if limit is None else limit - self.table_bytes
 
     def cuda_plan(self, kind: Kind, index: int, n_rows: int, intervals: Intervals = NO_INTERVALS) -> Any:
-        """Return the plan of a kind on a GPU for calls of about so many rows: ``_cuda.CudaPlan``."""
+        """Return the ``_cuda.CudaPlan`` of a kind on a GPU, for calls of about ``n_rows`` rows."""
         method = self._gpu_method(kind, n_rows, intervals)
-        found = self._cuda_plans.get((kind, intervals), {}).get((index, method))
-        if found is not None:
-            return found
+        cuda_plan = self._cuda_plans.get((kind, intervals), {}).get((index, method))
+        if cuda_plan is not None:
+            return cuda_plan
         plan = self._gpu_source(kind, intervals)
         with self._lock:
-            on_gpus = self._cuda_plans.setdefault((kind, intervals), {})
-            if (index, method) not in on_gpus:
-                on_gpus[index, method] = self._compile_on(kind, plan, index, method)
-            return on_gpus[index, method]
+            cuda_plans = self._cuda_plans.setdefault((kind, intervals), {})
+            if (index, method) not in cuda_plans:
+                cuda_plans[index, method] = self._compile_on(kind, plan, index, method)
+            return cuda_plans[index, method]
 
     def _gpu_source(self, kind: Kind, intervals: Intervals) -> Any:
         """Return the ``_core.Plan`` that a GPU explains."""
         plan = self.plan(kind, intervals)
         if intervals != NO_INTERVALS or not self.has_owen_leaves(kind) or not devices.hold_tables(self.gpus):
             return plan
-        return self._of_columns
+        return self._column_plan
 
     def has_owen_leaves(self, kind: Kind) -> bool:
         """Return whether GPUs explain trees without tables by intervals leaf by leaf, for Owen values."""
@@ -531,11 +546,11 @@ class CompiledModel:
             self.plan(kind)
             from .. import _core
 
-            self._owen_leaves = _core.has_owen_leaves(self._of_columns)
+            self._owen_leaves = _core.has_owen_leaves(self._column_plan)
         return self._owen_leaves
 
     def _gpu_method(self, kind: Kind, n_rows: int, intervals: Intervals) -> str:
-        """Return how a GPU explains trees without tables in a call of so many rows, as ``_cuda`` names it."""
+        """Return ``_cuda``'s name of how a GPU explains trees without tables in a call of ``n_rows`` rows."""
         if self.options.algorithm.gpu_method != "walk":
             return self.options.algorithm.gpu_method
         if self.link is not None or self.is_tiled(kind) or intervals != NO_INTERVALS:
@@ -557,19 +572,17 @@ class CompiledModel:
         tables = _core.RescaledTables(plan, self._attributes(), self.background.rows, room, n_threads)
         return devices.load_cuda().CudaRescaledPlan(tables, index)
 
-    def require(self, kind: Kind, what: str, on_gpu: bool) -> None:
-        """Reject results that are not computed with these options, or not for X on a GPU.
+    def require(self, kind: Kind, name: str, on_gpu: bool) -> None:
+        """Raise an error for results that are not computed with these options, or not for X on a GPU.
 
-        Raises
-        ------
-        ValueError, TypeError
+        ``name`` is the name of the results in the message of the ``ValueError`` or ``TypeError``.
         """
-        found, algorithm = self._results.get(kind), self.options.algorithm
-        possible = found is not None or kind in self._results_of(AUTO)
+        results, algorithm = self._results.get(kind), self.options.algorithm
+        possible = results is not None or kind in self._results_of(AUTO)
         if not possible and self.link is not None:
-            raise ValueError(f"{what} are those of the margin: use model_output='raw'")
+            raise ValueError(f"{name} are computed for the margin only: use model_output='raw'")
         if not possible and self.has_linear_leaves:
-            raise self._not_of_linear_leaves(what)
+            raise self._no_linear_leaves(name)
         self._require_pairs(kind)
         if kind == OWEN_VALUES and self._two_levels is None:
             raise ValueError(
@@ -577,60 +590,63 @@ class CompiledModel:
                 "feature_groups=, or compute SHAP values, index='SV'"
             )
         if not possible:
-            raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
-        if found is None:
-            names = " and ".join(kind.values_name for kind in self._results)
-            raise ValueError(f"algorithm={algorithm.name!r} computes {names} only, not {what}: use 'auto'")
+            raise ValueError(f"{name} are path-dependent only for now: use an explainer without data")
+        if results is None:
+            computed = " and ".join(kind.values_name for kind in self._results)
+            raise ValueError(f"algorithm={algorithm.name!r} computes {computed} only, not {name}: use 'auto'")
         if not (on_gpu or self.options.devices.indices) or self.on_gpus(kind):
             return
         if "cuda" not in algorithm.devices:
-            what = f"the values of algorithm={algorithm.name!r}"
-        elif self.link is not None and ("cuda" not in found.devices or self.link.is_joint):
-            what = f"SHAP values of a {self.link.noun}"
+            name = f"the values of algorithm={algorithm.name!r}"
+        elif self.link is not None and ("cuda" not in results.devices or self.link.is_joint):
+            name = f"SHAP values of a {self.link.noun}"
         elif self.link is not None:
-            what = (
+            name = (
                 f"SHAP values of a {self.link.noun} whose tables do not fit into memory or memory_limit, or "
                 "are impossible, because the margins of the background rows are too far apart,"
             )
         elif self.has_linear_leaves:
-            what = f"{what or 'SHAP values'} of a model with linear leaves"
+            name = f"{name or 'SHAP values'} of a model with linear leaves"
         elif self.is_tiled(kind):
-            what = f"interventional {what} of a model whose tables do not fit into memory or memory_limit"
+            name = f"interventional {name} of a model whose tables do not fit into memory or memory_limit"
         elif kind == OWEN_VALUES:
-            what = f"interventional {what} of a model with leaves whose paths are too long for tables"
+            name = f"interventional {name} of a model with leaves whose paths are too long for tables"
         if on_gpu:
-            raise TypeError(f"{what} are computed on the CPU only, but X is on a GPU: copy it to the host")
-        raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
+            raise TypeError(f"{name} are computed on the CPU only, but X is on a GPU: copy it to the host")
+        raise ValueError(f"{name} are computed on the CPU only: use device='cpu' or 'auto'")
 
     def n_results(self, kind: Kind) -> int:
-        """Return the number of results of a row that the core computes."""
+        """Return the number of results that the core computes for a row."""
         sets = () if kind.order == 1 else getattr(self.plan(kind), ("pairs", "triples")[kind.order - 2])
         return self.n_outputs * (self.n_features + len(sets))
 
     def n_patterns(self, kind: Kind) -> int:
-        """Return the number of patterns of background data, at leaves without a table."""
+        """Return the number of patterns of background data at leaves without a table."""
         if kind == OWEN_VALUES and self.background is not None:
             return int(self.plan(kind).info()["n_patterns"])
         return int(self.info["n_patterns"]) if kind == SHAP_VALUES else 0
 
     def rows_alone(self, kind: Kind) -> int:
-        """Return the most rows for which a call uses one thread."""
-        if kind not in self._alone:
-            groups, alone = self.tree_groups_of(kind), tree_costs.BLOCK_ROWS
+        """Return the largest number of rows for which a call uses one thread."""
+        if kind not in self._rows_alone:
+            groups, most_rows = self.tree_groups_of(kind), tree_costs.BLOCK_ROWS
             only_walks = self.background is None and self.options.algorithm.tables != "all"
             if only_walks and all(group.algorithm != "tables" for group in groups):
-                alone = tree_costs.rows_to_share(groups, self.work(kind), self.options.precision)
-            self._alone[kind] = alone
-        return self._alone[kind]
+                most_rows = tree_costs.rows_to_share(groups, self.work(kind), self.options.precision)
+            self._rows_alone[kind] = most_rows
+        return self._rows_alone[kind]
 
     def counted_table_bytes(self, kind: Kind) -> int:
-        """Return the bytes of existing tables that count towards a call: all, or without a limit its own."""
+        """Return the bytes of existing tables that count towards the memory of a call.
+
+        Without a memory limit, these are the tables that the call uses; otherwise, all tables.
+        """
         return (
             self._table_bytes[kind, NO_INTERVALS] if self.options.memory_limit is None else self.table_bytes
         )
 
     def layout(self, kind: Kind, intervals: Intervals) -> TableLayout:
-        """Return the layout of tables by intervals; lay them out at the first time."""
+        """Return the layout of tables by intervals, which the first call computes."""
         key = kind, intervals
         if key not in self._layouts:
             self.plan(kind)  # which takes the lock, too
@@ -644,11 +660,11 @@ class CompiledModel:
         return self._layouts[key]
 
     def forget_layout(self, kind: Kind, intervals: Intervals) -> None:
-        """Forget a layout of tables that are not built; it is laid out again if a call needs it."""
+        """Forget the layout of tables that are not built; it is computed again if a call needs it."""
         self._core_layouts.pop((kind, intervals), None)
 
     def interval_room(self) -> int:
-        """Return the bytes that tables by intervals may take: more if a number of rows is expected."""
+        """Return the bytes that tables by intervals may take: more with ``expected_rows``."""
         room = memory.table_bytes(None, self.options.expected_rows is not None)
         return room - int(self.info["table_bytes"])
 
@@ -677,19 +693,19 @@ class CompiledModel:
         if kind != OWEN_VALUES or self.background is not None:
             return self.work(kind)
         precision, rows = self.options.precision, tree_costs.LEAST_TABLE_ROWS
-        walked, of_columns = (
+        walk_seconds, column_seconds = (
             tree_costs.cpu_seconds(groups, rows, 1, precision=precision) - tree_costs.cpu_seconds((), rows, 1)
-            for groups in (self.tree_groups_of(kind), self._groups_of_columns())
+            for groups in (self.tree_groups_of(kind), self._column_tree_groups())
         )
-        return self.work(kind) * max(1.0, walked / of_columns if of_columns else 1.0)
+        return self.work(kind) * max(1.0, walk_seconds / column_seconds if column_seconds else 1.0)
 
     def gpu_tree_groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         """Return the groups of trees that a GPU explains without tables by intervals."""
-        return self._groups_of_columns() if self.has_owen_leaves(kind) else self.tree_groups_of(kind)
+        return self._column_tree_groups() if self.has_owen_leaves(kind) else self.tree_groups_of(kind)
 
-    def _groups_of_columns(self) -> tuple[TreeGroup, ...]:
-        """Return the groups of trees of the plan for Owen values that is laid out."""
-        return tree_costs.tree_groups_of(self._of_columns.info()["groups"])
+    def _column_tree_groups(self) -> tuple[TreeGroup, ...]:
+        """Return the groups of the trees from which tables by intervals of Owen values are made."""
+        return tree_costs.tree_groups_of(self._column_plan.info()["groups"])
 
     def tree_groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         """Return the groups of trees of a plan without tables by intervals."""

@@ -14,7 +14,7 @@ from .._rows.inputs import HostRows
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
 
-#: Bytes that the rows converted at once may take.
+#: Largest number of bytes of the rows that are converted at once.
 _BYTES_AT_ONCE = 2**26
 
 
@@ -23,7 +23,7 @@ def with_covers_of(
 ) -> AdaptedModel:
     """Return the model with covers counted from some rows.
 
-    Nodes below one that no row reaches keep their own covers, if the model has any; otherwise these are 0.
+    Nodes below a node that no row reaches keep the covers of the model; without such covers, they have 0.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def with_covers_of(
     Raises
     ------
     ValueError, TypeError
-        The model does not accept ``data``, or the weights do not fit it.
+        The model does not accept ``data``, or the weights do not match its rows.
     """
     ensemble = adapted.ensemble
     with about_data(data):
@@ -64,8 +64,8 @@ def _leaf_weights(ensemble: Ensemble, rows: HostRows, weights: np.ndarray, n_thr
     return weight_at
 
 
-def _complete(ensemble: Ensemble, cover: np.ndarray, own: np.ndarray | None) -> None:
-    """Sum the covers of leaves upwards; give nodes below one without weight their own covers."""
+def _complete(ensemble: Ensemble, cover: np.ndarray, model_cover: np.ndarray | None) -> None:
+    """Sum the covers of leaves upwards; give nodes below a node without weight the covers of the model."""
     starts = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
     left, right = ensemble.left + starts, ensemble.right + starts
     levels, nodes = [], ensemble.tree_offsets[:-1]
@@ -75,9 +75,9 @@ def _complete(ensemble: Ensemble, cover: np.ndarray, own: np.ndarray | None) -> 
         nodes = np.concatenate([left[parents], right[parents]])
     for parents in reversed(levels):
         cover[parents] = cover[left[parents]] + cover[right[parents]]
-    if own is None:
+    if model_cover is None:
         return
     parents = np.concatenate([np.empty(0, np.int64), *levels])
     unreached = parents[cover[parents] == 0]
     for children in (left[unreached], right[unreached]):
-        cover[children] = own[children]
+        cover[children] = model_cover[children]

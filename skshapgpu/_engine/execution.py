@@ -1,4 +1,4 @@
-"""All decisions about calls: their devices, tables by intervals and threads, and the time that they take."""
+"""All decisions about a call: its devices, tables by intervals and threads, and its estimated time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,24 @@ from .costs.trees import TableLayout, TreeGroup
 
 
 class ExecutionPlan(NamedTuple):
-    """How a call is executed: its GPUs (none: the CPU), its threads, and its tables by intervals.
+    """How a call is executed.
 
-    ``tree_groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building`` seconds
-    for tables and merged trees that do not exist yet. ``table_bytes`` is the size of the tables that count
-    towards the memory of the call: those that it uses, or, if there is a memory limit, all tables of the
-    model.
+    Attributes
+    ----------
+    indices : tuple of int
+        Numbers of its GPUs; empty for a call on the CPU.
+    intervals : Intervals
+        Its tables by intervals.
+    tree_groups : tuple of TreeGroup
+        All trees.
+    building : float
+        Seconds to build tables, and to merge trees, that do not exist yet.
+    seconds : float
+        Estimated time, which includes ``building``.
+    n_threads : int
+    table_bytes : int
+        Size of the tables that count towards the memory of the call: the tables that it uses or, with a
+        memory limit, all tables of the model.
     """
 
     indices: tuple[int, ...]
@@ -35,37 +47,37 @@ class ExecutionPlan(NamedTuple):
 
 
 def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
-    """Decide how to run a call with ``n_rows`` rows from the host; nothing else decides this."""
-    on_cpu, asked = plan_on_cpu(model, kind, n_rows), model.options.devices
-    if not n_rows or asked.none or not model.on_gpus(kind):
+    """Decide how to run a call with ``n_rows`` rows from the host; no other function decides this."""
+    on_cpu, requested = plan_on_cpu(model, kind, n_rows), model.options.devices
+    if not n_rows or requested.none or not model.on_gpus(kind):
         return on_cpu
     if model.link is not None:
         return _plan_link(model, on_cpu, n_rows)
     if model.is_tiled(kind):
         return _plan_pairs(model, kind, on_cpu, n_rows)
     groups = model.gpu_tree_groups_of(kind)
-    walking = _cuda_seconds(model, kind, groups, n_rows)
+    walk_seconds = _cuda_seconds(model, kind, groups, n_rows)
     # Rows and values are transferred, and rows go through patterns, whatever tables there are.
     transfer = tree_costs.cuda_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs)
     transfer += tree_costs.cuda_pattern_seconds(n_rows, model.n_patterns(kind))
     # Tables pay off only in calls for which a GPU is faster without them, too.
-    indices = asked.choose(tree_costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
+    indices = requested.choose(tree_costs.CPU_BESIDE_GPU * on_cpu.seconds, walk_seconds + transfer)
     if not indices:
         return on_cpu
     n_threads, table_bytes = on_cpu.n_threads, model.counted_table_bytes(kind)
     layout = _worthwhile_gpu_layout(model, kind, n_rows)
     if layout is None:
-        seconds = (walking + transfer) / len(indices)
+        seconds = (walk_seconds + transfer) / len(indices)
         return ExecutionPlan(indices, NO_INTERVALS, groups, 0.0, seconds, n_threads, table_bytes)
     building, intervals = layout.build_seconds, Intervals(layout.most_entries, on_gpu=True)
-    looking_up = _laid_out_cuda_seconds(model, kind, layout, n_rows)
-    seconds = building + (looking_up + transfer) / len(indices)
+    lookup_seconds = _laid_out_cuda_seconds(model, kind, layout, n_rows)
+    seconds = building + (lookup_seconds + transfer) / len(indices)
     table_bytes += layout.table_bytes
     return ExecutionPlan(indices, intervals, layout.tree_groups, building, seconds, n_threads, table_bytes)
 
 
 def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
-    """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
+    """Decide how to run a call on the CPU, because no GPU is used or a GPU failed."""
     # Counting processors takes longer than a small call.
     n_threads = 1 if n_rows <= model.rows_alone(kind) else effective_n_jobs(model.options.n_jobs)
     work, precision = model.work(kind), model.options.precision
@@ -84,9 +96,9 @@ def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
 
 
 def cpu_reason(model: CompiledModel, kind: Kind) -> str:
-    """Say why a call runs on the CPU, given that it does."""
-    asked = model.options.devices
-    if not (asked.auto or asked.indices):
+    """Return the reason why a call that runs on the CPU does so."""
+    requested = model.options.devices
+    if not (requested.auto or requested.indices):
         return "the device is 'cpu'"
     if not model.on_gpus(kind):
         return "these values are computed on the CPU only"
@@ -94,7 +106,7 @@ def cpu_reason(model: CompiledModel, kind: Kind) -> str:
 
 
 def intervals_on_gpu(model: CompiledModel, kind: Kind, n_rows: int) -> Intervals:
-    """Return the tables by intervals that a call uses whose rows are on a GPU."""
+    """Return the tables by intervals of a call with rows on a GPU."""
     layout = _worthwhile_gpu_layout(model, kind, n_rows)
     return NO_INTERVALS if layout is None else Intervals(layout.most_entries, on_gpu=True)
 
@@ -108,10 +120,10 @@ def cpu_seconds_of_link(model: CompiledModel, n_rows: int, n_threads: int) -> fl
 
 def _plan_link(model: CompiledModel, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
     """Choose the GPUs, or the CPU, for values of the link."""
-    of_tables = model.link_costs()
-    assert of_tables is not None
+    table_costs = model.link_costs()
+    assert table_costs is not None
     cpu = cpu_seconds_of_link(model, n_rows, on_cpu.n_threads)
-    counts = int(model.info["n_leaves"]), of_tables["n_patterns"]
+    counts = int(model.info["n_leaves"]), table_costs["n_patterns"]
     building = link_costs.build_seconds_of_link(*counts)
     cuda = link_costs.cuda_seconds_of_link(*counts, n_rows)
     cuda += tree_costs.cuda_row_seconds(n_rows, model.n_features, model.n_outputs)
@@ -132,9 +144,11 @@ def _plan_pairs(model: CompiledModel, kind: Kind, on_cpu: ExecutionPlan, n_rows:
     n_threads, n_results = on_cpu.n_threads, model.n_results(kind)
     cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order)
     building = tables.build_seconds(n_threads, element)
-    part = n_rows / max(n_rows, model.options.expected_rows or 0)
+    fraction_of_rows = n_rows / max(n_rows, model.options.expected_rows or 0)
     cuda = tables.cuda_seconds(n_rows, n_results)
-    indices = model.options.devices.choose(tree_costs.CPU_BESIDE_GPU * cpu, part * building + cuda)
+    indices = model.options.devices.choose(
+        tree_costs.CPU_BESIDE_GPU * cpu, fraction_of_rows * building + cuda
+    )
     if not indices:
         return on_cpu
     return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
@@ -169,14 +183,19 @@ def _best_layout(
     kind: Kind,
     sizes: tuple[Intervals, ...],
     seconds_with: Callable[[TableLayout], float],
-    without: float,
+    seconds_without: float,
 ) -> TableLayout | None:
-    """Return the layout with which a call takes the least time; None if it takes the least without."""
+    """Return the layout with which a call takes the least time; None if no layout saves time.
+
+    ``seconds_without`` is the time of a call without tables by intervals.
+    """
     best, least = None, math.inf
     for intervals in sizes:
         layout = model.layout(kind, intervals)
         seconds = seconds_with(layout)
-        is_worthwhile = not layout.is_empty and seconds < min(least, layout.most_part * without)
+        is_worthwhile = not layout.is_empty and seconds < min(
+            least, layout.largest_fraction * seconds_without
+        )
         if is_worthwhile and layout.table_bytes <= model.interval_room():
             best, least = layout, seconds
         if not layout.table_bytes:
@@ -206,11 +225,11 @@ def _worthwhile_gpu_layout(model: CompiledModel, kind: Kind, n_rows: int) -> Tab
         return None
     groups = model.gpu_tree_groups_of(kind)
     n_leaves = sum(group.n_leaves for group in groups)
-    walking = _cuda_seconds(model, kind, groups, expected_rows)
-    if walking < max(tree_costs.LEAST_TABLE_SECONDS, tree_costs.GPU_MERGED_LEAF * n_leaves):
+    walk_seconds = _cuda_seconds(model, kind, groups, expected_rows)
+    if walk_seconds < max(tree_costs.LEAST_TABLE_SECONDS, tree_costs.GPU_MERGED_LEAF * n_leaves):
         return None
     sizes: tuple[Intervals, ...] = (Intervals(tree_costs.MERGED_ONLY, on_gpu=True),)
-    if walking >= tree_costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(model.gpus):
+    if walk_seconds >= tree_costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(model.gpus):
         sizes = (Intervals(tree_costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
 
     def seconds_with(layout: TableLayout) -> float:
@@ -225,11 +244,11 @@ def _cuda_seconds(model: CompiledModel, kind: Kind, groups: tuple[TreeGroup, ...
     work, precision = model.work(kind), model.options.precision
     if model.has_owen_leaves(kind):
         return tree_costs.cuda_owen_seconds(groups, n_rows, precision)
-    return tree_costs.cuda_seconds(groups, n_rows, work, precision, of_owen_values=kind == OWEN_VALUES)
+    return tree_costs.cuda_seconds(groups, n_rows, work, precision, is_for_owen_values=kind == OWEN_VALUES)
 
 
 def _laid_out_cuda_seconds(model: CompiledModel, kind: Kind, layout: TableLayout, n_rows: int) -> float:
-    """Return the seconds that a call spends in trees on a GPU, with the tables of a layout that exist."""
+    """Return the seconds that a call spends in trees on a GPU once the tables of the layout exist."""
     others, precision = layout.other_groups, model.options.precision
     if model.has_owen_leaves(kind):
         seconds = tree_costs.cuda_owen_seconds(others, n_rows, precision)

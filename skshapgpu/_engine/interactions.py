@@ -1,4 +1,4 @@
-"""Interactions: which sets of features are requested, and how they are computed and kept.
+"""Interactions: which sets of features are requested, and how their values are computed and stored.
 
 The requested sets of features (pairs or triples) are listed, and a result has a number for each row and set.
 The core computes all sets that occur on a path, one batch of rows at a time; sets that were not requested are
@@ -30,14 +30,14 @@ class Request:
     ----------
     kind : Kind
     form : {"occurring", "strongest", "listed", "matrices"}
-        "matrices" is no choice of the argument ``interactions``: see :data:`MATRICES`.
+        "matrices" is not a choice of the argument ``interactions``: see :data:`MATRICES`.
     count : int
         Number of the strongest sets to keep.
     listed : tuple of tuples of str or int
         Features of each set, by name or position.
     has_feature_positions : bool
-        Whether positions are those of features of the results, as in an array of sets; otherwise they are
-        those of columns of X.
+        Whether positions in ``listed`` are positions of features of the results, as in an array of sets;
+        otherwise they are positions of columns of X.
     """
 
     kind: Kind
@@ -113,7 +113,7 @@ class Request:
 
     @property
     def factor(self) -> int:
-        """Number by which the core's results are multiplied: it computes half of the index of a pair."""
+        """Factor of the core's results: 2 for pairs, as the core computes half of the index of a pair."""
         return 2 if self.kind.order == 2 else 1
 
     def positions(self, names: Sequence[str], are_columns: bool) -> np.ndarray:
@@ -131,26 +131,26 @@ class Request:
         ValueError
             A feature is unknown or occurs twice in a set, or a set is listed twice.
         IndexError
-            A feature is given by the position of a column of X, but the features are others.
+            A feature is given by the position of a column of X, but the features are not the columns of X.
         """
         if not (are_columns or self.has_feature_positions):
             for feature in (feature for members in self.listed for feature in members):
                 if not isinstance(feature, str):
                     raise IndexError(
                         f"interactions has the position {feature!r} of a column of X, but the features are "
-                        "not the columns of X one by one: give names of features; or an array of positions "
+                        "not the columns of X one by one: give names of features, or an array of positions "
                         "of features, as occurring_interactions returns"
                     )
-        number = {name: i for i, name in enumerate(names)}
+        position_of = {name: i for i, name in enumerate(names)}
         sets: dict[tuple[int, ...], tuple[int, ...]] = {}
         for members in self.listed:
-            numbers = tuple(_position(feature, number) for feature in members)
-            key = tuple(sorted(numbers))
+            positions = tuple(_position(feature, position_of) for feature in members)
+            key = tuple(sorted(positions))
             if len(set(key)) < len(key):
                 raise ValueError(f"a {self.noun} in interactions has a feature twice: {members!r}")
             if key in sets:
                 raise ValueError(f"interactions holds a {self.noun} twice: {members!r}")
-            sets[key] = numbers
+            sets[key] = positions
         return np.array(list(sets.values()), np.int32).reshape(-1, self.kind.order)
 
 
@@ -158,18 +158,18 @@ class Request:
 MATRICES = Request(Kind(2, "SII"), "matrices")
 
 
-def _position(feature: Any, number: dict[str, int]) -> int:
+def _position(feature: Any, position_of: dict[str, int]) -> int:
     if isinstance(feature, str):
-        if feature not in number:
+        if feature not in position_of:
             raise ValueError(f"interactions names the unknown feature {feature!r}")
-        return number[feature]
+        return position_of[feature]
     if isinstance(feature, bool) or not isinstance(feature, (int, np.integer)):
         raise ValueError(
             f"interactions names features by {feature!r}, which is neither a name nor a position"
         )
-    if not 0 <= feature < len(number):
+    if not 0 <= feature < len(position_of):
         raise ValueError(
-            f"interactions names feature {feature}, but features are numbered 0 to {len(number) - 1}"
+            f"interactions names feature {feature}, but features are numbered 0 to {len(position_of) - 1}"
         )
     return int(feature)
 
@@ -209,7 +209,7 @@ def compute_interactions(run: Run, request: Request, positions: np.ndarray | Non
 
 
 def interaction_matrices(run: Run, out: Any = None) -> Any:
-    """Compute SHAP interaction values, [row][output][feature][feature]; in ``out``, if it is given.
+    """Compute SHAP interaction values, [row][output][feature][feature], in ``out`` if it is not None.
 
     Raises
     ------
@@ -221,8 +221,8 @@ def interaction_matrices(run: Run, out: Any = None) -> Any:
     size = memory.chunk_rows()
     matrices = out if run.is_given else memory.allocate(run.n_outputs, n_features, n_features)
     for start in range(0, run.n_rows, size):
-        part = chunk_of(matrices, start, size)
-        run.fill(start, run.empty(len(part), run.n_outputs, n_features), matrices=part)
+        chunk = chunk_of(matrices, start, size)
+        run.fill(start, run.empty(len(chunk), run.n_outputs, n_features), matrices=chunk)
     return matrices if run.is_given else run.to_native(matrices)
 
 
@@ -281,13 +281,13 @@ def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
 
 
 def _chunk_reader(
-    run: Run, request: Request, n_sets: int, n_kept: int
+    run: Run, request: Request, n_sets: int, n_result_sets: int
 ) -> tuple[int, _ResultMemory, Callable[[int], Any]]:
     """Return the number of rows of a batch, the memory for the result, and a function that reads a batch.
 
     The function takes the first row of a batch and computes all sets, in a buffer that its next call reuses.
     """
-    memory = _ResultMemory(run, request, n_sets, n_kept)
+    memory = _ResultMemory(run, request, n_sets, n_result_sets)
     size = memory.chunk_rows()
     n_buffered = min(size, run.n_rows)
     singles = run.empty(n_buffered, run.n_computed_outputs, run.n_features)
@@ -302,7 +302,15 @@ def _chunk_reader(
 
 
 class RowBytes(NamedTuple):
-    """Bytes of each row of the result and of the buffers, and the strings for :class:`memory.Need`."""
+    """Memory of each row, and the strings for :class:`memory.Need`.
+
+    Attributes
+    ----------
+    result, work : int
+        Bytes of a row of the result, and of a row of the buffers.
+    what, advice : str
+        Name of the result, and what the user can do if memory does not suffice.
+    """
 
     result: int
     work: int
@@ -310,8 +318,8 @@ class RowBytes(NamedTuple):
     advice: str
 
 
-def row_bytes(run: Run, request: Request, n_sets: int, n_kept: int) -> RowBytes:
-    """Return the bytes of a row, given the numbers of sets that occur and that are kept."""
+def row_bytes(run: Run, request: Request, n_sets: int, n_result_sets: int) -> RowBytes:
+    """Return the memory of a row, given the number of occurring sets and the number of sets in the result."""
     n_features, item, name = run.n_features, run.dtype.itemsize, request.kind.values_name
     outputs = f"{run.n_outputs} outputs"
     if request.form == "matrices":
@@ -322,22 +330,22 @@ def row_bytes(run: Run, request: Request, n_sets: int, n_kept: int) -> RowBytes:
         what = f"{name} ({n_features} x {n_features} features, {outputs})"
         advice = "or ask for fewer pairs: explain_interactions(X), with a number or a list of pairs"
         return RowBytes(run.n_outputs * matrix, work, what, advice)
-    what = f"{name} ({n_kept} {request.result}, {outputs})"
+    what = f"{name} ({n_result_sets} {request.result}, {outputs})"
     advice = f"or ask for fewer {request.result}: pairs as a number or a list"
     if request.form == "occurring":
         row = run.n_outputs * (n_sets + n_features) * item
-        return RowBytes(row, 2 * row, what, advice)  # copies with one output; magnitudes on a GPU
-    # The buffers, and either the magnitudes, or the part of a batch that is kept and a copy of it.
-    work = run.n_computed_outputs * (n_features + n_sets + max(n_sets, 2 * n_kept)) * item
-    return RowBytes(run.n_outputs * n_kept * item, work, what, advice)
+        return RowBytes(row, 2 * row, what, advice)  # copies with the computed output; magnitudes on a GPU
+    # The buffers, and either the magnitudes, or the chosen sets of a batch and a copy of these sets.
+    work = run.n_computed_outputs * (n_features + n_sets + max(n_sets, 2 * n_result_sets)) * item
+    return RowBytes(run.n_outputs * n_result_sets * item, work, what, advice)
 
 
 class _ResultMemory:
-    """Memory for a result; the error message is the same wherever it turns out not to suffice."""
+    """Memory for a result, whose shortage always has the same error message."""
 
-    def __init__(self, run: Run, request: Request, n_sets: int, n_kept: int | None = None) -> None:
+    def __init__(self, run: Run, request: Request, n_sets: int, n_result_sets: int | None = None) -> None:
         self._run = run
-        self._row = row_bytes(run, request, n_sets, n_sets if n_kept is None else n_kept)
+        self._row = row_bytes(run, request, n_sets, n_sets if n_result_sets is None else n_result_sets)
         self._what, self._advice = self._row.what, self._row.advice
 
     def chunk_rows(self) -> int:

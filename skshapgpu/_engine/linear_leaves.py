@@ -1,7 +1,7 @@
-"""Models whose leaves are linear functions of features: what is computed for them, and what is rejected.
+"""Models whose leaves are linear functions of features: which calls are rejected for these models.
 
-Their interventional values have a closed form (``csrc/background/linear_leaves.h``). Everything else depends
-on leaves being numbers.
+Their interventional values have a closed form (``csrc/background/linear_leaves.h``). All other results need
+leaves that are numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .links import Link
 
 
 def require_explainable(adapted: AdaptedModel, interventional: bool, link: Link | None) -> None:
-    """Reject options with which no values of a model with linear leaves are computed.
+    """Reject options with which a model with linear leaves cannot be explained.
 
     Raises
     ------
@@ -38,12 +38,7 @@ def require_explainable(adapted: AdaptedModel, interventional: bool, link: Link 
 
 
 def require_constant_leaves(adapted: AdaptedModel, result: str, instead: str) -> None:
-    """Reject a model with linear leaves, for which a result is not computed.
-
-    Raises
-    ------
-    UnsupportedModelError
-    """
+    """Raise ``UnsupportedModelError`` if a model has linear leaves, for which ``result`` is not computed."""
     if adapted.ensemble.has_linear_leaves:
         raise UnsupportedModelError(
             f"{result} is not computed for models with linear leaves, such as this {adapted.family} model: "

@@ -27,7 +27,7 @@ _ROUNDING = 2.0**-48
 #: Rounding error of Shapley values that are sums over coalitions of numbers up to 1.
 _ROUNDING_OF_SUMS = 2.0**-44
 
-#: A bound on values of exp, so that an infinite gap is never acceptable.
+#: A bound on values of exp, so that an infinite gap is never allowed.
 _LARGEST = 1e300
 
 #: Names in messages of the values of functions of time.
@@ -47,16 +47,18 @@ _LARGEST_LABEL = 1e30
 
 @dataclass(frozen=True)
 class Link:
-    """Function of the margin of each output, and of a label; a softmax, of the margins of all outputs.
+    """Function of the margin of each output, and of a label if it is a loss.
+
+    A softmax is a function of the margins of all outputs together.
 
     Attributes
     ----------
     name : {"logistic", "log_loss", "squared_error", "exp", "gumbel", "normal", "softmax"}
-        Name in the core, which has no softmax.
+        Name of the link in the core, which has no softmax.
     noun : str
-        Name of its values in error messages.
+        Name of the link's values in error messages.
     model_output : str
-        Value of the option that selects it.
+        Value of the option that selects the link.
     scale : float
         Factor by which the margin is multiplied first; 1 for a squared error.
     classes : tuple or None
@@ -71,12 +73,12 @@ class Link:
 
     @property
     def has_labels(self) -> bool:
-        """Whether it is a loss, which compares the margin with a label."""
+        """Whether the link is a loss, which compares the margin with a label."""
         return self.model_output == "log_loss"
 
     @property
     def is_joint(self) -> bool:
-        """Whether it is a function of the margins of all outputs together."""
+        """Whether the link is a function of the margins of all outputs together."""
         return self.name == "softmax"
 
     def of(self, margin: np.ndarray, labels: np.ndarray | None = None, outputs: int = 1) -> np.ndarray:
@@ -108,57 +110,59 @@ class Link:
         if self.name == "log_loss":
             negative, positive = (weights @ self.of(margin, np.full(len(margin), y)) for y in (0, 1))
             return np.where(labels[:, np.newaxis] > 0, positive, negative)
-        mean = weights @ margin  # the spread is added, for accuracy: the square of a label may be much larger
+        # The spread is added separately, for accuracy: the square of a label may be much larger.
+        mean = weights @ margin
         return weights @ np.square(margin - mean) + np.square(mean - labels[:, np.newaxis])
 
     def allowed_gap(
         self,
-        of_margin: np.ndarray,
+        margin_gap: np.ndarray,
         center: np.ndarray,
         reach: np.ndarray,
         labels: np.ndarray | None,
         highest: np.ndarray,
     ) -> np.ndarray:
-        """Return the largest acceptable additivity gap, given that of the margin.
+        """Return the largest allowed additivity gap, given ``margin_gap``, the allowed gap of margins.
 
-        The margin lies within ``reach`` of ``center``; ``highest`` is the larger of a row's own margin and
-        those of the background rows. For each pair of an explained row and a background row, the values are
-        those of the margin times a slope, so a bound on the slope bounds the gap.
+        Each margin differs from ``center`` by at most ``reach``; ``highest`` is the largest of the margin of
+        a row and the margins of the background rows. For each pair of an explained row and a background row,
+        the values of the margin are multiplied by a slope, so a bound on the slope bounds the gap.
         """
         if self.name == "softmax":
-            return of_margin.max() / 2 + _ROUNDING_OF_SUMS
+            return margin_gap.max() / 2 + _ROUNDING_OF_SUMS
         if self.name == "logistic":
-            return of_margin * self.scale / 4 + _ROUNDING
+            return margin_gap * self.scale / 4 + _ROUNDING
         steepest = {"gumbel": np.exp(-1), "normal": 1 / np.sqrt(2 * np.pi)}
         if self.name in steepest:
             slope = steepest[self.name] * self.scale
-            return slope * (of_margin + _ROUNDING * (np.abs(center) + reach)) + _ROUNDING
+            return slope * (margin_gap + _ROUNDING * (np.abs(center) + reach)) + _ROUNDING
         if self.name == "exp":
             with np.errstate(over="ignore"):
                 largest = np.minimum(np.exp(self.scale * highest), _LARGEST)
-            return largest * (self.scale * (of_margin + _ROUNDING * (np.abs(center) + reach)) + _ROUNDING)
+            return largest * (self.scale * (margin_gap + _ROUNDING * (np.abs(center) + reach)) + _ROUNDING)
         if self.name == "log_loss":
-            return of_margin * self.scale + _ROUNDING * (1 + self.scale * (np.abs(center) + reach))
+            return margin_gap * self.scale + _ROUNDING * (1 + self.scale * (np.abs(center) + reach))
         assert labels is not None
         error = np.abs(center - labels[:, np.newaxis]) + reach
-        return of_margin * 2 * error + _ROUNDING * np.square(error)
+        return margin_gap * 2 * error + _ROUNDING * np.square(error)
 
     def read_labels(self, y: Any, n_rows: int, index: Any = None) -> np.ndarray:
-        """Return labels as float64 numbers; for a log loss, 0 and 1.
+        """Return labels as float64 numbers; for a log loss, as 0 and 1.
 
-        ``index`` has the row labels of X, which those of a pandas series must equal; None: X has none.
+        ``index`` has the row labels of X, or is None if X has none. The row labels of a pandas series ``y``
+        must equal them.
 
         Raises
         ------
         ValueError, TypeError
-            There are no labels, there is not one for each row, they are of other rows, or the model does not
-            know one of them.
+            There are no labels, or not as many as rows, or the labels are labels of other rows, or the model
+            does not know one of the labels.
         """
         if y is None:
             raise ValueError("model_output='log_loss' compares predictions with labels: give y=")
         require_unmasked("y", y, "leave out the rows without labels")
-        given = column_or_1d(y)
-        labels = given.tolist()
+        label_array = column_or_1d(y)
+        labels = label_array.tolist()
         if len(labels) != n_rows:
             raise ValueError(f"y has {len(labels)} labels, but X has {n_rows} rows")
         require_same_rows(y, index, "y", "X", "X.index")
@@ -176,10 +180,10 @@ class Link:
             return numbers
         negative, positive = self.classes
         # NumPy compares numbers with numbers, and strings with strings, like Python.
-        of_class = np.isscalar(positive) and np.asarray(self.classes).dtype.kind
-        if given.dtype.kind in "biuf" and of_class and of_class in "biuf":
-            is_positive = given == positive
-            if (is_positive | (given == negative)).all():
+        class_kind = np.isscalar(positive) and np.asarray(self.classes).dtype.kind
+        if label_array.dtype.kind in "biuf" and class_kind and class_kind in "biuf":
+            is_positive = label_array == positive
+            if (is_positive | (label_array == negative)).all():
                 return is_positive.astype(np.float64)
         for i, label in enumerate(labels):
             if label not in self.classes:
@@ -211,31 +215,31 @@ def require_model_output(model_output: Any, times: Any, interventional: bool, de
         )
     if model_output == "probability" and not interventional:
         return
-    found = AUTO.find(SHAP_VALUES, interventional, model_output)
-    if found is None:
+    results = AUTO.find(SHAP_VALUES, interventional, model_output)
+    if results is None:
         raise _needs_background(model_output)
-    if "cuda" not in found.devices:
+    if "cuda" not in results.devices:
         require_cpu(device, f"model_output={model_output!r}")
 
 
 def read_times(times: Any) -> np.ndarray | None:
-    """Return the times at which a function of time is explained, in one dimension; None if not given.
+    """Return the times at which a function of time is explained, as a one-dimensional array, or None.
 
     Raises
     ------
     ValueError, TypeError
-        They are not different finite numbers.
+        The times are not different finite numbers.
     """
     if times is None:
         return None
-    found = np.atleast_1d(np.asarray(times))
-    if found.dtype.kind not in "iuf":
+    numbers = np.atleast_1d(np.asarray(times))
+    if numbers.dtype.kind not in "iuf":
         raise TypeError(f"times must be numbers, not {times!r:.80}")
-    if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
+    if numbers.ndim != 1 or not len(numbers) or not np.isfinite(numbers).all():
         raise ValueError(f"times must be one or more finite numbers, not {times!r:.80}")
-    if len(np.unique(found)) < len(found):
+    if len(np.unique(numbers)) < len(numbers):
         raise ValueError(f"times must differ from each other, unlike {times!r:.80}")
-    return found
+    return numbers
 
 
 def _needs_background(model_output: str) -> ValueError:
@@ -246,7 +250,7 @@ def _needs_background(model_output: str) -> ValueError:
 
 
 def unit_of(adapted: AdaptedModel, model_output: str) -> str:
-    """Return the unit of values of a model output, for readers; "margin" if it has no name."""
+    """Return the unit of the values of a model output, as users read it; "margin" if it has no name."""
     if model_output != "raw":
         return _UNIT_OF_OUTPUT[model_output]
     if adapted.link in ("logistic", "exp") and adapted.link_scale != 1:
@@ -265,7 +269,7 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interve
     Raises
     ------
     ValueError
-        The model has no such output, or has it only against background rows.
+        The model has no such output, or the output needs background rows.
     """
     if model_output == "raw":
         return None
@@ -273,7 +277,10 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interve
         return None
     if model_output in TIME_OUTPUTS:
         if adapted.link is None:
-            raise ValueError(f"model_output={model_output!r}: the model is no function of time")
+            raise ValueError(
+                f"model_output={model_output!r} needs a model that predicts functions of time, such as a "
+                "survival model"
+            )
         if not interventional:
             raise _needs_background(model_output)
         return Link(adapted.link, _OVER_TIME[model_output], model_output, adapted.link_scale)

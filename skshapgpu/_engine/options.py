@@ -28,7 +28,7 @@ class Options:
     check_additivity: bool
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"algorithm": self.algorithm.name}  # the row is part of the code
+        return vars(self) | {"algorithm": self.algorithm.name}  # the entry of the table is part of the code
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state | {"algorithm": algorithms.named(state["algorithm"])})
@@ -46,7 +46,7 @@ class Options:
         interventional: bool,
         expected_rows: int | None = None,
     ) -> Options:
-        """Parse and check the options; ``interventional``: there is background data.
+        """Parse and check the options; ``interventional`` says whether there is background data.
 
         Raises
         ------
@@ -56,16 +56,16 @@ class Options:
             The requested GPU is not available.
         """
         require_one_of("algorithm", algorithm, algorithms.NAMES)
-        row, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
-        require_one_of("precision", precision, row.precisions)
-        if interventional and not row.interventional:
+        entry, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
+        require_one_of("precision", precision, entry.precisions)
+        if interventional and not entry.interventional:
             raise ValueError(f"{option} computes no interventional SHAP values: use 'auto'")
-        if "cuda" not in row.devices:
+        if "cuda" not in entry.devices:
             devices.require_cpu(device, option)
         require_n_jobs(n_jobs)
         if expected_rows is not None:
             expected_rows = int(check_scalar(expected_rows, "expected_rows", Integral, min_val=1))
-        limit, asked = memory.parse_bytes(memory_limit), Devices.parse(device)
-        if "cpu" not in row.devices:
-            asked = asked.insist(option)
-        return cls(row, asked, precision, n_jobs, limit, expected_rows, bool(check_additivity))
+        limit, requested = memory.parse_bytes(memory_limit), Devices.parse(device)
+        if "cpu" not in entry.devices:
+            requested = requested.insist(option)
+        return cls(entry, requested, precision, n_jobs, limit, expected_rows, bool(check_additivity))

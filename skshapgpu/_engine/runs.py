@@ -1,7 +1,7 @@
 """Calls: rows processed in batches on the CPU or on GPUs, and checked for additivity.
 
-The layout and the lifetime of results are up to a function of a :class:`Run` (:func:`shap_values`, and
-the functions of ``interactions.py``). A run has the same interface for rows from the host and for rows on a
+A function of a :class:`Run`, such as :func:`shap_values` and the functions of ``interactions.py``, decides on
+the layout and the lifetime of results. A run has the same interface for rows from the host and for rows on a
 GPU. Arrays have the layout of the core, [row][output]..., until ``explainer.py`` returns them to the user.
 """
 
@@ -33,9 +33,9 @@ from .sharing import Sharing
 
 T = TypeVar("T")
 
-#: Bytes per row and output that the additivity check of functions of the margin, and of models with linear
-#: leaves, takes: margin, sum, gap and temporary arrays. For all other values, the core and GPUs return only
-#: the gaps.
+#: Bytes per row and output of the margin, sum, gap and temporary arrays that the additivity check needs for
+#: functions of the margin and for models with linear leaves. For all other values, the core and GPUs return
+#: only the gaps.
 _CHECK_BYTES = 40
 
 
@@ -47,10 +47,11 @@ def execute(
     labels: np.ndarray | None = None,
     progress: Any = False,
 ) -> tuple[T, Run]:
-    """Return the results of ``work`` and the run that it received.
+    """Return the result of ``work`` and the run that it received.
 
-    Rows on a GPU are explained there. If ``device="auto"`` sends rows from the host to a GPU, and the run
-    fails there, it is repeated on the CPU. ``labels`` are for the link; ``progress`` is the option.
+    Rows on a GPU are explained on this GPU. If ``device="auto"`` sends rows from the host to a GPU, and the
+    run fails on the GPU, it is repeated on the CPU. ``labels`` are the labels that the link needs, and
+    ``progress`` is the user's option.
     """
     if not progress:
         return _execute(compiled, rows, kind, work, labels, None)
@@ -83,14 +84,14 @@ def _execute(
 
 
 class Run(ABC):
-    """A call: its rows, its plan, which :meth:`compile` provides, and its device.
+    """A call: its rows, its device, and its plan, which :meth:`compile` sets.
 
     Attributes
     ----------
     n_rows, n_features, n_outputs : int
         ``n_outputs`` includes the output that ``widen`` adds.
     n_computed_outputs : int
-        Number of outputs that the core computes, without that one.
+        Number of outputs that the core computes, without the output that ``widen`` adds.
     dtype : numpy dtype
         Type of the results.
     plan : _core.Plan
@@ -99,15 +100,15 @@ class Run(ABC):
     device : str
         Name of the device, as users write it.
     progress : ProgressTracker or None
-        Receiver of the number of rows that are computed.
+        Object that is told the number of computed rows.
     passes : int
         How often each row is computed.
     memory_threads : int
-        Number of threads for passes over rows and results; 0: as many as are of use, as for copies to a GPU.
+        Number of threads that read rows and write results; 0: as many as are useful, as for copies to a GPU.
     skips_unused : bool
-        Whether, in arrays of zeros, values of many features that no tree uses are not written again.
+        Whether the core leaves out the values of features that no tree uses if an array is full of zeros.
     is_given : bool
-        Whether the memory of the result is the caller's, which does not count towards a memory limit.
+        Whether the caller passed the memory of the result, which then does not count towards a memory limit.
     """
 
     device: str
@@ -135,35 +136,35 @@ class Run(ABC):
         """Compile the plan and its tables, unless an earlier run did."""
         self.plan = self._compiled.plan(self._kind, self._intervals)
 
-    def sets(self, part: str) -> np.ndarray:
+    def sets(self, result: str) -> np.ndarray:
         """Return the sets of columns, as :meth:`CompiledModel.sets` does."""
-        return self._compiled.sets(self._kind, part)
+        return self._compiled.sets(self._kind, result)
 
     @abstractmethod
     def new(self, *shape: int) -> tuple[Any, bool]:
         """Return a new array of the library and dtype of the results, and whether all elements are 0."""
 
     def empty(self, *shape: int) -> Any:
-        """Return a new array as :meth:`new` does, whatever its elements are."""
+        """Return a new array, as :meth:`new` does; its elements are undefined."""
         return self.new(*shape)[0]
 
     @abstractmethod
     def to_native(self, values: Any) -> Any:
-        """Convert an array made by :meth:`empty` to the library of the array that the user receives."""
+        """Convert an array made by :meth:`empty` to an array of the library that the user receives."""
 
     @abstractmethod
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
         """Return the number of rows to process at once.
 
-        ``result_row`` and ``work_row`` are bytes for each row of the result and of the caller's buffers.
-        Errors are those of :meth:`memory.Need.rows_at_once`.
+        ``result_row`` and ``work_row`` are the bytes of a row of the result, and of the caller's buffers for
+        a row. Errors are as for :meth:`memory.Need.rows_at_once`.
         """
 
     def compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
-        """Fill C-contiguous arrays with the results of as many rows as they hold, from ``start`` on.
+        """Fill C-contiguous arrays with the results of rows from ``start`` on, as many as the arrays have.
 
         The arrays have the outputs that the core computes. ``parts`` are further arrays for ``Plan.explain``;
-        ``zeroed`` says that the values are zeros already.
+        ``zeroed`` says that ``values`` is full of zeros.
         """
         if self.progress is None:
             self._compute(start, values, parts, zeroed)
@@ -171,8 +172,8 @@ class Run(ABC):
         first = 0
         while first < len(values):
             rows = slice(first, min(first + self.progress.step, len(values)))
-            parts_here = {name: out[rows] for name, out in parts.items()}
-            self._compute(start + first, values[rows], parts_here, zeroed)
+            chunk_parts = {name: out[rows] for name, out in parts.items()}
+            self._compute(start + first, values[rows], chunk_parts, zeroed)
             self._n_computed += rows.stop - first
             self.progress.done(self._n_computed // self.passes)
             first = rows.stop
@@ -188,22 +189,17 @@ class Run(ABC):
         start: int,
         margins: Callable[[], tuple[np.ndarray, np.ndarray]],
     ) -> None:
-        """Keep the largest additivity gap of rows from ``start`` on, whose values have this dtype.
+        """Record the largest additivity gap of rows from ``start`` on, whose values have this dtype.
 
-        ``gaps`` has one for each output. If one is too large, ``margins`` returns the values on the host and
-        the margins of the rows, which show the row.
-
-        Raises
-        ------
-        RuntimeError
-            A gap is larger than rounding can explain.
+        ``gaps`` has the largest gap of each output. If a gap is larger than rounding can explain, ``margins``
+        returns the values on the host and the margins of the rows, and a ``RuntimeError`` names the row.
         """
         if not (gaps <= additivity.allowed_gap(self._compiled, dtype)).all():
             additivity.check(self._compiled, *margins(), self._rows.row_labels, start)
         self.gap = max(self.gap or 0.0, float(gaps.max()))
 
     def fill(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
-        """Fill arrays as :meth:`compute` does, with the results of all outputs."""
+        """Fill arrays as :meth:`compute` does, but with the results of all outputs."""
         if not self._compiled.widen:
             self.compute(start, values, zeroed=zeroed, **parts)
             return
@@ -225,7 +221,7 @@ class Run(ABC):
 
 
 class HostRun(Run):
-    """Run for rows from the host, on the CPU, or on GPUs of which each gets a part of the rows."""
+    """Run for rows from the host, on the CPU, or on one or more GPUs, which divide the rows."""
 
     _rows: HostRows
 
@@ -252,13 +248,13 @@ class HostRun(Run):
         ]
 
     def new(self, *shape: int) -> tuple[np.ndarray, bool]:
-        limited = self._compiled.options.memory_limit is not None  # kept memory would be a part of it
+        limited = self._compiled.options.memory_limit is not None  # memory that is kept would count
         if limited or math.prod(shape) * self.dtype.itemsize < memory.LARGE_BYTES:
             return np.empty(shape, self.dtype), False
         if self._execution.indices:
-            locked = devices.new_array(shape, self.dtype)
-            if locked is not None:
-                return locked, False
+            page_locked = devices.new_array(shape, self.dtype)
+            if page_locked is not None:
+                return page_locked, False
         from .. import _core
 
         return _core.new_array(shape, self.dtype)
@@ -275,8 +271,9 @@ class HostRun(Run):
     def need(
         self, result_row: int, work_row: int, what: str, advice: str, *, scratch: bool = True
     ) -> memory.Need:
-        """Return the memory that the run takes, including that of its threads if ``scratch``."""
-        n_threads = 0 if self._execution.indices else self._execution.n_threads  # runs on GPUs have none
+        """Return the memory that the run takes; ``scratch`` includes the scratch memory of its threads."""
+        # Threads need scratch memory only on the CPU.
+        n_threads = 0 if self._execution.indices else self._execution.n_threads
         work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
         if self._checked and self._compiled.checks_rows:
             work_row += _CHECK_BYTES * self.n_outputs
@@ -313,17 +310,17 @@ class HostRun(Run):
         values: np.ndarray,
         parts: dict[str, np.ndarray],
     ) -> None:
-        """Explain a batch of rows of a model whose columns share the values of players."""
-        of_players = np.empty((*values.shape[:2], sharing.n_players), values.dtype)
+        """Compute the results of a batch of rows if columns share the values of players."""
+        player_values = np.empty((*values.shape[:2], sharing.n_players), values.dtype)
         if not parts:
-            self._explain(block, start, of_players, {})
-            sharing.share(of_players, values)
+            self._explain(block, start, player_values, {})
+            sharing.share(player_values, values)
             return
         pairs = self._compiled.pair_sharing(self._kind)
-        of_pairs = np.empty((*values.shape[:2], pairs.n_pairs), values.dtype)
-        self._explain(block, start, of_players, {"pairs": of_pairs})
-        sharing.share(of_players, values)
-        pairs.share(of_players, of_pairs, values, **parts)
+        pair_values = np.empty((*values.shape[:2], pairs.n_pairs), values.dtype)
+        self._explain(block, start, player_values, {"pairs": pair_values})
+        sharing.share(player_values, values)
+        pairs.share(player_values, pair_values, values, **parts)
 
     def _explain(
         self,
@@ -371,42 +368,42 @@ class HostRun(Run):
         margin: np.ndarray | None,
         labels: np.ndarray | None,
     ) -> None:
-        """Compute values of the link for a batch of rows, a part on each GPU."""
+        """Compute values of the link for a batch of rows, which the GPUs divide."""
         limit = self._call_limit(values.nbytes)
 
         def run(i: int, rows: slice) -> None:
-            margin_here, labels_here = (None if a is None else a[rows] for a in (margin, labels))
-            self._gpus[i].explain(block[rows], values[rows], margin_here, labels_here, limit)
+            margin_part, labels_part = (None if a is None else a[rows] for a in (margin, labels))
+            self._gpus[i].explain(block[rows], values[rows], margin_part, labels_part, limit)
 
         self._on_each_gpu(len(block), run)
 
     def _call_limit(self, allocated: int) -> int:
-        """Return the bytes that a call on a GPU may take besides its results; 0: the core decides."""
+        """Return the bytes that a call on a GPU may take besides its results, or 0 to let the core decide."""
         limit = self._compiled.call_limit
         return 0 if limit is None else max(1, (limit - (0 if self.is_given else allocated)) // 2)
 
     def _on_each_gpu(self, n_rows: int, run: Callable[[int, slice], None]) -> None:
-        """Call ``run`` with the number of each GPU and its part of the rows."""
+        """Divide the rows among the GPUs, and call ``run`` with the number and the rows of each GPU."""
         bounds = np.linspace(0, n_rows, len(self._gpus) + 1).astype(int)
-        parts = [slice(first, end) for first, end in pairwise(bounds.tolist())]
-        if len(parts) == 1:
-            run(0, parts[0])
+        slices = [slice(first, end) for first, end in pairwise(bounds.tolist())]
+        if len(slices) == 1:
+            run(0, slices[0])
             return
         stop = Event()
-        with ThreadPoolExecutor(len(parts)) as pool:
-            running = [pool.submit(stoppable(stop, run), i, rows) for i, rows in enumerate(parts)]
+        with ThreadPoolExecutor(len(slices)) as pool:
+            futures = [pool.submit(stoppable(stop, run), i, rows) for i, rows in enumerate(slices)]
             try:
-                ended = wait(running, return_when=FIRST_EXCEPTION).done
+                done = wait(futures, return_when=FIRST_EXCEPTION).done
             finally:
                 stop.set()  # neither an interrupt nor an error waits for the other GPUs
-            for each in running:
-                if each in ended:
-                    each.result()
+            for future in futures:
+                if future in done:
+                    future.result()
 
     def _compute_on_gpus(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
     ) -> None:
-        """Explain a batch of rows, a part on each GPU; the GPUs compute the additivity gaps."""
+        """Compute results for a batch of rows, which the GPUs divide; they also compute additivity gaps."""
         limit = self._call_limit(values.nbytes + sum(part.nbytes for part in parts.values()))
         gaps = np.zeros((len(self._gpus), values.shape[1]))
 
@@ -428,7 +425,7 @@ class HostRun(Run):
 
 
 class DeviceRun(Run):
-    """Run for rows on a GPU, whose results stay there."""
+    """Run for rows on a GPU, whose results stay on this GPU."""
 
     _rows: GpuArray
 
@@ -450,7 +447,7 @@ class DeviceRun(Run):
         return self._rows.to_native(values)
 
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        if not work_row:  # the plan itself divides its rows into batches
+        if not work_row:  # the plan itself divides the rows into batches
             return max(1, self.n_rows)
         need = memory.Need(self.n_rows, result_row, work_row, self._compiled.table_bytes, 0, what, advice)
         return need.rows_at_once(self._compiled.options.memory_limit)
@@ -512,7 +509,7 @@ class DeviceRun(Run):
             self.gap = max(self.gap or 0.0, additivity.check(compiled, on_host, margin, None, start, labels))
 
     def _refuse(self, refused: int, array: GpuArray, start: int) -> None:
-        """Reject rows from ``start`` on if the number at this position, unless it is -1, is not allowed."""
+        """Raise an error for the number at this position in rows from ``start`` on; -1: there is none."""
         if refused >= 0:
             row, feature = divmod(refused, array.shape[1])
             raise ValueError(
@@ -522,9 +519,9 @@ class DeviceRun(Run):
 
 
 def shap_values(run: Run, out: Any = None) -> Any:
-    """Return the SHAP values (or Banzhaf values) of all rows, [row][output][feature].
+    """Return the SHAP values, Banzhaf values or Owen values of all rows, [row][output][feature].
 
-    They are in ``out``, if it is given.
+    The result is ``out``, if ``out`` is not None.
     """
     result_row, work_row, what, advice = value_row_bytes(run)
     run.is_given = out is not None
@@ -537,7 +534,7 @@ def shap_values(run: Run, out: Any = None) -> Any:
 
 
 def value_row_bytes(run: Run) -> tuple[int, int, str, str]:
-    """Return a row's bytes of SHAP values and of buffers, and the texts for :class:`memory.Need`."""
+    """Return the bytes of a row of values and of buffers, and the strings for :class:`memory.Need`."""
     row = run.n_features * run.dtype.itemsize
     widened = row if run.n_outputs > run.n_computed_outputs else 0
     what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
@@ -545,5 +542,5 @@ def value_row_bytes(run: Run) -> tuple[int, int, str, str]:
 
 
 def chunk_of(array: Any, start: int, size: int) -> Any:
-    """Return ``size`` elements from ``start`` on; if these are all, return the array itself."""
+    """Return ``size`` elements from ``start`` on, or the array itself if it has no more."""
     return array if size >= len(array) else array[start : start + size]

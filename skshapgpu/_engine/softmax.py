@@ -33,7 +33,7 @@ class SoftmaxPlan:
     ----------
     ensemble : Ensemble
     precision : {"single", "double"}
-        Precision of the model's other values; these are computed in double precision.
+        Precision of the margin's constants; probabilities are always explained in double precision.
     background : Background
     link : Link
 
@@ -55,26 +55,26 @@ class SoftmaxPlan:
         self._link = link
         self._tested = tested_columns(ensemble)
         player = ensemble.player if len(ensemble.player) else np.arange(ensemble.n_features)
-        self._players, of_column = np.unique(player[self._tested], return_inverse=True)
+        self._players, player_of_column = np.unique(player[self._tested], return_inverse=True)
         weighted = background.weights > 0
         self._weights = background.weights[weighted]
         self._n_predictions = _require_few(len(self._players), len(self._weights))
         self._background = np.ascontiguousarray(background.rows[weighted][:, self._tested])
         numbers = np.arange(2 ** len(self._players))
         in_coalition = (numbers[:, np.newaxis] >> np.arange(len(self._players)) & 1).astype(bool)
-        self._known = in_coalition[:, of_column]  # [coalition][tested column]
+        self._is_in_coalition = in_coalition[:, player_of_column]  # [coalition][tested column]
         self._shares = _shapley_weights(in_coalition)
         self._trees = _core.DependentTrees(attributes, [])
-        # Its constants are those of the margin, whatever the link.
-        self._of_margin = _core.RescaledPlan(
+        # The constants of this plan belong to the margin, whatever its link.
+        self._margin_plan = _core.RescaledPlan(
             attributes, precision, background.rows, background.weights, "logistic", 1.0
         )
-        self.constant, self.leaf_magnitude = self._of_margin.constant, self._of_margin.leaf_magnitude
-        self.background_margin = self._of_margin.background_margin
+        self.constant, self.leaf_magnitude = self._margin_plan.constant, self._margin_plan.leaf_magnitude
+        self.background_margin = self._margin_plan.background_margin
 
     def info(self) -> dict[str, Any]:
         """Return counts and sizes, as ``_core.RescaledPlan.info`` does, and the predictions for a row."""
-        return self._of_margin.info() | {"n_predictions": self._n_predictions}
+        return self._margin_plan.info() | {"n_predictions": self._n_predictions}
 
     def table_costs(self, table_bytes: int) -> None:
         """Return None: there are no tables with which GPUs compute these values."""
@@ -93,28 +93,30 @@ class SoftmaxPlan:
             margin[...] = self._trees.individual(X, n_threads).T
         if not zeroed:
             values[...] = 0
-        if X.shape[1] != len(self._tested):  # unless X has only these
+        if X.shape[1] != len(self._tested):  # otherwise X has only the tested columns
             X = X[:, self._tested]
-        for x, of_row in zip(X, values, strict=True):
-            found = np.einsum("pc,oc->op", self._shares, self._coalition_values(x, n_threads))
-            of_row[:, self._players] = found
+        for x, row_values in zip(X, values, strict=True):
+            player_values = np.einsum("pc,oc->op", self._shares, self._coalition_values(x, n_threads))
+            row_values[:, self._players] = player_values
 
     def _coalition_values(self, x: np.ndarray, n_threads: int) -> np.ndarray:
         """Return the mean probabilities of each coalition for a row: (n_outputs, n_coalitions)."""
-        n_background, found = len(self._weights), []
+        n_background, batches = len(self._weights), []
         step = max(1, _MIXTURES_AT_ONCE // n_background)
-        for start in range(0, len(self._known), step):
-            known = self._known[start : start + step, np.newaxis]
+        for start in range(0, len(self._is_in_coalition), step):
+            in_coalition = self._is_in_coalition[start : start + step, np.newaxis]
             # A model that uses no feature has rows without columns, whose number reshape() cannot infer.
-            mixed = np.where(known, x, self._background).reshape(len(known) * n_background, len(x))
-            of_outputs = self._link.of(self._trees.individual(mixed, n_threads), outputs=0)
-            of_outputs = of_outputs.reshape(len(of_outputs), -1, n_background)
-            found.append(np.einsum("ocb,b->oc", of_outputs, self._weights))
-        return np.concatenate(found, axis=1)
+            mixed = np.where(in_coalition, x, self._background).reshape(
+                len(in_coalition) * n_background, len(x)
+            )
+            probabilities = self._link.of(self._trees.individual(mixed, n_threads), outputs=0)
+            probabilities = probabilities.reshape(len(probabilities), -1, n_background)
+            batches.append(np.einsum("ocb,b->oc", probabilities, self._weights))
+        return np.concatenate(batches, axis=1)
 
 
 def _require_few(n_features: int, n_background: int) -> int:
-    """Return the number of predictions for a row; reject too many."""
+    """Return the number of predictions for a row, or raise ``ValueError`` if there are too many."""
     predictions = 2**n_features * n_background
     if n_features > MOST_FEATURES or predictions > MOST_PREDICTIONS:
         raise ValueError(

@@ -258,7 +258,7 @@ def reason_of_call(
     if kind == (3, "STII"):
         return "order=3 has index 'SII' or 'BII', not 'STII', which is of order 2"
     if model_output != "raw":
-        return "are those of the margin: use model_output='raw'"
+        return "are computed for the margin only: use model_output='raw'"
     if interventional and kind.order == 3:
         return "of triples are path-dependent only for now: use an explainer without data"
     if not any(computes(algorithm, name, kind, interventional, "raw") for name in DEVICES):

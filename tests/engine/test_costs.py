@@ -234,7 +234,7 @@ def test_it_can_be_read(forest: RandomForestRegressor) -> None:
     assert "1,000,000 rows on cpu" in text and "20 trees" in text and "building the tables" in text
     assert "tables" not in str(explainer_of(forest).plan(10))
     alike = replace(explainer_of(forest).plan(10), tree_groups=(), build_seconds=1.0)  # as on a GPU
-    assert str(alike).endswith("building the tables takes about 1 s of it")
+    assert str(alike).endswith("building the tables takes about 1 s of the time")
     plan = explainer_of(forest).plan(300_000)
     assert plan.result_bytes == 300_000 * X.shape[1] * 8 and plan.peak_bytes < 1.2 * plan.result_bytes + 2**28
     assert f"; {shown(plan.result_bytes)} of SHAP values, at most {shown(plan.peak_bytes)} of memory" in str(

@@ -1,4 +1,4 @@
-"""Owen values of columns within groups: of every family, by the definition and by shap, and refusals."""
+"""Owen values of every family against the definition and against shap, and refusals."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_categories_and_missing_values(family: str) -> None:
 
 
 def test_by_hand() -> None:
-    """Three columns must all be 1: of 1, a group of two has a half, which the two divide evenly."""
+    """Three columns must all be 1: a group of two columns has 1/2, which its columns divide evenly."""
     rows = np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, -1).T.astype(float)
     model = DecisionTreeRegressor().fit(rows, rows.prod(axis=1))
     found = explain(
@@ -160,7 +160,7 @@ def test_by_hand() -> None:
 
 
 def test_shap_partition_explainer() -> None:
-    """A tree of two levels, with pairs of columns below the root, has the coalitions of Owen values."""
+    """shap's tree of two levels, with pairs of columns below the root, has the coalitions of Owen values."""
     shap = pytest.importorskip("shap")
     model = forest(5, 5).fit(X[COLUMNS[:4]].to_numpy(), Y)
     rows, background = X[COLUMNS[:4]].to_numpy(), X[COLUMNS[:4]][50:51].to_numpy()
@@ -183,7 +183,7 @@ def test_shap_partition_explainer() -> None:
 @pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("data", [None, X[:40]])
 def test_many_rows_have_tables(data: Any) -> None:
-    """The explainer builds tables for many rows, and their values are those of walks or of few rows."""
+    """For many rows, the explainer builds tables, whose values equal the values of walks and of few rows."""
     model = forest(30, 6).fit(X, Y)
     many = pd.concat([X] * 10, ignore_index=True)
     explainer = TreeExplainer(model, data, feature_groups=GROUPS, precision="double", expected_rows=10**6)
@@ -223,7 +223,7 @@ def test_outputs_pipelines_and_used_columns() -> None:
 
 @pytest.mark.usefixtures("on_cpu")
 def test_ctrs_are_shared_by_groups_first() -> None:
-    """CTRs of columns of several groups give each group the same part, as its Shapley value has it."""
+    """CTRs of columns of several groups give each group the same fraction, as for its Shapley value."""
     library("catboost")
     frame = catboost_ctrs.rows()
     model = catboost_ctrs.fit(frame=frame, iterations=10)
@@ -321,7 +321,10 @@ def test_files_in_batches(tmp_path: Path) -> None:
         ({"feature_groups": "input"}, "pass feature_groups="),
         ({"feature_groups": GROUPS, "algorithm": "treeshap"}, "computes SHAP values only, not Owen values"),
         ({"feature_groups": GROUPS, "algorithm": "fast_v2"}, "and Banzhaf values only, not Owen values"),
-        ({"feature_groups": GROUPS, "data": X[:9], "model_output": "response"}, "are those of the margin"),
+        (
+            {"feature_groups": GROUPS, "data": X[:9], "model_output": "response"},
+            "are computed for the margin only",
+        ),
     ],
 )
 def test_refusals(options: dict[str, Any], message: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Seconds on one thread of a CPU with AVX-512 for each number that a row adds up, for each result that is
-#: written, and for each number of a table: those that a GPU gets, and those that the CPU makes for a tile. A
-#: tile of fewer rows than _FULL_ROWS needs only a part of the numbers.
+#: Seconds on one thread of a CPU with AVX-512: for each number that a row adds up; for each result that is
+#: written; for each number of a table for GPUs; and for each number of a table that the CPU makes for a tile.
+#: A tile of fewer rows than _FULL_ROWS needs only a fraction of the numbers.
 _CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_NUMBER, _FULL_ROWS = 3e-10, 5e-9, 8e-9, 4e-9, 1000
 
 #: Seconds for each tile and table, for values and for interactions.
@@ -16,11 +16,11 @@ _TILE_TABLE = {1: 2e-6, 2: 4e-6}
 #: compared at leaves without a table: estimates.
 _CPU_TEST, _CUDA_TEST = 2e-9, 5e-13
 
-#: The most rows of a tile, and about the least number of rows that need most entries of the tables.
+#: Largest number of rows of a tile, and about the smallest number of rows that need most entries of a table.
 _TILE_ROWS, _SMALL_TILE_ROWS = 4096, 512
 
 #: Seconds on a GPU for each call, for each row and table, for each number that a row adds up, and for each
-#: result that is transferred. The price of a number is an estimate, the others are those of trees.py.
+#: result that is transferred. The price of a number is an estimate, the other prices are from trees.py.
 _CUDA_CALL, _CUDA_LOOKUP, _CUDA_NUMBER, _CUDA_RESULT = 8e-5, 2e-11, 1e-12, 6e-10
 
 
@@ -34,7 +34,7 @@ class PairTables(NamedTuple):
     n_numbers : int
         Numbers that a row adds up.
     n_tests : int
-        How often, at most, a row is compared with a pattern of the background data.
+        Largest number of comparisons of a row with patterns of the background data.
     table_bytes : int
         Size of the tables.
     """
@@ -52,11 +52,11 @@ class PairTables(NamedTuple):
         ``n_results`` is the number of results of a row.
         """
         n_tiles = max(-(-n_rows // _TILE_ROWS), min(n_threads, -(-n_rows // _SMALL_TILE_ROWS)))
-        part = min(1.0, n_rows / max(n_tiles, 1) / _FULL_ROWS)
-        of_tile = self.table_bytes / element_bytes * _TILE_NUMBER * part + self.n_lookups * _TILE_TABLE[order]
-        of_tiles = n_tiles * of_tile
-        of_row = self.n_numbers * _CPU_NUMBER + self.n_tests * _CPU_TEST + n_results * _CPU_RESULT
-        return (of_tiles + n_rows * of_row) / n_threads
+        fraction = min(1.0, n_rows / max(n_tiles, 1) / _FULL_ROWS)
+        number_seconds = self.table_bytes / element_bytes * _TILE_NUMBER * fraction
+        tile_seconds = n_tiles * (number_seconds + self.n_lookups * _TILE_TABLE[order])
+        row_seconds = self.n_numbers * _CPU_NUMBER + self.n_tests * _CPU_TEST + n_results * _CPU_RESULT
+        return (tile_seconds + n_rows * row_seconds) / n_threads
 
     def build_seconds(self, n_threads: int, element_bytes: int) -> float:
         """Return the seconds in which the CPU fills the tables of a GPU."""
@@ -64,5 +64,5 @@ class PairTables(NamedTuple):
 
     def cuda_seconds(self, n_rows: int, n_results: int) -> float:
         """Return the seconds of a call on a GPU that has the tables."""
-        looking_up = self.n_lookups * _CUDA_LOOKUP + self.n_numbers * _CUDA_NUMBER
-        return _CUDA_CALL + n_rows * (looking_up + self.n_tests * _CUDA_TEST + n_results * _CUDA_RESULT)
+        lookup_seconds = self.n_lookups * _CUDA_LOOKUP + self.n_numbers * _CUDA_NUMBER
+        return _CUDA_CALL + n_rows * (lookup_seconds + self.n_tests * _CUDA_TEST + n_results * _CUDA_RESULT)

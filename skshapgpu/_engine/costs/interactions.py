@@ -12,11 +12,13 @@ from .trees import TreeGroup
 #: By order: work at each leaf and quadrature node, relative to values, of indices that need all nodes.
 _WORK = {2: 4.5, 3: 7.0}
 
-#: By order: the same for Banzhaf indices, in addition to the walk with a single node, for each node that
-#: values would need: it stands for the number of features on the path.
+#: By order: work at each leaf for Banzhaf indices, relative to values, in addition to the walk with a single
+#: node. It is multiplied by the number of nodes that values would need, which grows with the features on the
+#: path.
 _BANZHAF_WORK = {2: 1.5, 3: 4.0}
 
-#: Seconds for each result that is written. All were measured on one core of a server with AVX-512.
+#: Seconds for each result that is written. This number and those above were measured on one core of a server
+#: with AVX-512.
 _RESULT = 5e-9
 
 #: Seconds on a GPU, in addition to the work of trees or tables, for each call and for each result that is
@@ -34,7 +36,7 @@ def interaction_seconds(
     output_work: float,
     precision: str,
 ) -> float:
-    """Return the seconds of a call for path-dependent interactions on a CPU, without those of reading rows.
+    """Return the seconds of a call for path-dependent interactions on a CPU, without the time to read rows.
 
     Parameters
     ----------
@@ -46,7 +48,7 @@ def interaction_seconds(
         Number of results of a row.
     n_threads : int
     output_work : float
-        Work for all outputs of a leaf, relative to that for one.
+        Work for all outputs of a leaf, relative to the work for one output.
     precision : {"single", "double"}
     """
     work = output_work * (_WORK[kind.order] if kind.adds_up else 1.0)

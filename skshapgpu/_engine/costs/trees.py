@@ -16,8 +16,9 @@ from ..._common import memory
 _CPU_CALL, _CPU_BLOCK, _CPU_THREAD = 3.5e-5, 1.2e-8, 5e-6
 _CPU_VECTOR = {"single": 1.3e-9, "double": 2.6e-9}
 
-#: How many times as long a walk and a lookup in tables take with other instruction sets. Those of NEON are
-#: estimates, not measurements: its vectors are half as long as those of AVX2, and as long as the baseline's.
+#: How many times as long a walk and a lookup in tables take with other instruction sets. The factors of NEON
+#: are estimates, not measurements: its vectors are half as long as vectors of AVX2, and as long as vectors of
+#: the baseline.
 _WALK_FACTOR = {"avx512": 1.0, "avx2": 2.0, "neon": 4.0, "baseline": 4.5}
 _LOOKUP_FACTOR = {"avx512": 1.0, "avx2": 1.3, "neon": 1.7, "baseline": 1.7}
 
@@ -25,7 +26,7 @@ _LOOKUP_FACTOR = {"avx512": 1.0, "avx2": 1.3, "neon": 1.7, "baseline": 1.7}
 #: which is written and checked.
 _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 
-#: Seconds for trees that use the same split throughout each level, and for background tables: per row and
+#: Seconds for trees with the same split in all nodes of a level, and for background tables: per row and
 #: table, more if a table exceeds the cache next to the core (_LARGE_TABLE bytes); and per row and sum of
 #: trees with many features.
 _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 4e-9
@@ -33,13 +34,13 @@ _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 
 #: Seconds for each row and pattern of background data, at leaves without a table.
 _CPU_PATTERN, _CUDA_PATTERN = 3e-9, 2.1e-12
 
-#: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
-#: bytes; and when a table is built, per node of a unit, per entry that is written or to which others are
-#: added, and per byte of its memory.
+#: Tables by intervals: seconds per row and lookup, and additional seconds for each doubling of a table beyond
+#: _SMALL_TABLE bytes. To build a table takes seconds per node of a unit, per entry that is written or added
+#: to, and per byte of its memory.
 _INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 1.3e-9, 2.7e-10, 2**13
 _INTERVAL_NODE, _INTERVAL_ENTRY, _INTERVAL_BYTE = 2e-7, 3e-9, 2e-10
 
-#: Bytes that a lookup reads in this time: a cache line.
+#: Bytes that a lookup reads in the seconds above: a cache line.
 _CPU_LINE = 64
 
 #: Seconds per byte of large tables, which each call reads from the memory.
@@ -48,56 +49,59 @@ _TABLE_READ = 1e-10
 #: A unit of fewer leaves is walked in less time than its table is looked up, unless other units share it.
 _LEAST_LEAVES = 3.0
 
-#: Tables must save a part of the time of the walk, because the prices differ among processors.
+#: Fraction of the time of the walk that tables must save, because the prices differ among processors.
 _LEAST_SAVING = 0.05
 
-#: Part of that time that tables must save if they take more memory than those that were not asked for.
+#: Fraction of the time of the walk that large tables must save, which are built only with ``expected_rows``.
 _LEAST_SAVING_OF_LARGE = 1 / 3
 
-#: They must save it within this number of calls, of which the first, which builds them, must not take longer.
+#: Number of calls within which tables must save this fraction. The first call, which builds the tables, must
+#: not take longer than a walk.
 TABLE_CALLS = 2
 
-#: Least number of rows of a call that uses tables by intervals or merged trees: fewer rows find too little of
-#: the tables in caches, and do not save the time in which trees are merged.
+#: Smallest number of rows of a call that uses tables by intervals or merged trees. With fewer rows, too
+#: little of the tables is in caches, and merging trees takes longer than it saves.
 LEAST_TABLE_ROWS = 256
 
-#: Least number of rows for which tables by intervals of so many entries are built, in descending order:
-#: larger tables save lookups, but take longer to build. A limit of MERGED_ONLY stands for no tables.
+#: Smallest number of rows for which tables by intervals are built, and their largest number of entries, in
+#: descending order. Larger tables save lookups, but take longer to build. With MERGED_ONLY entries, there are
+#: no tables, but trees are merged.
 MERGED_ONLY = 1
 _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, MERGED_ONLY))
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
-#: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
-#: kMaxChunkLeaves of csrc/cuda/program/program.cpp, or in small chunks kSmallChunkLeaves, but there are about
-#: kChunks at least. Numbers of X and values are transferred over the bus.
+#: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
+#: of csrc/cuda/program/program.cpp; a small chunk has _SMALL_CHUNK_LEAVES, kSmallChunkLeaves there. There are
+#: at least about _LEAST_CHUNKS chunks, kChunks there. Numbers of X and values are transferred over the bus.
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 1.1e-4, 4.3e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES, _SMALL_CHUNK_LEAVES, _LEAST_CHUNKS = 512, 128, 5
 
-#: The most quadrature nodes of a walk on a GPU: kMaxFixedNodes of csrc/plan/program.h. Trees for Owen values
-#: that need more are walked several times.
+#: Largest number of quadrature nodes of a walk on a GPU: kMaxFixedNodes of csrc/plan/program.h. Trees for
+#: Owen values that need more nodes are walked several times.
 _MOST_CUDA_NODES = 8
 
-#: Seconds on that H200 for each row and leaf for Owen values without walks, whatever the number of nodes.
+#: Seconds on the same H200 for each row and leaf for Owen values without walks, whatever the number of nodes.
 _CUDA_OWEN_LEAF = {"single": 7e-12, "double": 1.4e-11}
 
-#: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this,
-#: and there are enough leaves to save time, but not so many that compiling them takes gigabytes. Each row
-#: and leaf takes time then, and hardly anything else. More rows are walked in small chunks if the product is
-#: below _SMALL_WORK. Models of more leaves than _SMALL_LEAVES give work to all warps in larger chunks, which
-#: share more of it; those of fewer have small chunks anyway.
+#: On GPUs, trees are explained leaf by leaf for at most _LEAF_ROWS rows and a product of rows and leaves of
+#: at most _LEAF_WORK. There must be enough leaves to save time, but not so many that compiling them takes
+#: gigabytes: _LEAVES_ALONE. Then each row and leaf takes _CUDA_LEAF_ROW seconds, and other work takes hardly
+#: any time. More rows are walked in small chunks if the product is below _SMALL_WORK and the number of leaves
+#: is in _SMALL_LEAVES. Models of more leaves give work to all warps in larger chunks, which share more work;
+#: models of fewer leaves have small chunks in any case.
 _LEAF_ROWS, _LEAF_WORK, _LEAVES_ALONE, _CUDA_LEAF_ROW = 64, 8e6, (8_000, 1_000_000), 5e-11
 _SMALL_WORK, _SMALL_LEAVES = 64e6, (640, 130_000)
 
-#: Tables by intervals on that H200, which the CPU builds: seconds per row and lookup of _CUDA_LINE bytes, and
-#: more for each doubling of a table beyond _SMALL_TABLE bytes.
+#: Tables by intervals on the same H200, which the CPU builds: seconds per row and lookup of _CUDA_LINE bytes,
+#: and additional seconds for each doubling of a table beyond _SMALL_TABLE bytes.
 _CUDA_INTERVAL, _CUDA_DOUBLING, _CUDA_LINE = 5.4e-12, 5e-13, 32
 
 #: Tables by intervals on GPUs: the limit on their entries, the number of rows for which they are laid out,
-#: and about the seconds that it takes to build them, for each leaf, or only to merge trees.
+#: and for each leaf about the seconds to build tables, or only to merge trees.
 GPU_TABLE_ENTRIES, GPU_TABLE_ROWS, GPU_TABLE_LEAF, GPU_MERGED_LEAF = 1024, 2e6, 1.2e-6, 1e-7
 
-#: The host processor of that H200, an Intel Xeon, takes about this part of the CPU times above.
+#: The host processor of the same H200, an Intel Xeon, takes about this fraction of the CPU times above.
 CPU_BESIDE_GPU = 0.8
 
 #: Minimum number of rows that a thread of the core takes from trees with tables, or against background data:
@@ -105,11 +109,11 @@ CPU_BESIDE_GPU = 0.8
 BLOCK_ROWS = 64
 
 #: Seconds of walking for which the core wakes a thread, whatever the rows are: kLeastWork of
-#: csrc/cpu/explain.cpp. And the most rows for which only one is used, with a model of hardly any leaves.
+#: csrc/cpu/explain.cpp. And the largest number of rows for which one thread is used, with a model of hardly
+#: any leaves.
 _CPU_SHARE, _MOST_ALONE = 4e-5, 1 << 16
 
-#: Rows that are walked in less time than this, in all calls, cannot save the time in which tables are laid
-#: out.
+#: If walking the rows of all calls takes less time than this, tables cannot save the time to lay them out.
 LEAST_TABLE_SECONDS = 2e-3
 
 
@@ -127,9 +131,9 @@ class TreeGroup:
         Number of leaves that are walked: fewer than ``n_leaves`` if trees that begin alike are merged, none
         if there are tables.
     n_lookups : int
-        Number of tables; each row reads a vector from each.
+        Number of tables; each row reads a vector from each table.
     n_places : int
-        Number of sums that each row then adds to, of trees that do not share theirs with others.
+        Number of sums to which each row then adds a vector. Some trees share a sum.
     table_bytes : int
         Size of the tables.
     """
@@ -153,7 +157,7 @@ def instruction_set() -> str:
 
 
 def tree_groups_of(listed: Iterable[dict[str, Any]]) -> tuple[TreeGroup, ...]:
-    """Return the groups that the core lists."""
+    """Return the groups of trees that the core lists."""
     return tuple(TreeGroup(**group) for group in listed)
 
 
@@ -176,17 +180,18 @@ def cpu_seconds(
         else:
             vector = vectors * group.n_nodes * _CPU_VECTOR[precision] * work
             walking += group.n_walked_leaves * (blocks * _CPU_BLOCK + vector) * walk
-    parts = blocks if lookups else 1 + int(walking / _CPU_SHARE)
-    threads = max(1, min(n_threads, parts))
+    most_threads = blocks if lookups else 1 + int(walking / _CPU_SHARE)
+    threads = max(1, min(n_threads, most_threads))
     return (walking + lookups) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
 
 
 def rows_to_share(groups: Sequence[TreeGroup], work: float, precision: str) -> int:
-    """Return the most rows for which one thread is enough, if all trees are walked."""
-    alone = _CPU_CALL + 2 * _CPU_SHARE
-    return (
-        bisect_right(range(_MOST_ALONE), alone, key=lambda n: cpu_seconds(groups, n, 1, work, precision)) - 1
+    """Return the largest number of rows for which one thread is enough, if all trees are walked."""
+    most_seconds = _CPU_CALL + 2 * _CPU_SHARE
+    n_numbers = bisect_right(
+        range(_MOST_ALONE), most_seconds, key=lambda n: cpu_seconds(groups, n, 1, work, precision)
     )
+    return n_numbers - 1
 
 
 def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int) -> float:
@@ -196,12 +201,12 @@ def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int
 
 
 def cpu_pattern_seconds(n_rows: int, n_patterns: int, n_threads: int) -> float:
-    """Return the seconds in which rows go through the patterns at leaves without a table."""
+    """Return the seconds in which a CPU compares rows with the patterns at leaves without a table."""
     return n_rows * n_patterns * _CPU_PATTERN / max(1, min(n_threads, -(-n_rows // BLOCK_ROWS)))
 
 
 def cuda_pattern_seconds(n_rows: int, n_patterns: int) -> float:
-    """Return the seconds in which rows go through these patterns on a GPU."""
+    """Return the seconds in which a GPU compares rows with the patterns at leaves without a table."""
     return n_rows * n_patterns * _CUDA_PATTERN
 
 
@@ -210,27 +215,27 @@ def cuda_seconds(
     n_rows: int,
     work: float = 1.0,
     precision: str = "single",
-    of_owen_values: bool = False,
+    is_for_owen_values: bool = False,
 ) -> float:
     """Return the seconds that a call spends in trees on a GPU.
 
-    For Owen values, trees are not explained leaf by leaf, and walks with other nodes follow one another.
+    For Owen values, trees are not explained leaf by leaf, and a tree may need several walks.
     """
     walked = [group for group in groups if group.algorithm != "tables"]
     n_lookups = sum(group.n_lookups for group in groups if group.algorithm == "tables")
     n_leaves, method = sum(group.n_walked_leaves for group in walked), cuda_method(groups, n_rows)
-    if method == "leaves" and work == 1 and not of_owen_values:
+    if method == "leaves" and work == 1 and not is_for_owen_values:
         return _CUDA_CALL + n_rows * n_leaves * _CUDA_LEAF_ROW
     most = _CHUNK_LEAVES if method == "chunks" else _SMALL_CHUNK_LEAVES
     leaf_nodes = sum(group.n_walked_leaves * group.n_nodes for group in walked)
     chunk_leaves = min(n_leaves / _LEAST_CHUNKS, most)
-    if of_owen_values:
+    if is_for_owen_values:
         chunk_leaves = sum(
             -(-group.n_nodes // _MOST_CUDA_NODES) * min(group.n_walked_leaves / _LEAST_CHUNKS, most)
             for group in walked
         )
-    of_row = leaf_nodes * _CUDA_ROW[precision] * work + n_lookups * _CUDA_LOOKUP
-    return _CUDA_CALL + n_rows * of_row + chunk_leaves * _CUDA_CHUNK_LEAF
+    row_seconds = leaf_nodes * _CUDA_ROW[precision] * work + n_lookups * _CUDA_LOOKUP
+    return _CUDA_CALL + n_rows * row_seconds + chunk_leaves * _CUDA_CHUNK_LEAF
 
 
 def cuda_owen_seconds(groups: Sequence[TreeGroup], n_rows: int, precision: str) -> float:
@@ -243,7 +248,7 @@ def cuda_owen_seconds(groups: Sequence[TreeGroup], n_rows: int, precision: str) 
 
 
 def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
-    """Return how a GPU explains so many rows: "chunks", "small_chunks" or "leaves", as ``_cuda`` names it."""
+    """Return ``_cuda``'s name of how a GPU explains the rows: "chunks", "small_chunks" or "leaves"."""
     n_leaves = sum(group.n_walked_leaves for group in groups)
     is_least = n_rows <= _LEAF_ROWS and n_rows * n_leaves <= _LEAF_WORK
     fewest, most = _LEAVES_ALONE
@@ -266,12 +271,13 @@ class TableLayout:
     Attributes
     ----------
     most_entries : int
-        Limit on the number of entries of a table, for which they are laid out.
+        Limit on the number of entries of a table.
     tree_groups : tuple of TreeGroup
-        How all trees are explained: those for which tables do not pay are walked, merged if they begin alike.
+        How all trees are explained. Trees for which tables do not pay off are walked, and are merged if they
+        begin alike.
     table_bytes : int
     lookup_seconds, build_seconds : float
-        Seconds to look up a row in all tables, and to build them in one thread.
+        Seconds to look up a row in all tables, and to build all tables in one thread.
     """
 
     most_entries: int
@@ -282,13 +288,13 @@ class TableLayout:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all trees are explained as they are without the layout."""
+        """Whether all trees are explained in the same way as without the layout."""
         walked = (group for group in self.tree_groups if group.algorithm == "quadrature")
         return not self.table_bytes and all(group.n_walked_leaves == group.n_leaves for group in walked)
 
     @property
     def is_large(self) -> bool:
-        """Whether the tables take more memory than those that were not asked for may take."""
+        """Whether the tables take more memory than tables may take unless the user asks for them."""
         return self.table_bytes > memory.TABLE_BYTES
 
     def call_seconds(self, n_rows: int, n_threads: int, work: float, precision: str) -> float:
@@ -299,9 +305,9 @@ class TableLayout:
         return seconds + read + n_rows * self.lookup_seconds / threads
 
     def seconds(self, n_rows: int, n_calls: float, work: float, precision: str) -> float:
-        """Return the seconds of a call of one thread, one of ``n_calls`` of this size.
+        """Return the seconds of a call in one thread, with its fraction of the time to build the tables.
 
-        It pays for its part of the time in which the tables are built.
+        ``n_calls`` calls of this size use the tables.
         """
         return self.call_seconds(n_rows, 1, work, precision) + self.build_seconds / n_calls
 
@@ -311,13 +317,13 @@ class TableLayout:
         return [group for group in self.tree_groups if group.algorithm == "quadrature"]
 
     @property
-    def most_part(self) -> float:
-        """The largest part of the time without the layout that a call may take with it."""
+    def largest_fraction(self) -> float:
+        """The largest fraction of the time of a call without the layout that a call with it may take."""
         return 1 - (_LEAST_SAVING_OF_LARGE if self.is_large else _LEAST_SAVING)
 
 
 def table_prices(precision: str) -> dict[str, float]:
-    """Return the prices for which the core lays out tables by intervals, as its layout.h describes them."""
+    """Return the prices by which the core lays out tables by intervals; its layout.h describes them."""
     walk, lookup = _WALK_FACTOR[instruction_set()], _LOOKUP_FACTOR[instruction_set()]
     leaf, leaf_node = _CPU_BLOCK / BLOCK_ROWS * walk, _CPU_VECTOR[precision] / 16 * walk
     return {
@@ -350,15 +356,15 @@ def gpu_table_prices(precision: str) -> dict[str, float]:
 
 
 def gpu_owen_prices(precision: str) -> dict[str, float]:
-    """Return those of :func:`gpu_table_prices` that differ for Owen values without walks."""
+    """Return the prices that replace prices of :func:`gpu_table_prices` for Owen values without walks."""
     return {"leaf": _CUDA_OWEN_LEAF[precision], "leaf_node": 0.0}
 
 
 def table_size(n_rows: int) -> int:
-    """Return the limit on the entries of the tables that are built to explain so many rows; 0: none."""
+    """Return the limit on the entries of the tables for calls of ``n_rows`` rows; 0: there are no tables."""
     return next((most_entries for least, most_entries in _TABLE_SIZES if n_rows >= least), 0)
 
 
 def typical_rows(most_entries: int) -> float:
-    """Return a number of rows for which tables of this size are laid out: more than the least number."""
+    """Return the number of rows for which tables of this size are laid out, above the smallest number."""
     return next(1.5 * least for least, size in _TABLE_SIZES if size == most_entries)

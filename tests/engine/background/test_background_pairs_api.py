@@ -185,9 +185,11 @@ def test_triples_are_path_dependent_only(forest: Any) -> None:
 def test_margins_only(forest: Any) -> None:
     model = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(CANCER, BENIGN)
     explainer = TreeExplainer(model, CANCER[:10], model_output="probability")
-    with pytest.raises(ValueError, match="Banzhaf values are those of the margin: use model_output='raw'"):
+    with pytest.raises(
+        ValueError, match="Banzhaf values are computed for the margin only: use model_output='raw'"
+    ):
         explainer.explain(CANCER, index="BV")
-    with pytest.raises(ValueError, match="pairs are those of the margin: use model_output='raw'"):
+    with pytest.raises(ValueError, match="pairs are computed for the margin only: use model_output='raw'"):
         explainer.shap_interaction_values(CANCER)
 
 
@@ -272,7 +274,10 @@ def test_transformer_refuses_options_before_it_fits() -> None:
 
     for options, message in (
         ({"feature_perturbation": "interventional"}, "needs background rows"),
-        ({"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"}, "leave out one"),
+        (
+            {"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"},
+            "leave out cover or data",
+        ),
         ({"data_weight": [1.0]}, "weights of background rows"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -277,7 +277,10 @@ def test_transformer_refuses_options_before_it_fits() -> None:
 
     for options, message in (
         ({"feature_perturbation": "interventional"}, "needs background rows"),
-        ({"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"}, "leave out one"),
+        (
+            {"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"},
+            "leave out cover or data",
+        ),
         ({"data_weight": [1.0]}, "weights of background rows"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -291,7 +294,10 @@ def test_transformer_refuses_options_before_it_fits() -> None:
     "options, message",
     [
         ({"feature_perturbation": "interventional"}, "needs background rows: give data="),
-        ({"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"}, "leave out one"),
+        (
+            {"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"},
+            "leave out cover or data",
+        ),
         ({"feature_perturbation": "marginal", "data": X[:3]}, "feature_perturbation must be one of 'auto'"),
         ({"data_weight": [1.0]}, "data_weight gives the weights of background rows"),
         ({"data": X[:3], "algorithm": "gputreeshap"}, "'gputreeshap' computes no interventional"),

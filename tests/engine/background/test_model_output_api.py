@@ -325,9 +325,11 @@ def test_bad_targets(labels: Any, message: str) -> None:
 
 def test_what_only_the_margin_has(boosting: Any) -> None:
     for explainer in (explainer_of(boosting, X[:3]), explainer_of(boosting, X[:3], "log_loss")):
-        with pytest.raises(ValueError, match="Banzhaf values are those of the margin: use model_output="):
+        with pytest.raises(
+            ValueError, match="Banzhaf values are computed for the margin only: use model_output="
+        ):
             explainer.explain(X, HIGH, index="BV")
-        with pytest.raises(ValueError, match="interaction values of pairs are those of the margin"):
+        with pytest.raises(ValueError, match="interaction values of pairs are computed for the margin only"):
             explainer.shap_interaction_values(X)
     with pytest.raises(ValueError, match="y is for model_output='log_loss', not 'probability'"):
         explainer_of(boosting, X[:3]).shap_values(X, HIGH)

@@ -26,6 +26,7 @@ from skshapgpu import (
 )
 from skshapgpu._common.devices import Devices
 from skshapgpu._engine import softmax
+from skshapgpu._engine.algorithms import SHAP_VALUES
 
 pd = pytest.importorskip("pandas")
 
@@ -212,7 +213,7 @@ def test_cross_validation() -> None:
 
 def test_additivity_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = explainer_of(classifier("sklearn").fit(X, Y))
-    plan = explainer._compiled.plan((1, "SII"))
+    plan = explainer._compiled.plan(SHAP_VALUES)
     monkeypatch.setattr(plan, "_shares", plan._shares * 1.001)
     with pytest.raises(RuntimeError, match=r"additivity check failed .* the probability is"):
         explainer.shap_values(ROWS)
@@ -246,9 +247,9 @@ def test_refused() -> None:
     with pytest.raises(ValueError, match="At most 16 features"):
         explainer_of(model, wide[:1])
     few = classifier("sklearn").fit(X, Y)
-    with pytest.raises(ValueError, match="are those of the margin"):
+    with pytest.raises(ValueError, match="are computed for the margin only"):
         explainer_of(few).explain(ROWS, index="BV")
-    with pytest.raises(ValueError, match="are those of the margin"):
+    with pytest.raises(ValueError, match="are computed for the margin only"):
         explain_interactions(few, ROWS, data=DATA, model_output="probability")
     with pytest.raises(ValueError, match="defined against background rows only"):
         TreeExplainer(few, model_output="probability")

@@ -551,7 +551,7 @@ def test_wide_data_never_takes_a_matrix() -> None:
 def test_a_result_beyond_the_machine_is_refused_by_name(
     regressor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skshapgpu._engine import calls as runs
+    from skshapgpu._engine import runs
 
     def full(self: Any, *shape: int) -> np.ndarray:
         raise MemoryError("Unable to allocate")
