@@ -78,8 +78,8 @@ def drawn(seed: int) -> Drawn:
     n_averaged = ROUNDS if boosting == "rf" else 1
 
     def margin(rows: np.ndarray) -> np.ndarray:
-        found = booster.predict(rows, raw_score=True)
-        return np.reshape(found, (len(rows), -1)) / n_averaged
+        predictions = booster.predict(rows, raw_score=True)
+        return np.reshape(predictions, (len(rows), -1)) / n_averaged
 
     return Drawn(booster, X, margin, rng)
 
@@ -162,14 +162,14 @@ def values_by_predict(
     mixed = np.where(known[:, np.newaxis, of_column], x, background)
     value = margin(mixed.reshape(-1, len(x))).reshape(2**n, len(background), -1)
     value = np.einsum("sbo,b->so", value, weights)
-    found = {name: np.zeros((n, value.shape[1])) for name in ("SV", "BV")}
+    values = {name: np.zeros((n, value.shape[1])) for name in ("SV", "BV")}
     for s in range(2**n):
         size = int(known[s].sum())
         for i in np.flatnonzero(~known[s]):
             change = value[s | 1 << i] - value[s]
-            found["SV"][i] += change * factorial(size) * factorial(n - size - 1) / factorial(n)
-            found["BV"][i] += change / 2 ** (n - 1)
-    return found
+            values["SV"][i] += change * factorial(size) * factorial(n - size - 1) / factorial(n)
+            values["BV"][i] += change / 2 ** (n - 1)
+    return values
 
 
 @pytest.mark.parametrize("first", range(0, 600, 50))
@@ -198,10 +198,10 @@ def test_values_are_those_of_predictions(first: int) -> None:
         np.testing.assert_allclose(
             explainer.expected_value, base if len(base) > 1 else base[0], atol=1e-12 * scale
         )
-        found = {index: explainer.explain(rows, index=index).values for index in ("SV", "BV")}
+        values_of_index = {index: explainer.explain(rows, index=index).values for index in ("SV", "BV")}
         for i, x in enumerate(rows):
             for index, right in values_by_predict(margin, x, background, shares, groups).items():
-                got = found[index][i].reshape(right.shape)
+                got = values_of_index[index][i].reshape(right.shape)
                 np.testing.assert_allclose(
                     got, right, rtol=0, atol=TOLERANCE * scale, err_msg=f"{seed} {index}"
                 )
@@ -235,8 +235,8 @@ def test_data_frames_with_categories() -> None:
     model.fit(frame, y)
     assert (adapt(model).ensemble.category_set >= 0).any() and adapt(model).ensemble.has_linear_leaves
     background, rows = frame.iloc[:5], frame.iloc[100:103]
-    found = TreeExplainer(model, background, precision="double").explain(rows)
-    assert list(found.feature_names) == ["size", "age", "colour"]
+    explanation = TreeExplainer(model, background, precision="double").explain(rows)
+    assert list(explanation.feature_names) == ["size", "age", "colour"]
     for i in range(len(rows)):
         mixtures = []
         for known in coalitions(3):
@@ -253,7 +253,7 @@ def test_data_frames_with_categories() -> None:
             np.full(5, 0.2),
             [[0], [1], [2]],
         )["SV"][:, 0]
-        np.testing.assert_allclose(found.values[i], right, rtol=0, atol=1e-10 * np.abs(y).max())
+        np.testing.assert_allclose(explanation.values[i], right, rtol=0, atol=1e-10 * np.abs(y).max())
 
 
 # Model texts
@@ -322,6 +322,6 @@ def test_single_leaf_with_a_function() -> None:
     adapted = read_text(f"{head}\nTree={tree}\nend of trees{tail}")
     rows = np.array([[1.0, 10.0], [np.nan, 10.0]])
     np.testing.assert_array_equal(adapted.ensemble.margin(rows)[:, 0], [18, 7])
-    found = TreeExplainer(adapted, np.zeros((1, 2))).explain(rows)
+    explanation = TreeExplainer(adapted, np.zeros((1, 2))).explain(rows)
     # In the second row, the value is 21 if only x[1] is known, and 7 if x[0] is known, with or without x[1].
-    np.testing.assert_allclose(found.values, [[-3, 20], [(6 + 7 - 21) / 2, (20 + 7 - 7) / 2]])
+    np.testing.assert_allclose(explanation.values, [[-3, 20], [(6 + 7 - 21) / 2, (20 + 7 - 7) / 2]])

@@ -36,16 +36,16 @@ def check(model: Any, margin: Callable[[np.ndarray], np.ndarray]) -> AdaptedMode
     assert_margin(adapted.ensemble, rows, expected, 1e-11)
 
     rows, background = rows[:30], rows[30:40]
-    found = TreeExplainer(model, precision="double").shap_values(rows)
+    result = TreeExplainer(model, precision="double").shap_values(rows)
     values, base_value, _ = reference.path_dependent(adapted.ensemble, rows)
     values = values[:, 0] if values.shape[1] == 1 else values.swapaxes(1, 2)
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(found, values, rtol=0, atol=1e-10 * scale)
+    np.testing.assert_allclose(result, values, rtol=0, atol=1e-10 * scale)
     np.testing.assert_allclose(np.ravel(TreeExplainer(model).expected_value), base_value, atol=1e-5 * scale)
-    found = TreeExplainer(model, background, precision="double").shap_values(rows)
+    result = TreeExplainer(model, background, precision="double").shap_values(rows)
     values = reference.interventional(adapted.ensemble, rows, background).values
     values = values[:, 0] if values.shape[1] == 1 else values.swapaxes(1, 2)
-    np.testing.assert_allclose(found, values, rtol=0, atol=1e-10 * scale)
+    np.testing.assert_allclose(result, values, rtol=0, atol=1e-10 * scale)
     return adapted
 
 

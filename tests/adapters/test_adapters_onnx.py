@@ -97,8 +97,10 @@ def test_trees_that_share_leaves_or_are_one_leaf():
         "nodes_falseleafs": [1, 1],
         "n_targets": 1,
     }
-    found = margin(adapt(ensemble("TreeEnsemble", attributes)), np.array([[0, 0, 0], [0, 1, 0]], np.float32))
-    assert found.ravel().tolist() == [1.0 - 2.0, -2.0 - 2.0]
+    margins = margin(
+        adapt(ensemble("TreeEnsemble", attributes)), np.array([[0, 0, 0], [0, 1, 0]], np.float32)
+    )
+    assert margins.ravel().tolist() == [1.0 - 2.0, -2.0 - 2.0]
 
 
 @pytest.mark.parametrize("kind", ["numbers", "equality"])
@@ -114,9 +116,9 @@ def test_values_by_definition(kind):
         background,
         precision="double",
     )
-    found = explainer.shap_values(X)
+    values = explainer.shap_values(X)
     assert np.ptp(expected, axis=0).min() > 0.1
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
     mean = scores(trees, background.to_numpy(), 1, True).mean() + 1e4
     assert abs(explainer.expected_value - mean) < 1e-8
 
@@ -174,8 +176,8 @@ def test_base_values_and_averages():
     attributes = {**listed(trees), "n_targets": 2, "base_values": [5.0, -7.0]}
     expected = scores(trees, X, 2)
     for aggregate, n in (("SUM", 1), ("AVERAGE", len(trees))):
-        found = margin(adapt(regressor(attributes | {"aggregate_function": aggregate})), X)
-        np.testing.assert_allclose(found, expected / n + [5, -7], rtol=0, atol=1e-12)
+        margins = margin(adapt(regressor(attributes | {"aggregate_function": aggregate})), X)
+        np.testing.assert_allclose(margins, expected / n + [5, -7], rtol=0, atol=1e-12)
     for aggregate in ("MIN", "MAX"):
         with pytest.raises(UnsupportedModelError, match=f"takes the {aggregate} of its trees"):
             adapt(regressor(attributes | {"aggregate_function": aggregate}))

@@ -141,10 +141,10 @@ def test_tensors_in_other_files():
 # Files, and damage
 
 
-def assert_equal(found: AdaptedModel, expected: AdaptedModel) -> None:
+def assert_equal(actual: AdaptedModel, expected: AdaptedModel) -> None:
     for each in fields(Ensemble):
         np.testing.assert_array_equal(
-            getattr(found.ensemble, each.name), getattr(expected.ensemble, each.name)
+            getattr(actual.ensemble, each.name), getattr(expected.ensemble, each.name)
         )
 
 
@@ -416,10 +416,10 @@ def test_numbers_of_the_wire():
     for packed, floats in product((False, True), ([1.5, -0.0, 3e38],)):
         attributes = {"ints": numbers, "floats": floats, "none": [], "one": 5, "real": 0.5, "text": "äb"}
         content = model([operator("Any", [], [], attributes, packed=packed)], [], [])
-        found = messages.loads(content).operators[0].attributes
-        assert found["ints"].tolist() == numbers and len(found["none"]) == 0
-        np.testing.assert_array_equal(found["floats"], np.array(floats, np.float32))
-        assert (found["one"], found["real"], found["text"]) == (5, 0.5, "äb".encode())
+        result = messages.loads(content).operators[0].attributes
+        assert result["ints"].tolist() == numbers and len(result["none"]) == 0
+        np.testing.assert_array_equal(result["floats"], np.array(floats, np.float32))
+        assert (result["one"], result["real"], result["text"]) == (5, 0.5, "äb".encode())
     for array in (
         np.arange(3.0),
         np.arange(3, dtype=np.float32),
@@ -428,5 +428,5 @@ def test_numbers_of_the_wire():
     ):
         for raw in (False, True):
             content = model([operator("Any", [], [], {"t": array}, packed=not raw)], [], [])
-            found = messages.loads(content).operators[0].attributes["t"]
-            assert found.dtype == array.dtype and found.tolist() == array.tolist()
+            result = messages.loads(content).operators[0].attributes["t"]
+            assert result.dtype == array.dtype and result.tolist() == array.tolist()

@@ -50,9 +50,9 @@ def run(content: bytes, rows: np.ndarray) -> list[np.ndarray]:
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    found = session.run(None, {session.get_inputs()[0].name: rows})
+    output = session.run(None, {session.get_inputs()[0].name: rows})
     return [
-        np.array([list(row.values()) for row in each] if isinstance(each, list) else each) for each in found
+        np.array([list(row.values()) for row in each] if isinstance(each, list) else each) for each in output
     ]
 
 
@@ -123,16 +123,16 @@ def test_two_classes(ids, transform):
             continue
         accepted += 1
         expected = run(content, rows)[1]
-        found = margin(adapted, rows)
+        margins = margin(adapted, rows)
         if adapted.binary == "probability":
-            found = np.c_[1 - found, found]
+            margins = np.c_[1 - margins, margins]
         elif adapted.binary == "margin":
-            found = np.c_[-found, found]
+            margins = np.c_[-margins, margins]
         if adapted.link == "logistic":
-            found = expit(adapted.link_scale * found)
+            margins = expit(adapted.link_scale * margins)
         elif transform == "SOFTMAX" and adapted.binary is None:
-            found = softmax(found, axis=1)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+            margins = softmax(margins, axis=1)
+        np.testing.assert_allclose(margins, expected, rtol=0, atol=1e-6)
     assert (accepted == 0) == (ids == [[1], [1]])
 
 
@@ -165,13 +165,13 @@ def test_targets_without_weights(targets, base):
     rows = np.array([[0, 0, 0], [0, 1, 0]], np.float32)
     expected = run(content, rows)[0]
     try:
-        found = margin(adapt(content), rows)
+        margins = margin(adapt(content), rows)
     except UnsupportedModelError as error:
         assert "no tree whose leaves all have a weight for this target" in str(error)
         np.testing.assert_array_equal(expected[1, 0], 0)
         assert base[0] and len(targets) == 2
     else:
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(margins, expected, rtol=0, atol=1e-6)
 
 
 # Converted models
@@ -222,10 +222,14 @@ def check(model: Any, raw: np.ndarray, atol: float = 5e-6) -> bytes:
     np.testing.assert_allclose(margin(adapted, single), expected, rtol=0, atol=atol)
     assert np.ptp(expected, axis=0).min() > 0
     options = {"data": single[:30], "precision": "double", "device": "cpu"}
-    found, own = (TreeExplainer(each, **options).explain(single[30:60]) for each in (content, model))
+    explanation, own = (TreeExplainer(each, **options).explain(single[30:60]) for each in (content, model))
     assert np.ptp(own.values) > 0
-    np.testing.assert_allclose(found.values, own.values.reshape(found.values.shape), rtol=0, atol=atol)
-    np.testing.assert_allclose(np.ravel(found.base_values), np.ravel(own.base_values), rtol=0, atol=atol)
+    np.testing.assert_allclose(
+        explanation.values, own.values.reshape(explanation.values.shape), rtol=0, atol=atol
+    )
+    np.testing.assert_allclose(
+        np.ravel(explanation.base_values), np.ravel(own.base_values), rtol=0, atol=atol
+    )
     return content
 
 
@@ -285,8 +289,8 @@ def test_lightgbm(name):
         model = lightgbm.LGBMRegressor(**options).fit(X, Y)
     content = check(model, model.predict(X, raw_score=True))
     expected = model.predict_proba(X) if name in ("binary", "classes") else model.predict(X)
-    found = scores_of(content, X.astype(np.float32))
-    np.testing.assert_allclose(found, expected.reshape(len(X), -1), rtol=1e-5, atol=1e-5)
+    scores = scores_of(content, X.astype(np.float32))
+    np.testing.assert_allclose(scores, expected.reshape(len(X), -1), rtol=1e-5, atol=1e-5)
     assert bool(adapt(content).schema.encoders) == (name == "categories")
 
 
@@ -300,8 +304,8 @@ def test_xgboost(name):
         model = xgboost.XGBClassifier(**options).fit(X, CLASSES if name == "classes" else BINARY)
     content = check(model, model.predict(X, output_margin=True))
     expected = model.predict(X) if name == "regression" else model.predict_proba(X)
-    found = scores_of(content, X.astype(np.float32))
-    np.testing.assert_allclose(found, expected.reshape(len(X), -1), rtol=1e-5, atol=1e-5)
+    scores = scores_of(content, X.astype(np.float32))
+    np.testing.assert_allclose(scores, expected.reshape(len(X), -1), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["regression", "binary", "classes"])
@@ -316,8 +320,8 @@ def test_catboost(name):
     if name == "binary":
         assert adapt(content).binary == "margin"
     expected = model.predict(X) if name == "regression" else model.predict_proba(X)
-    found = scores_of(content, X.astype(np.float32))
-    np.testing.assert_allclose(found, expected.reshape(len(X), -1), rtol=1e-5, atol=1e-5)
+    scores = scores_of(content, X.astype(np.float32))
+    np.testing.assert_allclose(scores, expected.reshape(len(X), -1), rtol=1e-5, atol=1e-5)
 
 
 def test_probabilities_against_the_model():

@@ -82,7 +82,7 @@ def rows(spark: Any) -> Any:
         ["vectors", "weight", *(f"y{n}" for n in LABELS)],
     ).cache()
     indexer = VectorIndexer(inputCol="vectors", outputCol="features", maxCategories=7).fit(table)
-    assert {i: sorted(found) for i, found in indexer.categoryMaps.items()} == {
+    assert {i: sorted(result) for i, result in indexer.categoryMaps.items()} == {
         1: list(range(7)),
         3: list(range(3)),
     }
@@ -106,28 +106,28 @@ def own_predictions(model: Any, rows: np.ndarray) -> np.ndarray:
         return np.array([[model.predict(vector)] for vector in vectors])
     if type(model).__name__.startswith("GBT"):
         return np.array([[model.predictRaw(vector)[1]] for vector in vectors])
-    found = np.array([model.predictProbability(vector).toArray() for vector in vectors])
-    return found if model.numClasses > 2 else found[:, 1:]
+    values = np.array([model.predictProbability(vector).toArray() for vector in vectors])
+    return values if model.numClasses > 2 else values[:, 1:]
 
 
 def hard_numbers(adapted: Any, n_rows: int) -> np.ndarray:
     """Return rows on and next to the thresholds of the trees, with values that are no categories."""
-    trees, found = adapted.ensemble, X[rng.integers(0, len(X), n_rows)]
+    trees, result = adapted.ensemble, X[rng.integers(0, len(X), n_rows)]
     for feature in (0, 2):
         at = trees.threshold[(trees.left >= 0) & (trees.feature == feature)]
         at = np.concatenate(
             [at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf), [np.inf, -np.inf, -0.0]]
         )
-        found[:, feature] = rng.choice(at, n_rows)
+        result[:, feature] = rng.choice(at, n_rows)
     for feature in (1, 3):
         others = rng.choice([-1.0, 0.5, 2.5, -0.0, 7.0, 3.0, 100.0, 1e12, np.inf, -np.inf], n_rows)
-        found[:, feature] = np.where(rng.random(n_rows) < 0.4, others, found[:, feature])
-    return np.where(rng.random(found.shape) < 0.1, np.nan, found)
+        result[:, feature] = np.where(rng.random(n_rows) < 0.4, others, result[:, feature])
+    return np.where(rng.random(result.shape) < 0.1, np.nan, result)
 
 
 def encoded(adapted: Any, X: Any) -> np.ndarray:
-    found = read(X, adapted.schema, adapted.ensemble.x_dtype)
-    return found.chunk(0, found.n_rows)
+    result = read(X, adapted.schema, adapted.ensemble.x_dtype)
+    return result.chunk(0, result.n_rows)
 
 
 @pytest.mark.parametrize("name, options, n_classes", ESTIMATORS)
@@ -171,25 +171,27 @@ def test_values(rows: Any, name: str, options: dict[str, Any], n_classes: int) -
     adapted = adapt(model)
     hard, background = (pd.DataFrame(hard_numbers(adapted, n), columns=list("abcd")) for n in (6, 5))
     expected = values_by_definition(lambda X: own_predictions(model, X.to_numpy()), hard, background)
-    found = TreeExplainer(model, background, precision="double").shap_values(hard)
-    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=0, atol=1e-10)
+    values = TreeExplainer(model, background, precision="double").shap_values(hard)
+    np.testing.assert_allclose(values.reshape(expected.shape), expected, rtol=0, atol=1e-10)
     expected = reference.path_dependent(adapted.ensemble, encoded(adapted, hard)).values
-    found = TreeExplainer(model, precision="double").shap_values(hard).reshape(len(hard), 4, -1)
-    np.testing.assert_allclose(found, expected.transpose(0, 2, 1), rtol=0, atol=1e-10)
+    values = TreeExplainer(model, precision="double").shap_values(hard).reshape(len(hard), 4, -1)
+    np.testing.assert_allclose(values, expected.transpose(0, 2, 1), rtol=0, atol=1e-10)
 
 
 def test_probability_of_boosting(rows: Any) -> None:
     model = fitted(rows, "GBTClassifier", {"maxIter": 4}, 2)
     expected = [model.predictProbability(Vectors.dense(row))[1] for row in X[:20]]
-    found = explain(model, X[:20], data=X[20:40], model_output="probability", precision="double")
-    np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), expected, rtol=0, atol=1e-10)
+    explanation = explain(model, X[:20], data=X[20:40], model_output="probability", precision="double")
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), expected, rtol=0, atol=1e-10
+    )
 
 
 def test_trees_inside_models(rows: Any) -> None:
     for name, n_classes in (("GBTClassifier", 2), ("RandomForestClassifier", 3)):
         tree = fitted(rows, name, {}, n_classes).trees[1]
-        found = explain(tree, X[:20], precision="double")
-        total = (found.base_values + found.values.sum(axis=1)).reshape(20, -1)
+        explanation = explain(tree, X[:20], precision="double")
+        total = (explanation.base_values + explanation.values.sum(axis=1)).reshape(20, -1)
         np.testing.assert_allclose(total, own_predictions(tree, X[:20]), rtol=0, atol=1e-10)
 
 
@@ -198,8 +200,8 @@ def test_explain_spark(spark: Any, rows: Any) -> None:
     pytest.importorskip("pandas")
     model = fitted(rows, "GBTRegressor", {"maxIter": 3}, 0)
     table = spark.createDataFrame([tuple(map(float, row)) for row in X[:50]], list("abcd"))
-    found = explain_spark(model, table, features=list("abcd")).toPandas()
-    np.testing.assert_array_equal(found.to_numpy(), TreeExplainer(model).shap_values(X[:50]))
+    frame = explain_spark(model, table, features=list("abcd")).toPandas()
+    np.testing.assert_array_equal(frame.to_numpy(), TreeExplainer(model).shap_values(X[:50]))
 
 
 def test_refused_models(spark: Any, rows: Any, tmp_path: Path) -> None:
@@ -223,9 +225,11 @@ def test_refused_models(spark: Any, rows: Any, tmp_path: Path) -> None:
     (last,) = (tmp_path / "pipeline" / "stages").glob("2_*")
     assembled = np.array([[0, 1], [1, 2], [0, 3.0]])
     for model in (pipeline.stages[-1], last):
-        found = explain(model, assembled, precision="double")
+        explanation = explain(model, assembled, precision="double")
         expected = [row.prediction for row in pipeline.transform(table).collect()]
-        np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), expected, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            explanation.base_values + explanation.values.sum(axis=1), expected, rtol=0, atol=1e-10
+        )
     search = CrossValidator(
         estimator=tree,
         estimatorParamMaps=ParamGridBuilder().build(),

@@ -61,8 +61,8 @@ def predicted(name: str, trees: list, n_classes: int, X: np.ndarray) -> np.ndarr
     if n_classes:
         stats = np.array([[each["impurityStats"] for each in row] for row in leaves])
         votes = (stats / stats.sum(axis=2, keepdims=True)).sum(axis=1)
-        found = votes / votes.sum(axis=1, keepdims=True)
-        return found[:, 1:] if n_classes == 2 else found
+        result = votes / votes.sum(axis=1, keepdims=True)
+        return result[:, 1:] if n_classes == 2 else result
     values = np.array([[each["prediction"] for each in row] for row in leaves])
     return (values @ WEIGHTS if name.startswith("GBT") else values.mean(axis=1))[:, None]
 
@@ -98,13 +98,13 @@ def test_values_by_definition(name, n_trees, n_classes, tmp_path):
     )
     expected = values_by_definition(lambda rows: predicted(name, trees, n_classes, rows), X, background)
     assert np.ptp(expected) > 0.1
-    found = TreeExplainer(tmp_path, background, precision="double").shap_values(X)
-    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=0, atol=1e-10)
+    values = TreeExplainer(tmp_path, background, precision="double").shap_values(X)
+    np.testing.assert_allclose(values.reshape(expected.shape), expected, rtol=0, atol=1e-10)
 
     adapted = adapt(tmp_path)
     expected = reference.path_dependent(adapted.ensemble, encoded(adapted, X)).values
-    found = TreeExplainer(tmp_path, precision="double").shap_values(X).reshape(len(X), X.shape[1], -1)
-    np.testing.assert_allclose(found, expected.transpose(0, 2, 1), rtol=0, atol=1e-10)
+    values = TreeExplainer(tmp_path, precision="double").shap_values(X).reshape(len(X), X.shape[1], -1)
+    np.testing.assert_allclose(values, expected.transpose(0, 2, 1), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name, n_trees, n_classes", KINDS)
@@ -126,10 +126,10 @@ def test_outputs_and_probabilities(name, n_trees, n_classes, tmp_path):
         total = both.base_values + both.values.sum(axis=1)
         negative = -expected if name.startswith("GBT") else 1 - expected
         np.testing.assert_allclose(total, np.hstack([negative, expected]), rtol=0, atol=1e-10)
-    found = explain(tmp_path, X, data=X[:9], model_output="probability", precision="double")
+    explanation = explain(tmp_path, X, data=X[:9], model_output="probability", precision="double")
     if name.startswith("GBT"):
         expected = expit(2 * expected)
-    total = (found.base_values + found.values.sum(axis=1)).reshape(expected.shape)
+    total = (explanation.base_values + explanation.values.sum(axis=1)).reshape(expected.shape)
     np.testing.assert_allclose(total, expected, rtol=0, atol=1e-10)
 
 

@@ -144,11 +144,11 @@ def test_forest_is_the_definition(name: str, rows: np.ndarray, model_output: str
     np.testing.assert_allclose(explanation.base_values, mean, rtol=0, atol=tolerance)
 
     # Interactions, too, because the functions are margins.
-    found = explain_interactions(
+    matrices = explain_interactions(
         model, given[:4], model_output=model_output, times=TIMES, precision="double"
     ).matrices()
     pairs = reference.path_dependent(ensemble, given[:4], index="SII").values
-    np.testing.assert_allclose(found, np.moveaxis(pairs, 1, -1), rtol=0, atol=tolerance)
+    np.testing.assert_allclose(matrices, np.moveaxis(pairs, 1, -1), rtol=0, atol=tolerance)
 
 
 def test_hazard_at_all_event_times_adds_up_to_the_risk_score() -> None:

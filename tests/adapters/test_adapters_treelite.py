@@ -284,10 +284,10 @@ def test_values_by_definition(covers):
     ensemble = adapt(model).ensemble
     assert ensemble.cover[:7].tolist() == [70, 30, 40, 10, 20, 25, 15]
     rows = hard_rows(ensemble, 40)
-    found = TreeExplainer(model, precision="double").shap_values(rows)
+    values = TreeExplainer(model, precision="double").shap_values(rows)
     expected = reference.path_dependent(ensemble, rows).values
     assert np.ptp(expected) > 0
-    np.testing.assert_allclose(found, expected.reshape(found.shape), atol=1e-10)
+    np.testing.assert_allclose(values, expected.reshape(values.shape), atol=1e-10)
 
 
 def test_without_covers():
@@ -297,9 +297,9 @@ def test_without_covers():
             attempt(model)
     explainer = TreeExplainer(model, X[:10, :3], precision="double")
     expected = reference.interventional(adapt(model).ensemble, X[:30, :3], X[:10, :3]).values
-    found = explainer.shap_values(X[:30, :3])
+    values = explainer.shap_values(X[:30, :3])
     assert np.ptp(expected) > 0
-    np.testing.assert_allclose(found, expected.reshape(found.shape), atol=1e-10)
+    np.testing.assert_allclose(values, expected.reshape(values.shape), atol=1e-10)
 
 
 def test_without_covers_an_explainer_is_saved(tmp_path):
@@ -436,11 +436,11 @@ def test_checkpoint(tmp_path):
     }
     for name, model in models.items():
         model.serialize(tmp_path / name)
-        found = adapt(tmp_path / name)
-        rows = hard_rows(found.ensemble)
-        assert_margin(found.ensemble, rows, gtil(model, rows), 1e-5)
-        np.testing.assert_array_equal(found.ensemble.cover, adapt(model).ensemble.cover)
-        assert found.output_names == adapt(model).output_names
+        adapted = adapt(tmp_path / name)
+        rows = hard_rows(adapted.ensemble)
+        assert_margin(adapted.ensemble, rows, gtil(model, rows), 1e-5)
+        np.testing.assert_array_equal(adapted.ensemble.cover, adapt(model).ensemble.cover)
+        assert adapted.output_names == adapt(model).output_names
 
 
 def test_damaged_checkpoints(tmp_path):

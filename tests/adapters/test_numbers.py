@@ -22,9 +22,9 @@ def test_numbers_are_those_that_python_reads() -> None:
         assert parse_numbers(" ".join(words), numbers) == len(words)
         assert same_bits(numbers, np.array([float(word) for word in words]))
     whole = rng.integers(-(2**63), 2**63, 5000)
-    found = np.empty_like(whole)
-    assert parse_numbers("\n" + "  ".join(map(str, whole.tolist())) + " \t", found) == len(whole)
-    assert (found == whole).all()
+    result = np.empty_like(whole)
+    assert parse_numbers("\n" + "  ".join(map(str, whole.tolist())) + " \t", result) == len(whole)
+    assert (result == whole).all()
 
 
 @pytest.mark.parametrize(

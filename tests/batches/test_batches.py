@@ -138,9 +138,9 @@ def test_one_output_float32_interactions_and_top(tmp_path: Path) -> None:
         explain_batches(model, X, tmp_path / "c.npy", interactions="occurring", batch_size=99).path,
         pairs.values,
     )
-    found = content(explain_batches(model, X, tmp_path / "d.parquet", reasons=2, batch_size=99).path)
-    assert found.column_names == ["feature_1", "value_1", "shap_1", "feature_2", "value_2", "shap_2"]
-    np.testing.assert_array_equal(np.abs(found.column("shap_1")), np.abs(want).max(axis=1))
+    table = content(explain_batches(model, X, tmp_path / "d.parquet", reasons=2, batch_size=99).path)
+    assert table.column_names == ["feature_1", "value_1", "shap_1", "feature_2", "value_2", "shap_2"]
+    np.testing.assert_array_equal(np.abs(table.column("shap_1")), np.abs(want).max(axis=1))
 
 
 def test_a_pipeline_and_nulls(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_kept_columns_of_all_types(tmp_path: Path, explainer: Any) -> None:
     table = table.append_column("kind", pa.chunked_array(chunks))
     kept = ["when", "list", "gaps", "kind"]
     for sink in ("out", "out.parquet", "out.arrow"):
-        found = content(explain_batches(explainer, table, tmp_path / sink, keep=kept, batch_size=60).path)
+        result = content(explain_batches(explainer, table, tmp_path / sink, keep=kept, batch_size=60).path)
         for name in kept:
-            assert found.column(name).to_pylist() == table.column(name).to_pylist()
+            assert result.column(name).to_pylist() == table.column(name).to_pylist()
 
 
 def test_kept_categories_stay_categories(tmp_path: Path, explainer: Any) -> None:
@@ -196,10 +196,10 @@ def test_kept_categories_stay_categories(tmp_path: Path, explainer: Any) -> None
         path = explain_batches(
             explainer, table, tmp_path / f"{batch_size}.arrow", keep=list(kinds), batch_size=batch_size
         ).path
-        found = content(path)
+        result = content(path)
         for name in kinds:
-            assert found.column(name).to_pylist() == table.column(name).to_pylist()
-        types = {name: found.schema.field(name).type for name in kinds}
+            assert result.column(name).to_pylist() == table.column(name).to_pylist()
+        types = {name: result.schema.field(name).type for name in kinds}
         if batch_size == 50:
             assert types.pop("orders") == table.schema.field("orders").type.value_type  # no order of all
             assert all(str(kind).startswith("dictionary<values=") for kind in types.values())
@@ -235,11 +235,11 @@ def test_partitions_and_files_that_differ(tmp_path: Path, explainer: Any, values
     result = explain_batches(
         explainer, tmp_path / "in", tmp_path / "out", keep=["year", *KEPT], batch_size=32
     )
-    found = content(result.path)
-    assert found.column("year").to_pylist() == [2020] * 70 + [2021] * 80
-    check_without_year = found.drop_columns(["year"])
+    table = content(result.path)
+    assert table.column("year").to_pylist() == [2020] * 70 + [2021] * 80
+    check_without_year = table.drop_columns(["year"])
     assert check_without_year.column("id").to_pylist() == TABLE.column("id").to_pylist()
-    np.testing.assert_array_equal(np.column_stack(found.columns[3:]), values.reshape(150, -1))
+    np.testing.assert_array_equal(np.column_stack(table.columns[3:]), values.reshape(150, -1))
 
 
 def test_csv_whose_numbers_begin_whole(tmp_path: Path, explainer: Any) -> None:

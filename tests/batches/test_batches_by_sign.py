@@ -27,20 +27,20 @@ def as_columns(
     records: list[dict[str, Any]], n_rows: int, n: int, outputs: Any = None
 ) -> dict[str, list[Any]]:
     """Return the columns of the output; row labels are positions."""
-    found: dict[str, list[Any]] = {}
+    result: dict[str, list[Any]] = {}
     for reason in ("for", "against"):
         for rank in range(1, n + 1):
             for what in ("", "value_", "shap_"):
                 for output in outputs or [None]:
                     suffix = "" if output is None else f"__{output}"
-                    found[f"{reason}_{what}{rank}{suffix}"] = [None] * n_rows
+                    result[f"{reason}_{what}{rank}{suffix}"] = [None] * n_rows
     for record in records:
         suffix = f"__{record['output']}" if outputs else ""
         reason, rank = record["reason"], record["rank"]
-        found[f"{reason}_{rank}{suffix}"][record["row"]] = record["feature"]
-        found[f"{reason}_value_{rank}{suffix}"][record["row"]] = text(record["value"])
-        found[f"{reason}_shap_{rank}{suffix}"][record["row"]] = record["shap_value"]
-    return found
+        result[f"{reason}_{rank}{suffix}"][record["row"]] = record["feature"]
+        result[f"{reason}_value_{rank}{suffix}"][record["row"]] = text(record["value"])
+        result[f"{reason}_shap_{rank}{suffix}"][record["row"]] = record["shap_value"]
+    return result
 
 
 def test_batches_have_the_reasons(tmp_path: Path) -> None:
@@ -51,18 +51,18 @@ def test_batches_have_the_reasons(tmp_path: Path) -> None:
     explain_batches(
         model, tmp_path / "rows.parquet", tmp_path / "reasons.parquet", batch_size=64, reasons=2, by_sign=True
     )
-    found = pq.read_table(tmp_path / "reasons.parquet").to_pydict()
+    table = pq.read_table(tmp_path / "reasons.parquet").to_pydict()
     expected = as_columns(explain(model, frame).reasons(2, by_sign=True), len(frame), 2)
-    assert list(found) == list(expected)
+    assert list(table) == list(expected)
     for name, column in expected.items():
         if "shap" in name:
-            assert [v is None for v in found[name]] == [v is None for v in column]
-            got, want = ([np.nan if v is None else v for v in values] for values in (found[name], column))
+            assert [v is None for v in table[name]] == [v is None for v in column]
+            got, want = ([np.nan if v is None else v for v in values] for values in (table[name], column))
             np.testing.assert_allclose(got, want, rtol=1e-12)
         else:
-            assert found[name] == column
-    assert None in expected["against_2"] and "amber" in found["for_value_1"]
-    assert "missing" not in found["for_value_1"] and "1" in found["for_value_1"] + found["for_value_2"]
+            assert table[name] == column
+    assert None in expected["against_2"] and "amber" in table["for_value_1"]
+    assert "missing" not in table["for_value_1"] and "1" in table["for_value_1"] + table["for_value_2"]
 
 
 def test_several_outputs_banzhaf_and_kept_columns() -> None:
@@ -70,8 +70,8 @@ def test_several_outputs_banzhaf_and_kept_columns() -> None:
     model = forest().fit(X, np.c_[y, -y])
     batch = pa.RecordBatch.from_pandas(X.assign(id=range(150)), preserve_index=False)
     explainer = BatchExplainer(model, reasons=1, by_sign=True, keep=["id"], features=list(X), prefix="p_")
-    found = explainer(batch)
-    assert found.column_names[:5] == [
+    result = explainer(batch)
+    assert result.column_names[:5] == [
         "id",
         "p_for_1__0",
         "p_for_1__1",
@@ -79,10 +79,10 @@ def test_several_outputs_banzhaf_and_kept_columns() -> None:
         "p_for_value_1__1",
     ]
     expected = as_columns(explain(model, X).reasons(1, by_sign=True), 150, 1, [0, 1])
-    assert {name.removeprefix("p_") for name in found.column_names[1:]} == set(expected)
-    assert found.column("p_against_1__1").to_pylist() == expected["against_1__1"]
-    assert found.column("p_for_value_1__0").to_pylist() == expected["for_value_1__0"]
-    assert found.schema.equals(explainer.output_schema(batch.schema))
+    assert {name.removeprefix("p_") for name in result.column_names[1:]} == set(expected)
+    assert result.column("p_against_1__1").to_pylist() == expected["against_1__1"]
+    assert result.column("p_for_value_1__0").to_pylist() == expected["for_value_1__0"]
+    assert result.schema.equals(explainer.output_schema(batch.schema))
     banzhaf = BatchExplainer(model, reasons=1, by_sign=True, index="BV", features=list(X))(batch)
     assert "for_banzhaf_1__0" in banzhaf.column_names
     assert BatchExplainer(model, reasons=9, by_sign=True)(batch.select(list(X)).slice(0, 0)).num_rows == 0

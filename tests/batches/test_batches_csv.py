@@ -85,9 +85,9 @@ def test_columns_are_those_of_pandas(name: str, tmp_path: Path) -> None:
     values = np.column_stack(pq.read_table(result.path).columns[1:])
     np.testing.assert_array_equal(values, EXPLAINER.shap_values(frame))
     kept = pq.read_table(result.path).column("b")
-    found = kept.to_pandas(integer_object_nulls=True)
+    actual = kept.to_pandas(integer_object_nulls=True)
     assert kept.null_count == frame["b"].isna().sum()
-    assert found.dropna().tolist() == frame["b"].dropna().tolist()
+    assert actual.dropna().tolist() == frame["b"].dropna().tolist()
 
 
 def test_text_is_missing_where_it_is_for_pandas(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_delimiters_quotes_decimals_and_null_values(tmp_path: Path) -> None:
         ({"quoting": 3}, {"quote_char": ""}),
     ):
         text = gaps.to_csv(index=False, **pandas_options)
-        found = found_in(tmp_path, text, **options)
-        np.testing.assert_array_equal(found, EXPLAINER.shap_values(gaps[list(X)]))
+        result = found_in(tmp_path, text, **options)
+        np.testing.assert_array_equal(result, EXPLAINER.shap_values(gaps[list(X)]))
         again = explain_batches(EXPLAINER, tmp_path / "rows.csv", tmp_path / "out.npy", csv_options=options)
         assert again.n_resumed == 150
     with pytest.raises(ValueError, match="finished output of another call"):
@@ -175,8 +175,8 @@ def test_a_file_of_other_delimiters_is_named(tmp_path: Path) -> None:
     # A single column may have such a name.
     model = RandomForestRegressor(3, random_state=0).fit(X[["b"]].rename(columns={"b": "b;c"}), Y)
     text = X[["b"]].rename(columns={"b": "b;c"}).to_csv(index=False)
-    found = found_in(tmp_path, text, TreeExplainer(model), delimiter=",")
-    np.testing.assert_array_equal(found, TreeExplainer(model).shap_values(read(text)))
+    result = found_in(tmp_path, text, TreeExplainer(model), delimiter=",")
+    np.testing.assert_array_equal(result, TreeExplainer(model).shap_values(read(text)))
 
 
 @pytest.mark.usefixtures("small_blocks")

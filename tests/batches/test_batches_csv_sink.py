@@ -29,11 +29,11 @@ def test_values_are_read_back_to_the_bit(
     )
     assert result.paths == (tmp_path / "out.csv",) and result.n_rows == 150
     want = values.reshape(150, -1).astype(dtype)
-    found = pd.read_csv(result.path, dtype=str)
-    assert found.columns[:2].tolist() == KEPT
+    frame = pd.read_csv(result.path, dtype=str)
+    assert frame.columns[:2].tolist() == KEPT
     for name in KEPT:
-        assert found[name].tolist() == [str(value) for value in TABLE.column(name).to_pylist()]
-    np.testing.assert_array_equal(found.iloc[:, 2:].map(float).to_numpy().astype(dtype), want)
+        assert frame[name].tolist() == [str(value) for value in TABLE.column(name).to_pylist()]
+    np.testing.assert_array_equal(frame.iloc[:, 2:].map(float).to_numpy().astype(dtype), want)
     source = open_source(result.path)
     source.settle(SelectedColumns(tuple(source.schema.names[2:]), tuple(KEPT)))
     table = pa.Table.from_batches(source.read(source.schema.names, 0, 1000))
@@ -104,8 +104,8 @@ def test_top_and_resuming(tmp_path: Path, explainer: Any) -> None:
     assert explain_batches(explainer, TABLE, tmp_path / "out.csv", **call).n_resumed >= 80
     explain_batches(explainer, TABLE, tmp_path / "whole.csv", **call)
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
-    found = pd.read_csv(tmp_path / "out.csv")
-    assert len(found) == 150 and found.columns[1] == "feature_1__0"
+    frame = pd.read_csv(tmp_path / "out.csv")
+    assert len(frame) == 150 and frame.columns[1] == "feature_1__0"
 
 
 def test_what_others_wrote_is_not_touched(tmp_path: Path, explainer: Any) -> None:

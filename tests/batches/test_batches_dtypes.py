@@ -236,8 +236,8 @@ def test_integers_and_booleans_with_nulls(tmp_path: Path) -> None:
     )
     # A schema that pandas wrote says that the column had floats.
     told = rows.replace_schema_metadata(pa.Schema.from_pandas(whole).metadata)
-    found = pa.Table.from_batches([BatchExplainer(model)(batch) for batch in told.to_batches(20)])
-    np.testing.assert_allclose(found.to_pandas().to_numpy(), explain(model, whole).values, rtol=0, atol=1e-12)
+    table = pa.Table.from_batches([BatchExplainer(model)(batch) for batch in told.to_batches(20)])
+    np.testing.assert_allclose(table.to_pandas().to_numpy(), explain(model, whole).values, rtol=0, atol=1e-12)
 
 
 def test_dictionaries_that_differ(tmp_path: Path) -> None:
@@ -432,8 +432,8 @@ def test_integers_with_nulls_become_floats_in_arrays() -> None:
     model = make_pipeline(SimpleImputer(), ExtraTreesRegressor(3, random_state=0)).fit(array, Y)
     batch = pa.RecordBatch.from_arrays([pa.array(X["float"]), pa.array(CODES, mask=GAPS)], names=["a", "k"])
     for rows in (slice(0, N), slice(5, 20), slice(30, N)):
-        found = BatchExplainer(model)(batch.slice(rows.start, rows.stop - rows.start))
-        np.testing.assert_array_equal(found.to_pandas(), explain(model, array[rows]).values)
+        result = BatchExplainer(model)(batch.slice(rows.start, rows.stop - rows.start))
+        np.testing.assert_array_equal(result.to_pandas(), explain(model, array[rows]).values)
 
 
 def test_rows_that_a_step_drops_or_moves(tmp_path: Path) -> None:
@@ -498,9 +498,9 @@ def test_rows_of_mlflow() -> None:
         assert categorical == {"category": {"categories": ["z", "unused", "y", "x"], "ordered": False}}
         expected = explainer.explain(rows).values
         for part in (slice(0, N), slice(20, 23)):
-            found = Scorer(explainer, categorical).predict(example.iloc[part])
-            np.testing.assert_allclose(found, expected[part], rtol=0, atol=1e-12)
-            assert found.index.equals(rows.index[part])
+            predictions = Scorer(explainer, categorical).predict(example.iloc[part])
+            np.testing.assert_allclose(predictions, expected[part], rtol=0, atol=1e-12)
+            assert predictions.index.equals(rows.index[part])
     other = example.assign(category=["w", "x"] * 30)
     assert Scorer(explainer, categorical).frame(other)["category"].cat.categories.tolist() == [
         *"z",

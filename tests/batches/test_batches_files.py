@@ -77,11 +77,11 @@ def test_each_file_is_explained_as_if_it_were_alone(suffix: str, tmp_path: Path)
     read = pd.read_csv if suffix == ".csv" else narrow
     first = EXPLAINER.shap_values(read(paths[0]) if suffix == ".csv" else frames[0])
     result = explain_batches(EXPLAINER, paths, tmp_path / "out.parquet", batch_size=77)
-    found = values_in(result.path)
-    assert found.dtype == np.float64 and result.n_rows == 1200
-    np.testing.assert_array_equal(found[200:], np.concatenate(want))
+    values = values_in(result.path)
+    assert values.dtype == np.float64 and result.n_rows == 1200
+    np.testing.assert_array_equal(values[200:], np.concatenate(want))
     # Values of float32 rows are float32 when they are explained alone.
-    np.testing.assert_array_equal(found[:200].astype(first.dtype), first)
+    np.testing.assert_array_equal(values[:200].astype(first.dtype), first)
 
 
 def test_the_type_of_the_output_is_that_of_all_files(tmp_path: Path) -> None:
@@ -147,11 +147,11 @@ def test_items_are_explained_as_if_they_were_alone(tmp_path: Path) -> None:
     for first, dtype in ((0, np.float32), (1, np.float64)):
         given = frames[first:]
         result = explain_batches(EXPLAINER, iter(given), tmp_path / f"{first}.parquet", batch_size=77)
-        found = values_in(result.path)
+        values = values_in(result.path)
         want = [EXPLAINER.shap_values(frame[["a", "b", "c"]].astype({"b": float})) for frame in given[1:]]
-        assert found.dtype == dtype
-        np.testing.assert_array_equal(found[200:], np.concatenate(want).astype(dtype))
-        np.testing.assert_array_equal(found[:200], EXPLAINER.shap_values(given[0][["a", "b", "c"]]))
+        assert values.dtype == dtype
+        np.testing.assert_array_equal(values[200:], np.concatenate(want).astype(dtype))
+        np.testing.assert_array_equal(values[:200], EXPLAINER.shap_values(given[0][["a", "b", "c"]]))
 
 
 @pytest.mark.parametrize("kind", ["array", "sparse", "frame", "frame of an array"])
@@ -182,12 +182,12 @@ def test_an_iterator_may_fill_the_same_item_again(kind: str, tmp_path: Path) -> 
 
 def test_items_of_arrays(tmp_path: Path) -> None:
     array = X.to_numpy()
-    found = np.load(
+    values = np.load(
         explain_batches(
             EXPLAINER, iter([array.astype(np.float32), array]), tmp_path / "a.npy", batch_size=77
         ).path
     )
-    np.testing.assert_array_equal(found[200:], EXPLAINER.shap_values(array).astype(np.float32))
+    np.testing.assert_array_equal(values[200:], EXPLAINER.shap_values(array).astype(np.float32))
     for wrong in (array[:, :2], array.astype(int)):
         with pytest.raises(ValueError, match=r"item 1 of the source has \d columns of"):
             explain_batches(EXPLAINER, iter([array, wrong]), tmp_path / "out", if_exists="overwrite")
@@ -213,10 +213,10 @@ def test_kept_columns_lose_no_digits(tmp_path: Path) -> None:
     tables = [
         pa.Table.from_pandas(frame).set_column(3, "id", pa.array(frame["id"].to_numpy())) for frame in frames
     ]
-    found = pq.read_table(explain_batches(EXPLAINER, iter(tables), tmp_path / "o4", keep=["id"]).path)
-    np.testing.assert_array_equal(found.column("id"), [1, 2, np.nan, 3, 0.5, 4])
-    found = pq.read_table(explain_batches(EXPLAINER, iter(tables[::-1]), tmp_path / "o5", keep=["id"]).path)
-    np.testing.assert_array_equal(found.column("id"), [0.5, 4, np.nan, 3, 1, 2])
+    table = pq.read_table(explain_batches(EXPLAINER, iter(tables), tmp_path / "o4", keep=["id"]).path)
+    np.testing.assert_array_equal(table.column("id"), [1, 2, np.nan, 3, 0.5, 4])
+    table = pq.read_table(explain_batches(EXPLAINER, iter(tables[::-1]), tmp_path / "o5", keep=["id"]).path)
+    np.testing.assert_array_equal(table.column("id"), [0.5, 4, np.nan, 3, 1, 2])
     with pytest.raises(ValueError, match=r"1\.parquet': column 'id' is int64, but must become double"):
         explain_batches(EXPLAINER, paths, tmp_path / "o3", keep=["id"])
 
@@ -226,15 +226,15 @@ def test_further_columns_matter_to_a_model_without_names(suffix: str, tmp_path: 
     model = RandomForestRegressor(3, random_state=0).fit(X.to_numpy(), Y)
     frames = [X.assign(id=1), X[["c", "b", "a"]].assign(id=2)]
     paths = as_files(frames, tmp_path, suffix)
-    found = values_in(explain_batches(model, paths, tmp_path / "out", keep=["id"]).path, 1)
-    np.testing.assert_array_equal(found, np.tile(TreeExplainer(model).shap_values(X.to_numpy()), (2, 1)))
+    values = values_in(explain_batches(model, paths, tmp_path / "out", keep=["id"]).path, 1)
+    np.testing.assert_array_equal(values, np.tile(TreeExplainer(model).shap_values(X.to_numpy()), (2, 1)))
     write(X.assign(id=1, new=2), paths[1])
     with pytest.raises(ValueError, match="'new' is additional, and the model knows no names"):
         explain_batches(model, paths, tmp_path / "o2", keep=["id"])
     with pytest.raises(ValueError, match=r"item 1 of the source .*'new' is additional"):
         explain_batches(model, iter([frames[0], X.assign(id=1, new=2)]), tmp_path / "o3", keep=["id"])
-    found = values_in(explain_batches(model, paths, tmp_path / "o4", features=["a", "b", "c"]).path)
-    np.testing.assert_array_equal(found, np.tile(TreeExplainer(model).shap_values(X.to_numpy()), (2, 1)))
+    values = values_in(explain_batches(model, paths, tmp_path / "o4", features=["a", "b", "c"]).path)
+    np.testing.assert_array_equal(values, np.tile(TreeExplainer(model).shap_values(X.to_numpy()), (2, 1)))
 
 
 def test_datasets_of_the_user(tmp_path: Path) -> None:
@@ -252,9 +252,9 @@ def test_datasets_of_the_user(tmp_path: Path) -> None:
         explain_batches(EXPLAINER, ds.dataset(tmp_path / "in"), tmp_path / "out")
     write(X, paths[1])
     whole = ds.dataset(tmp_path / "in", schema=pa.schema([(name, pa.float64()) for name in X]))
-    found = values_in(explain_batches(EXPLAINER, whole.filter(ds.field("c") > 0.5), tmp_path / "out").path)
+    values = values_in(explain_batches(EXPLAINER, whole.filter(ds.field("c") > 0.5), tmp_path / "out").path)
     chosen = pd.concat([narrow(X).astype(float), X])
-    np.testing.assert_array_equal(found, EXPLAINER.shap_values(chosen[chosen["c"] > 0.5]))
+    np.testing.assert_array_equal(values, EXPLAINER.shap_values(chosen[chosen["c"] > 0.5]))
     write(X.drop(columns="b"), paths[1])
     whole = ds.dataset(tmp_path / "in", schema=whole.schema)  # without what it knows of the files
     with pytest.raises(
@@ -281,8 +281,10 @@ def test_columns_of_folders_names(tmp_path: Path) -> None:
             .iloc[np.r_[60:200, :60]]
             .assign(b=np.repeat([-2.0, 1.0], [140, 60]))
         )
-        found = values_in(explain_batches(EXPLAINER, root, tmp_path / f"out{suffix[1:]}", batch_size=77).path)
-        np.testing.assert_array_equal(found, want)
+        values = values_in(
+            explain_batches(EXPLAINER, root, tmp_path / f"out{suffix[1:]}", batch_size=77).path
+        )
+        np.testing.assert_array_equal(values, want)
         write(X[:5], root / "b=1" / f"rows{suffix}")
         with pytest.raises(ValueError, match=r"column 'b' is in .* and in the name of its folder"):
             explain_batches(EXPLAINER, root, tmp_path / "o2")
@@ -296,12 +298,12 @@ def test_files_are_read_in_the_order_of_their_paths(tmp_path: Path) -> None:
     (tmp_path / "in" / "a").mkdir(parents=True)
     for i, name in enumerate(["a/z", "a-b", "b", "c"]):
         write(X[:3].assign(id=i), tmp_path / "in" / f"{name}.parquet")
-    found = pq.read_table(explain_batches(EXPLAINER, tmp_path / "in", tmp_path / "out", keep=["id"]).path)
+    table = pq.read_table(explain_batches(EXPLAINER, tmp_path / "in", tmp_path / "out", keep=["id"]).path)
     order = [
         path.relative_to(tmp_path / "in").as_posix() for path in sorted((tmp_path / "in").rglob("*.parquet"))
     ]
     ids = [["a/z", "a-b", "b", "c"].index(name.removesuffix(".parquet")) for name in order]
-    assert found.column("id").to_pylist()[::3] == ids
+    assert table.column("id").to_pylist()[::3] == ids
     with pytest.raises(ValueError, match=r"no file .*\*\.parquet'; to use a pattern, pass sorted\(glob"):
         explain_batches(EXPLAINER, tmp_path / "in" / "*.parquet", tmp_path / "out")
 
@@ -339,8 +341,8 @@ def test_categories_of_files_are_matched_by_value(tmp_path: Path) -> None:
     ]
     paths = as_files(frames, tmp_path, ".parquet")
     for i, source in enumerate((paths, iter(frames))):
-        found = values_in(explain_batches(model, source, tmp_path / f"out{i}", batch_size=77).path)
-        np.testing.assert_array_equal(found, np.tile(want, (4, 1)))
+        values = values_in(explain_batches(model, source, tmp_path / f"out{i}", batch_size=77).path)
+        np.testing.assert_array_equal(values, np.tile(want, (4, 1)))
     with pytest.raises(ValueError, match=r"column 'b' is double in .*, but large_string in"):
         explain_batches(model, [*paths, write(X, tmp_path / "last.parquet")], tmp_path / "o2")
 
@@ -371,9 +373,9 @@ def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: P
         make_column_transformer((OrdinalEncoder(), ["color"]), remainder="passthrough"), model
     ).fit(frame, y, lgbmregressor__categorical_feature=[0])
     for file in (write(frame, tmp_path / "codes.parquet"), write(frame.iloc[::-1], tmp_path / "b.parquet")):
-        found = values_in(explain_batches(encoded, file, file.with_suffix(".out.parquet")).paths[0])
+        sums = values_in(explain_batches(encoded, file, file.with_suffix(".out.parquet")).paths[0])
         expected = TreeExplainer(encoded).shap_values(pandas.read_parquet(file))
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(sums, expected)
     assert np.abs(expected[:, 0]).max() > 1
 
     # The steps pass the categories to a model that takes the frame's codes: the codes of the whole file.
@@ -383,8 +385,8 @@ def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: P
     assert TreeExplainer(through)._schema.takes_codes
     result = explain_batches(through, tmp_path / "codes.parquet", tmp_path / "codes.npy", batch_size=70)
     margins = through.predict(pandas.read_parquet(tmp_path / "codes.parquet"))
-    found = np.load(result.path).sum(axis=1) + result.base_values
-    np.testing.assert_allclose(found, margins, atol=1e-5)  # single precision
+    sums = np.load(result.path).sum(axis=1) + result.base_values
+    np.testing.assert_allclose(sums, margins, atol=1e-5)  # single precision
     with pytest.raises(ValueError, match="takes the codes of categories as they are, but column 'color'"):
         BatchExplainer(through)(pa.RecordBatch.from_pandas(frame))  # a batch need not have all categories
 
@@ -401,8 +403,8 @@ def test_columns_of_the_null_type_are_missing(tmp_path: Path) -> None:
     forest = make_pipeline(
         make_column_transformer(("passthrough", ["a", "b", "c"])), RandomForestRegressor(3, random_state=0)
     ).fit(X, Y)
-    found = values_in(explain_batches(forest, table, tmp_path / "steps").path)
-    np.testing.assert_array_equal(found, TreeExplainer(forest).shap_values(X.assign(b=np.nan)))
+    values = values_in(explain_batches(forest, table, tmp_path / "steps").path)
+    np.testing.assert_array_equal(values, TreeExplainer(forest).shap_values(X.assign(b=np.nan)))
 
 
 def test_objects_of_a_frame_keep_their_kind_of_missing(tmp_path: Path) -> None:
@@ -418,8 +420,8 @@ def test_objects_of_a_frame_keep_their_kind_of_missing(tmp_path: Path) -> None:
         want = TreeExplainer(model).shap_values(frame)
         items = iter([frame[:2], frame[2:]])
         for i, source in enumerate((frame, items)):
-            found = values_in(explain_batches(model, source, tmp_path / f"{missing}{i}", batch_size=77).path)
-            np.testing.assert_array_equal(found, want)
+            result = values_in(explain_batches(model, source, tmp_path / f"{missing}{i}", batch_size=77).path)
+            np.testing.assert_array_equal(result, want)
 
 
 def test_a_vectorizer_takes_one_column_of_texts(tmp_path: Path) -> None:

@@ -34,13 +34,13 @@ INDICES = {
 
 
 def check(path: Path, kept: list[str], frame: Any) -> None:
-    found = pq.read_table(path)
-    assert found.column_names == [*kept, "a", "b", "c"]
-    np.testing.assert_array_equal(np.column_stack(found.columns[len(kept) :]), VALUES)
+    table = pq.read_table(path)
+    assert table.column_names == [*kept, "a", "b", "c"]
+    np.testing.assert_array_equal(np.column_stack(table.columns[len(kept) :]), VALUES)
     for name in kept:
         level = frame.index.get_level_values(name) if name in frame.index.names else frame[name]
         want = pd.Series(level).astype(object)
-        got = found.column(name).to_pandas().astype(object)
+        got = table.column(name).to_pandas().astype(object)
         assert got.where(got.notna(), None).tolist() == want.where(want.notna(), None).tolist()
 
 
@@ -97,9 +97,9 @@ def test_a_range_resumes_and_may_differ_from_file_to_file(tmp_path: Path) -> Non
         explain_batches(MODEL, paths, tmp_path / "out", keep=["patient"], batch_size=16, progress=stop)
     result = explain_batches(MODEL, paths, tmp_path / "out", keep=["patient"], batch_size=16)
     assert result.n_resumed >= 64
-    found = pa.concat_tables([pq.read_table(path) for path in result.paths])
-    assert found.column("patient").to_pylist() == whole.index.tolist()
-    np.testing.assert_array_equal(np.column_stack(found.columns[1:]), want)
+    table = pa.concat_tables([pq.read_table(path) for path in result.paths])
+    assert table.column("patient").to_pylist() == whole.index.tolist()
+    np.testing.assert_array_equal(np.column_stack(table.columns[1:]), want)
 
 
 def test_the_index_is_no_feature(tmp_path: Path) -> None:

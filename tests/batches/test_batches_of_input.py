@@ -55,12 +55,12 @@ def test_values_are_sums_and_reasons_are_columns_of_x(tmp_path: Path) -> None:
             REGRESSOR, tmp_path / "rows.parquet", tmp_path / sink, sum_by="input", keep=keep, batch_size=50
         )
         assert result.feature_names == ("place", "color", "size")
-        found = content(result.path)
+        table = content(result.path)
         if keep:
-            assert found.column_names == ["id", "place", "color", "size"]
-            found = np.column_stack(found.columns[1:])
-        np.testing.assert_array_equal(found, expected.values)
-    np.testing.assert_allclose(result.base_values + found.sum(axis=1), REGRESSOR.predict(X), rtol=1e-5)
+            assert table.column_names == ["id", "place", "color", "size"]
+            table = np.column_stack(table.columns[1:])
+        np.testing.assert_array_equal(table, expected.values)
+    np.testing.assert_allclose(result.base_values + table.sum(axis=1), REGRESSOR.predict(X), rtol=1e-5)
     reasons = BatchExplainer(REGRESSOR, sum_by="input", reasons=2)(BATCH).to_pydict()
     for record in expected.reasons(2):
         row, rank = record["row"], record["rank"]
@@ -75,10 +75,10 @@ def test_values_are_sums_and_reasons_are_columns_of_x(tmp_path: Path) -> None:
 def test_interactions_are_sums(model: Any, index: str) -> None:
     expected = explain_interactions(model, X, interactions="occurring", index=index).sum_by("input")
     explainer = BatchExplainer(model, sum_by="input", interactions="occurring", index=index)
-    found = explainer(BATCH)
-    assert found.schema.equals(explainer.output_schema(BATCH.schema))
-    assert found.column_names == list(expected.to_frame().columns)
-    np.testing.assert_array_equal(np.column_stack(found.columns), expected.to_frame())
+    result = explainer(BATCH)
+    assert result.schema.equals(explainer.output_schema(BATCH.schema))
+    assert result.column_names == list(expected.to_frame().columns)
+    np.testing.assert_array_equal(np.column_stack(result.columns), expected.to_frame())
     listed = BatchExplainer(model, sum_by="input", interactions=[("size", "color")], index=index)(BATCH)
     assert listed.column_names[0].startswith("size x color")
     of_pair = expected[:, ["color x size"]].to_frame()
@@ -87,8 +87,8 @@ def test_interactions_are_sums(model: Any, index: str) -> None:
 
 def test_pairs_that_do_not_interact_are_zero_and_top_names_columns() -> None:
     flat = pipeline(RandomForestRegressor(4, max_depth=1, random_state=0), TARGET)
-    found = BatchExplainer(flat, sum_by="input", interactions=[("size", "place")])(BATCH)
-    assert found.to_pydict() == {"size x place": [0.0] * 120}
+    result = BatchExplainer(flat, sum_by="input", interactions=[("size", "place")])(BATCH)
+    assert result.to_pydict() == {"size x place": [0.0] * 120}
     top = BatchExplainer(REGRESSOR, sum_by="input", interactions="occurring", reasons=1)(BATCH)
     assert set(top.to_pydict()["pair_1"]) <= {"place x color", "place x size", "color x size"}
 

@@ -40,16 +40,16 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
 def test_every_sink_has_the_feature_values(source: Any, sink: str, tmp_path: Path) -> None:
     model, frame, path = source
     result = explain_batches(model, path, tmp_path / sink, batch_size=64, reasons=N)
-    found = content(result.path).to_pydict()
-    assert list(found) == [f"{what}_{rank}" for rank in (1, 2, 3) for what in ("feature", "value", "shap")]
+    table = content(result.path).to_pydict()
+    assert list(table) == [f"{what}_{rank}" for rank in (1, 2, 3) for what in ("feature", "value", "shap")]
     seen = set()
     for record in explain(model, frame).reasons(N):
         row, rank = record["row"], record["rank"]
-        assert found[f"feature_{rank}"][row] == record["feature"]
-        assert found[f"value_{rank}"][row] == text(record["value"])
-        assert found[f"shap_{rank}"][row] == pytest.approx(record["shap_value"], rel=1e-12)
+        assert table[f"feature_{rank}"][row] == record["feature"]
+        assert table[f"value_{rank}"][row] == text(record["value"])
+        assert table[f"shap_{rank}"][row] == pytest.approx(record["shap_value"], rel=1e-12)
         seen.add(type(record["value"]))
-    assert seen == {str, float, type(None)} and "1" in found["value_1"] + found["value_2"]
+    assert seen == {str, float, type(None)} and "1" in table["value_1"] + table["value_2"]
 
 
 @pytest.mark.parametrize("sink", ["top.parquet", "top.arrow", "folder"])
@@ -101,8 +101,8 @@ def test_numbers_are_as_short_as_their_type_allows() -> None:
     for dtype, third in ((np.float64, "16777217"), (np.float32, "16777216")):
         model = forest().fit(X.astype(dtype), X[:, 0] * 1e-22 + (X[:, 0] > 0) + (X[:, 0] > 1))
         batch = pa.RecordBatch.from_arrays(list(X.T.astype(dtype)), names=["a", "b"])
-        found = BatchExplainer(model, features=["a", "b"], reasons=2)(batch).to_pydict()
-        of_a = [found[f"value_{1 + (found['feature_1'][row] != 'a')}"][row] for row in range(8)]
+        result = BatchExplainer(model, features=["a", "b"], reasons=2)(batch).to_pydict()
+        of_a = [result[f"value_{1 + (result['feature_1'][row] != 'a')}"][row] for row in range(8)]
         assert of_a[:3] == ["0.1", "-2", third] and of_a[6:] == ["-0.5", "3"]
         assert [dtype(number) for number in of_a] == [dtype(value) for value in values]
 
@@ -113,10 +113,10 @@ def test_groups_have_values_of_columns_and_pairs_none_at_all() -> None:
     model = forest().fit(numbers, y)
     batch = pa.RecordBatch.from_pandas(numbers, preserve_index=False)
     explainer = TreeExplainer(model, feature_groups={"bc": ["b", "c"]})
-    found = BatchExplainer(explainer, reasons=2)(batch).to_pydict()
-    assert set(found["feature_1"]) == {"bc", "weight"}
+    result = BatchExplainer(explainer, reasons=2)(batch).to_pydict()
+    assert set(result["feature_1"]) == {"bc", "weight"}
     for rank in (1, 2):
-        for row, (feature, value) in enumerate(zip(found[f"feature_{rank}"], found[f"value_{rank}"])):
+        for row, (feature, value) in enumerate(zip(result[f"feature_{rank}"], result[f"value_{rank}"])):
             weight, b, c = numbers.iloc[row]
             assert value == f"b={b:g}, c={c:g}" if feature == "bc" else float(value) == weight
     pairs = BatchExplainer(model, reasons=2, interactions="occurring")(batch)

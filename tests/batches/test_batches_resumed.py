@@ -287,8 +287,8 @@ def test_files_in_another_order_are_other_rows(tmp_path: Path, explainer: Any, v
         with pytest.raises(ValueError, match="output of another call: source"):
             explain_batches(explainer, source, tmp_path / "out.npy")
     explain_batches(explainer, other, tmp_path / "out.npy", if_exists="overwrite")
-    found = np.load(tmp_path / "out.npy")
-    np.testing.assert_array_equal(found, values[np.r_[:50, 100:150, 50:100]])
+    result = np.load(tmp_path / "out.npy")
+    np.testing.assert_array_equal(result, values[np.r_[:50, 100:150, 50:100]])
 
 
 def test_other_rows_of_a_dataset_are_another_call(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:

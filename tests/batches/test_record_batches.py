@@ -49,20 +49,20 @@ def test_columns_are_those_of_the_transformer(multiclass: Any) -> None:
     batch = batch_of(IRIS, id=np.arange(150), species=SPECIES.astype(str))
     explainer = BatchExplainer(multiclass, keep=["species", "id"])
     transformer = ShapTransformer.from_fitted(multiclass)
-    found = explainer(batch)
-    assert found.schema.names == ["species", "id", *transformer.get_feature_names_out()]
-    assert found.schema.equals(explainer.output_schema(batch.schema), check_metadata=True)
-    np.testing.assert_array_equal(values_of(found, 2), transformer.transform(IRIS))
-    assert found.column("id").equals(batch.column("id"))
-    assert found.column("species").equals(batch.column("species"))
+    result = explainer(batch)
+    assert result.schema.names == ["species", "id", *transformer.get_feature_names_out()]
+    assert result.schema.equals(explainer.output_schema(batch.schema), check_metadata=True)
+    np.testing.assert_array_equal(values_of(result, 2), transformer.transform(IRIS))
+    assert result.column("id").equals(batch.column("id"))
+    assert result.column("species").equals(batch.column("species"))
 
 
 def test_interactions_are_those_of_the_transformer(multiclass: Any) -> None:
     for pairs in ("occurring", [(0, 2), ("sepal width (cm)", "petal width (cm)")]):
         transformer = ShapInteractionTransformer.from_fitted(multiclass, interactions=pairs, index="BII")
-        found = BatchExplainer(multiclass, interactions=pairs, index="BII")(batch_of(IRIS))
-        assert found.schema.names == list(transformer.get_feature_names_out())
-        np.testing.assert_array_equal(values_of(found), transformer.transform(IRIS))
+        result = BatchExplainer(multiclass, interactions=pairs, index="BII")(batch_of(IRIS))
+        assert result.schema.names == list(transformer.get_feature_names_out())
+        np.testing.assert_array_equal(values_of(result), transformer.transform(IRIS))
 
 
 def test_metadata_hold_base_values(multiclass: Any) -> None:
@@ -78,12 +78,12 @@ TOP = ("feature", "value", "shap")
 
 
 def test_top(multiclass: Any, regression: Any) -> None:
-    found = BatchExplainer(regression, reasons=3, keep=["id"], prefix="p_")(
+    result = BatchExplainer(regression, reasons=3, keep=["id"], prefix="p_")(
         batch_of(DIABETES, id=np.arange(442))
     )
-    assert found.schema.names == ["id"] + [f"p_{what}_{i}" for i in (1, 2, 3) for what in TOP]
+    assert result.schema.names == ["id"] + [f"p_{what}_{i}" for i in (1, 2, 3) for what in TOP]
     values = TreeExplainer(regression).shap_values(DIABETES)
-    frame = found.to_pandas()
+    frame = result.to_pandas()
     rows = np.arange(len(values))
     left = np.abs(values)
     for rank in (1, 2, 3):
@@ -91,11 +91,11 @@ def test_top(multiclass: Any, regression: Any) -> None:
         np.testing.assert_array_equal(values[rows, places], frame[f"p_shap_{rank}"])
         np.testing.assert_array_equal(left.max(axis=1), left[rows, places])
         left[rows, places] = -1
-    found = BatchExplainer(multiclass, reasons=99)(batch_of(IRIS))  # more than there are
-    assert found.schema.names[:9] == [f"{what}_1__{c}" for what in TOP for c in (0, 1, 2)]
-    assert found.num_columns == 4 * 9
+    result = BatchExplainer(multiclass, reasons=99)(batch_of(IRIS))  # more than there are
+    assert result.schema.names[:9] == [f"{what}_1__{c}" for what in TOP for c in (0, 1, 2)]
+    assert result.num_columns == 4 * 9
     third = TreeExplainer(multiclass).shap_values(IRIS)[:, :, 2]
-    np.testing.assert_array_equal(found.column("shap_1__2"), third[np.arange(150), np.abs(third).argmax(1)])
+    np.testing.assert_array_equal(result.column("shap_1__2"), third[np.arange(150), np.abs(third).argmax(1)])
     names = BatchExplainer(multiclass, interactions="occurring", reasons=1)(batch_of(IRIS)).schema.names
     assert names == [f"{what}_1__{c}" for what in ("pair", "interaction") for c in (0, 1, 2)]
 
@@ -130,9 +130,9 @@ def test_types_and_nulls(regression: Any, kind: str) -> None:
     want = TreeExplainer(model).shap_values(pa.Table.from_batches([batch]))
     nullable = batch.to_pandas(types_mapper=pd.ArrowDtype)
     np.testing.assert_array_equal(want, TreeExplainer(model).shap_values(nullable))
-    found = BatchExplainer(model)(batch)
-    assert {str(column.type) for column in found.columns} == {"float" if kind == "float32" else "double"}
-    np.testing.assert_array_equal(values_of(found), want)
+    result = BatchExplainer(model)(batch)
+    assert {str(column.type) for column in result.columns} == {"float" if kind == "float32" else "double"}
+    np.testing.assert_array_equal(values_of(result), want)
     single = BatchExplainer(model, dtype="float32")(batch)
     np.testing.assert_array_equal(values_of(single), want.astype(np.float32))
     for dtype in ("float32", "float64"):  # in one block, as an array
@@ -152,20 +152,20 @@ def test_pipeline_with_texts() -> None:
     model = make_pipeline(steps, RandomForestRegressor(4, max_depth=5, random_state=0))
     model.fit(frame, PROGRESSION)
     batch = batch_of(frame, id=np.arange(442))
-    found = BatchExplainer(model, keep=["id", "city"])(batch)
+    result = BatchExplainer(model, keep=["id", "city"])(batch)
     transformer = ShapTransformer.from_fitted(model)
-    assert found.schema.names[2:] == list(transformer.get_feature_names_out())
-    np.testing.assert_array_equal(values_of(found, 2), transformer.transform(frame))
+    assert result.schema.names[2:] == list(transformer.get_feature_names_out())
+    np.testing.assert_array_equal(values_of(result, 2), transformer.transform(frame))
     empty = BatchExplainer(model, keep=["id"])(batch.slice(0, 0))
-    assert empty.num_rows == 0 and empty.schema.names[1:] == found.schema.names[2:]
+    assert empty.num_rows == 0 and empty.schema.names[1:] == result.schema.names[2:]
 
 
 def test_pipeline_fitted_on_an_array() -> None:
     model = make_pipeline(StandardScaler(), RandomForestRegressor(4, max_depth=5, random_state=0))
     model.fit(DIABETES.to_numpy(), PROGRESSION)
     frame = DIABETES.assign(sex=(DIABETES["sex"] > 0).astype(int))
-    found = BatchExplainer(model)(batch_of(frame))
-    np.testing.assert_array_equal(values_of(found), TreeExplainer(model).shap_values(frame.to_numpy()))
+    result = BatchExplainer(model)(batch_of(frame))
+    np.testing.assert_array_equal(values_of(result), TreeExplainer(model).shap_values(frame.to_numpy()))
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -198,9 +198,9 @@ def test_codes_that_a_batch_does_not_tell_are_refused() -> None:
     frame = pd.DataFrame({"bmi": DIABETES["bmi"], "code": pd.Categorical(codes)})
     with pytest.raises(ValueError, match="takes the codes of categories as they are"):
         BatchExplainer(model)(batch_of(frame))
-    found = BatchExplainer(model)(batch_of(frame.astype({"code": int})))
+    values = BatchExplainer(model)(batch_of(frame.astype({"code": int})))
     want = TreeExplainer(model).shap_values(frame.astype({"code": int}).to_numpy())
-    np.testing.assert_array_equal(values_of(found), want)
+    np.testing.assert_array_equal(values_of(values), want)
 
 
 def test_columns_are_chosen_by_name_or_all_that_are_not_kept(regression: Any) -> None:
@@ -209,13 +209,13 @@ def test_columns_are_chosen_by_name_or_all_that_are_not_kept(regression: Any) ->
     np.testing.assert_array_equal(values_of(BatchExplainer(regression)(batch_of(shuffled))), want)
     nameless = RandomForestRegressor(4, max_depth=5, random_state=0).fit(DIABETES.to_numpy(), PROGRESSION)
     batch = batch_of(DIABETES, id=1)
-    found = BatchExplainer(nameless, keep=["id"])(batch)
-    np.testing.assert_array_equal(values_of(found, 1), want)
-    assert found.schema.names == ["id", *DIABETES.columns]
+    result = BatchExplainer(nameless, keep=["id"])(batch)
+    np.testing.assert_array_equal(values_of(result, 1), want)
+    assert result.schema.names == ["id", *DIABETES.columns]
     with pytest.raises(ValueError, match="takes 10 features, but there are 11 columns"):
         BatchExplainer(nameless)(batch)
-    found = BatchExplainer(nameless, features=list(DIABETES.columns))(batch)
-    np.testing.assert_array_equal(values_of(found), want)
+    result = BatchExplainer(nameless, features=list(DIABETES.columns))(batch)
+    np.testing.assert_array_equal(values_of(result), want)
     with pytest.raises(ValueError, match=r"unseen at fit time:\n- id\n"):
         BatchExplainer(regression)(batch_of(DIABETES.drop(columns="bmi"), id=1))
     with pytest.raises(ValueError, match="same order"):
@@ -230,9 +230,9 @@ def test_columns_are_chosen_by_name_or_all_that_are_not_kept(regression: Any) ->
 def test_a_kept_feature_needs_a_prefix(regression: Any) -> None:
     with pytest.raises(ValueError, match=r"two columns 'age'.*prefix="):
         BatchExplainer(regression, keep=["age"]).output_schema(batch_of(DIABETES).schema)
-    found = BatchExplainer(regression, keep=["age"], prefix="shap_")(batch_of(DIABETES))
-    assert found.schema.names[:3] == ["age", "shap_age", "shap_sex"]
-    np.testing.assert_array_equal(found.column("age"), DIABETES["age"])
+    result = BatchExplainer(regression, keep=["age"], prefix="shap_")(batch_of(DIABETES))
+    assert result.schema.names[:3] == ["age", "shap_age", "shap_sex"]
+    np.testing.assert_array_equal(result.column("age"), DIABETES["age"])
 
 
 def test_a_row_is_independent_of_its_batch(multiclass: Any) -> None:

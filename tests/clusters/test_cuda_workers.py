@@ -47,10 +47,10 @@ def test_batches(devices: Any, batch_size: int, tmp_path: Path) -> None:
     )
     assert result.n_rows == len(X)
     with pa.OSFile(str(sink)) as file:
-        found = pa.ipc.open_file(file).read_all()
-    assert found.column("id").to_pylist() == list(X["id"])
+        actual = pa.ipc.open_file(file).read_all()
+    assert actual.column("id").to_pylist() == list(X["id"])
     expected = TreeExplainer(model, **OPTIONS).shap_values(X[FEATURES]).reshape(len(X), -1)
-    np.testing.assert_array_equal(np.column_stack(found.columns[1:]), expected)
+    np.testing.assert_array_equal(np.column_stack(actual.columns[1:]), expected)
 
 
 @pytest.fixture(scope="module")
@@ -77,22 +77,22 @@ def test_dask_array(dask_client: Any, dtype: Any) -> None:
     da = pytest.importorskip("dask.array")
     assert list(dask_client.run(n_visible).values()) == [1, 1]
     model, rows = classifier(A), A.astype(dtype)
-    found = explain_dask(model, da.from_array(rows, chunks=(25, -1)), **OPTIONS).compute()
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, TreeExplainer(model, **OPTIONS).shap_values(rows))
+    result = explain_dask(model, da.from_array(rows, chunks=(25, -1)), **OPTIONS).compute()
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, TreeExplainer(model, **OPTIONS).shap_values(rows))
 
 
 def test_dask_frame_and_interactions(dask_client: Any) -> None:
     dd = pytest.importorskip("dask.dataframe")
     model = classifier(X[FEATURES])
-    found = explain_dask(
+    result = explain_dask(
         model, dd.from_pandas(X, npartitions=6), keep=["id"], interactions="occurring", **OPTIONS
     ).compute()
-    assert list(found.pop("id")) == list(X["id"])
+    assert list(result.pop("id")) == list(X["id"])
     expected = (
         TreeExplainer(model, **OPTIONS).explain_interactions(X[FEATURES], interactions="occurring").values
     )
-    np.testing.assert_array_equal(found, expected.reshape(len(X), -1))
+    np.testing.assert_array_equal(result, expected.reshape(len(X), -1))
 
 
 def test_dask_chunks_that_lie_on_gpus(dask_client: Any) -> None:
@@ -102,9 +102,9 @@ def test_dask_chunks_that_lie_on_gpus(dask_client: Any) -> None:
     rows = da.from_array(A, chunks=(90, -1)).map_blocks(cupy.asarray, meta=cupy.empty((0, 0)))
     lazy = explain_dask(model, rows, **OPTIONS)
     assert isinstance(lazy._meta, cupy.ndarray)
-    found = lazy.compute()
-    assert isinstance(found, cupy.ndarray)
-    np.testing.assert_array_equal(found.get(), TreeExplainer(model, **OPTIONS).shap_values(A))
+    result = lazy.compute()
+    assert isinstance(result, cupy.ndarray)
+    np.testing.assert_array_equal(result.get(), TreeExplainer(model, **OPTIONS).shap_values(A))
 
 
 def test_ray_actors() -> None:
@@ -127,9 +127,9 @@ def test_ray_actors() -> None:
             batch_size=50,
             **OPTIONS,
         )
-        found = pa.concat_tables(ray.get(explained.to_arrow_refs())).to_pandas()
+        result = pa.concat_tables(ray.get(explained.to_arrow_refs())).to_pandas()
     finally:
         ray.shutdown()
-    assert list(found.pop("id")) == list(X["id"])
+    assert list(result.pop("id")) == list(X["id"])
     expected = TreeExplainer(model, **OPTIONS).shap_values(X[FEATURES])
-    np.testing.assert_array_equal(found, expected.reshape(len(X), -1))
+    np.testing.assert_array_equal(result, expected.reshape(len(X), -1))

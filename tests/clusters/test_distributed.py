@@ -29,7 +29,7 @@ def test_parcel_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) -
     with ThreadPoolExecutor(8) as pool:
         opened = list(pool.map(lambda _: parcel.open(), range(32)))
     assert len(compiled) == 1
-    assert {id(found) for found in opened} == {id(opened[0])}
+    assert {id(result) for result in opened} == {id(opened[0])}
     assert opened[0] is not explainer
     np.testing.assert_array_equal(opened[0].shap_values(X), explainer.shap_values(X))
     assert sys.getsizeof(parcel) > len(parcel.payload)
@@ -93,9 +93,9 @@ def test_reasons_for_and_against_as_workers_compute_them() -> None:
     explanation = TreeExplainer(model).explain(rows[FEATURES])
     assert_reasons(_Actor(parcel)(table).to_pandas(), explanation, 2)
     explain = _explaining(SimpleNamespace(value=parcel), ["id", *FEATURES])
-    found = list(explain(iter(table.select(["id", *FEATURES]).to_batches(max_chunksize=15))))
-    assert len(found) == 3
-    assert_reasons(pa.Table.from_batches(found).to_pandas(), explanation, 2)
+    result = list(explain(iter(table.select(["id", *FEATURES]).to_batches(max_chunksize=15))))
+    assert len(result) == 3
+    assert_reasons(pa.Table.from_batches(result).to_pandas(), explanation, 2)
 
 
 def test_by_sign_reaches_batches_of_spark_and_ray(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,32 +62,32 @@ def frame(**columns: Any) -> Any:
 def test_array(client: Any, make: Any, dtype: Any) -> None:
     model = make(A)
     expected = TreeExplainer(model).shap_values(A.astype(dtype))
-    found = explain_dask(model, array(dtype))
-    assert found.shape == expected.shape
-    assert found.dtype == expected.dtype == dtype
-    assert found.chunks[0] == (90, 90, 90, 90, 40)
-    computed = found.compute()
+    result = explain_dask(model, array(dtype))
+    assert result.shape == expected.shape
+    assert result.dtype == expected.dtype == dtype
+    assert result.chunks[0] == (90, 90, 90, 90, 40)
+    computed = result.compute()
     assert computed.dtype == dtype
     np.testing.assert_array_equal(computed, expected)
 
 
 def test_columns_in_several_chunks(client: Any) -> None:
     model = regressor(A)
-    found = explain_dask(model, array(columns=3))
-    assert found.numblocks == (5, 1)
-    np.testing.assert_array_equal(found.compute(), TreeExplainer(model).shap_values(A))
+    result = explain_dask(model, array(columns=3))
+    assert result.numblocks == (5, 1)
+    np.testing.assert_array_equal(result.compute(), TreeExplainer(model).shap_values(A))
 
 
 def test_chunks_of_unknown_length(client: Any) -> None:
     model, X = classifier(A), array()
     chosen = X[X[:, 0] > 5.5]
     assert np.isnan(chosen.shape[0])
-    found = explain_dask(model, chosen)
-    assert np.isnan(found.shape[0])
-    assert found.shape[1:] == (4, 3)
+    result = explain_dask(model, chosen)
+    assert np.isnan(result.shape[0])
+    assert result.shape[1:] == (4, 3)
     rows = A[A[:, 0] > 5.5]
     assert 0 < len(rows) < len(A)
-    np.testing.assert_array_equal(found.compute(), TreeExplainer(model).shap_values(rows))
+    np.testing.assert_array_equal(result.compute(), TreeExplainer(model).shap_values(rows))
 
 
 def test_chunks_that_are_sparse_or_empty(client: Any) -> None:
@@ -105,9 +105,9 @@ def test_chunks_that_are_sparse_or_empty(client: Any) -> None:
 def test_interactions_of_an_array(client: Any, make: Any, pairs: Any) -> None:
     model = make(A)
     expected = TreeExplainer(model).explain_interactions(A, interactions=pairs, index="STII").values
-    found = explain_dask(model, array(), interactions=pairs, index="STII")
-    assert found.shape == expected.shape
-    np.testing.assert_array_equal(found.compute(), expected)
+    result = explain_dask(model, array(), interactions=pairs, index="STII")
+    assert result.shape == expected.shape
+    np.testing.assert_array_equal(result.compute(), expected)
 
 
 @pytest.mark.parametrize("make", [regressor, classifier])
@@ -135,10 +135,10 @@ def test_banzhaf_values_and_options(client: Any) -> None:
 @pytest.mark.parametrize("make", [regressor, classifier])
 def test_frame(client: Any, make: Any) -> None:
     model = make(X[FEATURES])
-    found = explain_dask(model, frame(), keep=["id"])
-    assert found.npartitions == 5
-    computed = found.compute()
-    pd.testing.assert_frame_equal(computed.iloc[:0], found._meta)
+    result = explain_dask(model, frame(), keep=["id"])
+    assert result.npartitions == 5
+    computed = result.compute()
+    pd.testing.assert_frame_equal(computed.iloc[:0], result._meta)
     transformer = ShapTransformer.from_fitted(model).set_output(transform="pandas")
     rows = frame().compute()  # Dask has its own type of labels
     assert list(rows.index) == list(X.index)
@@ -148,10 +148,10 @@ def test_frame(client: Any, make: Any) -> None:
 
 def test_frame_keeps_its_divisions(client: Any) -> None:
     rows = X.sort_index()
-    found = explain_dask(regressor(X[FEATURES]), dd.from_pandas(rows, npartitions=3), features=FEATURES)
-    assert found.divisions == dd.from_pandas(rows, npartitions=3).divisions
-    assert found.known_divisions
-    assert list(found.compute().index) == list(rows.index)
+    result = explain_dask(regressor(X[FEATURES]), dd.from_pandas(rows, npartitions=3), features=FEATURES)
+    assert result.divisions == dd.from_pandas(rows, npartitions=3).divisions
+    assert result.known_divisions
+    assert list(result.compute().index) == list(rows.index)
 
 
 def test_features_are_found_by_name(client: Any) -> None:
@@ -160,25 +160,25 @@ def test_features_are_found_by_name(client: Any) -> None:
     expected = TreeExplainer(model).shap_values(X[FEATURES])
     np.testing.assert_array_equal(explain_dask(model, mixed).compute(), expected)
     nameless = regressor(A)
-    found = explain_dask(nameless, mixed, features=FEATURES, keep=["colour"]).compute()
-    np.testing.assert_array_equal(found[FEATURES], expected)
-    assert (found["colour"] == "red").all()
+    result = explain_dask(nameless, mixed, features=FEATURES, keep=["colour"]).compute()
+    np.testing.assert_array_equal(result[FEATURES], expected)
+    assert (result["colour"] == "red").all()
 
 
 def test_prefix(client: Any) -> None:
     model = regressor(X[FEATURES])
-    found = explain_dask(model, frame(), keep=FEATURES, prefix="shap of ").compute()
-    np.testing.assert_array_equal(found[FEATURES], X[FEATURES])
+    result = explain_dask(model, frame(), keep=FEATURES, prefix="shap of ").compute()
+    np.testing.assert_array_equal(result[FEATURES], X[FEATURES])
     expected = TreeExplainer(model).shap_values(X[FEATURES])
-    np.testing.assert_array_equal(found[[f"shap of {name}" for name in FEATURES]], expected)
+    np.testing.assert_array_equal(result[[f"shap of {name}" for name in FEATURES]], expected)
 
 
 def test_frame_of_float32(client: Any) -> None:
     single = X.astype(dict.fromkeys(FEATURES, np.float32))
     model = regressor(X[FEATURES])
-    found = explain_dask(model, dd.from_pandas(single, npartitions=2, sort=False)).compute()
-    assert set(found.dtypes) == {np.dtype(np.float32)}
-    np.testing.assert_array_equal(found, TreeExplainer(model).shap_values(single[FEATURES]))
+    result = explain_dask(model, dd.from_pandas(single, npartitions=2, sort=False)).compute()
+    assert set(result.dtypes) == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(result, TreeExplainer(model).shap_values(single[FEATURES]))
 
 
 @pytest.mark.parametrize("pairs", ["occurring", [("petal width", "sepal width")]], ids=str)
@@ -187,18 +187,18 @@ def test_interactions_of_a_frame(client: Any, pairs: Any) -> None:
     transformer = ShapInteractionTransformer.from_fitted(model, interactions=pairs).set_output(
         transform="pandas"
     )
-    found = explain_dask(model, frame(), keep=["id"], interactions=pairs).compute()
+    result = explain_dask(model, frame(), keep=["id"], interactions=pairs).compute()
     rows = frame().compute()
     expected = pd.concat([rows[["id"]], transformer.transform(rows[FEATURES])], axis=1)
-    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    pd.testing.assert_frame_equal(result, expected, check_exact=True)
 
 
 def test_pipeline(client: Any) -> None:
     model = make_pipeline(StandardScaler(), regressor(A)).fit(X[FEATURES], np.nan_to_num(A[:, 0]))
     expected = TreeExplainer(model).shap_values(X[FEATURES])
-    found = explain_dask(model, frame(), features=FEATURES)
-    assert set(found._meta.dtypes) == {np.dtype(np.float64)}
-    np.testing.assert_array_equal(found.compute(), expected)
+    result = explain_dask(model, frame(), features=FEATURES)
+    assert set(result._meta.dtypes) == {np.dtype(np.float64)}
+    np.testing.assert_array_equal(result.compute(), expected)
 
 
 def test_categories(client: Any) -> None:
@@ -211,8 +211,8 @@ def test_categories(client: Any) -> None:
     model.fit(rows[columns], y)
     expected = TreeExplainer(model).shap_values(rows[columns])
     assert np.abs(expected[:, -1]).max() > 0
-    found = explain_dask(model, dd.from_pandas(rows, npartitions=3, sort=False)).compute()
-    np.testing.assert_array_equal(found, expected)
+    result = explain_dask(model, dd.from_pandas(rows, npartitions=3, sort=False)).compute()
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_worker_compiles_once_and_the_graph_has_one_explainer(client: Any) -> None:
@@ -274,8 +274,8 @@ def test_killed_worker(client: Any, tmp_path: Path) -> None:
     assert not future.done()
     os.kill(gate.waiting()[0], signal.SIGKILL)
     gate.open()
-    found = future.result(timeout=clusters.PATIENCE)
-    np.testing.assert_array_equal(found, TreeExplainer(model).shap_values(A))
+    result = future.result(timeout=clusters.PATIENCE)
+    np.testing.assert_array_equal(result, TreeExplainer(model).shap_values(A))
     client.wait_for_workers(2, timeout=clusters.PATIENCE)
     after = set(client.run(os.getpid).values())
     assert len(before & after) == 1

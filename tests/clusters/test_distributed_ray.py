@@ -59,10 +59,10 @@ def test_values_of_two_actors_that_compile_once(tmp_path: Path) -> None:
     model, gate = classifier(X[FEATURES]), Gate(str(tmp_path), first=100)
     explained = explain_ray(gate.before(model), dataset(), features=FEATURES, keep=["id"], concurrency=2)
     assert not list(tmp_path.iterdir())  # lazily
-    found = collected(explained)
+    result = collected(explained)
     transformer = ShapTransformer.from_fitted(model).set_output(transform="pandas")
     expected = pd.concat([X[["id"]], transformer.transform(X[FEATURES])], axis=1)
-    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    pd.testing.assert_frame_equal(result, expected, check_exact=True)
     assert len(set(gate.arrivals())) == len(gate.arrivals()) == 2
     assert os.getpid() not in gate.arrivals()
     assert len(list(tmp_path.glob("call-*"))) == N_BLOCKS
@@ -81,8 +81,8 @@ def test_killed_actor_and_top_of_batches_of_any_size(tmp_path: Path) -> None:
         batch_size=30,
         num_cpus=0.5,
     )
-    found: list[Any] = []
-    job = Thread(target=lambda: found.append(collected(explained)))
+    results: list[Any] = []
+    job = Thread(target=lambda: results.append(collected(explained)))
     job.start()
     clusters.wait_for(lambda: len(gate.waiting()) == 2)
     assert len(list(tmp_path.glob("call-*"))) == 3
@@ -91,21 +91,21 @@ def test_killed_actor_and_top_of_batches_of_any_size(tmp_path: Path) -> None:
     os.kill(killed, signal.SIGKILL)
     gate.open()
     job.join(clusters.PATIENCE)
-    assert list(found[0]["id"]) == list(X["id"])
+    assert list(results[0]["id"]) == list(X["id"])
     values = TreeExplainer(model).shap_values(A).astype(np.float32)
     order = np.argsort(-np.abs(values), axis=1, kind="stable")
     for rank in range(2):
-        assert list(found[0][f"feature_{rank + 1}"]) == [FEATURES[i] for i in order[:, rank]]
-        column = found[0][f"shap_{rank + 1}"]
+        assert list(results[0][f"feature_{rank + 1}"]) == [FEATURES[i] for i in order[:, rank]]
+        column = results[0][f"shap_{rank + 1}"]
         assert column.dtype == np.float32
         np.testing.assert_array_equal(column, np.take_along_axis(values, order[:, rank, None], 1)[:, 0])
 
 
 def test_reasons_for_and_against() -> None:
     model = classifier(X[FEATURES])
-    found = collected(explain_ray(model, dataset(), keep=["id"], reasons=2, by_sign=True, concurrency=1))
-    assert list(found["id"]) == list(X["id"])
-    clusters.assert_reasons(found, TreeExplainer(model).explain(X[FEATURES]), 2)
+    result = collected(explain_ray(model, dataset(), keep=["id"], reasons=2, by_sign=True, concurrency=1))
+    assert list(result["id"]) == list(X["id"])
+    clusters.assert_reasons(result, TreeExplainer(model).explain(X[FEATURES]), 2)
 
 
 @pytest.mark.parametrize(

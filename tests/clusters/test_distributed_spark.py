@@ -71,9 +71,9 @@ def rows(spark: Any) -> Any:
 
 def collected(df: Any) -> Any:
     """Collect the rows in the order of X, by their ids."""
-    found = df.toPandas().set_index("id", drop=False)
-    assert sorted(found.index) == sorted(X.index)
-    return found.loc[X.index]
+    frame = df.toPandas().set_index("id", drop=False)
+    assert sorted(frame.index) == sorted(X.index)
+    return frame.loc[X.index]
 
 
 @pytest.mark.parametrize("make", [regressor, classifier])
@@ -81,10 +81,10 @@ def test_values(rows: Any, make: Any) -> None:
     model = make(X[FEATURES])
     transformer = ShapTransformer.from_fitted(model).set_output(transform="pandas")
     expected = pd.concat([X[["id"]], transformer.transform(X[FEATURES])], axis=1)
-    found = explain_spark(model, rows, keep=["id"])
-    assert found.columns == list(expected.columns)
-    assert {kind for name, kind in found.dtypes if name != "id"} == {"double"}
-    computed = collected(found)
+    result = explain_spark(model, rows, keep=["id"])
+    assert result.columns == list(expected.columns)
+    assert {kind for name, kind in result.dtypes if name != "id"} == {"double"}
+    computed = collected(result)
     pd.testing.assert_frame_equal(computed, expected, check_exact=True)
 
 
@@ -92,10 +92,10 @@ def test_floats_and_prefix(rows: Any) -> None:
     single = rows.select("id", *(F.col(f"`{name}`").cast("float").alias(name) for name in FEATURES))
     model = regressor(X[FEATURES])
     expected = TreeExplainer(model).shap_values(A.astype(np.float32))
-    found = explain_spark(model, single, keep=["id", *FEATURES], prefix="shap of ")
+    result = explain_spark(model, single, keep=["id", *FEATURES], prefix="shap of ")
     names = [f"shap of {name}" for name in FEATURES]
-    assert {dict(found.dtypes)[name] for name in names} == {"float"}
-    computed = collected(found)
+    assert {dict(result.dtypes)[name] for name in names} == {"float"}
+    computed = collected(result)
     np.testing.assert_array_equal(computed[names], expected)
     np.testing.assert_array_equal(computed[FEATURES], A.astype(np.float32))
 
@@ -120,13 +120,13 @@ def test_top(rows: Any, make: Any) -> None:
 @pytest.mark.parametrize("make", [regressor, classifier])
 def test_reasons_for_and_against(rows: Any, make: Any) -> None:
     model = make(X[FEATURES])
-    found = explain_spark(model, rows, keep=["id"], reasons=2, by_sign=True)
+    result = explain_spark(model, rows, keep=["id"], reasons=2, by_sign=True)
     n_outputs = 1 if make is regressor else 3
-    assert [kind for _, kind in found.dtypes[1 : 1 + 3 * n_outputs]] == [
+    assert [kind for _, kind in result.dtypes[1 : 1 + 3 * n_outputs]] == [
         kind for kind in ("string", "string", "double") for _ in range(n_outputs)
     ]
     explanation = TreeExplainer(model).explain(X[FEATURES].reset_index(drop=True))
-    clusters.assert_reasons(collected(found), explanation, 2)
+    clusters.assert_reasons(collected(result), explanation, 2)
 
 
 @pytest.mark.parametrize("pairs", ["occurring", [("petal width", "sepal width")]], ids=str)
@@ -136,15 +136,15 @@ def test_interactions(rows: Any, pairs: Any) -> None:
         transform="pandas"
     )
     expected = pd.concat([X[["id"]], transformer.transform(X[FEATURES])], axis=1)
-    found = collected(explain_spark(model, rows, keep=["id"], interactions=pairs))
-    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    result = collected(explain_spark(model, rows, keep=["id"], interactions=pairs))
+    pd.testing.assert_frame_equal(result, expected, check_exact=True)
 
 
 def test_pipeline_and_names_of_an_array(rows: Any) -> None:
     model = make_pipeline(StandardScaler(), regressor(A)).fit(A, np.nan_to_num(A[:, 0]))
     expected = TreeExplainer(model).shap_values(A)
-    found = collected(explain_spark(model, rows, features=FEATURES, keep=["id"]))
-    np.testing.assert_array_equal(found.drop(columns="id"), expected)
+    result = collected(explain_spark(model, rows, features=FEATURES, keep=["id"]))
+    np.testing.assert_array_equal(result.drop(columns="id"), expected)
 
 
 def test_types_of_kept_columns(spark: Any) -> None:
@@ -156,9 +156,9 @@ def test_types_of_kept_columns(spark: Any) -> None:
         F.expr("interval 2 months").alias("no type of Arrow"),
     )
     model, keep = regressor(X[FEATURES]), ["id", "day", "a.b", "exact"]
-    found = explain_spark(model, table, keep=keep)
-    assert [found.schema[name] for name in keep] == [table.schema[name] for name in keep]
-    assert [row[:4] for row in found.collect()] == [
+    result = explain_spark(model, table, keep=keep)
+    assert [result.schema[name] for name in keep] == [table.schema[name] for name in keep]
+    assert [row[:4] for row in result.collect()] == [
         tuple(row) for row in table.select("id", "day", "`a.b`", "exact").collect()
     ]
     with pytest.raises(TypeError, match="'no type of Arrow' cannot be handed to Python"):
@@ -180,8 +180,8 @@ def test_each_python_worker_compiles_once(rows: Any, tmp_path: Path) -> None:
 def test_killed_worker(rows: Any, tmp_path: Path) -> None:
     gate, model = Gate(str(tmp_path), first=2), classifier(A)
     explained = explain_spark(gate.before(model), rows, features=FEATURES, keep=["id"])
-    found: list[Any] = []
-    job = Thread(target=lambda: found.append(collected(explained)))
+    results: list[Any] = []
+    job = Thread(target=lambda: results.append(collected(explained)))
     job.start()
     clusters.wait_for(lambda: len(gate.waiting()) == 2)
     assert len(list(tmp_path.glob("call-*"))) == 2
@@ -192,7 +192,7 @@ def test_killed_worker(rows: Any, tmp_path: Path) -> None:
     gate.open()
     job.join(clusters.PATIENCE)
     expected = TreeExplainer(model).shap_values(A)
-    np.testing.assert_array_equal(found[0].drop(columns="id"), expected.reshape(len(A), -1))
+    np.testing.assert_array_equal(results[0].drop(columns="id"), expected.reshape(len(A), -1))
     assert set(gate.arrivals()) > set(killed)
 
 

@@ -118,14 +118,14 @@ def test_server(address: str, saved: tuple[str, Any]) -> None:
     expected = saved[1]
     for rows in (X, X[["ward", "mass", "visits"]]):
         split = rows.to_dict(orient="split", index=False)
-        found = answer(address, {"dataframe_split": split})
-        pd.testing.assert_frame_equal(found, expected, check_exact=True)
-    found = answer(address, {"dataframe_records": X.head(5).to_dict(orient="records")})
-    pd.testing.assert_frame_equal(found, expected.head(5), check_exact=True)
-    found = answer(
+        result = answer(address, {"dataframe_split": split})
+        pd.testing.assert_frame_equal(result, expected, check_exact=True)
+    result = answer(address, {"dataframe_records": X.head(5).to_dict(orient="records")})
+    pd.testing.assert_frame_equal(result, expected.head(5), check_exact=True)
+    result = answer(
         address, {"dataframe_records": X.head(5).to_dict(orient="records"), "params": {"reasons": 1}}
     )
-    assert found.columns[0] == "feature_1__cat" and len(found) == 5
+    assert result.columns[0] == "feature_1__cat" and len(result) == 5
     with pytest.raises(HTTPError) as refused:
         answer(address, {"dataframe_records": X.head(5).drop(columns="ward").to_dict(orient="records")})
     assert refused.value.code == 400
@@ -151,13 +151,13 @@ def test_spark_udf(saved: tuple[str, Any]) -> None:
         table = session.createDataFrame(X.assign(id=range(len(X)))).repartition(3)
         columns = [table[name] for name in ("ward", "mass", "visits")]
         struct = sql.functions.struct(*columns)
-        found = table.select("id", explain(struct).alias("shap")).select("id", "shap.*").toPandas()
+        frame = table.select("id", explain(struct).alias("shap")).select("id", "shap.*").toPandas()
         default = table.select("id", explain().alias("shap")).select("id", "shap.*").toPandas()
         path = str(Path(saved[0]).with_name("without_an_example"))
         explain = mlflow.pyfunc.spark_udf(session, path, env_manager="local")
         of_struct = table.select("id", explain(struct).alias("shap")).select("id", "shap.*").toPandas()
     finally:
         session.stop()
-    for collected in (found, default, of_struct):
+    for collected in (frame, default, of_struct):
         collected = collected.sort_values("id", ignore_index=True)
         pd.testing.assert_frame_equal(collected[list(saved[1])], saved[1], check_exact=True)

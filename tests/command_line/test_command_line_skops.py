@@ -51,10 +51,10 @@ def test_a_pipeline_explains_rows_of_a_csv_file(run: Any, files: Any, tmp_path: 
     assert (code, err) == (0, "")
     expected = explain(PIPELINE, X)
     assert json.loads(printed)["feature_names"] == list(expected.feature_names)
-    found = pq.read_table(out).to_pandas()
-    assert list(found["id"]) == list(FRAME["id"])
-    np.testing.assert_array_equal(found.drop(columns="id"), expected.values)
-    total = json.loads(printed)["base_values"] + found.drop(columns="id").sum(axis=1)
+    table = pq.read_table(out).to_pandas()
+    assert list(table["id"]) == list(FRAME["id"])
+    np.testing.assert_array_equal(table.drop(columns="id"), expected.values)
+    total = json.loads(printed)["base_values"] + table.drop(columns="id").sum(axis=1)
     np.testing.assert_allclose(total, PIPELINE.predict(X), rtol=1e-5)
 
 
@@ -68,10 +68,10 @@ def test_sums_and_groups_by_the_columns_of_the_data(run: Any, files: Any, tmp_pa
     np.testing.assert_array_equal(pq.read_table(players).to_pandas(), game.to_frame())
     assert np.abs(game.values - whole.values).max() > 1e-3  # they are different values
     assert run("explain", *files, "-o", reasons, *TRUST, "--sum-by", "input", "--reasons", 1)[0] == 0
-    found = pq.read_table(reasons).to_pandas()
+    table = pq.read_table(reasons).to_pandas()
     record = whole.reasons(1)[7]
-    shown = found["value_1"][7]
-    assert found["feature_1"][7] == record["feature"]
+    shown = table["value_1"][7]
+    assert table["feature_1"][7] == record["feature"]
     assert shown == record["value"] if isinstance(record["value"], str) else float(shown) == record["value"]
     assert run("explain", *files, "-o", pairs, *TRUST, "--sum-by", "input", "--interactions", "1")[0] == 0
     grouped = explain_interactions(PIPELINE, X, interactions="occurring").sum_by("input")

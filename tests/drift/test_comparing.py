@@ -44,26 +44,30 @@ CURRENT = np.column_stack(
 
 @pytest.mark.parametrize("n_bins", [2, 3, 10, 40])
 def test_measures_are_those_of_the_definitions(n_bins: int) -> None:
-    found = compare_explanations(explanation(REFERENCE), explanation(CURRENT), n_bins=n_bins)
+    comparison = compare_explanations(explanation(REFERENCE), explanation(CURRENT), n_bins=n_bins)
     # All features are rounded to the same unit, so the definition gets all features on the same scale.
     largest = max(np.abs(REFERENCE).mean(axis=0).max(), np.abs(CURRENT).mean(axis=0).max())
     for i in range(6):
         ours, theirs = REFERENCE[:, i], CURRENT[:, i]
-        assert found.wasserstein[i] == pytest.approx(wasserstein_distance(ours, theirs), abs=1e-12)
-        assert found.psi[i] == pytest.approx(psi_by_definition(ours, theirs, n_bins, largest), abs=1e-9), i
-    np.testing.assert_allclose(found.reference_importance, np.abs(REFERENCE).mean(axis=0))
-    np.testing.assert_allclose(found.current_importance, np.abs(CURRENT).mean(axis=0))
-    assert found.ndcg == pytest.approx(ndcg_score([found.reference_importance], [found.current_importance]))
-    assert found.psi[4] == found.wasserstein[4] == 0
-    np.testing.assert_allclose(found.relative_wasserstein, found.wasserstein / largest)
-    assert found.psi[5] > 0.5  # below a constant, not above it
-    assert (found.n_reference, found.n_current) == (300, 211)
+        assert comparison.wasserstein[i] == pytest.approx(wasserstein_distance(ours, theirs), abs=1e-12)
+        assert comparison.psi[i] == pytest.approx(
+            psi_by_definition(ours, theirs, n_bins, largest), abs=1e-9
+        ), i
+    np.testing.assert_allclose(comparison.reference_importance, np.abs(REFERENCE).mean(axis=0))
+    np.testing.assert_allclose(comparison.current_importance, np.abs(CURRENT).mean(axis=0))
+    assert comparison.ndcg == pytest.approx(
+        ndcg_score([comparison.reference_importance], [comparison.current_importance])
+    )
+    assert comparison.psi[4] == comparison.wasserstein[4] == 0
+    np.testing.assert_allclose(comparison.relative_wasserstein, comparison.wasserstein / largest)
+    assert comparison.psi[5] > 0.5  # below a constant, not above it
+    assert (comparison.n_reference, comparison.n_current) == (300, 211)
 
 
 def test_a_sample_and_itself() -> None:
-    found = compare_explanations(explanation(REFERENCE), explanation(REFERENCE[::-1]))
-    assert not found.psi.any() and not found.relative_wasserstein.any() and found.ndcg == 1
-    np.testing.assert_array_equal(found.reference_rank, found.current_rank)
+    comparison = compare_explanations(explanation(REFERENCE), explanation(REFERENCE[::-1]))
+    assert not comparison.psi.any() and not comparison.relative_wasserstein.any() and comparison.ndcg == 1
+    np.testing.assert_array_equal(comparison.reference_rank, comparison.current_rank)
 
 
 def test_psi_of_deciles_by_hand() -> None:
@@ -84,8 +88,8 @@ def test_psi_is_that_of_quantile_bins_in_continuous_data(rng: np.random.Generato
 
 def test_psi_without_change_has_the_mean_of_theory(rng: np.random.Generator) -> None:
     samples = rng.normal(size=(2, 1000, 300))
-    found = compare_explanations(explanation(samples[0]), explanation(samples[1, :500]))
-    assert found.psi.mean() == pytest.approx(9 * (1 / 1000 + 1 / 500), rel=0.1)
+    comparison = compare_explanations(explanation(samples[0]), explanation(samples[1, :500]))
+    assert comparison.psi.mean() == pytest.approx(9 * (1 / 1000 + 1 / 500), rel=0.1)
 
 
 @pytest.mark.parametrize("held", [1, 7, 100, 600])
@@ -101,15 +105,17 @@ def test_columns_that_are_not_held_give_the_same(held: int, monkeypatch: pytest.
 def test_weights_of_other_rows(rng: np.random.Generator) -> None:
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60)}, index=rng.permutation(60) + 7)
-    found = explain(RandomForestRegressor(3, random_state=0).fit(X, X["a"] + X["b"]), X)
+    explanation = explain(RandomForestRegressor(3, random_state=0).fit(X, X["a"] + X["b"]), X)
     weights = pd.Series(rng.random(60), index=X.index)
-    expected = np.average(np.abs(found.values), axis=0, weights=weights)
-    for given in (weights, weights.to_numpy(), weights.sort_index().loc[found.row_labels]):
-        importance = compare_explanations(found, found, reference_weight=given).reference_importance
+    expected = np.average(np.abs(explanation.values), axis=0, weights=weights)
+    for given in (weights, weights.to_numpy(), weights.sort_index().loc[explanation.row_labels]):
+        importance = compare_explanations(
+            explanation, explanation, reference_weight=given
+        ).reference_importance
         np.testing.assert_allclose(importance, expected, rtol=1e-6)
     for other in (weights.sort_index(), weights.reset_index(drop=True)):
         with pytest.raises(ValueError, match="reference_weight: the index differs from that of ref"):
-            compare_explanations(found, found, reference_weight=other)
+            compare_explanations(explanation, explanation, reference_weight=other)
 
 
 def test_masked_weights() -> None:
@@ -120,17 +126,19 @@ def test_masked_weights() -> None:
 
 def test_weights(rng: np.random.Generator) -> None:
     weights, of_current = rng.integers(0, 4, 300), rng.integers(0, 3, 211)
-    found = compare_explanations(
+    comparison = compare_explanations(
         explanation(REFERENCE), explanation(CURRENT), reference_weight=weights, current_weight=of_current
     )
     repeated = compare_explanations(
         explanation(REFERENCE.repeat(weights, axis=0)), explanation(CURRENT.repeat(of_current, axis=0))
     )
     for name in ("reference_importance", "current_importance", "psi", "wasserstein", "ndcg"):
-        np.testing.assert_allclose(getattr(found, name), getattr(repeated, name), atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(comparison, name), getattr(repeated, name), atol=1e-12, err_msg=name
+        )
     for i in range(6):
         expected = wasserstein_distance(REFERENCE[:, i], CURRENT[:, i], weights, of_current)
-        assert found.wasserstein[i] == pytest.approx(expected, abs=1e-12)
+        assert comparison.wasserstein[i] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +161,10 @@ def test_rows_without_values_are_left_out() -> None:
     values = REFERENCE.copy()
     values[::3] = np.nan
     values[1, 2] = np.nan
-    found = compare_explanations(explanation(values), explanation(CURRENT))
+    comparison = compare_explanations(explanation(values), explanation(CURRENT))
     known = values[~np.isnan(values[:, 2]), 2]
-    assert found.wasserstein[2] == pytest.approx(wasserstein_distance(known, CURRENT[:, 2]))
-    np.testing.assert_allclose(found.reference_importance, explanation(values).importance())
+    assert comparison.wasserstein[2] == pytest.approx(wasserstein_distance(known, CURRENT[:, 2]))
+    np.testing.assert_allclose(comparison.reference_importance, explanation(values).importance())
 
 
 def test_features_are_matched_by_name() -> None:
@@ -177,20 +185,29 @@ def test_outputs_are_matched_by_name(rng: np.random.Generator) -> None:
     ours, theirs = rng.normal(size=(2, 90, 4, 3)) * np.array([1, 2, 3])
     one = explanation(ours, output_names=("a", "b", "c"))
     other = explanation(theirs[..., [2, 0, 1]], output_names=("c", "a", "b"))
-    found = compare_explanations(one, other)
-    assert found.psi.shape == found.wasserstein.shape == found.reference_importance.shape == (4, 3)
+    comparison = compare_explanations(one, other)
+    assert (
+        comparison.psi.shape
+        == comparison.wasserstein.shape
+        == comparison.reference_importance.shape
+        == (4, 3)
+    )
     for i, j in np.ndindex(4, 3):
-        assert found.wasserstein[i, j] == pytest.approx(wasserstein_distance(ours[:, i, j], theirs[:, i, j]))
-        assert found.psi[i, j] < 0.5
-    largest = np.maximum(found.reference_importance, found.current_importance).max(axis=0)
-    np.testing.assert_allclose(found.relative_wasserstein, found.wasserstein / largest)
-    summed = [found.reference_importance.sum(axis=1), found.current_importance.sum(axis=1)]
-    assert found.ndcg == pytest.approx(ndcg_score([summed[0]], [summed[1]]))
-    np.testing.assert_array_equal(found.reference_rank, (-summed[0]).argsort().argsort() + 1)
+        assert comparison.wasserstein[i, j] == pytest.approx(
+            wasserstein_distance(ours[:, i, j], theirs[:, i, j])
+        )
+        assert comparison.psi[i, j] < 0.5
+    largest = np.maximum(comparison.reference_importance, comparison.current_importance).max(axis=0)
+    np.testing.assert_allclose(comparison.relative_wasserstein, comparison.wasserstein / largest)
+    summed = [comparison.reference_importance.sum(axis=1), comparison.current_importance.sum(axis=1)]
+    assert comparison.ndcg == pytest.approx(ndcg_score([summed[0]], [summed[1]]))
+    np.testing.assert_array_equal(comparison.reference_rank, (-summed[0]).argsort().argsort() + 1)
     single = compare_explanations(one[..., "b"], other[..., "b"])
-    np.testing.assert_array_equal(single.wasserstein, found.wasserstein[:, 1])
-    frame = found.to_frame()
-    assert frame.index.names == ["feature", "output"] and frame.loc[("f2", "b"), "psi"] == found.psi[2, 1]
+    np.testing.assert_array_equal(single.wasserstein, comparison.wasserstein[:, 1])
+    frame = comparison.to_frame()
+    assert (
+        frame.index.names == ["feature", "output"] and frame.loc[("f2", "b"), "psi"] == comparison.psi[2, 1]
+    )
     with pytest.raises(ValueError, match="reference is of output 'b', but current is of output 'a'"):
         compare_explanations(one[..., "b"], other[..., "a"])
     with pytest.raises(ValueError, match="reference has one output, but current has 3"):
@@ -203,9 +220,9 @@ def test_differences_of_rounding_do_not_count(rng: np.random.Generator) -> None:
     """Frequent values, zeros, and a constant that is not a float32, rounded to single precision."""
     noise = 1e-7 * rng.normal(size=REFERENCE.shape)
     single = (REFERENCE + noise).astype(np.float32)
-    found = compare_explanations(explanation(REFERENCE), explanation(single))
-    assert found.psi[1:].max() < 1e-12 and found.psi[0] < 1e-3
-    assert found.wasserstein.max() < 1e-6
+    comparison = compare_explanations(explanation(REFERENCE), explanation(single))
+    assert comparison.psi[1:].max() < 1e-12 and comparison.psi[0] < 1e-3
+    assert comparison.wasserstein.max() < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -239,31 +256,31 @@ def test_ndcg(reference: list[float], current: list[float], expected: float | No
 
 def test_ranks_of_tied_features() -> None:
     values = np.array([[1.0, -2.0, 2.0, 0.0, 0.0]])
-    found = compare_explanations(explanation(values), explanation(values))
-    assert found.reference_rank.tolist() == [3, 1, 1, 4, 4]
+    comparison = compare_explanations(explanation(values), explanation(values))
+    assert comparison.reference_rank.tolist() == [3, 1, 1, 4, 4]
 
 
 def test_single_rows() -> None:
-    found = compare_explanations(explanation([[1.0, 2.0]]), explanation([[1.0, 5.0]]))
-    assert found.wasserstein.tolist() == [0, 3] and found.psi[0] == 0
-    assert np.isfinite(found.psi).all() and found.psi[1] > 1
+    comparison = compare_explanations(explanation([[1.0, 2.0]]), explanation([[1.0, 5.0]]))
+    assert comparison.wasserstein.tolist() == [0, 3] and comparison.psi[0] == 0
+    assert np.isfinite(comparison.psi).all() and comparison.psi[1] > 1
 
 
 def test_the_frame_and_the_dict() -> None:
     pytest.importorskip("pandas")
-    found = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
-    frame = found.to_frame()
-    assert frame.index.name == "feature" and sorted(frame.index) == sorted(found.feature_names)
+    comparison = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
+    frame = comparison.to_frame()
+    assert frame.index.name == "feature" and sorted(frame.index) == sorted(comparison.feature_names)
     assert frame["psi"].is_monotonic_decreasing
-    for i, name in enumerate(found.feature_names):
+    for i, name in enumerate(comparison.feature_names):
         for column in frame:
-            assert frame.loc[name, column] == getattr(found, column)[i]
-    facts = json.loads(json.dumps(found.to_dict()))
-    assert facts["ndcg"] == found.ndcg and facts["n_current"] == 211
+            assert frame.loc[name, column] == getattr(comparison, column)[i]
+    facts = json.loads(json.dumps(comparison.to_dict()))
+    assert facts["ndcg"] == comparison.ndcg and facts["n_current"] == 211
     assert [record["psi"] for record in facts["features"]] == frame["psi"].tolist()
-    assert repr(found).startswith("ExplanationComparison of 300 and 211 rows\nnDCG of the rankings: ")
+    assert repr(comparison).startswith("ExplanationComparison of 300 and 211 rows\nnDCG of the rankings: ")
     with pytest.raises(AttributeError):
-        found.ndcg = 1.0  # type: ignore[misc]
+        comparison.ndcg = 1.0  # type: ignore[misc]
 
 
 def test_labels_of_classes_go_into_json(rng: np.random.Generator) -> None:
@@ -331,8 +348,8 @@ def test_groups_of_columns_and_classes(rng: np.random.Generator) -> None:
     X = rng.normal(size=(200, 4))
     model = RandomForestClassifier(5, random_state=0).fit(X, (X[:, 0] + X[:, 1] > 0) + 0 + (X[:, 2] > 1))
     whole = explain(model, X, feature_groups={"place": [0, 1]})
-    found = compare_explanations(whole[:100], whole[100:])
-    assert isinstance(found, ExplanationComparison) and found.feature_names[0] == "place"
-    assert found.output_names == (0, 1, 2)
+    comparison = compare_explanations(whole[:100], whole[100:])
+    assert isinstance(comparison, ExplanationComparison) and comparison.feature_names[0] == "place"
+    assert comparison.output_names == (0, 1, 2)
     with pytest.raises(ValueError, match="different features: only reference has 'place'"):
         compare_explanations(whole, explain(model, X))

@@ -69,18 +69,18 @@ def test_features_and_outputs_in_another_order(tmp_path: Path) -> None:
     explain_batches(model, X, tmp_path / "a.parquet")
     rows = CURRENT.iloc[:, ::-1]
     explain_batches(other, rows, tmp_path / "b.parquet", dtype="float32")
-    found = compare_explanations(tmp_path / "a.parquet", tmp_path / "b.parquet")
-    assert found.feature_names == tuple(X) and found.output_names == (0, 1, 2)
+    comparison = compare_explanations(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert comparison.feature_names == tuple(X) and comparison.output_names == (0, 1, 2)
     expected = compare_explanations(explain(model, X), explain(other, rows))
-    assert_same(found, expected, rtol=1e-5, atol=1e-7)
+    assert_same(comparison, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_weights_in_a_column(forest: Any, tmp_path: Path) -> None:
     weights = np.arange(100) % 4
     explain_batches(forest, CURRENT.assign(w=weights), tmp_path / "a.parquet", keep=["w"])
     expected = compare_explanations(explain(forest, X), explain(forest, CURRENT), current_weight=weights)
-    found = compare_explanations(explain(forest, X), tmp_path / "a.parquet", current_weight="w")
-    assert_same(found, expected)
+    comparison = compare_explanations(explain(forest, X), tmp_path / "a.parquet", current_weight="w")
+    assert_same(comparison, expected)
     for name, message in (
         ("v", "there is no column 'v' in .*: name it in keep="),
         (X.columns[0], "there is no column .* in .*: name it in keep="),  # these are values
@@ -119,8 +119,8 @@ def test_nulls_are_left_out(forest: Any, reference: Path) -> None:
         return pa.Table.from_arrays(columns, schema=schema)
 
     values = explain(forest, X).values[2:, 2]
-    found = compare_explanations(rewritten(reference, change), explain(forest, X))
-    assert found.reference_importance[2] == pytest.approx(np.abs(values).mean())
+    comparison = compare_explanations(rewritten(reference, change), explain(forest, X))
+    assert comparison.reference_importance[2] == pytest.approx(np.abs(values).mean())
 
 
 def test_an_unfinished_output_is_refused(forest: Any, tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_files_that_are_refused(forest: Any, reference: Path, tmp_path: Path) ->
 def test_files_of_several_calls(forest: Any, reference: Path, tmp_path: Path) -> None:
     explain_batches(forest, CURRENT, tmp_path / "b.parquet")
     both = [reference, tmp_path / "b.parquet"]
-    found = compare_explanations(both, both)
-    assert found.n_reference == 250 and not found.psi.any()
+    comparison = compare_explanations(both, both)
+    assert comparison.n_reference == 250 and not comparison.psi.any()
     explain_batches(forest, CURRENT, tmp_path / "c.parquet", data=X[::5])
     with pytest.raises(ValueError, match=r"c\.parquet' has values of another kind, or other columns, than"):
         compare_explanations([reference, tmp_path / "c.parquet"], reference)
@@ -199,9 +199,9 @@ def test_memory_does_not_grow_with_the_rows(
     explain_batches(forest, X, tmp_path / "b.parquet")
     tracemalloc.start()
     before = pa.total_allocated_bytes()
-    found = compare_explanations(tmp_path / "a", tmp_path / "b.parquet")
+    comparison = compare_explanations(tmp_path / "a", tmp_path / "b.parquet")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 6e6 < n_rows * 4 * 8 and pa.total_allocated_bytes() - before < 1e6
     monkeypatch.undo()
-    assert_same(found, compare_explanations(tmp_path / "a", tmp_path / "b.parquet"), rtol=1e-9)
+    assert_same(comparison, compare_explanations(tmp_path / "a", tmp_path / "b.parquet"), rtol=1e-9)

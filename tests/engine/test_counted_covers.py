@@ -40,10 +40,10 @@ def explainer_of(ensemble: Ensemble, data: Any, weights: Any = None, **options: 
 def leaf_weights(
     ensemble: Ensemble, X: np.ndarray, weights: np.ndarray | None = None, n_threads: int = 1
 ) -> np.ndarray:
-    found = np.zeros(ensemble.n_nodes)
+    values = np.zeros(ensemble.n_nodes)
     weights = np.ones(len(X)) if weights is None else weights
-    _core.add_leaf_weights(state(ensemble), X, weights, found, n_threads)
-    return found
+    _core.add_leaf_weights(state(ensemble), X, weights, values, n_threads)
+    return values
 
 
 def drawn(seed: int) -> Ensemble:
@@ -86,8 +86,8 @@ def test_random_trees(precision: str, first: int) -> None:
         explainer = explainer_of(ensemble, container(data, seed), weights, precision=precision)
         scale = leaf_scale(ensemble)
         values, base_value, _ = reference.path_dependent(expected, X)
-        found = explainer.shap_values(X).reshape(len(X), 9, -1).transpose(0, 2, 1)
-        assert_within(found, values, TOLERANCE[precision] * scale[:, np.newaxis], f"values of seed {seed}")
+        result = explainer.shap_values(X).reshape(len(X), 9, -1).transpose(0, 2, 1)
+        assert_within(result, values, TOLERANCE[precision] * scale[:, np.newaxis], f"values of seed {seed}")
         base = np.ravel(explainer.expected_value)
         largest = scale + np.abs(ensemble.intercept)
         assert_within(base, base_value, 1e-12 * largest, f"base value of seed {seed}")
@@ -112,9 +112,9 @@ def test_many_rows_and_threads(seed: int, shape: str, vector: bool) -> None:
     weights = np.random.default_rng(seed).integers(0, 9, len(data)).astype(float)
     _, few = counted(ensemble, data[:300], weights[:300])
     leaf = ensemble.left < 0
-    found = leaf_weights(ensemble, data[:300], weights[:300])
-    np.testing.assert_array_equal(found[leaf], few[leaf])
-    assert not found[~leaf].any()
+    result = leaf_weights(ensemble, data[:300], weights[:300])
+    np.testing.assert_array_equal(result[leaf], few[leaf])
+    assert not result[~leaf].any()
     whole = leaf_weights(ensemble, data, weights)
     for n_threads in (2, 3, 64):
         np.testing.assert_array_equal(leaf_weights(ensemble, data, weights, n_threads), whole)

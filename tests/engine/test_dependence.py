@@ -46,13 +46,13 @@ def by_definition(
     ensemble: Ensemble, X: np.ndarray, columns: Sequence[Sequence[int]], points: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Predict all rows with each point of the grid in them: (n_outputs, n_rows, ...)."""
-    found = np.empty((ensemble.n_outputs, len(X), *(len(each) for each in points)))
+    values = np.empty((ensemble.n_outputs, len(X), *(len(each) for each in points)))
     for at in product(*(range(len(each)) for each in points)):
         changed = X.copy()
         for of_axis, of_points, i in zip(columns, points, at):
             changed[:, list(of_axis)] = of_points[i, list(of_axis)]
-        found[(slice(None), slice(None), *at)] = ensemble.margin(changed).T
-    return found
+        values[(slice(None), slice(None), *at)] = ensemble.margin(changed).T
+    return values
 
 
 def compiled(ensemble: Ensemble, columns: Sequence[Sequence[int]], points: Sequence[np.ndarray]) -> Any:
@@ -89,9 +89,9 @@ def test_random_trees(first: int) -> None:
             grid = [points[: 9 - 2 * len(columns)]] * len(columns)
             expected = by_definition(ensemble, X, columns, grid)
             trees = compiled(ensemble, columns, grid)
-            found = trees.individual(X)
+            result = trees.individual(X)
             what = f"seed {seed}, columns {columns}"
-            assert_within(found, expected, tolerance(ensemble, len(columns) + 1), f"ICE of {what}")
+            assert_within(result, expected, tolerance(ensemble, len(columns) + 1), f"ICE of {what}")
             mean = np.average(expected, axis=1, weights=weights)
             assert_within(average(trees, X, weights), mean, tolerance(ensemble, len(columns)), what)
 

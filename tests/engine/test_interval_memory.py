@@ -70,8 +70,8 @@ def test_calls_of_several_sizes_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(memory, "TABLE_BYTES", room)
     explainer = TreeExplainer(forest, device="cpu")
     with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda size: explainer.shap_values(rows[:size]), calls)
-        for size, values in zip(calls, found):
+        result = pool.map(lambda size: explainer.shap_values(rows[:size]), calls)
+        for size, values in zip(calls, result):
             np.testing.assert_array_equal(values, expected[size])
     assert 0 < explainer._compiled.table_bytes <= room
 
@@ -83,8 +83,8 @@ def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -
     forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
     rows = np.resize(X, (1024, X.shape[1]))
     explainer = TreeExplainer(forest, device="cpu")
-    found, laid_out, lay_out = list[np.ndarray](), list[Intervals](), CompiledModel._lay_out
-    other = Thread(target=lambda: found.append(explainer.shap_values(rows)))
+    results, laid_out, lay_out = list[np.ndarray](), list[Intervals](), CompiledModel._lay_out
+    other = Thread(target=lambda: results.append(explainer.shap_values(rows)))
 
     def lay_out_slowly(model: CompiledModel, kind: Kind, plan: Any, intervals: Intervals) -> Any:
         laid_out.append(intervals)
@@ -94,10 +94,10 @@ def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -
         return lay_out(model, kind, plan, intervals)
 
     monkeypatch.setattr(CompiledModel, "_lay_out", lay_out_slowly)
-    found.append(explainer.shap_values(rows))
+    results.append(explainer.shap_values(rows))
     other.join()
     assert laid_out == [Intervals(costs.table_size(1024)), Intervals(costs.MERGED_ONLY)]
-    assert same_bits(*found)
+    assert same_bits(*results)
     assert explainer._compiled.table_bytes > 0 and not explainer._compiled._core_layouts
 
 

@@ -175,8 +175,8 @@ def test_many_rows(precision: str, vector: bool) -> None:
     rows = np.tile(few, (n_copies, 1))
     assert len(rows) > 2 * 16384
     for n_threads in (1, 3):
-        for found, of_few in zip(explain(plan, ensemble, rows, n_threads=n_threads), expected, strict=True):
-            assert same_bits(found, np.concatenate([of_few] * n_copies))
+        for result, of_few in zip(explain(plan, ensemble, rows, n_threads=n_threads), expected, strict=True):
+            assert same_bits(result, np.concatenate([of_few] * n_copies))
 
 
 @pytest.mark.parametrize("n_features", [9, 16])
@@ -448,9 +448,9 @@ def test_trees_whose_tables_do_not_pay_are_walked(n_rows: float, prices: dict[st
     plan = walk_of(ensemble)
     layout = layout_of(plan, n_rows=n_rows, **prices)
     assert layout.info()["table_bytes"] == layout.info()["lookup_seconds"] == 0
-    found = _core.interval_plan(plan, layout)
-    assert found.info()["n_table_trees"] == 0
-    assert_values(found, ensemble, rows, definition(ensemble, rows))
+    table_plan = _core.interval_plan(plan, layout)
+    assert table_plan.info()["n_table_trees"] == 0
+    assert_values(table_plan, ensemble, rows, definition(ensemble, rows))
 
 
 def test_tables_only_for_trees_that_they_pay_for() -> None:
@@ -460,10 +460,10 @@ def test_tables_only_for_trees_that_they_pay_for() -> None:
     ensemble = Ensemble.from_trees(trees, n_features=4, intercept=np.zeros(3))
     plan = walk_of(ensemble)
     layout = layout_of(plan, 256, leaf=1.0, leaf_node=0.0, lookup=5.0)
-    found = _core.interval_plan(plan, layout)
-    assert found.info()["n_table_trees"] == 1
+    table_plan = _core.interval_plan(plan, layout)
+    assert table_plan.info()["n_table_trees"] == 1
     rows = random_rows(6, ensemble, 80)
-    assert_values(found, ensemble, rows, definition(ensemble, rows))
+    assert_values(table_plan, ensemble, rows, definition(ensemble, rows))
 
 
 # Refusals

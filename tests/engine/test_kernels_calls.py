@@ -354,14 +354,14 @@ def test_gaps_are_those_of_the_written_values(cpu_core, dtype, n_features):
     plan = cpu_core.Plan(state(ensemble), "single")
     values, margin = np.empty((1000, 2, n_features), dtype), np.empty((1000, 2))
     base = plan.base_value + np.array([0.25, 0.0])  # a wrong base value shows in its output alone
-    found = plan.explain(X, values, margin, 1, base_value=base)
+    explanation = plan.explain(X, values, margin, 1, base_value=base)
     expected = np.abs(values.sum(axis=2, dtype=np.float64) + base - margin).max(axis=0)
-    np.testing.assert_allclose(found, expected, rtol=1e-7)
-    assert found[0] > 0.2 > found[1] > 0
+    np.testing.assert_allclose(explanation, expected, rtol=1e-7)
+    assert explanation[0] > 0.2 > explanation[1] > 0
     for n_threads in (1, 3):  # the margins themselves need not be asked for
-        assert same_bits(plan.explain(X, values, None, n_threads, base_value=base), found)
-    found = plan.explain(X, values, None, 2, base_value=np.array([0.0, np.nan]))
-    assert np.isnan(found[1]) and np.isfinite(found[0])
+        assert same_bits(plan.explain(X, values, None, n_threads, base_value=base), explanation)
+    explanation = plan.explain(X, values, None, 2, base_value=np.array([0.0, np.nan]))
+    assert np.isnan(explanation[1]) and np.isfinite(explanation[0])
     assert plan.explain(X, values, margin, 1) is None
     with pytest.raises(ValueError, match="one element for each output"):
         plan.explain(X, values, margin, 1, base_value=np.zeros(3))

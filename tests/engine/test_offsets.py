@@ -67,14 +67,14 @@ def without_offsets(ensemble: Ensemble) -> Ensemble:
     return replace(ensemble, value=value, intercept=np.zeros(ensemble.n_outputs))
 
 
-def assert_close(found: np.ndarray, expected: np.ndarray, precision: str) -> None:
-    """Compare ``found``, in the shapes of explainers, with ``expected``, which has the outputs in axis 1."""
-    found = found[:, np.newaxis] if found.ndim < expected.ndim else np.moveaxis(found, -1, 1)
+def assert_close(actual: np.ndarray, expected: np.ndarray, precision: str) -> None:
+    """Compare ``actual``, in the shapes of explainers, with ``expected``, which has the outputs in axis 1."""
+    actual = actual[:, np.newaxis] if actual.ndim < expected.ndim else np.moveaxis(actual, -1, 1)
     axes = (0, *range(2, expected.ndim))
     largest = np.abs(expected).max(axis=axes, keepdims=True)
     assert (largest > 0).all()
-    assert (np.abs(found - expected) <= TOLERANCE[precision] * largest).all(), (
-        np.abs(found - expected).max(axis=axes) / largest.ravel()
+    assert (np.abs(actual - expected) <= TOLERANCE[precision] * largest).all(), (
+        np.abs(actual - expected).max(axis=axes) / largest.ravel()
     )
 
 
@@ -241,12 +241,12 @@ def test_squared_errors_of_far_targets() -> None:
         near, X, X[::2], lambda m, y: (m - y) ** 2, lambda m, y: 2 * (m - y), labels=labels
     )
     explainer = TreeExplainer(EnsembleModel(far), X[::2], model_output="log_loss", device="cpu")
-    found = explainer.explain(X, labels + offset)
+    explanation = explainer.explain(X, labels + offset)
     # The offset takes 30 of the 53 bits of labels and margins.
     largest = np.abs(expected).max()
-    assert np.abs(found.values - expected[:, 0]).max() <= 3e-6 * largest
-    assert np.abs(found.base_values - base[:, 0]).max() <= 3e-6 * largest
-    assert found.additivity_error is not None and found.additivity_error < 1e-5 * largest
+    assert np.abs(explanation.values - expected[:, 0]).max() <= 3e-6 * largest
+    assert np.abs(explanation.base_values - base[:, 0]).max() <= 3e-6 * largest
+    assert explanation.additivity_error is not None and explanation.additivity_error < 1e-5 * largest
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e9])
@@ -295,12 +295,12 @@ def test_an_intercept_that_the_leaves_take_back() -> None:
     )
     ensemble = replace(ensemble, value=value, intercept=np.array([0.3]))
     X = random_rows(rng, ensemble, 200)
-    found = TreeExplainer(EnsembleModel(ensemble), precision="double").explain(X)
-    assert found.additivity_error is not None and found.additivity_error < 1e-5 * 2.0**-48
+    explanation = TreeExplainer(EnsembleModel(ensemble), precision="double").explain(X)
+    assert explanation.additivity_error is not None and explanation.additivity_error < 1e-5 * 2.0**-48
     expected, base, _ = reference.path_dependent(without_offsets(ensemble), X)
-    assert_close(found.values, expected, "double")
-    assert abs(found.base_values - (base[0] + first_leaves(ensemble)[0, 0] + 0.3)) < 2.0**-53
-    assert np.abs(found.values).max() > 1e-6
+    assert_close(explanation.values, expected, "double")
+    assert abs(explanation.base_values - (base[0] + first_leaves(ensemble)[0, 0] + 0.3)) < 2.0**-53
+    assert np.abs(explanation.values).max() > 1e-6
 
 
 def test_leaves_that_would_overflow_keep_their_offset() -> None:

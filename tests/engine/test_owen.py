@@ -61,17 +61,17 @@ def test_random_trees(precision: str) -> None:
         tolerance = TOLERANCES[precision] * leaf_scale(ensemble)[:, np.newaxis]
         options: dict[str, Any] = {"feature_groups": named(groups), "precision": precision}
         explainer = TreeExplainer(EnsembleModel(ensemble), **options)
-        found = by_output(explainer.explain(rows, index="OV").values)
+        values = by_output(explainer.explain(rows, index="OV").values)
         expected = reference.path_dependent(ensemble, rows, index="OV", groups=groups).values
-        assert (np.abs(found - expected) <= tolerance).all()
+        assert (np.abs(values - expected) <= tolerance).all()
         of_groups = by_output(explainer.explain(rows).values)
-        assert (np.abs(sums(found, groups) - of_groups) <= 4 * tolerance).all()
+        assert (np.abs(sums(values, groups) - of_groups) <= 4 * tolerance).all()
         shapley = reference.path_dependent(ensemble, rows).values
         n_apart += bool((np.abs(shapley - expected) > 1e-3 * leaf_scale(ensemble)[:, np.newaxis]).any())
         against = TreeExplainer(EnsembleModel(ensemble), rows[4:], **options)
-        found = by_output(against.explain(rows[:4], index="OV").values)
+        values = by_output(against.explain(rows[:4], index="OV").values)
         expected = reference.interventional(ensemble, rows[:4], rows[4:], index="OV", groups=groups).values
-        assert (np.abs(found - expected) <= tolerance).all()
+        assert (np.abs(values - expected) <= tolerance).all()
     assert n_apart > 80
 
 
@@ -83,7 +83,7 @@ def test_groups_of_one_feature_and_one_group_of_all_have_shapley_values(interven
         tolerance = 1e-10 * leaf_scale(ensemble)[:, np.newaxis]
         expected = by_output(explain(EnsembleModel(ensemble), rows, data=data, precision="double").values)
         for apart in (np.arange(len(groups)), np.zeros(len(groups), int)):
-            found = explain(
+            explanation = explain(
                 EnsembleModel(ensemble),
                 rows,
                 data=data,
@@ -91,7 +91,7 @@ def test_groups_of_one_feature_and_one_group_of_all_have_shapley_values(interven
                 feature_groups=named(apart),
                 index="OV",
             )
-            assert (np.abs(by_output(found.values) - expected) <= tolerance).all()
+            assert (np.abs(by_output(explanation.values) - expected) <= tolerance).all()
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "quadrature"])
@@ -127,12 +127,12 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
     model.fit(X, y[:, 0] if n_outputs == 1 else y)
     groups = np.array([0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0])
     explainer = TreeExplainer(model, feature_groups=named(groups), precision=precision)
-    found = by_output(explainer.explain(X[:20], index="OV").values)
+    values = by_output(explainer.explain(X[:20], index="OV").values)
     ensemble = adapt(model).ensemble
     expected = reference.path_dependent(
         ensemble, X[:20].astype(ensemble.x_dtype), index="OV", groups=groups
     ).values
-    assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+    assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
     assert max(n_nodes) > 8
 
@@ -153,12 +153,12 @@ def test_groups_of_an_odd_number_of_features(
     model = RandomForestRegressor(3, max_features=1, random_state=0).fit(X, y[:, 0] if n_outputs == 1 else y)
     groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     explainer = TreeExplainer(model, feature_groups=named(groups), precision=precision)
-    found = by_output(explainer.explain(X[:10], index="OV").values)
+    values = by_output(explainer.explain(X[:10], index="OV").values)
     ensemble = adapt(model).ensemble
     expected = reference.path_dependent(
         ensemble, X[:10].astype(ensemble.x_dtype), index="OV", groups=groups
     ).values
-    assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+    assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
     of_groups = (len(sizes) + 1) // 2
     assert max(n_nodes) == of_groups * max(n // 2 if n <= 9 else (n + 1) // 2 for n in sizes)
@@ -175,11 +175,11 @@ def test_leaves_without_tables_go_through_patterns() -> None:
             attributes_of(ensemble), "double", background, weights, 0, groups=groups.tolist()
         )
         n_patterns += plan.info()["n_patterns"]
-        found = np.empty((4, ensemble.n_outputs, ensemble.n_features), rows.dtype)
-        plan.explain(rows[:4], found, None, 1)
+        values = np.empty((4, ensemble.n_outputs, ensemble.n_features), rows.dtype)
+        plan.explain(rows[:4], values, None, 1)
         expected = reference.interventional(ensemble, rows[:4], background, index="OV", groups=groups).values
         tolerance = 1e-10 if rows.dtype == np.float64 else 2e-7  # values are float32, as rows are
-        assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+        assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     assert n_patterns > 1000
 
 

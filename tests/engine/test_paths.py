@@ -61,12 +61,12 @@ def fewest_bins(sizes: list[int]) -> int:
 
     @functools.cache
     def best(left: int) -> tuple[int, int]:
-        found = (0, LANES) if not left else (len(sizes) + 1, 0)
+        result = (0, LANES) if not left else (len(sizes) + 1, 0)
         for item, size in enumerate(sizes):
             if left >> item & 1:
                 n_bins, level = best(left & ~(1 << item))
-                found = min(found, (n_bins, level + size) if level + size <= LANES else (n_bins + 1, size))
-        return found
+                result = min(result, (n_bins, level + size) if level + size <= LANES else (n_bins + 1, size))
+        return result
 
     return best((1 << len(sizes)) - 1)[0]
 

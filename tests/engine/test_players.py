@@ -56,12 +56,12 @@ def assert_computes(
     """Check the margins and ``parts``, which are named like the core's results."""
     scale = leaf_scale(ensemble)
     margin = np.full((len(rows), ensemble.n_outputs), np.nan)
-    found = {name: np.full(truth.shape, np.nan) for name, truth in {"values": values, **parts}.items()}
-    out = dict(found)
+    result = {name: np.full(truth.shape, np.nan) for name, truth in {"values": values, **parts}.items()}
+    out = dict(result)
     plan.explain(rows, out.pop("values"), margin, 1, **out)
     for name, truth in {"values": values, **parts}.items():
         allowed = tolerance * scale.reshape(-1, *(1,) * (truth.ndim - 2))
-        assert (np.abs(found[name] - truth) <= allowed).all(), name
+        assert (np.abs(result[name] - truth) <= allowed).all(), name
     rounding = tolerance * scale + 1e-15 * np.abs(ensemble.intercept)
     assert (np.abs(margin - ensemble.margin(rows)) <= rounding).all()
 
@@ -183,10 +183,10 @@ def test_gpu(case: tuple[int, Ensemble]) -> None:
         plan = _core.Plan(attributes(ensemble), precision, 2)
         truth, matrices = np.full(shape, np.nan), np.full((*shape, shape[2]), np.nan)
         plan.explain(rows, truth, None, 1, matrices)
-        values, found = np.full(shape, np.nan), np.full(matrices.shape, np.nan)
-        _cuda.CudaPlan(plan, 0).explain(rows, values, None, None, 0, found)
+        values, result = np.full(shape, np.nan), np.full(matrices.shape, np.nan)
+        _cuda.CudaPlan(plan, 0).explain(rows, values, None, None, 0, result)
         allowed = 2 * tolerance * leaf_scale(ensemble)[:, np.newaxis, np.newaxis]
-        assert (np.abs(found - matrices) <= allowed).all()
+        assert (np.abs(result - matrices) <= allowed).all()
 
 
 @pytest.mark.usefixtures("gpu")

@@ -158,11 +158,11 @@ def test_the_check_sees_lost_digits(method: str, depth: int, share: float) -> No
     ensemble = chain(depth, share)
     rows = np.zeros((1, depth))
     expected, margin = compute(ensemble, rows, "walk")
-    found, _ = compute(ensemble, rows, method, "single")
+    result, _ = compute(ensemble, rows, method, "single")
     allowed = _RELATIVE_GAP["single"] * _core.Plan(vars(ensemble), "single").leaf_magnitude[0]
     base_value = margin - expected.sum(axis=2)
-    assert np.abs(found - expected).max() > allowed
-    assert np.abs(base_value + found.sum(axis=2) - margin).max() > allowed
+    assert np.abs(result - expected).max() > allowed
+    assert np.abs(base_value + result.sum(axis=2) - margin).max() > allowed
 
 
 @each_method
@@ -243,9 +243,9 @@ def test_scratch_counts_the_paths() -> None:
 def test_every_family(method: str, family: str) -> None:
     model, rows = MODELS[family]()
     expected = TreeExplainer(model, device="cpu", precision="double").explain(rows)
-    found = TreeExplainer(model, device="cpu", precision="double", algorithm=method).explain(rows)
-    assert np.abs(found.values - expected.values).max() <= 1e-11 * np.abs(expected.values).max()
-    assert found.device == "cpu" and found.additivity_error is not None
+    explanation = TreeExplainer(model, device="cpu", precision="double", algorithm=method).explain(rows)
+    assert np.abs(explanation.values - expected.values).max() <= 1e-11 * np.abs(expected.values).max()
+    assert explanation.device == "cpu" and explanation.additivity_error is not None
 
 
 @each_method
@@ -261,9 +261,9 @@ def test_outputs_pickle_memory_and_threads(method: str) -> None:
 @each_method
 def test_transformer(method: str) -> None:
     model = RandomForestRegressor(3, max_depth=4, random_state=0)
-    found = ShapTransformer(model, algorithm=method, device="cpu").fit(X, Y).transform(X)
+    values = ShapTransformer(model, algorithm=method, device="cpu").fit(X, Y).transform(X)
     expected = ShapTransformer(model, device="cpu").fit(X, Y).transform(X)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-4)
 
 
 @each_method

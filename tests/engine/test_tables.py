@@ -276,8 +276,8 @@ def test_fast_v2(forest: Any) -> None:
     expected = explainer_of(forest, "quadrature", precision="double").shap_values(X)
     np.testing.assert_allclose(explainer.shap_values(X), expected, rtol=0, atol=1e-10 * np.abs(Y).max())
     banzhaf = explainer_of(forest, "quadrature", precision="double").explain(X, index="BV").values
-    found = explainer.explain(X, index="BV").values
-    np.testing.assert_allclose(found, banzhaf, rtol=0, atol=1e-10 * np.abs(Y).max())
+    values = explainer.explain(X, index="BV").values
+    np.testing.assert_allclose(values, banzhaf, rtol=0, atol=1e-10 * np.abs(Y).max())
 
 
 def test_catboost_by_level_tables() -> None:

@@ -69,9 +69,9 @@ def results(plan: Any, ensemble: Ensemble, X: np.ndarray, n_threads: int, dtype:
     if len(plan.triples):
         parts["triples"] = np.full((*shape, len(plan.triples)), np.nan, dtype)
     gaps = plan.explain(X, values, margin, n_threads, base_value=plan.base_value, **parts)
-    found = [values, margin, gaps, *parts.values()]
-    assert not any(np.isnan(each).any() for each in found)
-    return found
+    result = [values, margin, gaps, *parts.values()]
+    assert not any(np.isnan(each).any() for each in result)
+    return result
 
 
 @pytest.mark.parametrize("vector", [False, True])
@@ -84,8 +84,8 @@ def test_bits_do_not_depend_on_threads(vector: bool, precision: str, dtype: str)
             expected = results(plan, ensemble, X[:n_rows], 1, dtype)
             assert len(np.unique(expected[1])) >= n_rows
             for n_threads in FEW_THREADS if kind in DEAR else THREADS:
-                found = results(plan, ensemble, X[:n_rows], n_threads, dtype)
-                for one, other in zip(expected, found, strict=True):
+                result = results(plan, ensemble, X[:n_rows], n_threads, dtype)
+                for one, other in zip(expected, result, strict=True):
                     assert same_bits(one, other), (kind, n_rows, n_threads)
 
 
@@ -104,18 +104,18 @@ def test_plans_do_not_depend_on_the_threads_that_compile_them(vector: bool, prec
         ({}, True),
     ]
     for options, is_background in kinds:
-        found = []
+        result = []
         for n_threads in (1, 2, 5):
             if is_background:
                 plan = _core.background_plan(attributes, precision, background, weights, 2**22, n_threads)
             else:
                 plan = _core.Plan(attributes, precision, n_threads=n_threads, **options)
             info = plan.info() | {"table_seconds": 0.0}
-            found.append((info, results(plan, ensemble, X, 1, "float64")))
-        assert found[0][0]["n_chunks"] >= 5
-        for info, values in found[1:]:
-            assert info == found[0][0], options
-            for one, other in zip(found[0][1], values, strict=True):
+            result.append((info, results(plan, ensemble, X, 1, "float64")))
+        assert result[0][0]["n_chunks"] >= 5
+        for info, values in result[1:]:
+            assert info == result[0][0], options
+            for one, other in zip(result[0][1], values, strict=True):
                 assert same_bits(one, other), options
 
 
@@ -156,10 +156,10 @@ def test_nested_in_threads_of_joblib() -> None:
     plan = _core.Plan(state(ensemble), "single")
     expected = results(plan, ensemble, X, 1, "float32")[0]
     starts = [11 * i % 200 for i in range(40)]
-    found = joblib.Parallel(4, backend="threading")(
+    result = joblib.Parallel(4, backend="threading")(
         joblib.delayed(results)(plan, ensemble, X[i : i + 1 + i % 90], 1 + i % 4, "float32") for i in starts
     )
-    for i, (values, *_) in zip(starts, found):
+    for i, (values, *_) in zip(starts, result):
         assert same_bits(values, expected[i : i + 1 + i % 90])
 
 

@@ -35,10 +35,10 @@ def by_hand(model: Any, X: Any, y: Any, splits: Any, **per_row: np.ndarray) -> n
     values = None
     for train, test in splits:
         weights = {name: value[train] for name, value in per_row.items()}
-        found = TreeExplainer(clone(model).fit(X[train], y[train], **weights)).shap_values(X[test])
+        result = TreeExplainer(clone(model).fit(X[train], y[train], **weights)).shap_values(X[test])
         if values is None:
-            values = np.full((len(X), *found.shape[1:]), np.nan)
-        values[test] = found
+            values = np.full((len(X), *result.shape[1:]), np.nan)
+        values[test] = result
     assert values is not None
     return values.reshape(len(X), -1)
 

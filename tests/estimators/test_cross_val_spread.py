@@ -22,7 +22,7 @@ FOREST = RandomForestRegressor(5, max_depth=4, random_state=0)
 def each_test(results: dict[str, Any], X: Any, features: Any, outputs: tuple[Any, ...] = ()) -> np.ndarray:
     """Return the values of each row in each split, NaN where it was not tested, zero for unknown features."""
     n_outputs = len(outputs) or 1
-    found = np.full((len(results["estimator"]), len(X), len(features), n_outputs), np.nan)
+    result = np.full((len(results["estimator"]), len(X), len(features), n_outputs), np.nan)
     for number, (model, rows) in enumerate(zip(results["estimator"], results["indices"]["test"])):
         part = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
         explanation = explain(model, part, outputs="all" if outputs else "auto")
@@ -32,8 +32,8 @@ def each_test(results: dict[str, Any], X: Any, features: Any, outputs: tuple[Any
         for i, feature in enumerate(features):
             for j, output in enumerate(known):
                 of_feature = values[:, names.index(feature), j] if feature in names else 0.0
-                found[number, rows, i, output] = of_feature
-    return found if outputs else found[..., 0]
+                result[number, rows, i, output] = of_feature
+    return result if outputs else result[..., 0]
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ def test_planted_columns_and_ties() -> None:
         selector.support_[1] and selector.support_[[4, 6]].any() and seen[0] == (1, 7) and seen[-1] == (7, 7)
     )
     constant = np.column_stack([np.zeros((120, 3)), y])
-    found = ShapRFECV(DecisionTreeRegressor(random_state=0), cv=3).fit(constant, y)
-    assert found.support_.tolist() == [False, False, False, True]
-    assert found.ranking_.tolist() == [2, 3, 4, 1]
+    result = ShapRFECV(DecisionTreeRegressor(random_state=0), cv=3).fit(constant, y)
+    assert result.support_.tolist() == [False, False, False, True]
+    assert result.ranking_.tolist() == [2, 3, 4, 1]
 
 
 def test_rule_of_one_standard_error() -> None:

@@ -64,10 +64,10 @@ def pipeline() -> Any:
 
 def test_transformer() -> None:
     shap = ShapTransformer(forest(8, 5), feature_groups=BODY).set_output(transform="pandas").fit(NUMBERS, Y)
-    found = shap.transform(NUMBERS)
-    assert list(found) == ["body", "noise"] == shap.get_feature_names_out().tolist()
+    values = shap.transform(NUMBERS)
+    assert list(values) == ["body", "noise"] == shap.get_feature_names_out().tolist()
     expected = explain(clone(shap.estimator).fit(NUMBERS, Y), NUMBERS, feature_groups=BODY)
-    np.testing.assert_array_equal(found.to_numpy(), expected.values)
+    np.testing.assert_array_equal(values.to_numpy(), expected.values)
     np.testing.assert_array_equal(shap.explain(NUMBERS).values, expected.values)
     body, noise = np.abs(expected.values).mean(axis=0)
     np.testing.assert_allclose(shap.feature_importances_, [body, noise, body], rtol=1e-12)
@@ -80,14 +80,14 @@ def test_transformer() -> None:
 def test_transformer_of_a_pipeline_with_folds() -> None:
     """The models of two folds lack the column of a city; the group takes its place."""
     shap = ShapTransformer(pipeline(), feature_groups="input", cv=FOLDS)
-    found = shap.fit_transform(FRAME, Y)
+    values = shap.fit_transform(FRAME, Y)
     names = ["city", "age", "noise", "size"]
-    assert shap.get_feature_names_out().tolist() == names and found.shape == (150, 4)
+    assert shap.get_feature_names_out().tolist() == names and values.shape == (150, 4)
     for train, test in FOLDS.split(FRAME):
         model = pipeline().fit(FRAME.iloc[train], Y[train])
         expected = explain(model, FRAME.iloc[test], feature_groups="input")
         assert expected.feature_names == tuple(names)
-        np.testing.assert_array_equal(found[test], expected.values)
+        np.testing.assert_array_equal(values[test], expected.values)
     importances = np.abs(shap.explain(FRAME).values).mean(axis=0)
     np.testing.assert_allclose(shap.feature_importances_, importances[[1, 0, 2, 3]], rtol=1e-12)
     make_pipeline(shap, LinearRegression()).fit(FRAME, Y).predict(FRAME)
@@ -109,20 +109,20 @@ def test_groups_by_position_with_folds_that_lack_a_column() -> None:
     with pytest.raises(ValueError, match="positions of columns may differ between splits"):
         cross_val_explain(pipeline(), FRAME, Y, cv=FOLDS, explain_params={"feature_groups": groups})
     positions = {"body": [2, 0]}
-    found = ShapTransformer(forest(8, 5), feature_groups=positions, cv=FOLDS).fit_transform(NUMBERS, Y)
+    values = ShapTransformer(forest(8, 5), feature_groups=positions, cv=FOLDS).fit_transform(NUMBERS, Y)
     expected = ShapTransformer(forest(8, 5), feature_groups=BODY, cv=FOLDS).fit_transform(NUMBERS, Y)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_used_groups_with_folds() -> None:
     noise = NUMBERS.assign(other=0.0, another=1.0)
     groups = {"nothing": ["other", "another"], **BODY}
     shap = ShapTransformer(forest(8, 5), feature_groups=groups, columns="used", cv=FOLDS)
-    found = shap.fit_transform(noise, Y)
+    values = shap.fit_transform(noise, Y)
     assert shap.get_feature_names_out().tolist() == ["body", "noise"]
     expected = ShapTransformer(forest(8, 5), feature_groups=groups, cv=FOLDS).fit_transform(noise, Y)
     assert expected.shape == (150, 3)
-    np.testing.assert_array_equal(found, expected[:, :2])
+    np.testing.assert_array_equal(values, expected[:, :2])
 
 
 def test_interaction_transformer() -> None:
@@ -133,25 +133,25 @@ def test_interaction_transformer() -> None:
     crossed = ShapInteractionTransformer(
         pipeline(), feature_groups="input", interactions=[("size", "city")], cv=FOLDS
     )
-    found = crossed.fit_transform(FRAME, Y)
+    values = crossed.fit_transform(FRAME, Y)
     for train, test in FOLDS.split(FRAME):
         explainer = TreeExplainer(pipeline().fit(FRAME.iloc[train], Y[train]), feature_groups="input")
         expected = explainer.explain_interactions(FRAME.iloc[test], interactions=[("city", "size")])
-        np.testing.assert_array_equal(found[test], expected.values)
+        np.testing.assert_array_equal(values[test], expected.values)
 
 
 def test_cross_val_explain() -> None:
     results = cross_val_explain(
         pipeline(), FRAME, Y, cv=FOLDS, explain_params={"feature_groups": "input"}, return_estimator=True
     )
-    found = results["explanation"]
-    assert found.feature_names == ("city", "age", "noise", "size") and found.group_columns is None
+    explanation = results["explanation"]
+    assert explanation.feature_names == ("city", "age", "noise", "size") and explanation.group_columns is None
     for model, (_, test) in zip(results["estimator"], FOLDS.split(FRAME)):
         np.testing.assert_array_equal(
-            found.values[test], explain(model, FRAME.iloc[test], feature_groups="input").values
+            explanation.values[test], explain(model, FRAME.iloc[test], feature_groups="input").values
         )
-    np.testing.assert_array_equal(found.data, FRAME[["city", "age", "noise", "size"]].to_numpy(object))
-    totals = found.base_values + found.values.sum(axis=1)
+    np.testing.assert_array_equal(explanation.data, FRAME[["city", "age", "noise", "size"]].to_numpy(object))
+    totals = explanation.base_values + explanation.values.sum(axis=1)
     expected = np.concatenate(
         [
             model.predict(FRAME.iloc[test])
@@ -163,13 +163,13 @@ def test_cross_val_explain() -> None:
 
 def test_cross_val_explain_of_named_groups() -> None:
     results = cross_val_explain(forest(8, 5), NUMBERS, Y, cv=FOLDS, explain_params={"feature_groups": BODY})
-    found = results["explanation"]
-    assert found.feature_names == ("body", "noise") and found.data.rows is NUMBERS
-    assert found.group_columns == ((0, 2), (1,)) and results["importances"].shape == (3, 2)
+    explanation = results["explanation"]
+    assert explanation.feature_names == ("body", "noise") and explanation.data.rows is NUMBERS
+    assert explanation.group_columns == ((0, 2), (1,)) and results["importances"].shape == (3, 2)
     of_transformer = cross_val_explain(
         ShapTransformer(forest(8, 5), feature_groups=BODY), NUMBERS, Y, cv=FOLDS
     )
-    np.testing.assert_array_equal(of_transformer["explanation"].values, found.values)
+    np.testing.assert_array_equal(of_transformer["explanation"].values, explanation.values)
 
 
 class Dummies(TransformerMixin, BaseEstimator):
@@ -196,8 +196,10 @@ def test_columns_without_names() -> None:
 
 
 def test_importances_and_selection() -> None:
-    found = shap_importance(forest(8, 5).fit(NUMBERS, Y), NUMBERS, explain_params={"feature_groups": BODY})
-    assert found.feature_names == ("body", "noise") and found.importances.shape == (2, 5)
+    importances = shap_importance(
+        forest(8, 5).fit(NUMBERS, Y), NUMBERS, explain_params={"feature_groups": BODY}
+    )
+    assert importances.feature_names == ("body", "noise") and importances.importances.shape == (2, 5)
     for model, X, groups, body in (
         (forest(8, 5), NUMBERS, BODY, [0, 2]),
         (pipeline(), FRAME, "input", [1]),
@@ -240,9 +242,9 @@ def test_batches(tmp_path: Path) -> None:
     explainer = TreeExplainer(model, feature_groups=BODY)
     result = explain_batches(explainer, tmp_path / "rows.parquet", tmp_path / "values.parquet", batch_size=40)
     assert tuple(result.feature_names) == ("body", "noise")
-    found = pd.read_parquet(tmp_path / "values.parquet")
-    assert list(found) == ["body", "noise"]
-    np.testing.assert_array_equal(found.to_numpy(), explainer.shap_values(NUMBERS))
+    frame = pd.read_parquet(tmp_path / "values.parquet")
+    assert list(frame) == ["body", "noise"]
+    np.testing.assert_array_equal(frame.to_numpy(), explainer.shap_values(NUMBERS))
     explain_batches(explainer, tmp_path / "rows.parquet", tmp_path / "top.parquet", reasons=1)
     top = pd.read_parquet(tmp_path / "top.parquet")
     strongest = np.abs(explainer.shap_values(NUMBERS)).argmax(axis=1)
@@ -254,11 +256,11 @@ def test_batches(tmp_path: Path) -> None:
 def test_displays() -> None:
     pytest.importorskip("matplotlib")
     model = pipeline().fit(FRAME, Y)
-    found = explain(model, FRAME, feature_groups="input")
-    bars = ShapBarDisplay.from_explanation(found)
+    explanation = explain(model, FRAME, feature_groups="input")
+    bars = ShapBarDisplay.from_explanation(explanation)
     assert {label.get_text() for label in bars.ax_.get_yticklabels()} == {"city", "age", "noise", "size"}
-    ShapBeeswarmDisplay.from_explanation(found)
-    ShapDependenceDisplay.from_explanation(found, "age")
+    ShapBeeswarmDisplay.from_explanation(explanation)
+    ShapDependenceDisplay.from_explanation(explanation, "age")
     named = explain(forest(8, 5).fit(NUMBERS, Y), NUMBERS, feature_groups=BODY)
     ShapBeeswarmDisplay.from_explanation(named)
     assert ShapDependenceDisplay.from_explanation(named, "body").categories is not None

@@ -45,11 +45,11 @@ def by_hand(model: object, rows: pd.DataFrame) -> dict[str, float]:
     """Sum values by the column that begins the name of each dummy; return mean magnitudes over the rows."""
     explanation = TreeExplainer(model).explain(rows)
     values = explanation.values.reshape(*explanation.values.shape[:2], -1)
-    found = {}
+    result = {}
     for column in ("place", "color", "size"):
         own = [name.split("__")[1].startswith(column) for name in explanation.feature_names]
-        found[column] = float(np.abs(values[:, own].sum(axis=1)).mean(axis=0).sum())
-    return found
+        result[column] = float(np.abs(values[:, own].sum(axis=1)).mean(axis=0).sum())
+    return result
 
 
 @pytest.mark.parametrize("estimator, y", [(REGRESSOR, Y), (CLASSIFIER, CLASSES)], ids=["values", "classes"])
@@ -59,9 +59,9 @@ def test_importance_and_bars_of_splits(estimator: object, y: pd.Series) -> None:
         fitted = clone(estimator).fit(X.iloc[train], y.iloc[train])
         for column, importance in by_hand(fitted, X.iloc[test]).items():
             expected[column].append(importance)
-    found = cross_validated_importance(estimator, X, y, cv=CV, sum_by="input")
-    assert sorted(found.feature_names) == sorted(X)
-    for name, of_splits in zip(found.feature_names, found.importances):
+    importances = cross_validated_importance(estimator, X, y, cv=CV, sum_by="input")
+    assert sorted(importances.feature_names) == sorted(X)
+    for name, of_splits in zip(importances.feature_names, importances.importances):
         np.testing.assert_allclose(of_splits, expected[name], rtol=1e-5)
 
     pytest.importorskip("matplotlib").use("Agg")
@@ -74,9 +74,9 @@ def test_importance_and_bars_of_splits(estimator: object, y: pd.Series) -> None:
 
 def test_importance_of_a_fitted_model() -> None:
     fitted = clone(REGRESSOR).fit(X, Y)
-    found = shap_importance(fitted, X, sum_by="input")
-    assert found.importances.shape == (3, 5)
-    for name, importance in zip(found.feature_names, found.importances_mean):
+    importances = shap_importance(fitted, X, sum_by="input")
+    assert importances.importances.shape == (3, 5)
+    for name, importance in zip(importances.feature_names, importances.importances_mean):
         assert importance == pytest.approx(by_hand(fitted, X)[name], rel=1e-5)
     with pytest.raises(ValueError, match="sum_by must be 'input' or None"):
         shap_importance(fitted, X, sum_by="inputs")

@@ -174,8 +174,8 @@ def test_a_class_that_no_split_is_trained_on() -> None:
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="no split could be explained"):
         cross_val_explain(boosting(), IRIS, NAMES, cv=[split])
     with pytest.warns(UserWarning, match=expect(0, "mole")):
-        found = cross_validated_importance(forest_classifier(), IRIS, NAMES, cv=[split, BOTH])
-    assert np.isfinite(found.importances).all()
+        importances = cross_validated_importance(forest_classifier(), IRIS, NAMES, cv=[split, BOTH])
+    assert np.isfinite(importances.importances).all()
 
 
 @pytest.mark.parametrize("kind", ["pandas", "categorical", "list", "column", "polars"])

@@ -112,8 +112,10 @@ def test_importances_are_those_of_the_columns_of_x(step: Any, classes: bool) -> 
     transformer = ShapTransformer(pipeline).fit(X, y)
     np.testing.assert_allclose(transformer.feature_importances_, expected)
     grouped = explain(fitted, X).sum_by("input")
-    found = dict(zip(grouped.feature_names, grouped.importance().reshape(len(grouped.feature_names), -1)))
-    by_group = [found[f"x{i}"].sum() if f"x{i}" in found else 0 for i in range(7)]
+    importances = dict(
+        zip(grouped.feature_names, grouped.importance().reshape(len(grouped.feature_names), -1))
+    )
+    by_group = [importances[f"x{i}"].sum() if f"x{i}" in importances else 0 for i in range(7)]
     np.testing.assert_allclose(transformer.feature_importances_, by_group)
     selector = ShapSelector(pipeline).fit(X, y)
     np.testing.assert_allclose(selector.importances_, expected)
@@ -192,8 +194,8 @@ def test_encoded_columns() -> None:
     explanation = explain(clone(pipeline).fit(data, y), data).sum_by("input")
     expected = dict(zip(explanation.feature_names, explanation.importance()))
     for model in (ShapTransformer(pipeline), ShapTransformer(pipeline, cv=2)):
-        found = model.fit(data, y).feature_importances_
-        np.testing.assert_allclose(found, [expected[name] for name in data.columns])
+        importances = model.fit(data, y).feature_importances_
+        np.testing.assert_allclose(importances, [expected[name] for name in data.columns])
     selector = ShapSelector(pipeline, max_features=2).set_output(transform="pandas")
     assert list(selector.fit_transform(data, y).columns) == ["size", "color"]
     np.testing.assert_allclose(selector.importances_, [expected[name] for name in data.columns])
@@ -213,15 +215,15 @@ def test_columns_taken_by_name(library: str) -> None:
     other = given.assign(more=0.0)[names]
     if library == "polars":
         other = pytest.importorskip("polars").DataFrame(other.to_dict("list"))
-    for found in (
+    for result in (
         ShapTransformer(FrozenEstimator(fitted)).fit(other).feature_importances_,
         ShapTransformer.from_fitted(fitted).fit(other).feature_importances_,
         ShapSelector(FrozenEstimator(fitted)).fit(other).importances_,
         ShapSelector(FrozenEstimator(fitted), cv=2).fit(other, Y).importances_,
     ):
-        assert found.argmax() == 3
+        assert result.argmax() == 3
         by_name = [expected[int(name[1])] if name in ("c1", "c2", "c5") else 0 for name in names]
-        np.testing.assert_allclose(found, by_name, rtol=1e-6)
+        np.testing.assert_allclose(result, by_name, rtol=1e-6)
 
 
 def test_names_in_an_output_container() -> None:
@@ -305,8 +307,8 @@ def test_the_way_out() -> None:
         pipeline = make_pipeline(turned, selector, forest(6, 5)).fit(X, Y)
         np.testing.assert_array_equal(pipeline[1].get_support(indices=True), [1, 5])  # 6 - 5 and 6 - 1
     transformer = ShapTransformer(make_pipeline(PCA(3), forest(6, 5))).fit(X, Y)
-    found = shap_importance(transformer, X)
-    np.testing.assert_allclose(found.importances_mean, transformer.explain(X).importance())
+    importances = shap_importance(transformer, X)
+    np.testing.assert_allclose(importances.importances_mean, transformer.explain(X).importance())
 
 
 def test_displays_of_what_has_no_importances() -> None:

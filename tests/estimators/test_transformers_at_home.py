@@ -68,11 +68,11 @@ def test_missing_values(transformer: Any, library: str) -> None:
     ours = {"sklearn": HistGradientBoostingRegressor(max_iter=5), "forest": forest()}
     fitted = transformer(ours[library] if library in ours else library_model(library)).fit(X, PROGRESSION)
     assert fitted.__sklearn_tags__().input_tags.allow_nan
-    found = fitted.explain(X)
+    explanation = fitted.explain(X)
     if transformer is ShapTransformer:
-        margin = found.base_values + found.values.sum(axis=1)
+        margin = explanation.base_values + explanation.values.sum(axis=1)
     else:
-        margin = found.base_values + found.feature_values.sum(axis=1)
+        margin = explanation.base_values + explanation.feature_values.sum(axis=1)
     np.testing.assert_allclose(margin, fitted.predict(X), rtol=1e-4)
 
 
@@ -147,11 +147,11 @@ def test_eval_set(transformer: Any, library: str, routing: bool) -> None:
             given = {f"shap__{name}": value for name, value in given.items()}
         inside.fit(DIABETES[train], PROGRESSION[train], **given)
     n_trees = "best_iteration" if library == "xgboost" else "best_iteration_"
-    for found in (fitted, inside["shap"]):
-        assert getattr(found.estimator_, n_trees) == getattr(expected, n_trees) < 100
-        np.testing.assert_array_equal(found.predict(DIABETES), expected.predict(DIABETES))
+    for result in (fitted, inside["shap"]):
+        assert getattr(result.estimator_, n_trees) == getattr(expected, n_trees) < 100
+        np.testing.assert_array_equal(result.predict(DIABETES), expected.predict(DIABETES))
         np.testing.assert_array_equal(
-            found.explainer_.shap_values(DIABETES), TreeExplainer(expected).shap_values(DIABETES)
+            result.explainer_.shap_values(DIABETES), TreeExplainer(expected).shap_values(DIABETES)
         )
 
 

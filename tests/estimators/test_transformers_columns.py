@@ -49,11 +49,11 @@ def test_frames_and_several_outputs() -> None:
     frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(40)])
     targets = np.column_stack([Y, -Y * X[:, 5]])
     transformer = ShapTransformer(forest(), columns="used").set_output(transform="pandas")
-    found = transformer.fit_transform(frame, targets)
+    values = transformer.fit_transform(frame, targets)
     used = used_by(transformer.estimator_)
-    assert list(found.columns) == [f"c{i}__{output}" for i in used for output in (0, 1)]
+    assert list(values.columns) == [f"c{i}__{output}" for i in used for output in (0, 1)]
     expected = TreeExplainer(transformer.estimator_).shap_values(frame)[:, used]
-    np.testing.assert_array_equal(found.to_numpy(), expected.reshape(200, -1))
+    np.testing.assert_array_equal(values.to_numpy(), expected.reshape(200, -1))
     with pytest.raises(ValueError, match="same order"):
         transformer.transform(frame[frame.columns[::-1]])
 
@@ -85,12 +85,12 @@ def test_importances_behind_an_encoder(rng: np.random.Generator) -> None:
 def test_folds_have_the_columns_of_the_model_of_all_rows() -> None:
     folds = KFold(3)
     transformer = ShapTransformer(forest(), columns="used", cv=folds)
-    found = transformer.fit_transform(X, Y)
+    values = transformer.fit_transform(X, Y)
     used = used_by(transformer.estimator_)
     others = set()
     for train, test in folds.split(X):
         explainer = TreeExplainer(forest().fit(X[train], Y[train]))
-        np.testing.assert_array_equal(found[test], explainer.shap_values(X[test])[:, used])
+        np.testing.assert_array_equal(values[test], explainer.shap_values(X[test])[:, used])
         others |= set(used_by(forest().fit(X[train], Y[train]))) ^ set(used)
     assert others  # the models use different columns
     make_pipeline(ShapTransformer(forest(), columns="used", cv=3), Ridge()).fit(X, Y).predict(X)
@@ -103,11 +103,11 @@ def test_folds_whose_steps_make_other_columns() -> None:
     folds = [(np.r_[0:60, 80:200], np.r_[60:80]), (np.r_[:60, 60:80], np.r_[0:60, 80:200])]
     transformer = ShapTransformer(pipeline, columns="used", cv=folds)
     every = ShapTransformer(pipeline, cv=folds)
-    found, expected = transformer.fit_transform(letters, y), every.fit_transform(letters, y)
+    values, expected = transformer.fit_transform(letters, y), every.fit_transform(letters, y)
     used = transformer.explainer_.feature_indices
     assert 1 < len(used) < expected.shape[1]
-    np.testing.assert_array_equal(found, expected[:, used])
-    assert np.abs(found).max() > 0
+    np.testing.assert_array_equal(values, expected[:, used])
+    assert np.abs(values).max() > 0
 
 
 def test_fitted_models() -> None:

@@ -100,9 +100,9 @@ def test_values_are_those_of_the_definition(precision: str, n_threads: int) -> N
     np.testing.assert_allclose(explainer.shap_values(rows), expected[:, 0, used], rtol=0, atol=tolerance)
     matrices = reference.path_dependent(adapted.ensemble, rows.toarray(), index="SII").values[:, 0]
     pairs = matrices[:, used][:, :, used]
-    found = explainer.shap_interaction_values(rows)
-    assert found.shape == (500, len(used), len(used)) and np.abs(pairs).max() > 100 * tolerance
-    np.testing.assert_allclose(found, pairs, rtol=0, atol=len(used) * tolerance)  # value minus pairs
+    result = explainer.shap_interaction_values(rows)
+    assert result.shape == (500, len(used), len(used)) and np.abs(pairs).max() > 100 * tolerance
+    np.testing.assert_allclose(result, pairs, rtol=0, atol=len(used) * tolerance)  # value minus pairs
     assert explainer.expected_value == pytest.approx(base[0])
 
 
@@ -281,7 +281,7 @@ def test_progress_and_memory_limits_split_the_rows(columns: str) -> None:
     n_failed, done = 0, list[int]()
     for limit in range(50_000, 5_000_000, 20_000):  # the smallest leaves room for few rows at a time
         try:
-            found = TreeExplainer(model, memory_limit=limit, columns=columns).explain(
+            explanation = TreeExplainer(model, memory_limit=limit, columns=columns).explain(
                 X, progress=lambda n, total: done.append(n)
             )
         except MemoryError:
@@ -289,7 +289,7 @@ def test_progress_and_memory_limits_split_the_rows(columns: str) -> None:
             continue
         break
     assert n_failed > 0 and done[-1] == 300
-    np.testing.assert_array_equal(found.values, expected)
+    np.testing.assert_array_equal(explanation.values, expected)
 
 
 def test_no_rows() -> None:

@@ -72,8 +72,8 @@ def test_lightgbm_hessians(n_classes: int, options: dict[str, Any]) -> None:
     expected, base_value, _ = reference.path_dependent(replace(ensemble, cover=dumped(model)), X[:20])
     explainer = TreeExplainer(model, cover="weight", device="cpu", precision="double")
     scale = np.abs(expected).max()
-    found = explainer.shap_values(X[:20]).reshape(20, 6, -1).transpose(0, 2, 1)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * scale)
+    values = explainer.shap_values(X[:20]).reshape(20, 6, -1).transpose(0, 2, 1)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=2e-5 * scale)
     np.testing.assert_allclose(np.ravel(explainer.expected_value), base_value, rtol=0, atol=2e-5 * scale)
     counted = TreeExplainer(model, device="cpu", precision="double").shap_values(X[:20])
     assert abs(counted.reshape(20, 6, -1).transpose(0, 2, 1) - expected).max() > 1e-3 * scale
@@ -115,11 +115,11 @@ def test_scikit_learn_counts(model: Any, y: Any) -> None:
     )
     expected, base_value, _ = reference.path_dependent(counted, X[:10])
     explanation = explain(model, X[:10], cover="count", device="cpu", precision="double")
-    found = explanation.values.reshape(10, 6, -1).transpose(0, 2, 1)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+    values = explanation.values.reshape(10, 6, -1).transpose(0, 2, 1)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
     np.testing.assert_allclose(np.ravel(explanation.base_values), base_value, rtol=1e-12)
     assert (
-        abs(explain(model, X[:10], device="cpu").values - explanation.values).max() > 1e-3 * abs(found).max()
+        abs(explain(model, X[:10], device="cpu").values - explanation.values).max() > 1e-3 * abs(values).max()
     )
 
 
@@ -127,8 +127,10 @@ def test_scikit_learn_counts(model: Any, y: Any) -> None:
 def test_treelite_has_those_of_its_model(kind: str) -> None:
     treelite = library("treelite")
     model = RandomForestRegressor(4, max_depth=5, random_state=0).fit(X, Y, sample_weight=WEIGHT)
-    found, own = (adapt(m).with_cover(kind).ensemble for m in (treelite.sklearn.import_model(model), model))
-    np.testing.assert_array_equal(found.cover, own.cover)
+    ensemble, own = (
+        adapt(m).with_cover(kind).ensemble for m in (treelite.sklearn.import_model(model), model)
+    )
+    np.testing.assert_array_equal(ensemble.cover, own.cover)
     assert adapt(model).cover_kind == "weight"
 
 
@@ -175,8 +177,8 @@ def test_files_pickles_and_transformers_keep_it(tmp_path: Path) -> None:
         pickle.loads(pickle.dumps(explainer)).shap_values(X),
     ):
         np.testing.assert_array_equal(values, expected)
-    found = TreeExplainer(pairs.estimator_, **options).explain_interactions(
+    explanation = TreeExplainer(pairs.estimator_, **options).explain_interactions(
         X, interactions=pairs.interactions_
     )
-    assert found.values.any()
-    np.testing.assert_array_equal(pairs.transform(X), found.values)
+    assert explanation.values.any()
+    np.testing.assert_array_equal(pairs.transform(X), explanation.values)

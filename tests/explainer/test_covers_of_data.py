@@ -62,8 +62,8 @@ def assert_by_definition(model: Any, data: Any, rows: Any, margin: np.ndarray, w
     assert np.ptp(expected) > 0
     for precision in ("single", "double"):
         explainer = TreeExplainer(model, data, data_weight=weights, precision=precision, **COUNTED)
-        found = explainer.shap_values(rows).reshape(expected.shape)
-        assert (np.abs(found - expected) <= TOLERANCE[precision] * scale).all(), precision
+        values = explainer.shap_values(rows).reshape(expected.shape)
+        assert (np.abs(values - expected) <= TOLERANCE[precision] * scale).all(), precision
         base = np.ravel(explainer.expected_value)
         largest = scale + np.abs(ensemble.intercept)
         assert (np.abs(base - base_value) <= 1e-12 * largest).all()
@@ -218,10 +218,10 @@ def test_shap(kind: str) -> None:
     theirs = shap.TreeExplainer(model, masker, feature_perturbation="tree_path_dependent")
     expected = theirs.shap_values(rows[:50], check_additivity=False)
     scale = np.abs(expected).max()
-    found = TreeExplainer(model, data, precision="double", **COUNTED)
+    result = TreeExplainer(model, data, precision="double", **COUNTED)
     # shap reads XGBoost's numbers as float32.
-    np.testing.assert_allclose(found.shap_values(rows[:50]), expected, rtol=0, atol=1e-6 * scale)
-    assert found.expected_value == pytest.approx(np.ravel(theirs.expected_value)[0], rel=1e-6)
+    np.testing.assert_allclose(result.shap_values(rows[:50]), expected, rtol=0, atol=1e-6 * scale)
+    assert result.expected_value == pytest.approx(np.ravel(theirs.expected_value)[0], rel=1e-6)
     own = TreeExplainer(model, precision="double", device="cpu").shap_values(rows[:50])
     assert np.abs(own - expected).max() > 1e-3 * scale
 
@@ -267,12 +267,12 @@ def test_weights_count_rows(model: Any) -> None:
 
 def test_training_rows_give_the_counts_of_training() -> None:
     model = RandomForestRegressor(4, max_depth=5, bootstrap=False, max_features=3, random_state=0).fit(X, Y)
-    found = explainer_of(model, X)
+    result = explainer_of(model, X)
     np.testing.assert_array_equal(
-        found._adapted.ensemble.cover, adapt(model).with_cover("count").ensemble.cover
+        result._adapted.ensemble.cover, adapt(model).with_cover("count").ensemble.cover
     )
     own = TreeExplainer(model, cover="count", device="cpu")
-    np.testing.assert_array_equal(found.shap_values(X), own.shap_values(X))
+    np.testing.assert_array_equal(result.shap_values(X), own.shap_values(X))
 
 
 def test_results_other_than_values() -> None:
@@ -341,8 +341,8 @@ def test_wide_sparse_data() -> None:
     y = 1e3 + rows[:, [0]].toarray().ravel() + rows[:, [8999]].toarray().ravel() * 5
     model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(rows, y)
     ensemble, _ = counted(adapt(model).ensemble, rows[:50].toarray())
-    found = explainer_of(model, rows[:50])._adapted.ensemble.cover
-    np.testing.assert_array_equal(found, ensemble.cover)
+    covers = explainer_of(model, rows[:50])._adapted.ensemble.cover
+    np.testing.assert_array_equal(covers, ensemble.cover)
     dense = explainer_of(model, rows.astype(np.float32).toarray())
     np.testing.assert_array_equal(
         explainer_of(model, rows)._adapted.ensemble.cover, dense._adapted.ensemble.cover
@@ -427,10 +427,12 @@ def test_transformers(model: Any) -> None:
 
 def test_cross_validation_and_importance(model: Any) -> None:
     folds = KFold(3)
-    found = cross_val_explain(model, X, Y, cv=folds, explain_params={"data": DATA, **COUNTED})["explanation"]
+    explanation = cross_val_explain(model, X, Y, cv=folds, explain_params={"data": DATA, **COUNTED})[
+        "explanation"
+    ]
     for train, test in folds.split(X):
         of_fold = explainer_of(clone(model).fit(X[train], Y[train]))
-        np.testing.assert_array_equal(found.values[test], of_fold.shap_values(X[test]))
+        np.testing.assert_array_equal(explanation.values[test], of_fold.shap_values(X[test]))
     importance = shap_importance(model, X, explain_params={"data": DATA, **COUNTED})
     mean = np.abs(explainer_of(model).shap_values(X)).mean(axis=0)
     np.testing.assert_allclose(importance.importances_mean, mean, rtol=1e-6)

@@ -543,8 +543,10 @@ def test_n_jobs_is_that_of_joblib(regressor: Any) -> None:
 def test_inside_joblib(regressor: Any, backend: str) -> None:
     explainer = TreeExplainer(regressor, n_jobs=-1)
     parts = np.array_split(DIABETES, 3)
-    found = joblib.Parallel(2, backend=backend)(joblib.delayed(explainer.shap_values)(part) for part in parts)
-    np.testing.assert_array_equal(np.concatenate(found), explainer.shap_values(DIABETES))
+    result = joblib.Parallel(2, backend=backend)(
+        joblib.delayed(explainer.shap_values)(part) for part in parts
+    )
+    np.testing.assert_array_equal(np.concatenate(result), explainer.shap_values(DIABETES))
 
 
 def test_processors_are_counted_for_enough_work_only(regressor: Any, monkeypatch: pytest.MonkeyPatch) -> None:

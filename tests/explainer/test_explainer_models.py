@@ -295,15 +295,17 @@ def test_probability_of_a_forest_is_its_margin(model: Any, labels: np.ndarray, t
         for outputs in ("auto", "all"):
             probability = TreeExplainer(model, data, model_output="probability", outputs=outputs, **options)
             raw = TreeExplainer(model, data, outputs=outputs, **options)
-            found = probability.explain(rows)
-            np.testing.assert_array_equal(found.values, raw.explain(rows).values)
+            explanation = probability.explain(rows)
+            np.testing.assert_array_equal(explanation.values, raw.explain(rows).values)
             own = model.predict_proba(rows)
-            own = own[:, 1] if found.values.ndim == 2 else own
-            np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), own, atol=1e-6)
-            assert probability.model_output == found.model_output == "probability"
+            own = own[:, 1] if explanation.values.ndim == 2 else own
+            np.testing.assert_allclose(
+                explanation.base_values + explanation.values.sum(axis=1), own, atol=1e-6
+            )
+            assert probability.model_output == explanation.model_output == "probability"
             probability.save(tmp_path / f"{outputs}.npz")
             loaded = TreeExplainer.load(tmp_path / f"{outputs}.npz")
-            np.testing.assert_array_equal(loaded.shap_values(rows), found.values)
+            np.testing.assert_array_equal(loaded.shap_values(rows), explanation.values)
         (tmp_path / "auto.npz").unlink()
         (tmp_path / "all.npz").unlink()
     counted = TreeExplainer(

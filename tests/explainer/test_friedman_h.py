@@ -26,12 +26,12 @@ def by_definition(
     shares = np.full(len(X), 1 / len(X)) if weights is None else weights / weights.sum()
 
     def effect(features: tuple[int, ...]) -> np.ndarray:
-        found = np.empty((len(X), ensemble.n_outputs))
+        values = np.empty((len(X), ensemble.n_outputs))
         for i, row in enumerate(X):
             changed = X.copy()
             changed[:, list(features)] = row[list(features)]
-            found[i] = shares @ ensemble.margin(changed)
-        return found - shares @ found
+            values[i] = shares @ ensemble.margin(changed)
+        return values - shares @ values
 
     numerator, denominator = [], []
     for first, second in pairs:
@@ -58,14 +58,14 @@ def test_random_trees(seed: int) -> None:
     )
     X = random_rows(seed, ensemble, 40)
     weights = np.arange(40) % 4 + 0.0 if seed % 2 else None
-    found = friedman_h(EnsembleModel(ensemble), X, range(5), sample_weight=weights)
-    assert found.pairs.tolist() == [list(pair) for pair in combinations(range(5), 2)]
-    interaction, whole, h_squared = by_definition(ensemble, X, found.pairs, weights)
+    strengths = friedman_h(EnsembleModel(ensemble), X, range(5), sample_weight=weights)
+    assert strengths.pairs.tolist() == [list(pair) for pair in combinations(range(5), 2)]
+    interaction, whole, h_squared = by_definition(ensemble, X, strengths.pairs, weights)
     scale = (leaf_scale(ensemble) + np.abs(ensemble.intercept))[:, np.newaxis]
-    assert (np.abs(found.interaction - np.sqrt(interaction)) <= 1e-12 * scale).all()
+    assert (np.abs(strengths.interaction - np.sqrt(interaction)) <= 1e-12 * scale).all()
     clear = np.sqrt(whole) > 1e-6 * scale
-    assert (np.abs(found.h_squared - h_squared)[clear] <= 1e-8).all() and clear.any()
-    assert (found.h_squared[interaction == 0] == 0).all()
+    assert (np.abs(strengths.h_squared - h_squared)[clear] <= 1e-8).all() and clear.any()
+    assert (strengths.h_squared[interaction == 0] == 0).all()
 
 
 def test_of_libraries() -> None:
@@ -73,15 +73,15 @@ def test_of_libraries() -> None:
     for name in ("lightgbm categories", "sklearn histograms, categories, three classes", "xgboost codes"):
         case = fitted(name)
         schema, ensemble = case.adapted.schema, case.adapted.ensemble
-        found = friedman_h(case.model, case.X)
+        strengths = friedman_h(case.model, case.X)
         rows = read(case.X, schema, ensemble.x_dtype)
-        _, _, h_squared = by_definition(ensemble, rows.chunk(0, rows.n_rows), found.pairs)
-        np.testing.assert_allclose(found.h_squared, h_squared, rtol=0, atol=1e-10)
-        assert 0.001 < found.h_squared.max() < 2
+        _, _, h_squared = by_definition(ensemble, rows.chunk(0, rows.n_rows), strengths.pairs)
+        np.testing.assert_allclose(strengths.h_squared, h_squared, rtol=0, atol=1e-10)
+        assert 0.001 < strengths.h_squared.max() < 2
     rows, y = data("number")
     model = RandomForestRegressor(5, random_state=0).fit(rows, y + 1e4)
-    found = friedman_h(model, rows[:60], [0, 3, 5])
-    assert found.names == [("x0", "x3"), ("x0", "x5"), ("x3", "x5")]
+    strengths = friedman_h(model, rows[:60], [0, 3, 5])
+    assert strengths.names == [("x0", "x3"), ("x0", "x5"), ("x3", "x5")]
 
     def predicted(features: list[int]) -> np.ndarray:
         mean = []
@@ -93,7 +93,7 @@ def test_of_libraries() -> None:
 
     both = predicted([0, 3])
     expected = np.sum((both - predicted([0]) - predicted([3])) ** 2) / np.sum(both**2)
-    np.testing.assert_allclose(found.h_squared[0, 0], expected, rtol=1e-8)
+    np.testing.assert_allclose(strengths.h_squared[0, 0], expected, rtol=1e-8)
 
 
 def test_what_it_means() -> None:
@@ -101,12 +101,12 @@ def test_what_it_means() -> None:
     X = np.array(np.meshgrid(*[[-1.0, 1.0]] * 4)).reshape(4, 16).T[np.arange(160) % 16]
     model = RandomForestRegressor(3, bootstrap=False, random_state=0)
     model.fit(X, X[:, 0] * X[:, 1] + 3 * X[:, 2] + 1e4)
-    found = friedman_h(model, X, [0, 1, 2])
-    np.testing.assert_allclose(found.h_squared, [[1, 0, 0]], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.interaction, [[1, 0, 0]], rtol=0, atol=1e-9)
+    strengths = friedman_h(model, X, [0, 1, 2])
+    np.testing.assert_allclose(strengths.h_squared, [[1, 0, 0]], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(strengths.interaction, [[1, 0, 0]], rtol=0, atol=1e-9)
     stumps = HistGradientBoostingRegressor(max_iter=20, max_depth=1).fit(X, 2 * X[:, 0] + 3 * X[:, 2])
-    found = friedman_h(stumps, X)
-    assert found.names == [("x0", "x2")] and not found.h_squared.any()
+    strengths = friedman_h(stumps, X)
+    assert strengths.names == [("x0", "x2")] and not strengths.h_squared.any()
     alone = friedman_h(RandomForestRegressor(2).fit(X, X[:, 1]), X)
     assert alone.names == [] and alone.pairs.shape == (0, 2) and alone.h_squared.shape == (1, 0)
     assert friedman_h(stumps, X, [3, 2]).pairs.tolist() == [[3, 2]]
@@ -117,8 +117,8 @@ def test_options() -> None:
     model = GradientBoostingClassifier(n_estimators=5).fit(rows, y)
     reports: list[tuple[int, int]] = []
     whole = friedman_h(model, rows)
-    found = friedman_h(model, rows, n_jobs=3, progress=lambda *n: reports.append(n), memory_limit="50MB")
-    np.testing.assert_array_equal(found.h_squared, whole.h_squared)
+    strengths = friedman_h(model, rows, n_jobs=3, progress=lambda *n: reports.append(n), memory_limit="50MB")
+    np.testing.assert_array_equal(strengths.h_squared, whole.h_squared)
     assert reports[-1] == (len(whole.names), len(whole.names)) and whole.h_squared.shape[0] == 3
     with pytest.raises(MemoryError, match=r"raise memory_limit above [0-9,]+, which any call needs"):
         friedman_h(model, rows, memory_limit=1000)

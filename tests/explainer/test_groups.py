@@ -62,14 +62,14 @@ def model_of(family: str) -> Any:
 def test_interventional_values_are_those_of_the_models_predictions(family: str) -> None:
     model = model_of(family)
     expected = values_by_definition(lambda rows: raw_prediction(model, rows), X[:12], X[50:70], MEMBERS)
-    found = explain(model, X[:12], data=X[50:70], feature_groups=GROUPS, precision="double")
-    assert found.feature_names == NAMES and found.data.rows.equals(X[:12])
-    assert found.group_columns == ((0, 4, 6), (1, 3), (2,), (5,))
+    explanation = explain(model, X[:12], data=X[50:70], feature_groups=GROUPS, precision="double")
+    assert explanation.feature_names == NAMES and explanation.data.rows.equals(X[:12])
+    assert explanation.group_columns == ((0, 4, 6), (1, 3), (2,), (5,))
     scale = np.abs(expected).max()
     tolerance = 1e-10 * scale
     if family == "xgboost":  # which predicts in single precision
         tolerance = 2 * np.spacing(np.float32(Y.max()))
-    np.testing.assert_allclose(found.values, expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(explanation.values, expected, rtol=0, atol=tolerance)
     apart = explain(model, X[:12], data=X[50:70]).sum_by({"time": MEMBERS[0], "place": MEMBERS[1]})
     assert apart.feature_names == NAMES and np.abs(apart.values - expected).max() > 0.01 * scale
 
@@ -83,9 +83,9 @@ def test_categories_and_missing_values(family: str) -> None:
     expected = values_by_definition(
         lambda rows: raw_prediction(model, rows), frame[:15], frame[40:60], [["size", "color"], ["weight"]]
     )
-    found = explain(model, frame[:15], data=frame[40:60], feature_groups=groups, precision="double")
-    assert found.feature_names == ("shape", "weight")
-    np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    explanation = explain(model, frame[:15], data=frame[40:60], feature_groups=groups, precision="double")
+    assert explanation.feature_names == ("shape", "weight")
+    np.testing.assert_allclose(explanation.values, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -103,9 +103,9 @@ def test_path_dependent_values(family: str, precision: str, tolerance: float) ->
     np.testing.assert_allclose(explainer.explain(X[:20], index="BV").values, banzhaf, rtol=0, atol=scale)
     for index in ("SII", "STII", "BII"):
         matrices = reference.path_dependent(ensemble, rows, index=index).values[:, 0]
-        found = explainer.explain_interactions(X[:20], index=index)
-        assert found.feature_names == NAMES and found.group_columns == explainer.group_columns
-        np.testing.assert_allclose(found.matrices(), matrices, rtol=0, atol=scale)
+        explanation = explainer.explain_interactions(X[:20], index=index)
+        assert explanation.feature_names == NAMES and explanation.group_columns == explainer.group_columns
+        np.testing.assert_allclose(explanation.matrices(), matrices, rtol=0, atol=scale)
     pair = explainer.explain_interactions(X[:20], interactions=[("wind", "time")])
     matrices = reference.path_dependent(ensemble, rows, index="SII").values[:, 0]
     np.testing.assert_allclose(pair.values[:, 0], 2 * matrices[:, 0, 3], rtol=0, atol=scale)
@@ -118,9 +118,9 @@ def test_by_hand() -> None:
     model = DecisionTreeRegressor().fit(rows, rows.prod(axis=1))
     ones, zeros = np.ones((1, 3)), np.zeros((1, 3))
     np.testing.assert_allclose(explain(model, ones, data=zeros).values, [[1 / 3] * 3], rtol=1e-6)
-    found = explain(model, ones, data=zeros, feature_groups={"both": [0, 2]})
-    np.testing.assert_allclose(found.values, [[1 / 2, 1 / 2]], rtol=1e-6)
-    assert found.feature_names == ("both", "x1")
+    explanation = explain(model, ones, data=zeros, feature_groups={"both": [0, 2]})
+    np.testing.assert_allclose(explanation.values, [[1 / 2, 1 / 2]], rtol=1e-6)
+    assert explanation.feature_names == ("both", "x1")
 
 
 def test_random_trees_and_random_groups() -> None:
@@ -148,9 +148,9 @@ def test_random_trees_and_random_groups() -> None:
         explainer = TreeExplainer(EnsembleModel(ensemble), feature_groups=groups, precision="double")
         tolerance = 1e-10 * leaf_scale(ensemble)[:, np.newaxis]
         expected = reference.path_dependent(game, rows).values
-        found = explainer.explain(rows)
-        assert found.feature_names == tuple(f"group {p}" for p in order)
-        values = found.values.reshape(9, len(order), -1).swapaxes(1, 2)
+        explanation = explainer.explain(rows)
+        assert explanation.feature_names == tuple(f"group {p}" for p in order)
+        values = explanation.values.reshape(9, len(order), -1).swapaxes(1, 2)
         assert (np.abs(values - expected) <= tolerance).all()
         against = TreeExplainer(EnsembleModel(ensemble), rows[4:], feature_groups=groups, precision="double")
         expected = reference.interventional(game, rows[:4], rows[4:]).values
@@ -175,8 +175,10 @@ def test_groups_of_one_column_change_no_bit() -> None:
 
 def test_one_group_of_all_columns_has_the_whole_margin() -> None:
     model = model_of("sklearn")
-    found = explain(model, X, feature_groups={"everything": list(X)}, precision="double")
-    np.testing.assert_allclose(found.values[:, 0], model.predict(X) - found.base_values, rtol=0, atol=1e-9)
+    explanation = explain(model, X, feature_groups={"everything": list(X)}, precision="double")
+    np.testing.assert_allclose(
+        explanation.values[:, 0], model.predict(X) - explanation.base_values, rtol=0, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "quadrature", "fast_v2", "treeshap", "fast_v1"])
@@ -184,8 +186,8 @@ def test_algorithms_agree(algorithm: str) -> None:
     model = model_of("sklearn")
     options: dict[str, Any] = {"feature_groups": GROUPS, "precision": "double", "device": "cpu"}
     expected = explain(model, X, algorithm="quadrature", **options).values
-    found = explain(model, X, algorithm=algorithm, **options).values
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    values = explain(model, X, algorithm=algorithm, **options).values
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-9)
 
 
 def test_used_groups() -> None:
@@ -201,14 +203,14 @@ def test_used_groups() -> None:
 
 
 def test_selection_keeps_the_columns_of_groups() -> None:
-    found = explain(model_of("sklearn"), X, feature_groups=GROUPS)
-    part = found[:5, ["rain", "time"]]
+    explanation = explain(model_of("sklearn"), X, feature_groups=GROUPS)
+    part = explanation[:5, ["rain", "time"]]
     assert part.feature_names == ("rain", "time") and part.group_columns == ((2,), (0, 4, 6))
-    np.testing.assert_array_equal(part.values, found.values[:5, [2, 0]])
-    both = found.sum_by({"sky": ["rain", "wind"]})
+    np.testing.assert_array_equal(part.values, explanation.values[:5, [2, 0]])
+    both = explanation.sum_by({"sky": ["rain", "wind"]})
     assert both.feature_names == ("time", "place", "sky") and both.group_columns is None
     pairs = explain_interactions(model_of("sklearn"), X[:5], feature_groups=GROUPS)
-    assert pairs[2:, [0]].group_columns == pairs.group_columns == found.group_columns
+    assert pairs[2:, [0]].group_columns == pairs.group_columns == explanation.group_columns
 
 
 # Pipelines
@@ -239,13 +241,13 @@ def encoded_pipeline(model: Any) -> tuple[Any, Any, np.ndarray]:
 def test_input_columns_are_the_groups_of_a_pipeline() -> None:
     model, frame, _ = encoded_pipeline(RandomForestRegressor(10, max_depth=5, random_state=0))
     expected = values_by_definition(model.predict, frame[:10], frame[50:70])
-    found = explain(model, frame[:10], data=frame[50:70], feature_groups="input", precision="double")
-    assert found.feature_names == ("kind", "city", "size", "age")
-    np.testing.assert_allclose(found.values, expected[:, [3, 1, 2, 0]], rtol=0, atol=1e-9)
-    pd.testing.assert_frame_equal(found.data, frame[:10][["kind", "city", "size", "age"]])
-    again = found.sum_by("input")
-    assert again.feature_names == found.feature_names
-    np.testing.assert_array_equal(again.values, found.values)
+    explanation = explain(model, frame[:10], data=frame[50:70], feature_groups="input", precision="double")
+    assert explanation.feature_names == ("kind", "city", "size", "age")
+    np.testing.assert_allclose(explanation.values, expected[:, [3, 1, 2, 0]], rtol=0, atol=1e-9)
+    pd.testing.assert_frame_equal(explanation.data, frame[:10][["kind", "city", "size", "age"]])
+    again = explanation.sum_by("input")
+    assert again.feature_names == explanation.feature_names
+    np.testing.assert_array_equal(again.values, explanation.values)
 
 
 def test_named_dummies_of_a_pipeline() -> None:
@@ -253,10 +255,10 @@ def test_named_dummies_of_a_pipeline() -> None:
     names = [f"onehotencoder__city_{city}" for city in ("Oslo", "Rome", "Nice", "Bonn")]
     kinds = [f"onehotencoder__kind_{kind}" for kind in "abc"]
     whole = explain(model, frame, feature_groups="input", precision="double")
-    found = explain(model, frame, feature_groups={"kind": kinds, "city": names}, precision="double")
-    assert found.feature_names == ("kind", "city", "standardscaler__size", "standardscaler__age")
-    np.testing.assert_allclose(found.values, whole.values, rtol=0, atol=1e-10)
-    assert found.data.shape == (len(frame), 4) and found.sum_by("input").feature_names == (
+    explanation = explain(model, frame, feature_groups={"kind": kinds, "city": names}, precision="double")
+    assert explanation.feature_names == ("kind", "city", "standardscaler__size", "standardscaler__age")
+    np.testing.assert_allclose(explanation.values, whole.values, rtol=0, atol=1e-10)
+    assert explanation.data.shape == (len(frame), 4) and explanation.sum_by("input").feature_names == (
         "kind",
         "city",
         "size",
@@ -276,18 +278,18 @@ def test_pipeline_and_sums_of_columns_differ_by_more_than_a_percent() -> None:
 
 def test_input_without_steps_is_each_column() -> None:
     model = model_of("sklearn")
-    found = explain(model, X, feature_groups="input")
-    assert found.feature_names == tuple(X) and found.group_columns is None
-    np.testing.assert_array_equal(found.values, explain(model, X).values)
+    explanation = explain(model, X, feature_groups="input")
+    assert explanation.feature_names == tuple(X) and explanation.group_columns is None
+    np.testing.assert_array_equal(explanation.values, explain(model, X).values)
 
 
 def test_several_outputs() -> None:
     labels = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
     model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, labels)
-    found = explain(model, X, feature_groups=GROUPS)
-    assert found.shape == (300, 4, 3) and found.output_names == (0, 1, 2)
+    explanation = explain(model, X, feature_groups=GROUPS)
+    assert explanation.shape == (300, 4, 3) and explanation.output_names == (0, 1, 2)
     np.testing.assert_allclose(
-        found.base_values + found.values.sum(axis=1), model.predict_proba(X), atol=1e-6
+        explanation.base_values + explanation.values.sum(axis=1), model.predict_proba(X), atol=1e-6
     )
 
 
@@ -304,8 +306,8 @@ def test_ctrs_within_a_group_and_across_groups() -> None:
         "first": ["colour", "shape"],
         "rest": [name for name in frame if name not in ("colour", "shape")],
     }
-    found = explain(model, frame, feature_groups=groups, precision="double")
-    assert found.feature_names == ("first", "rest")
+    explanation = explain(model, frame, feature_groups=groups, precision="double")
+    assert explanation.feature_names == ("first", "rest")
     group_of = [int(name not in groups["first"]) for name in frame]
     combined = [sorted({group_of[column] for column in columns}) for columns in adapted.shared]
     assert [1] in combined and [0, 1] in combined
@@ -313,7 +315,7 @@ def test_ctrs_within_a_group_and_across_groups() -> None:
     game = replace(adapted.ensemble, player=np.array(player_of)[adapted.ensemble.player])
     values = reference.path_dependent(game, catboost_ctrs.encoded(adapted, frame[:10])).values
     expected = values[:, 0, :2] + values[:, 0, 2:] / 2
-    np.testing.assert_allclose(found.values[:10], expected, rtol=0, atol=1e-10 * scale)
+    np.testing.assert_allclose(explanation.values[:10], expected, rtol=0, atol=1e-10 * scale)
     apart = explain(model, frame[:10], precision="double").sum_by(groups)
     assert np.abs(apart.values - expected).max() > 1e-3 * np.abs(expected).max()
 
@@ -326,9 +328,9 @@ def test_files_and_pickles(tmp_path: Path) -> None:
     expected = explainer.explain(X)
     explainer.save(tmp_path / "explainer.npz")
     for other in (TreeExplainer.load(tmp_path / "explainer.npz"), pickle.loads(pickle.dumps(explainer))):
-        found = other.explain(X)
-        np.testing.assert_array_equal(found.values, expected.values)
-        assert found.feature_names == NAMES and found.group_columns == expected.group_columns
+        explanation = other.explain(X)
+        np.testing.assert_array_equal(explanation.values, expected.values)
+        assert explanation.feature_names == NAMES and explanation.group_columns == expected.group_columns
         assert fingerprint(other) == fingerprint(explainer)
     assert "4 groups of features" in repr(explainer)
     assert fingerprint(TreeExplainer(model_of("sklearn"), X[:30], columns="used")) != fingerprint(explainer)
@@ -371,9 +373,9 @@ def test_names_with_blanks() -> None:
     model = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(X, y)
     right = explain(model, X, feature_groups={"both": ["day_of_month", "rain_today"]})
     for names in (["day of month", "rain_today"], ["day of month", "rain today"]):
-        found = explain(model, X, feature_groups={"both": names})
-        assert found.group_columns == right.group_columns
-        np.testing.assert_array_equal(found.values, right.values)
+        explanation = explain(model, X, feature_groups={"both": names})
+        assert explanation.group_columns == right.group_columns
+        np.testing.assert_array_equal(explanation.values, right.values)
         curve = partial_dependence(model, X, "both", feature_groups={"both": names}, grid_resolution="exact")
         assert curve.average.shape[1] == len(X.groupby(["day of month", "rain_today"]))
     # If names of columns differ only in this, only the exact name selects a column.
@@ -386,8 +388,8 @@ def test_names_with_blanks() -> None:
 
 
 def test_a_group_may_have_the_name_of_its_column() -> None:
-    found = explain(model_of("sklearn"), X, feature_groups={"day": ["day", "hour"]})
-    assert found.feature_names == ("day", "north", "rain", "west", "week", "wind")
+    explanation = explain(model_of("sklearn"), X, feature_groups={"day": ["day", "hour"]})
+    assert explanation.feature_names == ("day", "north", "rain", "west", "week", "wind")
 
 
 def test_input_columns_that_are_not_known() -> None:

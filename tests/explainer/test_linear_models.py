@@ -63,12 +63,12 @@ def classifier() -> Any:
 
 
 def test_values_add_up(model: Any) -> None:
-    found = explain(model, X[:, :4], data=BACKGROUND[:, :4])
+    explanation = explain(model, X[:, :4], data=BACKGROUND[:, :4])
     margin = model.predict(X[:, :4])
-    assert found.feature_perturbation == "interventional" and found.device == "cpu"
-    np.testing.assert_allclose(found.values.sum(axis=1) + found.base_values, margin, rtol=1e-12)
-    assert 0 < found.additivity_error < 1e-9
-    assert found.base_values == pytest.approx(model.predict(BACKGROUND[:, :4]).mean(), rel=1e-12)
+    assert explanation.feature_perturbation == "interventional" and explanation.device == "cpu"
+    np.testing.assert_allclose(explanation.values.sum(axis=1) + explanation.base_values, margin, rtol=1e-12)
+    assert 0 < explanation.additivity_error < 1e-9
+    assert explanation.base_values == pytest.approx(model.predict(BACKGROUND[:, :4]).mean(), rel=1e-12)
 
 
 def test_single_precision_rows(model: Any) -> None:
@@ -205,11 +205,11 @@ def test_batches_of_files(model: Any, tmp_path: Any) -> None:
     explain_batches(
         model, tmp_path / "rows.parquet", tmp_path / "out.parquet", batch_size=70, data=BACKGROUND[:, :4]
     )
-    found = pq.read_table(tmp_path / "out.parquet")
+    table = pq.read_table(tmp_path / "out.parquet")
     right = TreeExplainer(model, BACKGROUND[:, :4]).shap_values(X[:, :4])
-    of_columns = [column for column in found.column_names if column.startswith("Column_")]
+    of_columns = [column for column in table.column_names if column.startswith("Column_")]
     assert len(of_columns) == 4
-    values = np.stack([found[column].to_numpy() for column in of_columns], axis=1)
+    values = np.stack([table[column].to_numpy() for column in of_columns], axis=1)
     np.testing.assert_allclose(values, right, rtol=1e-6, atol=1e-9)
 
 
@@ -218,8 +218,8 @@ def test_estimators() -> None:
     model, options = lgb.LGBMRegressor(**OPTIONS), {"data": background}
     pipeline = make_pipeline(StandardScaler(), ShapTransformer(model, **options), LinearRegression())
     assert pipeline.fit(rows, Y).score(rows, Y) > 0.5
-    found = cross_val_explain(model, rows, Y, cv=3, explain_params=options)["explanation"]
-    assert found.values.shape == rows.shape and found.additivity_error < 1e-9
+    explanation = cross_val_explain(model, rows, Y, cv=3, explain_params=options)["explanation"]
+    assert explanation.values.shape == rows.shape and explanation.additivity_error < 1e-9
     importances = shap_importance(model.fit(rows, Y), rows, explain_params=options).importances_mean
     np.testing.assert_allclose(
         importances, np.abs(TreeExplainer(model, background).shap_values(rows)).mean(axis=0), rtol=1e-6
@@ -280,9 +280,9 @@ def test_other_algorithms(model: Any, algorithm: str) -> None:
 def test_table_of_algorithms() -> None:
     for row in ALGORITHMS:
         assert bool(row.linear_results) == row.interventional
-        for found in row.linear_results:
-            assert found.kinds == (SHAP_VALUES, BANZHAF_VALUES)
-            assert (found.devices, found.interventional) == (("cpu",), True)
+        for result in row.linear_results:
+            assert result.kinds == (SHAP_VALUES, BANZHAF_VALUES)
+            assert (result.devices, result.interventional) == (("cpu",), True)
 
 
 def test_gpus(model: Any) -> None:

@@ -65,9 +65,9 @@ def test_values_are_those_of_the_definition(name: str, dtype: str) -> None:
         ),
     ):
         assert values_of(X, out=out) is out
-        found = out[:, None] if n_outputs == 1 else np.moveaxis(out, -1, 1)
+        result = out[:, None] if n_outputs == 1 else np.moveaxis(out, -1, 1)
         scale = np.abs(expected).max()
-        np.testing.assert_allclose(found, expected, atol=(2e-7 if dtype == "float32" else 1e-12) * scale)
+        np.testing.assert_allclose(result, expected, atol=(2e-7 if dtype == "float32" else 1e-12) * scale)
 
 
 CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -188,31 +188,31 @@ def test_wrong_arrays_for_one_output_and_for_pairs() -> None:
 def tables_of(X: np.ndarray) -> dict[str, Any]:
     """Return tables whose numbers are in the memory of X."""
     names = [f"x{i}" for i in range(X.shape[1])]
-    found: dict[str, Any] = {"array": X, "reversed": X[::-1]}
+    result: dict[str, Any] = {"array": X, "reversed": X[::-1]}
     try:
         import pandas as pd
 
-        found["pandas"] = pd.DataFrame(X, columns=names, copy=False)
+        result["pandas"] = pd.DataFrame(X, columns=names, copy=False)
         columns = {
             name: pd.Series(pd.arrays.FloatingArray(column, np.isnan(column)), copy=False)
             for name, column in zip(names, X.T)
         }
-        found["pandas masked"] = pd.DataFrame(columns, copy=False)
+        result["pandas masked"] = pd.DataFrame(columns, copy=False)
     except ImportError:
         pass
     try:
         import pyarrow as pa
 
-        found["pyarrow"] = pa.table({name: pa.array(column) for name, column in zip(names, X.T)})
+        result["pyarrow"] = pa.table({name: pa.array(column) for name, column in zip(names, X.T)})
     except ImportError:
         pass
     try:
         import polars as pl
 
-        found["polars"] = pl.DataFrame(dict(zip(names, X.T)))
+        result["polars"] = pl.DataFrame(dict(zip(names, X.T)))
     except ImportError:
         pass
-    return found
+    return result
 
 
 @pytest.mark.parametrize("name", ["array", "reversed", "pandas", "pandas masked", "pyarrow", "polars"])

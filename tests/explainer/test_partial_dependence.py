@@ -66,20 +66,20 @@ def test_every_family_by_definition(name: str) -> None:
         custom = None
         if isinstance(case.X, np.ndarray):
             custom = {feature: np.unique(np.concatenate([case.X[:5, feature], case.X[-6:, feature]]))}
-        found = partial_dependence(
+        curves = partial_dependence(
             case.model, case.X, feature, kind="both", custom_values=custom, sample_weight=weights
         )
-        (values,) = found.grid_values
-        assert found.individual.shape == (ensemble.n_outputs, len(case.X), len(values))
+        (values,) = curves.grid_values
+        assert curves.individual.shape == (ensemble.n_outputs, len(case.X), len(values))
         for i, value in enumerate(values):
             changed = replaced(case.X, feature, value)
             own = own_margin(case.model, changed)
-            assert (np.abs(found.individual[:, :, i].T - own) <= tolerance * largest).all()
+            assert (np.abs(curves.individual[:, :, i].T - own) <= tolerance * largest).all()
             rows = read(changed, schema, ensemble.x_dtype)
             margin = ensemble.margin(rows.chunk(0, rows.n_rows))
-            assert (np.abs(found.individual[:, :, i].T - margin) <= 1e-12 * largest).all()
+            assert (np.abs(curves.individual[:, :, i].T - margin) <= 1e-12 * largest).all()
             mean = np.average(margin, axis=0, weights=weights)
-            assert (np.abs(found.average[:, i] - mean) <= 1e-12 * largest).all()
+            assert (np.abs(curves.average[:, i] - mean) <= 1e-12 * largest).all()
 
 
 def boosted(package: str, name: str, **options: Any) -> Any:
@@ -148,16 +148,16 @@ def test_as_scikit_learn(name: str, form: str) -> None:
             options["grid_resolution"] = 7
         if form == "frame":
             features = ["uvwxyz"[i] for i in features]
-        found = partial_dependence(model, rows, features, n_jobs=2, **options)
+        curves = partial_dependence(model, rows, features, n_jobs=2, **options)
         expected = brute_force(AsScikitLearn(model), rows, features, method="brute", **options)
-        for ours, theirs in zip(found.grid_values, expected.grid_values, strict=True):
+        for ours, theirs in zip(curves.grid_values, expected.grid_values, strict=True):
             np.testing.assert_array_equal(ours, theirs)
         for key in ("average", "individual"):
-            assert found[key].shape == expected[key].shape
+            assert curves[key].shape == expected[key].shape
             largest = np.abs(expected[key]).max()
-            np.testing.assert_allclose(found[key], expected[key], rtol=0, atol=tolerance * largest)
+            np.testing.assert_allclose(curves[key], expected[key], rtol=0, atol=tolerance * largest)
         alone = partial_dependence(model, rows, features, **options | {"kind": "average"})
-        np.testing.assert_array_equal(alone.average, found.average)
+        np.testing.assert_array_equal(alone.average, curves.average)
         assert "individual" not in alone
 
 
@@ -179,32 +179,32 @@ def test_through_the_users_own_predictions() -> None:
             expected = brute_force(
                 model, rows, list(np.ravel(features)), method="brute", response_method=method, **options
             )
-            found = partial_dependence(model, rows, features, model_output=output, **options)
+            curves = partial_dependence(model, rows, features, model_output=output, **options)
             for key in ("average", "individual"):
-                np.testing.assert_allclose(found[key], expected[key], rtol=0, atol=1e-13 * 8)
+                np.testing.assert_allclose(curves[key], expected[key], rtol=0, atol=1e-13 * 8)
 
 
 def test_response() -> None:
     """Mean counts, which are no function of the mean margin."""
     rows, y = data("binary")
     model = boosted("xgboost", "XGBRegressor", n_estimators=5, objective="count:poisson").fit(rows, 7 * y)
-    found = partial_dependence(model, rows, 1, model_output="response", grid_resolution=5, kind="both")
-    for i, value in enumerate(found.grid_values[0]):
+    curves = partial_dependence(model, rows, 1, model_output="response", grid_resolution=5, kind="both")
+    for i, value in enumerate(curves.grid_values[0]):
         own = model.predict(replaced(rows, 1, value))
-        np.testing.assert_allclose(found.individual[0, :, i], own, rtol=2e-6)
-        np.testing.assert_allclose(found.average[0, i], own.mean(dtype=float), rtol=2e-6)
+        np.testing.assert_allclose(curves.individual[0, :, i], own, rtol=2e-6)
+        np.testing.assert_allclose(curves.average[0, i], own.mean(dtype=float), rtol=2e-6)
     margin = partial_dependence(model, rows, 1, grid_resolution=5)
-    assert np.abs(np.exp(margin.average) - found.average).max() > 0.1
+    assert np.abs(np.exp(margin.average) - curves.average).max() > 0.1
 
 
 def test_probabilities_of_several_labels() -> None:
     rows, _ = data("binary")
     labels = (rows[:, :3] > 0).astype(int)
     model = boosted("xgboost", "XGBClassifier", n_estimators=5, max_depth=3).fit(rows, labels)
-    found = partial_dependence(model, rows, 1, model_output="probability", grid_resolution=5)
-    for i, value in enumerate(found.grid_values[0]):
+    curves = partial_dependence(model, rows, 1, model_output="probability", grid_resolution=5)
+    for i, value in enumerate(curves.grid_values[0]):
         own = model.predict_proba(replaced(rows, 1, value)).mean(axis=0, dtype=float)
-        np.testing.assert_allclose(found.average[:, i], own, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(curves.average[:, i], own, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_exact_grid(name: str) -> None:
     if name.endswith("float32"):
         rows = rows.astype(np.float32)
     model = MODELS[name.partition(",")[0]]().fit(rows, y)
-    found = partial_dependence(model, rows, 2, grid_resolution="exact", percentiles=(0.1, 0.8))
-    (grid,), (curve,) = found.grid_values, found.average
+    curves = partial_dependence(model, rows, 2, grid_resolution="exact", percentiles=(0.1, 0.8))
+    (grid,), (curve,) = curves.grid_values, curves.average
     low, high = np.quantile(rows[:, 2], [0.1, 0.8])
     assert (np.diff(grid) > 0).all() and abs(grid[0] - low) < 0.05 and abs(grid[-1] - high) < 0.05
     ensemble = adapt(model).ensemble
@@ -236,8 +236,8 @@ def test_exact_grid(name: str) -> None:
 def test_exact_grid_where_zeros_are_missing() -> None:
     rows, y = data("number", nan=True, zeros=True)
     model = boosted("lightgbm", "LGBMRegressor", n_estimators=9, zero_as_missing=True).fit(rows, y)
-    found = partial_dependence(model, rows, 0, grid_resolution="exact")
-    (grid,), (curve,) = found.grid_values, found.average
+    curves = partial_dependence(model, rows, 0, grid_resolution="exact")
+    (grid,), (curve,) = curves.grid_values, curves.average
     at = np.concatenate([grid, [0.0, 1e-36, -1e-36, 1e-34, -1e-34]])
     expected = [own_margin(model, replaced(rows, 0, value)).mean() for value in at]
     np.testing.assert_allclose(np.interp(at, grid, curve), expected, rtol=0, atol=1e-12)
@@ -254,10 +254,10 @@ def test_arrays_that_lightgbm_rounds(dtype: str) -> None:
     ).fit(rows, rows[:, 0] % 7)
     given = rows.astype(dtype)
     for resolution in (100, "exact"):
-        found = partial_dependence(model, given, 0, grid_resolution=resolution, percentiles=(0, 1))
-        (values,) = found.grid_values
+        curves = partial_dependence(model, given, 0, grid_resolution=resolution, percentiles=(0, 1))
+        (values,) = curves.grid_values
         right = [model.predict(replaced(given, 0, value)).mean() for value in values.astype(dtype)]
-        np.testing.assert_allclose(found.average[0], right, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(curves.average[0], right, rtol=0, atol=1e-12)
         if resolution == "exact":
             np.testing.assert_array_equal(values[1:-1], values[1:-1].astype(np.float32))
 
@@ -285,16 +285,16 @@ def test_centered() -> None:
     options = {"sample_weight": weights, "kind": "both", "grid_resolution": 6}
     for features in (0, (1, 3)):
         plain = partial_dependence(model, rows, features, **options)
-        found = partial_dependence(model, rows, features, centered=True, **options)
+        curves = partial_dependence(model, rows, features, centered=True, **options)
         mean = np.average(model.decision_function(rows), axis=0, weights=weights)
         for key in ("average", "individual"):
             subtracted = mean.reshape(-1, *[1] * (plain[key].ndim - 1))
-            np.testing.assert_allclose(found[key], plain[key] - subtracted, rtol=0, atol=1e-13)
+            np.testing.assert_allclose(curves[key], plain[key] - subtracted, rtol=0, atol=1e-13)
     binary = GradientBoostingClassifier(n_estimators=5).fit(rows, y > 0)
     options |= {"model_output": "probability"}
-    plain, found = (partial_dependence(binary, rows, 0, centered=c, **options) for c in (False, True))
+    plain, curves = (partial_dependence(binary, rows, 0, centered=c, **options) for c in (False, True))
     mean = np.average(binary.predict_proba(rows)[:, 1], weights=weights)
-    np.testing.assert_allclose(found.average, plain.average - mean, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(curves.average, plain.average - mean, rtol=0, atol=1e-13)
 
 
 # Features and grids
@@ -323,16 +323,16 @@ def test_categories_of_a_frame() -> None:
     ranges = []
     for name in ("sklearn histograms, categories", "xgboost categories", "lightgbm categories"):
         case = fitted(name)
-        found = partial_dependence(case.model, case.X, ("colour", "x"), grid_resolution=5)
-        assert found.is_categorical == (True, False) and list(found.deciles) == [2]
-        values = list(found.grid_values[0])
+        curves = partial_dependence(case.model, case.X, ("colour", "x"), grid_resolution=5)
+        assert curves.is_categorical == (True, False) and list(curves.deciles) == [2]
+        values = list(curves.grid_values[0])
         present = [v for v in values if isinstance(v, str)]
         assert present == sorted(set(case.X["colour"].dropna())) and len(values) == len(present) + 1
         for i, colour in enumerate(values):
-            for j, x in enumerate(found.grid_values[1]):
+            for j, x in enumerate(curves.grid_values[1]):
                 changed = replaced(replaced(case.X, 0, colour), 2, x)
                 own = own_margin(case.model, changed).mean()
-                assert abs(found.average[0, i, j] - own) < 2e-6
+                assert abs(curves.average[0, i, j] - own) < 2e-6
         whole = partial_dependence(case.model, case.X, "colour")
         ranges.append(np.ptp(whole.average))
         some = partial_dependence(case.model, case.X, "colour", custom_values={"colour": values[::-1]})
@@ -366,10 +366,10 @@ def test_categories_that_are_numbers_and_not_named(family: str) -> None:
     ]
     assert np.ptp(expected) > 5
     for categorical in ([], ["x"], [False, True]):
-        found = partial_dependence(model, frame, "code", categorical_features=categorical)
-        np.testing.assert_array_equal(found.grid_values[0], list(effect))
-        np.testing.assert_allclose(found.average[0], expected, rtol=0, atol=1e-5)
-        assert found.is_categorical == (False,)
+        curves = partial_dependence(model, frame, "code", categorical_features=categorical)
+        np.testing.assert_array_equal(curves.grid_values[0], list(effect))
+        np.testing.assert_allclose(curves.average[0], expected, rtol=0, atol=1e-5)
+        assert curves.is_categorical == (False,)
     with pytest.raises(
         ValueError, match=r"'code', which is not in categorical_features, has 25.0, which occurs"
     ):
@@ -379,8 +379,8 @@ def test_categories_that_are_numbers_and_not_named(family: str) -> None:
 def test_categories_of_an_array() -> None:
     """The model splits by codes, or the call names their column; any numbers may be in ``custom_values``."""
     case = fitted("lightgbm codes")
-    found = partial_dependence(case.model, case.X, 1)
-    np.testing.assert_array_equal(found.grid_values[0], np.unique(case.X[:, 1]))
+    curves = partial_dependence(case.model, case.X, 1)
+    np.testing.assert_array_equal(curves.grid_values[0], np.unique(case.X[:, 1]))
     given = partial_dependence(case.model, case.X, 1, custom_values={1: [77, 2, 31, -1]})
     expected = [own_margin(case.model, replaced(case.X, 1, value)).mean() for value in (77, 2, 31, -1)]
     assert np.ptp(expected) > 0.01
@@ -397,9 +397,9 @@ def test_categories_of_an_array() -> None:
 def test_integers_and_unused_columns() -> None:
     rows = np.column_stack([np.arange(300), np.arange(300) % 7, np.zeros(300, int)])
     model = RandomForestRegressor(3, random_state=0).fit(rows, rows[:, 0] * (rows[:, 1] > 3))
-    found = partial_dependence(model, rows, 0)
+    curves = partial_dependence(model, rows, 0)
     floats = partial_dependence(model, rows.astype(float), 0)
-    np.testing.assert_array_equal(found.average, floats.average)
+    np.testing.assert_array_equal(curves.average, floats.average)
     assert np.ptp(partial_dependence(model, rows, 2, custom_values={2: [0, 1]}).average) == 0
 
 
@@ -411,12 +411,12 @@ def test_ctrs(kind: str) -> None:
     assert derived is not None and any(0 in sources for sources in derived.sources)
     rows = catboost_ctrs.unseen(catboost_ctrs.rows(2, 60, nan=True))
     for feature in range(rows.shape[1]):
-        found = partial_dependence(model, rows, feature, custom_values=None, grid_resolution=60)
-        for i, value in enumerate(found.grid_values[0]):
+        curves = partial_dependence(model, rows, feature, custom_values=None, grid_resolution=60)
+        for i, value in enumerate(curves.grid_values[0]):
             changed = rows.copy()
             changed[rows.columns[feature]] = value
             own = catboost_ctrs.raw(model, changed).mean(axis=0)
-            np.testing.assert_allclose(found.average[:, i], own, rtol=0, atol=1e-10)
+            np.testing.assert_allclose(curves.average[:, i], own, rtol=0, atol=1e-10)
     mixed = catboost_ctrs.fit(kind, iterations=20, depth=5)
     refused = 0
     for feature in range(rows.shape[1]):
@@ -432,10 +432,10 @@ def test_pipeline() -> None:
     """Features are those of the last step; X goes through the steps."""
     steps = make_pipeline(StandardScaler(), RandomForestRegressor(5, max_depth=4, random_state=0)).fit(X, Y)
     scaled = steps[0].transform(X)
-    found = partial_dependence(steps, X, "x2", sample_weight=np.arange(len(X)))
+    curves = partial_dependence(steps, X, "x2", sample_weight=np.arange(len(X)))
     expected = partial_dependence(steps[-1], scaled, 2, sample_weight=np.arange(len(X)))
-    np.testing.assert_array_equal(found.average, expected.average)
-    np.testing.assert_array_equal(found.grid_values[0], expected.grid_values[0])
+    np.testing.assert_array_equal(curves.average, expected.average)
+    np.testing.assert_array_equal(curves.grid_values[0], expected.grid_values[0])
 
 
 def test_sparse_and_other_containers() -> None:
@@ -450,25 +450,25 @@ def test_sparse_and_other_containers() -> None:
         rows.tolist(),
         np.asfortranarray(rows),
     ):
-        found = partial_dependence(model, container, 2, kind="both")
+        curves = partial_dependence(model, container, 2, kind="both")
         for key in ("average", "individual"):
-            np.testing.assert_array_equal(found[key], expected[key])
-        np.testing.assert_array_equal(found.grid_values[0], expected.grid_values[0])
+            np.testing.assert_array_equal(curves[key], expected[key])
+        np.testing.assert_array_equal(curves.grid_values[0], expected.grid_values[0])
     nan = np.where(X > 0, X, np.nan)
     booster = boosted("xgboost", "XGBRegressor", n_estimators=5).fit(nan, Y)
     absent = sparse.csr_matrix(rows)  # entries that are not stored are missing
-    found = partial_dependence(booster, absent, 1)
+    curves = partial_dependence(booster, absent, 1)
     expected_of_nan = partial_dependence(booster, nan, 1)
-    np.testing.assert_array_equal(found.grid_values[0], expected_of_nan.grid_values[0])
-    assert np.isnan(found.grid_values[0][-1])
-    np.testing.assert_array_equal(found.average, expected_of_nan.average)
+    np.testing.assert_array_equal(curves.grid_values[0], expected_of_nan.grid_values[0])
+    assert np.isnan(curves.grid_values[0][-1])
+    np.testing.assert_array_equal(curves.average, expected_of_nan.average)
     for package in ("polars", "pyarrow"):
         frame = library("pandas").DataFrame(rows, columns=[f"c{i}" for i in range(10)])
         named = RandomForestRegressor(5, random_state=0).fit(frame, Y)
         module = library(package)
         table = module.from_pandas(frame) if package == "polars" else module.Table.from_pandas(frame)
-        found = partial_dependence(named, table, "c2")
-        np.testing.assert_array_equal(found.average, expected.average)
+        curves = partial_dependence(named, table, "c2")
+        np.testing.assert_array_equal(curves.average, expected.average)
 
 
 # Threads, memory, progress, displays
@@ -481,14 +481,14 @@ def test_memory_limit_progress_and_threads() -> None:
     for options in ({}, {"model_output": "probability"}):
         whole = partial_dependence(model, rows, 2, kind="both", sample_weight=weights, **options)
         for limits in ({"memory_limit": "12MB"}, {"n_jobs": 3}, {"progress": lambda *n: reports.append(n)}):
-            found = partial_dependence(
+            curves = partial_dependence(
                 model, rows, 2, kind="both", sample_weight=weights, **options, **limits
             )
-            np.testing.assert_array_equal(found.individual, whole.individual)
+            np.testing.assert_array_equal(curves.individual, whole.individual)
             if "memory_limit" in limits and options:
-                np.testing.assert_allclose(found.average, whole.average, rtol=0, atol=1e-13)
+                np.testing.assert_allclose(curves.average, whole.average, rtol=0, atol=1e-13)
             else:
-                np.testing.assert_array_equal(found.average, whole.average)
+                np.testing.assert_array_equal(curves.average, whole.average)
     assert reports[-1] == (len(rows), len(rows)) and len(reports) > 3
     with pytest.raises(MemoryError, match=r"memory_limit is .* or use fewer rows of X or a smaller grid"):
         partial_dependence(model, rows, 2, kind="individual", memory_limit="1MB")
@@ -499,8 +499,8 @@ def test_scikit_learns_display() -> None:
     case = fitted("sklearn histograms, categories")
     complete = case.X.dropna()
     for features in ("x", "colour", ("x", "z")):
-        found = partial_dependence(case.model, complete, features, grid_resolution=10)
-        display = scikit_learns_display(found)
+        curves = partial_dependence(case.model, complete, features, grid_resolution=10)
+        display = scikit_learns_display(curves)
         drawn = (
             display.bars_
             if features == "colour"

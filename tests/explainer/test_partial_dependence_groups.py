@@ -73,7 +73,7 @@ def test_columns_of_x_through_a_pipeline(features: Any) -> None:
     model = pipeline().fit(X, Y)
     complete = X.dropna()
     options = {"grid_resolution": 12, "sample_weight": WEIGHTS[: len(complete)]}
-    found = partial_dependence(model, complete, features, feature_groups="input", **options)
+    curves = partial_dependence(model, complete, features, feature_groups="input", **options)
     asked = [features] if isinstance(features, str) else list(features)
     theirs = brute_force(
         model,
@@ -83,26 +83,26 @@ def test_columns_of_x_through_a_pipeline(features: Any) -> None:
         categorical_features=["city"],
         **options,
     )
-    for ours, values in zip(found.grid_values, theirs.grid_values, strict=True):
+    for ours, values in zip(curves.grid_values, theirs.grid_values, strict=True):
         assert ours.dtype == object or np.array_equal(ours, values)
         assert list(ours) == list(values)
     assert np.ptp(theirs.average) > 0.1
-    np.testing.assert_allclose(found.average, theirs.average, rtol=1e-11)
-    assert found.feature_names == ["area", "city", "year", "rooms"]
-    assert [found.feature_names[i] for i in found.features] == asked
-    assert found.is_categorical == tuple(name == "city" for name in asked)
+    np.testing.assert_allclose(curves.average, theirs.average, rtol=1e-11)
+    assert curves.feature_names == ["area", "city", "year", "rooms"]
+    assert [curves.feature_names[i] for i in curves.features] == asked
+    assert curves.is_categorical == tuple(name == "city" for name in asked)
 
 
 def by_predictions(model: Any, name: str, values: Any, weights: Any = None) -> np.ndarray:
-    found = [model.predict(X.assign(**{name: value})) for value in values]
-    return np.average(found, axis=1, weights=weights)
+    predictions = [model.predict(X.assign(**{name: value})) for value in values]
+    return np.average(predictions, axis=1, weights=weights)
 
 
 def test_missing_and_given_values() -> None:
     model = pipeline().fit(X, Y)
     numbers = [np.nan, 40.0, 95.55]
     assert 95.55 not in set(X["area"])
-    found = partial_dependence(
+    result = partial_dependence(
         model,
         X,
         "area",
@@ -111,22 +111,22 @@ def test_missing_and_given_values() -> None:
         sample_weight=WEIGHTS,
         kind="both",
     )
-    np.testing.assert_allclose(found.average[0], by_predictions(model, "area", numbers, WEIGHTS), rtol=1e-11)
+    np.testing.assert_allclose(result.average[0], by_predictions(model, "area", numbers, WEIGHTS), rtol=1e-11)
     curves = np.array([model.predict(X.assign(area=value)) for value in numbers]).T
-    np.testing.assert_allclose(found.individual[0], curves, rtol=1e-11)
+    np.testing.assert_allclose(result.individual[0], curves, rtol=1e-11)
     cities = ["Voss", "Oslo"]
-    found = partial_dependence(model, X, "city", feature_groups="input", custom_values={"city": cities})
-    np.testing.assert_allclose(found.average[0], by_predictions(model, "city", cities), rtol=1e-11)
+    result = partial_dependence(model, X, "city", feature_groups="input", custom_values={"city": cities})
+    np.testing.assert_allclose(result.average[0], by_predictions(model, "city", cities), rtol=1e-11)
     codes = X.assign(city=pd.Categorical(X["city"]).codes)  # numbers that are categories
     encoded = make_pipeline(
         make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough"),
         RandomForestRegressor(5, random_state=0),
     ).fit(codes.fillna(0), Y)
-    found = partial_dependence(encoded, codes.fillna(0), "city", feature_groups="input", grid_resolution=2,
+    result = partial_dependence(encoded, codes.fillna(0), "city", feature_groups="input", grid_resolution=2,
                                categorical_features=["city"])  # fmt: skip
     expected = [encoded.predict(codes.fillna(0).assign(city=code)).mean() for code in range(4)]
-    np.testing.assert_array_equal(found.grid_values[0], range(4))
-    np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
+    np.testing.assert_array_equal(result.grid_values[0], range(4))
+    np.testing.assert_allclose(result.average[0], expected, rtol=1e-11)
 
 
 def months(X: Any) -> Any:
@@ -160,10 +160,10 @@ def test_dates_and_time_spans(unit: str) -> None:
             for value in values
         ]
         assert np.ptp(expected) > 3
-        found = partial_dependence(model, rows, name, feature_groups="input")
-        np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
-        assert found.is_categorical == (True,)
-        assert [value for value in found.grid_values[0] if value == value] == list(values.dropna())
+        curves = partial_dependence(model, rows, name, feature_groups="input")
+        np.testing.assert_allclose(curves.average[0], expected, rtol=1e-11)
+        assert curves.is_categorical == (True,)
+        assert [value for value in curves.grid_values[0] if value == value] == list(values.dropna())
         given = partial_dependence(
             model, rows, name, feature_groups="input", custom_values={name: [values[1]]}
         )
@@ -181,16 +181,16 @@ def test_containers(form: str) -> None:
     }[form]()
     steps = (StandardScaler(), KBinsDiscretizer(6, encode="onehot-dense"))
     model = make_pipeline(*steps, RandomForestRegressor(5, random_state=0)).fit(given, Y)
-    found = partial_dependence(model, given, 1, feature_groups="input", grid_resolution=9)
-    (grid,) = found.grid_values
-    assert len(grid) == 9 and found.deciles[1].shape == (9,)
+    curves = partial_dependence(model, given, 1, feature_groups="input", grid_resolution=9)
+    (grid,) = curves.grid_values
+    assert len(grid) == 9 and curves.deciles[1].shape == (9,)
     for i, value in enumerate(grid):
         changed = numbers.assign(area=value)
         if form in ("array", "float32"):
             changed = changed.to_numpy(given.dtype)
         elif form == "polars":
             changed = library("polars").from_pandas(changed)
-        np.testing.assert_allclose(found.average[0, i], model.predict(changed).mean(), rtol=1e-11)
+        np.testing.assert_allclose(curves.average[0, i], model.predict(changed).mean(), rtol=1e-11)
     of_rooms = partial_dependence(model, given, 0, feature_groups="input")
     assert of_rooms.is_categorical == (form == "pandas categories",)
     np.testing.assert_array_equal(of_rooms.grid_values[0], [1, 2, 3, 4, 5])
@@ -198,9 +198,9 @@ def test_containers(form: str) -> None:
 
 def test_probability() -> None:
     model = pipeline(HistGradientBoostingClassifier(max_iter=20)).fit(X, Y > np.median(Y))
-    found = partial_dependence(model, X, "city", feature_groups="input", model_output="probability")
-    expected = [model.predict_proba(X.assign(city=city))[:, 1].mean() for city in found.grid_values[0]]
-    np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
+    curves = partial_dependence(model, X, "city", feature_groups="input", model_output="probability")
+    expected = [model.predict_proba(X.assign(city=city))[:, 1].mean() for city in curves.grid_values[0]]
+    np.testing.assert_allclose(curves.average[0], expected, rtol=1e-11)
 
 
 def test_sparse_columns_of_a_frame() -> None:
@@ -211,13 +211,13 @@ def test_sparse_columns_of_a_frame() -> None:
     model = make_pipeline(prepare, RandomForestRegressor(5, random_state=0)).fit(rows, rows.sum(axis=1))
     sparse = pd.DataFrame(rows).astype(pd.SparseDtype(np.float64, 0.0))
     values = [4.05, 4.75, 5.55]  # none occurs in X
-    found = partial_dependence(model, sparse, 0, feature_groups="input", custom_values={0: values})
+    curves = partial_dependence(model, sparse, 0, feature_groups="input", custom_values={0: values})
     right = []
     for value in values:
         changed = sparse.copy()
         changed.isetitem(0, pd.array(np.full(len(rows), value), dtype=sparse.dtypes.iloc[0]))
         right.append(model.predict(changed).mean())
-    np.testing.assert_allclose(found.average[0], right, rtol=1e-12)
+    np.testing.assert_allclose(curves.average[0], right, rtol=1e-12)
 
 
 def test_combinations_that_occur() -> None:
@@ -227,16 +227,16 @@ def test_combinations_that_occur() -> None:
     table.loc[:9, cities] = np.nan
     model = DecisionTreeRegressor(max_depth=8, random_state=0).fit(table, Y)
     groups = {"city": cities, "size": ["rooms", "area"]}
-    found = partial_dependence(
+    result = partial_dependence(
         model, table, "city", feature_groups=groups, kind="both", sample_weight=WEIGHTS
     )
-    (grid,) = found.grid_values
-    assert found.feature_names == ["size", "year", "city"] and found.features == (2,)
+    (grid,) = result.grid_values
+    assert result.feature_names == ["size", "year", "city"] and result.features == (2,)
     assert list(grid[:4]) == [tuple(row) for row in np.eye(4)[::-1]] and np.isnan(grid[4]).all()
     curves = np.array([model.predict(table.assign(**dict(zip(cities, values)))) for values in grid]).T
     assert np.ptp(curves) > 10
-    np.testing.assert_allclose(found.individual[0], curves, rtol=1e-12)
-    np.testing.assert_allclose(found.average[0], np.average(curves, axis=0, weights=WEIGHTS), rtol=1e-12)
+    np.testing.assert_allclose(result.individual[0], curves, rtol=1e-12)
+    np.testing.assert_allclose(result.average[0], np.average(curves, axis=0, weights=WEIGHTS), rtol=1e-12)
     options = {"feature_groups": groups, "custom_values": {"city": np.eye(4)[:2]}}
     some = partial_dependence(model, table, ["city", "year"], grid_resolution=5, **options)
     assert some.average.shape == (1, 2, 5) and some.is_categorical == (True, False)
@@ -263,11 +263,11 @@ def test_combinations_in_the_order_of_the_list(members: Any) -> None:
     model = DecisionTreeRegressor(random_state=0).fit(table, 9 * table["a"] + 3 * table["b"] + table["c"])
     order = ("a", "b") if isinstance(members, set) or members[0] == "a" else ("b", "a")
     options = {"feature_groups": {"pair": members}}
-    found = partial_dependence(model, table, "pair", **options)
+    curves = partial_dependence(model, table, "pair", **options)
     given = partial_dependence(model, table, "pair", custom_values={"pair": [(2, 0), (0, 1)]}, **options)
-    assert list(found.grid_values[0]) == [(i, j) for i in range(3) for j in range(3)]
+    assert list(curves.grid_values[0]) == [(i, j) for i in range(3) for j in range(3)]
     assert list(given.grid_values[0]) == [(2, 0), (0, 1)]
-    for result in (found, given):
+    for result in (curves, given):
         expected = [
             model.predict(table.assign(**dict(zip(order, values)))).mean() for values in result.grid_values[0]
         ]
@@ -282,14 +282,14 @@ def test_columns_that_catboost_combines() -> None:
     rows = catboost_ctrs.unseen(catboost_ctrs.rows(2, 40, nan=True))
     combined = sorted({i for sources in derived.sources for i in sources if len(sources) > 1})
     names = [rows.columns[i] for i in combined]
-    found = partial_dependence(model, rows, "all", feature_groups={"all": names}, grid_resolution="exact")
-    (grid,) = found.grid_values
+    curves = partial_dependence(model, rows, "all", feature_groups={"all": names}, grid_resolution="exact")
+    (grid,) = curves.grid_values
     place = {tuple(map(str, row)): i for i, row in reversed(list(enumerate(rows[names].to_numpy().tolist())))}
     for i, values in list(enumerate(grid))[::7]:
         changed = rows.copy()
         changed[names] = rows[names].iloc[[place[tuple(map(str, values))]] * len(rows)].to_numpy()
         np.testing.assert_allclose(
-            found.average[:, i],
+            curves.average[:, i],
             catboost_ctrs.raw(model, changed.astype(rows.dtypes)).mean(axis=0),
             atol=1e-10,
         )
@@ -301,9 +301,11 @@ def test_columns_that_catboost_combines() -> None:
 
 def test_display() -> None:
     pytest.importorskip("matplotlib").use("Agg")
-    found = partial_dependence(pipeline().fit(X, Y), X, "city", feature_groups="input")
-    display = scikit_learns_display(found)
-    assert [label.get_text() for label in display.axes_[0, 0].get_xticklabels()] == list(found.grid_values[0])
+    curves = partial_dependence(pipeline().fit(X, Y), X, "city", feature_groups="input")
+    display = scikit_learns_display(curves)
+    assert [label.get_text() for label in display.axes_[0, 0].get_xticklabels()] == list(
+        curves.grid_values[0]
+    )
 
 
 @pytest.mark.parametrize(

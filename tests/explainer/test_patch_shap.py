@@ -67,12 +67,12 @@ def test_values_and_attributes_are_those_of_shap(
         assert_same_base(np.ravel(ours.expected_value), np.ravel(bases[1]))
         assert_same(ours.shap_values(rows), expected)
         assert_same_base(ours.expected_value, bases[1])
-        found = ours(rows)
+        result = ours(rows)
         assert_same(ours.shap_values(rows, check_additivity=False), expected)
-    assert type(found) is shap.Explanation
+    assert type(result) is shap.Explanation
     for attribute in ("values", "base_values", "data"):
-        assert_same(getattr(found, attribute), getattr(explained, attribute))
-    assert found.feature_names == explained.feature_names
+        assert_same(getattr(result, attribute), getattr(explained, attribute))
+    assert result.feature_names == explained.feature_names
     assert vars(ours).keys() == vars(theirs).keys()
     for attribute in ("model_output", "feature_perturbation"):
         assert getattr(ours, attribute) == getattr(theirs, attribute)
@@ -177,12 +177,12 @@ def test_frames_and_single_rows(forest: Any) -> None:
     with patch_shap():
         ours = TreeExplainer(model, X[:30])
         assert ours.data_feature_names == theirs.data_feature_names == list(X.columns)
-        found = ours(X)
+        result = ours(X)
         single = ours.shap_values(X.iloc[5])
-    assert_same(found.values, theirs.shap_values(X))
+    assert_same(result.values, theirs.shap_values(X))
     assert_same(single, theirs.shap_values(X.iloc[5]))
-    assert found.feature_names == list(X.columns)
-    np.testing.assert_array_equal(found.data, X.values)
+    assert result.feature_names == list(X.columns)
+    np.testing.assert_array_equal(result.data, X.values)
 
 
 @pytest.mark.parametrize("kind", ["array", "frame", "Independent"])
@@ -199,11 +199,11 @@ def test_explainer_with_maskers(kind: str, forest: Any, monkeypatch: pytest.Monk
     with monkeypatch.context() as context, patch_shap():
         ours = shap.Explainer(forest, make_masker())
         only_ours(context)
-        found = ours(DIABETES[:4])
+        result = ours(DIABETES[:4])
     assert type(ours) is type(theirs) is TreeExplainer
     assert type(ours.masker) is type(theirs.masker)
     for attribute in ("values", "base_values", "data"):
-        assert_same(getattr(found, attribute), getattr(expected, attribute))
+        assert_same(getattr(result, attribute), getattr(expected, attribute))
     assert_same_base(ours.expected_value, theirs.expected_value)
 
 
@@ -293,9 +293,9 @@ def test_explainers_whose_attributes_were_replaced_go_to_shap(attribute: str, fo
         before = ours.shap_values(DIABETES[:5])
         setattr(ours, attribute, getattr(theirs, attribute))
         with pytest.warns(ShapFallbackWarning, match="attributes of the explainer have been replaced"):
-            found = ours.shap_values(DIABETES[:5], check_additivity=False)
-    assert np.abs(found - before).max() > 1
-    assert_same(found, ours.shap_values(DIABETES[:5], check_additivity=False), 0)
+            values = ours.shap_values(DIABETES[:5], check_additivity=False)
+    assert np.abs(values - before).max() > 1
+    assert_same(values, ours.shap_values(DIABETES[:5], check_additivity=False), 0)
 
 
 def test_models_of_which_shap_explains_another_output_go_to_shap(

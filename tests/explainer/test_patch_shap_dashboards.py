@@ -31,20 +31,20 @@ def dashboards(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that records the calls that compute values with this package."""
-    found: list[str] = []
+    results: list[str] = []
 
     def count(name: str) -> None:
         own = getattr(StandIn, name)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            found.append(name)
+            results.append(name)
             return own(*args, **kwargs)
 
         monkeypatch.setattr(StandIn, name, counted)
 
     count("values")
     count("interaction_values")
-    return found
+    return results
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_results_are_the_same_under_the_patch(name: str, dashboards: Any, calls:
     expected = example()
     assert not calls
     with patch_shap():
-        found = example()
+        result = example()
     assert "values" in calls
     assert ("interaction_values" in calls) == ("interactions" in expected)
-    assert found.keys() == expected.keys()
+    assert result.keys() == expected.keys()
     for key, theirs in expected.items():
         assert np.isfinite(theirs).all()
         assert np.ptp(theirs) > 0 or theirs.ndim == 0
-        np.testing.assert_allclose(found[key], theirs, atol=1e-5 * np.abs(theirs).max(), err_msg=key)
+        np.testing.assert_allclose(result[key], theirs, atol=1e-5 * np.abs(theirs).max(), err_msg=key)
     calls.clear()
     example()
     assert not calls

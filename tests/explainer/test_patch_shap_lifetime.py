@@ -131,16 +131,16 @@ def test_threads(forest: Any) -> None:
 
 
 def test_a_patch_covers_all_threads(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Any] = []
+    results: list[Any] = []
     expected = TreeExplainer(forest).shap_values(DIABETES[:5])
     with monkeypatch.context() as context, patch_shap():
         only_ours(context)
         thread = threading.Thread(
-            target=lambda: found.append(TreeExplainer(forest).shap_values(DIABETES[:5]))
+            target=lambda: results.append(TreeExplainer(forest).shap_values(DIABETES[:5]))
         )
         thread.start()
         thread.join()
-    assert_same(found[0], expected)
+    assert_same(results[0], expected)
 
 
 def test_nothing_is_kept_of_explainers(forest: Any) -> None:
@@ -202,14 +202,14 @@ def test_calls_that_are_refused_go_to_shap_with_one_warning(forest: Any) -> None
         warnings.simplefilter("always")
         ours = TreeExplainer(forest)
         for _ in range(3):
-            found = [
+            result = [
                 ours.shap_values(DIABETES[:5], approximate=True),
                 ours.shap_values(DIABETES[:5], tree_limit=2),
                 ours.shap_interaction_values(DIABETES[:5], tree_limit=2),
             ]
             if IS_NEW:
                 assert_same(ours(DIABETES[:5], approximate=True).values, expected[0], 0)
-    for values, wanted in zip(found, expected, strict=True):
+    for values, wanted in zip(result, expected, strict=True):
         assert_same(values, wanted, 0)
     assert [warning.category for warning in caught] == [ShapFallbackWarning] * 2
     assert "approximate=True is for shap" in str(caught[0].message)

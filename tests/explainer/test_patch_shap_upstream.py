@@ -33,18 +33,18 @@ def outcomes(folder: Path, *options: str) -> dict[str, str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
     done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, check=False)
     assert report.exists(), done.stdout[-2000:] + done.stderr[-2000:]
-    found = {}
+    result = {}
     for case in ET.parse(report).iter("testcase"):
         states = {"error": "failed", "failure": "failed", "skipped": "skipped"}
         state = [states[child.tag] for child in case if child.tag in states]
-        found[f"{case.get('classname')}.{case.get('name')}"] = state[0] if state else "passed"
-    return found
+        result[f"{case.get('classname')}.{case.get('name')}"] = state[0] if state else "passed"
+    return result
 
 
 def test_the_tests_of_shap_have_the_same_outcomes(tmp_path: Path) -> None:
     (tmp_path / "patched_shap.py").write_text("import skshapgpu\n\nskshapgpu.patch_shap()\n")
     expected = outcomes(tmp_path)
     assert sum(state == "passed" for state in expected.values()) > 50
-    found = outcomes(tmp_path, "-p", "patched_shap")
-    assert found.keys() == expected.keys()
-    assert {name for name in expected if found[name] != expected[name]} == set(DIFFERENCES)
+    result = outcomes(tmp_path, "-p", "patched_shap")
+    assert result.keys() == expected.keys()
+    assert {name for name in expected if result[name] != expected[name]} == set(DIFFERENCES)

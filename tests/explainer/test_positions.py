@@ -64,20 +64,20 @@ ENCODED = make_pipeline(
 ).fit(FRAME, Y + 500 * (FRAME["city"] == "Oslo"))
 
 
-def require_brute_force(found: Any, model: Any, X: Any, features: Any, **options: Any) -> None:
+def require_brute_force(actual: Any, model: Any, X: Any, features: Any, **options: Any) -> None:
     """Compare with scikit-learn, which predicts changed rows of X; the grids are the same."""
     theirs = brute_force(model, X, features, method="brute", **options)
-    for ours, grid in zip(found.grid_values, theirs["grid_values"], strict=True):
+    for ours, grid in zip(actual.grid_values, theirs["grid_values"], strict=True):
         np.testing.assert_array_equal(ours, grid)
-    np.testing.assert_allclose(found.average, theirs["average"], rtol=1e-10)
+    np.testing.assert_allclose(actual.average, theirs["average"], rtol=1e-10)
 
 
 @pytest.mark.parametrize("model", [SELECTED, CHOSEN], ids=["RFE", "pipeline"])
 @pytest.mark.parametrize("position", range(4))
 def test_partial_dependence_of_each_column_of_x(model: Any, position: int) -> None:
-    found = partial_dependence(model, NUMBERS, position, grid_resolution=9)
-    require_brute_force(found, model, NUMBERS, [position], grid_resolution=9)
-    assert (np.ptp(found.average) > 0) == (position in (1, 3))
+    curves = partial_dependence(model, NUMBERS, position, grid_resolution=9)
+    require_brute_force(curves, model, NUMBERS, [position], grid_resolution=9)
+    assert (np.ptp(curves.average) > 0) == (position in (1, 3))
     given = {position: [-5.0, 0.0, 7.0]}
     both = [position, 3 - position]
     some = partial_dependence(model, NUMBERS, both, custom_values=given, grid_resolution=5)
@@ -94,16 +94,16 @@ def test_columns_of_a_frame_in_any_order(name: str, reorder: Any) -> None:
     if name in ("city", "unused"):
         options["categorical_features"] = [name]
     for ours in (position, np.int64(position)):
-        found = partial_dependence(ENCODED, X, ours, feature_groups="input", grid_resolution=9)
-        require_brute_force(found, ENCODED, X, [position], **options)
-        assert found.feature_names[found.features[0]] == name
+        curves = partial_dependence(ENCODED, X, ours, feature_groups="input", grid_resolution=9)
+        require_brute_force(curves, ENCODED, X, [position], **options)
+        assert curves.feature_names[curves.features[0]] == name
     if name == "city":
         message = "the steps make 3 columns: give their names, 'onehotencoder__city_Moss'"
         with pytest.raises(IndexError, match=message):
             partial_dependence(ENCODED, X, position)
     else:
-        found = partial_dependence(ENCODED, X, position, grid_resolution=9)
-        require_brute_force(found, ENCODED, X, [position], **options)
+        curves = partial_dependence(ENCODED, X, position, grid_resolution=9)
+        require_brute_force(curves, ENCODED, X, [position], **options)
     for groups in (None, "input"):
         for wrong in (-1, 6):
             with pytest.raises(IndexError, match=f"{wrong} is out of range for the 6 columns of X"):
@@ -118,9 +118,9 @@ def test_masks_and_positions_of_categorical_features() -> None:
     with pytest.raises(ValueError, match="the index of the mask must be the columns of X"):
         partial_dependence(model, whole, [1, 3], categorical_features=moved)
     for categorical in (mask, mask.tolist(), [0, 1], pd.Series(mask)):
-        found = partial_dependence(model, whole, (1, 3), categorical_features=categorical, grid_resolution=5)
-        assert found.is_categorical == (True, False)
-        require_brute_force(found, model, whole, [1, 3], categorical_features=mask, grid_resolution=5)
+        curves = partial_dependence(model, whole, (1, 3), categorical_features=categorical, grid_resolution=5)
+        assert curves.is_categorical == (True, False)
+        require_brute_force(curves, model, whole, [1, 3], categorical_features=mask, grid_resolution=5)
         lost = partial_dependence(model, whole, 0, categorical_features=categorical)
         assert lost.is_categorical == (True,) and np.ptp(lost.average) == 0
     with pytest.raises(ValueError, match="must have 4 elements, one for each column of X"):
@@ -132,11 +132,11 @@ def test_masks_and_positions_of_categorical_features() -> None:
 def test_a_display_of_a_column_that_the_steps_drop() -> None:
     from sklearn.inspection import PartialDependenceDisplay
 
-    found = partial_dependence(SELECTED, NUMBERS, 2)
-    assert found.features == (4 - 1,) and found.feature_names[3] == "x2" and set(found.deciles) == {3}
-    names = found.feature_names
+    curves = partial_dependence(SELECTED, NUMBERS, 2)
+    assert curves.features == (4 - 1,) and curves.feature_names[3] == "x2" and set(curves.deciles) == {3}
+    names = curves.feature_names
     display = PartialDependenceDisplay(
-        [found], features=[found.features], feature_names=names, target_idx=0, deciles=found.deciles
+        [curves], features=[curves.features], feature_names=names, target_idx=0, deciles=curves.deciles
     )
     assert np.ptp(display.plot().lines_[0, 0].get_ydata()) == 0
     options = {"grid_resolution": "exact", "kind": "individual", "centered": True}
@@ -160,8 +160,8 @@ def test_values_that_the_steps_change_need_names() -> None:
     for options in ({"features": 3}, {"features": "x3", "custom_values": {3: [0, 1000]}}):
         with pytest.raises(IndexError, match=message):
             partial_dependence(model, NUMBERS, **options)
-    found = partial_dependence(model, NUMBERS, 3, feature_groups="input", grid_resolution=9)
-    require_brute_force(found, model, NUMBERS, [3], grid_resolution=9)
+    curves = partial_dependence(model, NUMBERS, 3, feature_groups="input", grid_resolution=9)
+    require_brute_force(curves, model, NUMBERS, [3], grid_resolution=9)
     assert np.ptp(partial_dependence(model, NUMBERS, 0).average) == 0
     mask = np.array([False, True, False, False])
     assert partial_dependence(model, NUMBERS, "x1", categorical_features=mask).is_categorical == (True,)
@@ -186,9 +186,9 @@ def test_steps_that_mix_columns_need_names() -> None:
 
 def test_friedman_h_of_columns_of_x() -> None:
     by_name = friedman_h(ENCODED, FRAME, ["passthrough__b", "passthrough__d"])
-    found = friedman_h(ENCODED, FRAME, [2, 4])
-    assert found.names == by_name.names and by_name.h_squared.max() > 0.01
-    np.testing.assert_array_equal(found.h_squared, by_name.h_squared)
+    strengths = friedman_h(ENCODED, FRAME, [2, 4])
+    assert strengths.names == by_name.names and by_name.h_squared.max() > 0.01
+    np.testing.assert_array_equal(strengths.h_squared, by_name.h_squared)
     with pytest.raises(IndexError, match="the steps drop 'a', so it interacts with nothing"):
         friedman_h(ENCODED, FRAME, [0, 2])
     with pytest.raises(IndexError, match="the steps make 3 columns"):
@@ -262,8 +262,8 @@ def test_pairs_of_batches_by_position() -> None:
             BatchExplainer(ENCODED, interactions=[(0, 1)], **options)(rows)
     scaled = make_pipeline(StandardScaler(), forest()).fit(FRAME[list("abcd")], Y)
     for options in ({}, {"sum_by": "input"}, {"feature_groups": "input"}):
-        found = BatchExplainer(scaled, interactions=[(1, 3)], **options)(rows)
-        assert found.column_names == ["b x d"]
+        result = BatchExplainer(scaled, interactions=[(1, 3)], **options)(rows)
+        assert result.column_names == ["b x d"]
 
 
 def test_positions_of_groups_in_columns_of_another_order(tmp_path: Path) -> None:

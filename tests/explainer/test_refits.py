@@ -277,8 +277,8 @@ def test_categories(family: str) -> None:
         if family == "lightgbm":
             model.booster_.pandas_categorical[0][:] = model.booster_.pandas_categorical[0][::-1]
         if family == "sklearn":
-            found = model._preprocessor.named_transformers_["encoder"].categories_[0]
-            found[:] = found[::-1]
+            encoded = model._preprocessor.named_transformers_["encoder"].categories_[0]
+            encoded[:] = encoded[::-1]
         others = X.assign(color=X["color"].cat.rename_categories(lambda name: name[::-1]))
         model.fit(others.iloc[:, ::-1], -y)
 
@@ -316,9 +316,9 @@ def test_background_rows_and_weights(model_output: str, dtype: type) -> None:
     expected = used.explain(DIABETES, labels)
     data[:], weights[:] = 1e6, 1.0
     for explainer in (untouched, used):
-        found = explainer.explain(DIABETES, labels)
-        np.testing.assert_array_equal(found.values, expected.values)
-        np.testing.assert_array_equal(found.base_values, expected.base_values)
+        explanation = explainer.explain(DIABETES, labels)
+        np.testing.assert_array_equal(explanation.values, expected.values)
+        np.testing.assert_array_equal(explanation.base_values, expected.base_values)
 
 
 def test_background_rows_behind_a_pipeline() -> None:
@@ -329,9 +329,9 @@ def test_background_rows_behind_a_pipeline() -> None:
     expected = explainer.explain(frame)
     data.loc[:, "c3"] = 1e6
     model.fit(frame.iloc[::-1] * 7, THEIRS)
-    found = explainer.explain(frame)
-    np.testing.assert_array_equal(found.values, expected.values)
-    assert found.base_values == expected.base_values
+    explanation = explainer.explain(frame)
+    np.testing.assert_array_equal(explanation.values, expected.values)
+    assert explanation.base_values == expected.base_values
 
 
 def test_an_adapted_model_that_is_changed_in_place() -> None:

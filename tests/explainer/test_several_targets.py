@@ -138,8 +138,8 @@ def test_tools_of_scikit_learn() -> None:
     expected = explain(transformer.estimator_, X).values
     np.testing.assert_array_equal(transformer.transform(X), expected.reshape(len(X), -1))
     assert ShapTransformer(forest(), cv=3).fit_transform(X, Y).shape == (240, 20)
-    found = cross_validated_importance(forest(), X, Y, cv=3, per_output=True)
-    assert found.output_names == NAMES and found.importances.shape == (4, 3, 5)
+    importances = cross_validated_importance(forest(), X, Y, cv=3, per_output=True)
+    assert importances.output_names == NAMES and importances.importances.shape == (4, 3, 5)
     assert ShapSelector(forest(), max_features=2, cv=3).fit(X, Y).get_support().sum() == 2
 
 
@@ -178,10 +178,12 @@ def test_classes_that_splits_lack() -> None:
         values = TreeExplainer(model).shap_values(X[part])
         np.testing.assert_array_equal(explanation.values[part][..., known], values)
     with pytest.warns(UserWarning, match="none of class '0_ant'"):
-        found = cross_validated_importance(
+        importances = cross_validated_importance(
             forest(), X, Y, cv=[(no_ant, parts[0]), (parts[1], parts[2])], per_output=True
         )
-    assert np.isnan(found.importances[:, 0, 0]).all() and np.isfinite(found.importances[:, 1]).all()
+    assert (
+        np.isnan(importances.importances[:, 0, 0]).all() and np.isfinite(importances.importances[:, 1]).all()
+    )
     labels = np.column_stack([KIND == "ant", SIZE == "big"])  # a class that the other target has
     transformer = ShapTransformer(forest(), cv=[(no_ant, np.setdiff1d(rows, no_ant)), (rows[::2], no_ant)])
     with pytest.raises(ValueError, match="no row of class 'ant' to fit on"):

@@ -67,8 +67,8 @@ def test_explainers_in_other_processes(explainer: TreeExplainer, method: str) ->
         pytest.skip("a program without a file cannot be spawned")
     parts = np.array_split(X, 4)
     with multiprocessing.get_context(method).Pool(2) as pool:
-        found = pool.map_async(explainer.shap_values, parts).get(120)
-    np.testing.assert_array_equal(np.concatenate(found), expected)
+        result = pool.map_async(explainer.shap_values, parts).get(120)
+    np.testing.assert_array_equal(np.concatenate(result), expected)
 
 
 def test_a_child_of_a_fork_and_its_parent_go_on(explainer: TreeExplainer) -> None:

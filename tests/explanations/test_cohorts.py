@@ -222,14 +222,14 @@ def expected_reasons(
     explanation: Explanation, values: np.ndarray, n: int, **extra: Any
 ) -> list[dict[str, Any]]:
     """Sort the values of each row plainly."""
-    found = []
+    results = []
     for i, label in enumerate(explanation.row_labels):
         pairs = list(enumerate(values[i]))
         for reason, sign in (("for", 1), ("against", -1)):
             those = sorted([(-sign * v, f) for f, v in pairs if sign * v > 0])[:n]
             for rank, (_, f) in enumerate(those, 1):
                 value = explanation.data.iloc[i, f]
-                found.append(
+                results.append(
                     {
                         "row": label,
                         **extra,
@@ -240,7 +240,7 @@ def expected_reasons(
                         "shap_value": values[i, f],
                     }
                 )
-    return found
+    return results
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])
@@ -279,14 +279,14 @@ def test_top_of_categories_groups_and_untested_rows() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_top_by_magnitude(explanation: Explanation, n: int) -> None:
-    found = explanation.reasons(n)
+    result = explanation.reasons(n)
     signed = expected_reasons(explanation, explanation.values, 3)
     for label in FRAME.index:
         those = sorted((r for r in signed if r["row"] == label), key=lambda r: -abs(r["shap_value"]))[:n]
-        assert [r for r in found if r["row"] == label] == [
+        assert [r for r in result if r["row"] == label] == [
             record | {"rank": rank} for rank, record in enumerate(those, 1)
         ]
-    assert json.loads(json.dumps(found)) == found
+    assert json.loads(json.dumps(result)) == result
     zero = replace(explanation[:2], values=np.array([[0.0, 2.0, -3.0], [np.nan, np.nan, np.nan]]))
     assert [(r["rank"], r["feature"], r["reason"]) for r in zero.reasons()] == [
         (1, "a", "against"),

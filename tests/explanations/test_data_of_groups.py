@@ -69,22 +69,27 @@ def test_values_of_features_in_reasons(form: str) -> None:
     rows = kinds[form]()
     names = ["east", "north"] if form in ("pandas", "polars", "arrow") else ["x2", "x0"]
     model = RandomForestRegressor(8, max_depth=5, random_state=0).fit(rows, Y)
-    found = explain(model, rows, feature_groups={"place": names})
-    assert found.feature_names[0] == "place" and found.data.shape == (120, 3)
-    for selected, first in ((found, 0), (found[7:], 7), (found[[9, 4]], 9), (found[11:, [2, 0, 1]], 11)):
+    explanation = explain(model, rows, feature_groups={"place": names})
+    assert explanation.feature_names[0] == "place" and explanation.data.shape == (120, 3)
+    for selected, first in (
+        (explanation, 0),
+        (explanation[7:], 7),
+        (explanation[[9, 4]], 9),
+        (explanation[11:, [2, 0, 1]], 11),
+    ):
         values = {record["feature"]: record["value"] for record in selected[:1].reasons(3)}
         north, east = whole["north"].iloc[first], whole["east"].iloc[first]
         assert values["place"] == f"{names[1]}={north}, {names[0]}={east:.5g}"
-        for feature, column in zip(found.feature_names[1:], ("age", "size")):
+        for feature, column in zip(explanation.feature_names[1:], ("age", "size")):
             number = whole[column].iloc[first]
             assert values[feature] == (np.float32(number) if form == "float32" else number)
 
 
 def test_selection_and_arrays() -> None:
-    found = explain(MODEL, X, feature_groups=GROUPS)
-    assert found.feature_names == ("place", "age", "size")
-    assert found.group_columns == ((0, 2), (1,), (3,))
-    part = pickle.loads(pickle.dumps(found.loc[X.index[2:5]][:, ["size", "place"]]))
+    explanation = explain(MODEL, X, feature_groups=GROUPS)
+    assert explanation.feature_names == ("place", "age", "size")
+    assert explanation.group_columns == ((0, 2), (1,), (3,))
+    part = pickle.loads(pickle.dumps(explanation.loc[X.index[2:5]][:, ["size", "place"]]))
     expected = [[X["size"].iloc[row], place(row)] for row in (2, 3, 4)]
     assert np.asarray(part.data).tolist() == expected and part.data.rows.equals(X[2:5])
     assert expected[1][1].endswith("east=missing")
@@ -97,36 +102,36 @@ def test_selection_and_arrays() -> None:
 
 
 def test_cohorts_by_columns_and_groups() -> None:
-    found = explain(MODEL, X, feature_groups=GROUPS)
-    by_member = found.groupby("north")
+    explanation = explain(MODEL, X, feature_groups=GROUPS)
+    by_member = explanation.groupby("north")
     assert list(by_member) == [0, 1, 2]
-    np.testing.assert_array_equal(by_member[2].values, found.values[X["north"] == 2])
-    assert set(found.groupby("place")) == {place(row) for row in range(120)}
+    np.testing.assert_array_equal(by_member[2].values, explanation.values[X["north"] == 2])
+    assert set(explanation.groupby("place")) == {place(row) for row in range(120)}
 
 
 def test_displays(plotting: None) -> None:
-    found = explain(MODEL, X, feature_groups=GROUPS)
-    swarms = ShapBeeswarmDisplay.from_explanation(found)
+    explanation = explain(MODEL, X, feature_groups=GROUPS)
+    swarms = ShapBeeswarmDisplay.from_explanation(explanation)
     colored = [points.get_array() is not None for points in swarms.points_]
     assert sorted(colored) == [False, True, True]
-    names = [name for name, _ in found.strongest()]
+    names = [name for name, _ in explanation.strongest()]
     assert colored[names.index("place")] is False
-    display = ShapDependenceDisplay.from_explanation(found, "age", color_by="size")
+    display = ShapDependenceDisplay.from_explanation(explanation, "age", color_by="size")
     drawn = set(zip(display.feature_values, display.color_values, display.values))  # in an order of its own
-    assert drawn == set(zip(X["age"], X["size"], found.values[:, 1]))
+    assert drawn == set(zip(X["age"], X["size"], explanation.values[:, 1]))
     whole = ShapDependenceDisplay.from_estimator(MODEL, X, "place", feature_groups=GROUPS, color_by="age")
     assert set(whole.categories) == {place(row) for row in range(120)}
     automatic = ShapDependenceDisplay.from_estimator(MODEL, X, 1, feature_groups=GROUPS)
     assert automatic.feature_name == "age"
-    waterfall = ShapWaterfallDisplay.from_explanation(found, row=3)
+    waterfall = ShapWaterfallDisplay.from_explanation(explanation, row=3)
     assert waterfall.feature_values[:2] == [place(3), f"{X['age'].iloc[3]:.5g}"]
 
 
 def test_steps_and_splits() -> None:
     scaled = make_pipeline(StandardScaler(), RandomForestClassifier(4, max_depth=4, random_state=0))
     whole, classes = X.fillna(0), X["age"] > 50
-    found = explain(scaled.fit(whole, classes), whole, feature_groups=GROUPS)
-    ages = np.asarray(found.data)[:, 1].astype(float)
+    explanation = explain(scaled.fit(whole, classes), whole, feature_groups=GROUPS)
+    ages = np.asarray(explanation.data)[:, 1].astype(float)
     np.testing.assert_array_equal(ages, scaled[0].transform(whole)[:, 1])
     for model, rows in ((scaled, whole), (RandomForestRegressor(3, random_state=0), X)):
         results = cross_val_explain(model, rows, classes, cv=3, explain_params={"feature_groups": GROUPS})
@@ -136,9 +141,9 @@ def test_steps_and_splits() -> None:
 
 
 def test_for_shap_and_files(tmp_path: Any) -> None:
-    found = explain(MODEL, X, feature_groups=GROUPS)
+    explanation = explain(MODEL, X, feature_groups=GROUPS)
     pytest.importorskip("shap")
-    given = found.to_shap()
+    given = explanation.to_shap()
     np.testing.assert_array_equal(given.data[:, 1], X["age"])
     assert given.display_data[3, 0] == place(3)
 

@@ -81,12 +81,12 @@ def test_selection_keeps_everything_aligned(
     assert part.feature_names == tuple(NAMES[i] for i in features)
     assert part.output_names == tuple(CLASSES[i] for i in outputs)
     assert len(part) == len(rows)
-    found = part.data
+    result = part.data
     if data == "csr":
-        found = found.toarray()
+        result = result.toarray()
     elif data == "pyarrow":
-        found = found.to_pandas()
-    np.testing.assert_array_equal(np.asarray(found), whole.data[np.ix_(rows, features)])
+        result = result.to_pandas()
+    np.testing.assert_array_equal(np.asarray(result), whole.data[np.ix_(rows, features)])
     if data == "pandas":
         assert list(part.row_labels) == list(part.data.index) == [f"row {i}" for i in rows]
 

@@ -44,11 +44,11 @@ PIPELINE = make_pipeline(
 
 def blocks(matrices: np.ndarray, members: list[list[int]]) -> np.ndarray:
     """Sum the blocks of matrices (n_rows, n, n, ...) one by one."""
-    found = np.zeros((len(matrices), len(members), len(members), *matrices.shape[3:]))
+    values = np.zeros((len(matrices), len(members), len(members), *matrices.shape[3:]))
     for (g, one), (h, other) in itertools.product(enumerate(members), repeat=2):
         for i, j in itertools.product(one, other):
-            found[:, g, h] += matrices[:, i, j]
-    return found
+            values[:, g, h] += matrices[:, i, j]
+    return values
 
 
 @pytest.mark.parametrize("model", [REGRESSOR, CLASSIFIER], ids=["one output", "classes"])
@@ -108,9 +108,9 @@ def test_without_steps_input_changes_nothing() -> None:
 def test_listed_pairs_are_summed_if_they_are_all_pairs_of_two_groups() -> None:
     whole = explain_interactions(REGRESSOR, X, interactions="occurring", precision="double").sum_by(GROUPS)
     listed = [("d", "a"), ("a", "b"), ("c", "b"), ("c", "d")]
-    found = explain_interactions(REGRESSOR, X, interactions=listed, precision="double").sum_by(GROUPS)
-    assert found.interaction_names == ("ca x bd",)
-    np.testing.assert_allclose(found.values, whole[:, ["ca x bd"]].values, atol=1e-9)
+    explanation = explain_interactions(REGRESSOR, X, interactions=listed, precision="double").sum_by(GROUPS)
+    assert explanation.interaction_names == ("ca x bd",)
+    np.testing.assert_allclose(explanation.values, whole[:, ["ca x bd"]].values, atol=1e-9)
     incomplete = "'ca' and 'bd' is a sum over 4 pairs of features, of which the explanation has 3: use inter"
     with pytest.raises(ValueError, match=incomplete):
         explain_interactions(REGRESSOR, X, interactions=listed[:3]).sum_by(GROUPS)
@@ -119,8 +119,8 @@ def test_listed_pairs_are_summed_if_they_are_all_pairs_of_two_groups() -> None:
     with pytest.raises(ValueError, match="of which the explanation has 1"):
         explain_interactions(REGRESSOR, X, interactions=1).sum_by(GROUPS)
     with pytest.raises(ValueError, match="not all pairs are available"):
-        found.main_effects()
-    assert np.isnan(found.matrices().diagonal(0, 1, 2)).all()
+        explanation.main_effects()
+    assert np.isnan(explanation.matrices().diagonal(0, 1, 2)).all()
 
 
 def test_refusals() -> None:

@@ -178,9 +178,9 @@ def test_a_digest_sees_large_files(tmp_path: Path) -> None:
         with open(tmp_path / "large", "r+b") as file:
             file.seek(place)
             file.write(b"x" * change)
-        found = sinks._digest(tmp_path / "large")
-        assert found != before
-        before = found
+        result = sinks._digest(tmp_path / "large")
+        assert result != before
+        before = result
 
 
 @pytest.mark.parametrize("sink", SINKS)

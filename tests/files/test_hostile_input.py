@@ -134,15 +134,15 @@ def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None)
     state |= {"n_features": 100_000, "feature": places[ensemble.feature], "zero_missing": zero_missing}
     wide = Ensemble(**state)
     backgrounds = (None, None) if data is None else (rows[:9], wide_rows[:9])
-    expected, found = (
+    expected, result = (
         TreeExplainer(EnsembleModel(model), background, device="cpu")
         for model, background in zip((ensemble, wide), backgrounds)
     )
-    values = found.shap_values(wide_rows)
+    values = result.shap_values(wide_rows)
     np.testing.assert_array_equal(values[:, places], expected.shap_values(rows))
     assert not np.delete(values, places, axis=1).any()
     if data is None:
-        pairs = found.occurring_interactions()
+        pairs = result.occurring_interactions()
         np.testing.assert_array_equal(pairs, places[expected.occurring_interactions()])
         assert len(pairs)
 

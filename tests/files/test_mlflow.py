@@ -122,10 +122,10 @@ def without_categories(rows: Any) -> Any:
     )
 
 
-def assert_frame(found: Any, explanation: Any) -> None:
+def assert_frame(actual: Any, explanation: Any) -> None:
     """Compare a frame of the python_function with an explanation, to the bit."""
-    pd.testing.assert_frame_equal(found, explanation.to_frame(), check_exact=True)
-    assert np.ptp(found.to_numpy(), axis=0).max() > 0
+    pd.testing.assert_frame_equal(actual, explanation.to_frame(), check_exact=True)
+    assert np.ptp(actual.to_numpy(), axis=0).max() > 0
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -144,9 +144,9 @@ def test_round_trip(make: Any, tmp_path: Path) -> None:
     assert_frame(called.predict(plain), expected)
     assert_frame(called.predict(plain[plain.columns[::-1]].assign(comment="no feature")), expected)
     shuffled = plain.reset_index(drop=True).sample(frac=1, random_state=0)
-    found = called.predict(shuffled)
-    np.testing.assert_array_equal(found.index, shuffled.index)
-    np.testing.assert_array_equal(found.sort_index(), expected.to_frame())
+    predictions = called.predict(shuffled)
+    np.testing.assert_array_equal(predictions.index, shuffled.index)
+    np.testing.assert_array_equal(predictions.sort_index(), expected.to_frame())
     for name in rows:
         with pytest.raises(MlflowException, match=rf"missing inputs \['{name}'\]"):
             called.predict(plain.drop(columns=name))
@@ -284,9 +284,9 @@ def test_texts(tmp_path: Path) -> None:
     explainer = TreeExplainer(model)
     save_model(explainer, tmp_path / "model", input_example=notes.head(2))
     called = mlflow.pyfunc.load_model(str(tmp_path / "model"))
-    found = called.predict(notes)
-    assert list(found) == ["ill", "not", "very"]
-    np.testing.assert_array_equal(found, explainer.shap_values(notes["note"]))
+    predictions = called.predict(notes)
+    assert list(predictions) == ["ill", "not", "very"]
+    np.testing.assert_array_equal(predictions, explainer.shap_values(notes["note"]))
 
 
 @pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
@@ -334,8 +334,8 @@ def test_without_inputs_in_the_signature_names_are_checked(tmp_path: Path) -> No
     called = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     assert called.metadata.signature.inputs is None
     assert_frame(called.predict(rows[rows.columns[::-1]]), explainer.explain(rows))
-    found = called.predict(rows, params={"base_values": True})
-    assert set(found["base_value"]) == {explainer.expected_value}
+    predictions = called.predict(rows, params={"base_values": True})
+    assert set(predictions["base_value"]) == {explainer.expected_value}
     with pytest.raises(ValueError, match="now missing:\n- dose"):
         called.predict(rows.drop(columns="dose"))
     for other in ({"dose": [1.0]}, pyarrow.Table.from_pandas(rows), sparse.csr_array(NUMBERS)):
@@ -348,14 +348,16 @@ def test_params(tmp_path: Path) -> None:
     explainer = TreeExplainer(model)
     save_model(explainer, tmp_path / "model", input_example=rows.head(3))
     called = mlflow.pyfunc.load_model(str(tmp_path / "model"))
-    found = called.predict(rows, params={"base_values": True})
+    predictions = called.predict(rows, params={"base_values": True})
     names = [f"base_value__{output}" for output in model.classes_]
     values = explainer.explain(rows).to_frame()
-    pd.testing.assert_frame_equal(found[list(values)], values, check_exact=True)
-    np.testing.assert_array_equal(found[names], np.tile(explainer.expected_value, (N, 1)))
+    pd.testing.assert_frame_equal(predictions[list(values)], values, check_exact=True)
+    np.testing.assert_array_equal(predictions[names], np.tile(explainer.expected_value, (N, 1)))
     of_class = [name for name in values if name.endswith("__dog")]
     np.testing.assert_allclose(
-        found[of_class].sum(axis=1) + found["base_value__dog"], model.predict_proba(rows)[:, 1], atol=1e-6
+        predictions[of_class].sum(axis=1) + predictions["base_value__dog"],
+        model.predict_proba(rows)[:, 1],
+        atol=1e-6,
     )
 
     strongest = called.predict(rows, params={"reasons": 2})
@@ -384,10 +386,10 @@ def test_options_of_the_python_function(tmp_path: Path) -> None:
 def test_groups_of_a_pipeline(tmp_path: Path) -> None:
     explainer = TreeExplainer(pipeline()[0], feature_groups="input", data=X.head(50))
     save_model(explainer, tmp_path / "model")
-    expected, found = explainer.explain(X), load_model(str(tmp_path / "model")).explain(X)
-    assert found.feature_names == expected.feature_names == ("ward", "n_visits", "body mass", "dose")
-    np.testing.assert_array_equal(found.values, expected.values)
-    pd.testing.assert_frame_equal(found.data, expected.data)
+    expected, explanation = explainer.explain(X), load_model(str(tmp_path / "model")).explain(X)
+    assert explanation.feature_names == expected.feature_names == ("ward", "n_visits", "body mass", "dose")
+    np.testing.assert_array_equal(explanation.values, expected.values)
+    pd.testing.assert_frame_equal(explanation.data, expected.data)
 
 
 class Doubled(TransformerMixin, BaseEstimator):
@@ -428,8 +430,8 @@ def test_trusted_types(doubled: TreeExplainer, tmp_path: Path, monkeypatch: pyte
     for load in (load_model, mlflow.pyfunc.load_model):
         with pytest.raises(ValueError, match=f"the model itself lists are not trusted: {TRUSTED[0]}"):
             load(path)
-    found = load_model(path, skops_trusted_types=TRUSTED).shap_values(NUMBERS)
-    np.testing.assert_array_equal(found, expected)
+    values = load_model(path, skops_trusted_types=TRUSTED).shap_values(NUMBERS)
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_steps_that_no_other_process_can_load(tmp_path: Path) -> None:

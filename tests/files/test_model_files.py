@@ -41,16 +41,16 @@ def save(model: Any, family: str, path: Path) -> Path:
     return path
 
 
-def assert_same(found: AdaptedModel, expected: AdaptedModel) -> None:
+def assert_same(actual: AdaptedModel, expected: AdaptedModel) -> None:
     """Check that trees, columns and explanations are equal to the last bit."""
     assert expected.ensemble.n_leaves > 2 * expected.ensemble.n_trees > 0
     for f in fields(expected.ensemble):
-        np.testing.assert_array_equal(getattr(found.ensemble, f.name), getattr(expected.ensemble, f.name))
-    assert found.schema == expected.schema or np.isnan(expected.schema.missing_value)
-    assert found.schema.feature_names == expected.schema.feature_names
-    assert found.schema.encoders.keys() == expected.schema.encoders.keys()
+        np.testing.assert_array_equal(getattr(actual.ensemble, f.name), getattr(expected.ensemble, f.name))
+    assert actual.schema == expected.schema or np.isnan(expected.schema.missing_value)
+    assert actual.schema.feature_names == expected.schema.feature_names
+    assert actual.schema.encoders.keys() == expected.schema.encoders.keys()
     for name in ("family", "binary", "link", "link_scale", "squared_error", "has_cover"):
-        assert getattr(found, name) == getattr(expected, name), name
+        assert getattr(actual, name) == getattr(expected, name), name
 
 
 FORMATS = [
@@ -68,10 +68,10 @@ def test_file_is_read_as_its_model(family, suffix, n_classes, tmp_path):
     X, y = data(n_classes)
     model = (classifier if n_classes else regressor)(family).fit(X, y)
     path = save(model, family, tmp_path / f"model.{suffix}")
-    found, expected = adapt(path), adapt(model)
-    assert_same(found, expected)
+    adapted, expected = adapt(path), adapt(model)
+    assert_same(adapted, expected)
     if family != "lightgbm" or n_classes == 0:  # LightGBM's text does not have the labels
-        assert (found.output_names, found.class_names) == (expected.output_names, expected.class_names)
+        assert (adapted.output_names, adapted.class_names) == (expected.output_names, expected.class_names)
     explanation = explain(str(path), X)
     np.testing.assert_array_equal(explanation.values, explain(model, X).values)
     assert np.ptp(explanation.values) > 0

@@ -108,11 +108,14 @@ def test_loaded_explainers_are_as_before(make: Any, tmp_path: Path) -> None:
     before = explainer_of(model, precision="double")
     before.save(tmp_path / "file")
     after = TreeExplainer.load(tmp_path / "file", device="cpu")
-    expected, found = before.explain(rows), after.explain(rows)
-    np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.base_values, expected.base_values)
-    assert found.feature_names == expected.feature_names and found.output_names == expected.output_names
-    assert repr(after) == repr(before) and found.precision == "double"
+    expected, explanation = before.explain(rows), after.explain(rows)
+    np.testing.assert_array_equal(explanation.values, expected.values)
+    np.testing.assert_array_equal(explanation.base_values, expected.base_values)
+    assert (
+        explanation.feature_names == expected.feature_names
+        and explanation.output_names == expected.output_names
+    )
+    assert repr(after) == repr(before) and explanation.precision == "double"
     assert all(type(a) is type(b) for a, b in zip(after.output_names or (), before.output_names or ()))
 
 
@@ -133,9 +136,9 @@ def test_options_are_kept(options: dict[str, Any], tmp_path: Path) -> None:
     before.save(tmp_path / "file")
     after = TreeExplainer.load(tmp_path / "file", device="cpu")
     labels = {"y": BENIGN} if options.get("model_output") == "log_loss" else {}
-    expected, found = before.explain(CANCER, **labels), after.explain(CANCER, **labels)
-    np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.base_values, expected.base_values)
+    expected, explanation = before.explain(CANCER, **labels), after.explain(CANCER, **labels)
+    np.testing.assert_array_equal(explanation.values, expected.values)
+    np.testing.assert_array_equal(explanation.base_values, expected.base_values)
     assert repr(after) == repr(before) and after.feature_perturbation == before.feature_perturbation
     assert after._compiled.options.algorithm.name == options.get("algorithm", "auto")
 

@@ -78,8 +78,8 @@ def test_a_plan_with_stored_tables_is_the_same(kind: str, precision: str, vector
         else:
             filled = path_plan(ensemble, kind=kind, precision=precision)
             again = path_plan(ensemble, copies(filled.contents()) or None, kind, precision=precision)
-        for found, expected in zip(compute(again, ensemble, rows), compute(filled, ensemble, rows)):
-            np.testing.assert_array_equal(found, expected)
+        for result, expected in zip(compute(again, ensemble, rows), compute(filled, ensemble, rows)):
+            np.testing.assert_array_equal(result, expected)
         np.testing.assert_array_equal(again.base_value, filled.base_value)
         assert filled.info()["borrowed_bytes"] == 0
         ours = {"borrowed_bytes": 0, "table_seconds": 0.0}
@@ -257,9 +257,9 @@ def test_saving_again_and_pickling(make: Any, forest: Any, tmp_path: Path) -> No
     assert (tmp_path / "again").read_bytes() == (tmp_path / "file").read_bytes()
     expected = before.shap_values(X)
     # Pickles have no tables; loading lays them out again.
-    found, wanted = (pickle.loads(pickle.dumps(each)).shap_values(X) for each in (after, before))
-    np.testing.assert_array_equal(found, wanted)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    values, wanted = (pickle.loads(pickle.dumps(each)).shap_values(X) for each in (after, before))
+    np.testing.assert_array_equal(values, wanted)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-9)
     assert len(pickle.dumps(after)) < after.model_info()["table_bytes"] + 100_000
     # The file that it is mapped from is replaced; the mapping keeps the old file until it ends.
     after.save(tmp_path / "file")
@@ -423,12 +423,12 @@ def test_random_corruptions(make: Any, forest: Any, tmp_path: Path) -> None:
     for i in range(300):
         damaged.write_bytes(corrupt(rng, whole, i % 4))
         try:
-            found = TreeExplainer.load(damaged, device="cpu")
+            result = TreeExplainer.load(damaged, device="cpu")
         except ValueError as error:
             assert str(damaged) in str(error)
             n_errors += 1
         else:
-            np.testing.assert_array_equal(found.shap_values(X[:5]), expected)
+            np.testing.assert_array_equal(result.shap_values(X[:5]), expected)
     assert n_errors > 150
 
 
@@ -443,12 +443,12 @@ def test_random_corruptions_of_large_tables(make: Any, forest: Any, tmp_path: Pa
     for i in range(200):
         damaged.write_bytes(corrupt(rng, whole, i % 4))
         try:
-            found = TreeExplainer.load(damaged, device="cpu", check_additivity=False)
+            result = TreeExplainer.load(damaged, device="cpu", check_additivity=False)
         except ValueError as error:
             assert str(damaged) in str(error)
         else:
             with np.errstate(all="ignore"):
-                assert found.shap_values(X[:5]).shape == (5, 10)
+                assert result.shap_values(X[:5]).shape == (5, 10)
 
 
 def test_files_have_the_usual_permissions(forest: Any, tmp_path: Path) -> None:

@@ -187,18 +187,18 @@ def test_a_folder_is_deleted_while_another_call_changes_it(
     expand, is_file = kind.expand_path, kind.isfile
 
     def write(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = expand(self, *args, **kwargs)
+        result = expand(self, *args, **kwargs)
         if n_changes[0] < 2:
             n_changes[0] += 1
             memory.pipe_file(f"{place.path}/in/{n_changes[0]}", b"late")
-        return found
+        return result
 
     def rename(self: Any, path: str) -> bool:
-        found = is_file(self, path)
-        if found and n_changes[0] < 2:
+        result = is_file(self, path)
+        if result and n_changes[0] < 2:
             n_changes[0] += 1
             memory.store.pop(path)
-        return found
+        return result
 
     monkeypatch.setattr(kind, *{"written": ("expand_path", write), "renamed": ("isfile", rename)}[change])
     place.delete()

@@ -63,7 +63,7 @@ def test_sources(kind: str, store: Store, tmp_path: Path, explainer: Any) -> Non
     want = explain_batches(explainer, source, tmp_path / "want.parquet", keep=keep, batch_size=40)
     paths = source if isinstance(source, list) else [source]
     remote = [store.copy(Path(path), f"in/{Path(path).name}") for path in paths]
-    found = explain_batches(
+    result = explain_batches(
         explainer,
         remote if kind == "list" else remote[0],
         (tmp_path / "found.parquet").as_uri(),  # local, whatever the file system
@@ -71,7 +71,7 @@ def test_sources(kind: str, store: Store, tmp_path: Path, explainer: Any) -> Non
         batch_size=40,
         **store.given,
     )
-    assert found.path == tmp_path / "found.parquet" and found.n_rows == want.n_rows == 150
+    assert result.path == tmp_path / "found.parquet" and result.n_rows == want.n_rows == 150
     assert same(content(tmp_path / "found.parquet"), content(tmp_path / "want.parquet"))
 
 
@@ -111,8 +111,8 @@ def test_npy_is_read_in_ranges(order: Any, dtype: Any, store: Store, tmp_path: P
     result = explain_batches(
         explainer, source, store.place("out.npy"), batch_size=40, dtype="float64", **store.given
     )
-    found = content(store.fetch("out.npy", tmp_path / "out.npy"))
-    np.testing.assert_array_equal(found, explainer.shap_values(array))
+    table = content(store.fetch("out.npy", tmp_path / "out.npy"))
+    np.testing.assert_array_equal(table, explainer.shap_values(array))
     assert result.n_rows == 150
     for wrong, message in (
         (file.getvalue()[:-1], "cut off"),
@@ -145,9 +145,9 @@ def test_a_parquet_file_is_not_downloaded(
             self._file = file
 
         def read(self, n: int = -1) -> bytes:
-            found = self._file.read(None if n < 0 else n)
-            n_read[0] += len(found)
-            return found
+            result = self._file.read(None if n < 0 else n)
+            n_read[0] += len(result)
+            return result
 
         def seek(self, *args: Any) -> int:
             return self._file.seek(*args)
@@ -176,9 +176,9 @@ def test_folders_are_columns_and_files_are_compared(store: Store, tmp_path: Path
         explainer, store.place("in/"), store.place("out.csv"), keep=["year", "id"], **store.given
     )
     assert result.n_rows == 150
-    found = pd.read_csv(io.BytesIO(store.read("out.csv")))
-    assert found["year"].tolist() == [2025] * 75 + [2026] * 75
-    np.testing.assert_array_equal(found.iloc[:, 2:].to_numpy(), explainer.shap_values(IRIS).reshape(150, 12))
+    frame = pd.read_csv(io.BytesIO(store.read("out.csv")))
+    assert frame["year"].tolist() == [2025] * 75 + [2026] * 75
+    np.testing.assert_array_equal(frame.iloc[:, 2:].to_numpy(), explainer.shap_values(IRIS).reshape(150, 12))
     with pytest.raises(ValueError, match="is inside the source folder"):
         explain_batches(explainer, store.place("in"), store.place("in/out"), **store.given)
     pq.write_table(TABLE.drop_columns([IRIS.columns[0]]), tmp_path / "rows.parquet")

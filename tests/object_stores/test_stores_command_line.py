@@ -50,12 +50,12 @@ def test_explainers_and_values(url_store: Store, data: str, forest: Any, run: An
     assert info["file_bytes"] == len(url_store.read("explainer.npz"))
     outputs = [url_store.place(name) for name in ("a.parquet", "b/", "c.csv")]
     for output in outputs:
-        code, found = run("explain", explainer, data, "-o", output, "--keep", "id")
-        assert code == 0 and (found["output"], found["n_rows"]) == (output, len(X))
+        code, table = run("explain", explainer, data, "-o", output, "--keep", "id")
+        assert code == 0 and (table["output"], table["n_rows"]) == (output, len(X))
     assert run("explain", explainer, data, "-o", outputs[0], "--keep", "id")[1]["n_resumed"] == len(X)
-    found = pq.read_table(url_store.fetch("a.parquet", tmp_path / "a.parquet"))
+    table = pq.read_table(url_store.fetch("a.parquet", tmp_path / "a.parquet"))
     np.testing.assert_array_equal(
-        np.column_stack(found.select(list(NAMES)).columns), TreeExplainer(forest).shap_values(X)
+        np.column_stack(table.select(list(NAMES)).columns), TreeExplainer(forest).shap_values(X)
     )
     code, drift = run("compare", outputs[0], outputs[1], "--fail-below", "1")
     assert code == 0 and drift["ndcg"] == 1
@@ -71,8 +71,8 @@ def test_models(url_store: Store, data: str, run: Any, tmp_path: Path) -> None:
     code, info = run("info", url)
     assert code == 0 and (info["family"], info["n_trees"], info["file"]) == ("xgboost", 5, url)
     saved = url_store.place("saved.npz")
-    code, found = run("save", url, "-o", saved, "--background", data, "--background-rows", 20, "--seed", 1)
-    assert code == 0 and found["file_bytes"] == len(url_store.read("saved.npz"))
+    code, output = run("save", url, "-o", saved, "--background", data, "--background-rows", 20, "--seed", 1)
+    assert code == 0 and output["file_bytes"] == len(url_store.read("saved.npz"))
     out = tmp_path / "out.npy"
     assert run("explain", saved, data, "-o", out)[0] == 0
     np.testing.assert_array_equal(np.load(out), TreeExplainer.load(saved).shap_values(frame()))
@@ -111,6 +111,6 @@ def test_errors(url_store: Store, data: str, forest: Any, run: Any, capsys: Any)
         (["compare", data, nowhere], f"CURRENT: there is no file '{nowhere}'"),
         (["info", "nonsense://a/b"], "can open nonsense:// URLs"),
     ):
-        code, found = run(*command)
-        assert code == 1 and message in found["error"], found
-        assert "did you mean" not in found["error"] or "column" in found["error"]
+        code, output = run(*command)
+        assert code == 1 and message in output["error"], output
+        assert "did you mean" not in output["error"] or "column" in output["error"]

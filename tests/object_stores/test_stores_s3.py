@@ -72,13 +72,13 @@ def test_another_process_resumes_a_killed_run(
     result = explain_batches(url + "explainer", url + "rows.parquet", url + sink, keep=keep, batch_size=10)
     assert n_written <= result.n_resumed < 300 and result.n_rows == 300
     want = explain_batches(explainer, rows, tmp_path / f"want-{sink}", keep=keep, batch_size=10)
-    found = store.fetch(sink, tmp_path / "found" / sink)
+    actual = store.fetch(sink, tmp_path / "found" / sink)
     if sink == "out.csv":
-        assert found.read_bytes() == Path(want.path).read_bytes()
+        assert actual.read_bytes() == Path(want.path).read_bytes()
     elif sink == "out":  # parts name their call, and so their source
-        assert content(found).equals(content(Path(want.path)))
+        assert content(actual).equals(content(Path(want.path)))
     else:
-        assert same(content(found), content(Path(want.path)))
+        assert same(content(actual), content(Path(want.path)))
 
 
 def test_credentials_are_never_shown(

@@ -85,16 +85,16 @@ def _places_of_version(version: str) -> Iterator[str]:
 
 def changelog(tag: str | None) -> str:
     """Check the first section of the changelog."""
-    found = version_of_project()
+    result = version_of_project()
     sections = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
     heading, _, content = sections[0].partition("\n") if sections else ("", "", "")
-    match = re.fullmatch(rf"\[{re.escape(found)}\] - (\d{{4}}-\d\d-\d\d|unreleased)", heading)
+    match = re.fullmatch(rf"\[{re.escape(result)}\] - (\d{{4}}-\d\d-\d\d|unreleased)", heading)
     if match is None:
-        raise Failure(f"the first section is {heading!r}; it should be '[{found}] - ' and a date")
+        raise Failure(f"the first section is {heading!r}; it should be '[{result}] - ' and a date")
     if not re.search(r"^- ", content, re.MULTILINE):
-        raise Failure(f"the section of {found} is empty")
+        raise Failure(f"the section of {result} is empty")
     if match[1] == "unreleased":
-        raise (Note if tag is None else Failure)(f"the section of {found} has no date yet")
+        raise (Note if tag is None else Failure)(f"the section of {result} has no date yet")
     return f"section {heading!r}"
 
 
@@ -108,14 +108,14 @@ def files(tag: str | None) -> str:
 
 def registries(tag: str | None) -> str:
     """Check that no file names the host of an index."""
-    found = [
+    results = [
         f"{name}:{number}: {match[0]}"
         for name, text in _texts()
         for number, line in enumerate(text.splitlines(), 1)
         if (match := REGISTRY.search(line))
     ]
-    if found:
-        raise Failure(f"addresses of indexes belong into variables of the repository: {', '.join(found)}")
+    if results:
+        raise Failure(f"addresses of indexes belong into variables of the repository: {', '.join(results)}")
     return "no file names the host of one"
 
 

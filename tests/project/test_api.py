@@ -71,19 +71,19 @@ def own_classes(owner: type) -> list[type]:
 
 def signature(function: Any, *, of_class: bool = False) -> str:
     """Return the signature as text, as it stands in the code."""
-    found = inspect.signature(function)
+    result = inspect.signature(function)
     parameters = [
         parameter.replace(annotation=_Annotation(parameter.annotation))
         if isinstance(parameter.annotation, str)
         else parameter
-        for parameter in found.parameters.values()
+        for parameter in result.parameters.values()
     ]
-    returns = found.return_annotation
+    returns = result.return_annotation
     if of_class:
-        returns = found.empty
+        returns = result.empty
     elif isinstance(returns, str):
         returns = _Annotation(returns)
-    return str(found.replace(parameters=parameters, return_annotation=returns))
+    return str(result.replace(parameters=parameters, return_annotation=returns))
 
 
 def members(owner: type) -> Iterator[tuple[str, Any]]:

@@ -37,8 +37,8 @@ def test_missing_categories_of_batches(family: str, kind: str) -> None:
     for explainer in (BatchExplainer(model), BatchExplainer(model, data=X[:40])):
         parts = [explainer(batch) for batch in table.to_batches(max_chunksize=40)]
         columns = [[part.column(i).to_numpy() for part in parts] for i in range(3)]
-        found = np.column_stack([np.concatenate(column) for column in columns])
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+        values = np.column_stack([np.concatenate(column) for column in columns])
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)
         expected = TreeExplainer(model, X[:40]).shap_values(holes)
 
 

@@ -74,8 +74,8 @@ def test_dmatrix_as_background_and_in_other_calls() -> None:
     assert explainer.expected_value == expected.expected_value
     matrix = xgboost.DMatrix(rows)
     np.testing.assert_array_equal(explainer.shap_values(matrix), expected.shap_values(rows))
-    found, same = TreeExplainer(model).shap_interaction_values(matrix), TreeExplainer(model)
-    np.testing.assert_array_equal(found, same.shap_interaction_values(rows))
+    matrices, same = TreeExplainer(model).shap_interaction_values(matrix), TreeExplainer(model)
+    np.testing.assert_array_equal(matrices, same.shap_interaction_values(rows))
 
 
 def test_dataset() -> None:
@@ -151,5 +151,7 @@ def test_containers_with_a_margin_of_their_own_are_refused() -> None:
 
 def test_containers_are_refused_where_rows_are_selected() -> None:
     xgboost = library("xgboost")
-    with pytest.raises(TypeError, match=r"xgboost\.DMatrix, which this function does not support: pass the array"):
+    with pytest.raises(
+        TypeError, match=r"xgboost\.DMatrix, which this function does not support: pass the array"
+    ):
         table(xgboost.DMatrix(X))

@@ -54,8 +54,8 @@ def test_rows_one_by_one(family: str, numbers: bool) -> None:
     np.testing.assert_allclose(margin, model.predict(X.iloc[:20]), rtol=1e-5)
     other = X.assign(color=X["color"].cat.reorder_categories(["red", "green", "amber", "blue", "never"]))
     if family != "xgboost" or not explainer._schema.takes_codes:  # others match categories by value
-        found = [explainer.shap_values(other.iloc[[i]]) for i in range(N)]
-        np.testing.assert_array_equal(np.concatenate(found), whole)
+        values = [explainer.shap_values(other.iloc[[i]]) for i in range(N)]
+        np.testing.assert_array_equal(np.concatenate(values), whole)
 
 
 @pytest.mark.parametrize("family", ["sklearn", "lightgbm", "xgboost"])
@@ -74,6 +74,6 @@ def test_categories_that_training_did_not_have() -> None:
     explainer = TreeExplainer(model, device="cpu", algorithm="quadrature")
     color = X["color"].cat.rename_categories({"red": "violet"})
     other = X.assign(color=color)
-    found = np.concatenate([explainer.shap_values(other.iloc[[i]]) for i in range(N)])
-    np.testing.assert_array_equal(found, explainer.shap_values(other))
-    np.testing.assert_allclose(explainer.expected_value + found.sum(axis=1), model.predict(other), rtol=1e-5)
+    values = np.concatenate([explainer.shap_values(other.iloc[[i]]) for i in range(N)])
+    np.testing.assert_array_equal(values, explainer.shap_values(other))
+    np.testing.assert_allclose(explainer.expected_value + values.sum(axis=1), model.predict(other), rtol=1e-5)

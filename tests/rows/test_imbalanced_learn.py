@@ -105,8 +105,11 @@ def test_transformers_selectors_and_importances() -> None:
     importance = explain(selector.estimator_, X).sum_by("input")
     best = importance.feature_names[int(np.argmax(importance.importance()))]
     assert list(selector.get_feature_names_out()) == [best]
-    found = cross_validated_importance(pipeline(forest_classifier()), X, y, cv=2)
-    assert found.feature_names == ("color_red", "weight", "size") and np.isfinite(found.importances).all()
+    importances = cross_validated_importance(pipeline(forest_classifier()), X, y, cv=2)
+    assert (
+        importances.feature_names == ("color_red", "weight", "size")
+        and np.isfinite(importances.importances).all()
+    )
     stacked = make_pipeline(
         RandomOverSampler(random_state=0), ShapTransformer(forest_classifier()), forest_classifier()
     )

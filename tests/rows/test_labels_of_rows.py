@@ -64,10 +64,12 @@ def losses(model: Any, rows: pd.DataFrame, labels: np.ndarray) -> np.ndarray:
     ids=["series", "array", "list", "frame", "categories"],
 )
 def test_labels_of_the_rows_give_their_losses(model, labels):
-    found = explain(model, T, labels, precision="double", **OPTIONS)
+    explanation = explain(model, T, labels, precision="double", **OPTIONS)
     expected = losses(model, T, LABELS.to_numpy())
     assert np.ptp(expected) > 0.5
-    np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), expected, rtol=1e-9, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("model", [MODEL, PIPELINE.fit(X, Y)], ids=["model", "pipeline"])
@@ -92,9 +94,9 @@ def test_rows_without_an_index_take_labels_in_their_order():
 def test_numbers_of_a_regressor_are_labels_too():
     target = X.a * 100 + 1000
     model = GradientBoostingRegressor(n_estimators=5).fit(X, target)
-    found = explain(model, T, target[T.index], precision="double", **OPTIONS)
+    explanation = explain(model, T, target[T.index], precision="double", **OPTIONS)
     expected = (model.predict(T) - target[T.index]) ** 2
-    np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), expected, rtol=1e-9)
+    np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), expected, rtol=1e-9)
     with pytest.raises(ValueError, match="y: the index differs from that of X"):
         explain(model, T, target[T.index[::-1]], **OPTIONS)
 

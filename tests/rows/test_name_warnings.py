@@ -68,14 +68,14 @@ def messages(call: Callable[[], Any]) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    found = [str(w.message) for w in caught if "feature names" in str(w.message)]
+    names = [str(w.message) for w in caught if "feature names" in str(w.message)]
     assert all(w.category is UserWarning for w in caught if "feature names" in str(w.message))
-    return found
+    return names
 
 
 def forms() -> dict[str, Any]:
     """Return the same rows in forms with names and without."""
-    found = {
+    frame = {
         "frame": FRAME,
         "array": ARRAY,
         "numbered frame": pd.DataFrame(ARRAY),
@@ -87,13 +87,13 @@ def forms() -> dict[str, Any]:
             module = __import__(package)
         except ImportError:
             continue
-        found[name] = module.from_pandas(FRAME) if name == "polars" else module.Table.from_pandas(FRAME)
-    return found
+        frame[name] = module.from_pandas(FRAME) if name == "polars" else module.Table.from_pandas(FRAME)
+    return frame
 
 
 def models() -> dict[str, Any]:
     small = {"n_estimators": 3, "random_state": 0}
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "tree": DecisionTreeRegressor(max_depth=3),
         "forest": RandomForestClassifier(**small),
         "extra trees": ExtraTreesRegressor(**small),
@@ -118,8 +118,8 @@ def models() -> dict[str, Any]:
             module = __import__(package, fromlist=[name])
         except ImportError:
             continue
-        found[name] = getattr(module, name)(**options)
-    return found
+        result[name] = getattr(module, name)(**options)
+    return result
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -131,11 +131,11 @@ def test_warnings_are_those_of_predict(name: str, trained_on: str) -> None:
     for form, X in forms().items():
         try:
             expected = messages(lambda: model.predict(X))  # noqa: B023
-            found = messages(lambda: explain(model, X))  # noqa: B023
+            explanation = messages(lambda: explain(model, X))  # noqa: B023
         except Exception as error:  # one of the two does not take these rows
             assert isinstance(error, (ValueError, TypeError)) or type(error).__name__ == "CatBoostError"
             continue
-        assert found == expected, form
+        assert explanation == expected, form
         n_warnings, n_compared = n_warnings + len(expected), n_compared + 1
     assert n_compared >= 3
     if name not in ("LGBMClassifier", "XGBClassifier", "CatBoostClassifier"):

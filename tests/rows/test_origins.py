@@ -79,14 +79,14 @@ def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
             rows = step.transform(rows)
         return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
 
-    before, rng, found = made(data), np.random.default_rng(1), {}
+    before, rng, result = made(data), np.random.default_rng(1), {}
     for name in names:
         for _ in range(3):
             moved = data.copy()
             moved[name] = rng.permutation(moved[name].to_numpy())
             for column in np.flatnonzero(~np.isclose(before, made(moved), equal_nan=True).all(axis=0)):
-                assert found.setdefault(column, name) == name, f"column {column} depends on several"
-    return [found[column] for column in range(before.shape[1])]
+                assert result.setdefault(column, name) == name, f"column {column} depends on several"
+    return [result[column] for column in range(before.shape[1])]
 
 
 def check(*steps: Any, y: np.ndarray = Y, of: list[str] = EVERYTHING) -> Any:

@@ -79,7 +79,7 @@ def columns_that_move(step: Any, X: Any) -> list[set[int]]:
     """Find the columns of X that affect each column made by a step."""
     rng, before = np.random.default_rng(1), dense(step.transform(X))
     given = dense(X)
-    found: list[set[int]] = [set() for _ in range(before.shape[1])]
+    results: list[set[int]] = [set() for _ in range(before.shape[1])]
     for column in range(given.shape[1]):
         for _ in range(4):
             moved = given.copy()
@@ -89,8 +89,8 @@ def columns_that_move(step: Any, X: Any) -> list[set[int]]:
             after = dense(step.transform(sp.csr_array(moved) if sp.issparse(X) else moved))
             same = (after == before) | ((after != after) & (before != before))
             for made in np.flatnonzero(~same.all(axis=0)):
-                found[made].add(column)
-    return found
+                results[made].add(column)
+    return results
 
 
 def one_hot(**options: Any) -> tuple[Any, Any]:
@@ -188,8 +188,8 @@ def test_origins_are_the_columns_that_move_what_is_made(step: Any, data: Any) ->
     origins = origins_of([fitted], len(moving))
     assert origins.columns is not None, origins.reason
     assert len(moving) == len(origins.columns) > 0
-    for column, (found, origin) in enumerate(zip(moving, origins.columns.tolist())):
-        assert found == {origin} or (not found and (made[:, column] == made[0, column]).all())
+    for column, (result, origin) in enumerate(zip(moving, origins.columns.tolist())):
+        assert result == {origin} or (not result and (made[:, column] == made[0, column]).all())
     assert any(moving)
 
 
@@ -278,7 +278,7 @@ def test_any_step_that_is_given_one_column_is_known(step: Any) -> None:
         assert origins.columns is not None, origins.reason
         n_made = len(moving) - 1
         assert n_made > 0 and origins.columns.tolist() == [2] * n_made + [0]
-        assert all(found <= {origin} for found, origin in zip(moving, origins.columns.tolist()))
+        assert all(result <= {origin} for result, origin in zip(moving, origins.columns.tolist()))
 
 
 def test_a_constant_column_has_no_value() -> None:

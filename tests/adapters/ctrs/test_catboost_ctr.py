@@ -62,7 +62,7 @@ def test_types(where: str, ctr: str, kind: str, tmp_path: Path) -> None:
     model = fit(kind, **{where: [ctr_text], other: ["Counter" if ctr != "Counter" else "Borders"]})
     name = ctr_text.partition(":")[0]
     assert any(
-        found == name and (n > 1) >= (where != "simple_ctr") for found, n in ctr_types(model, tmp_path)
+        result == name and (n > 1) >= (where != "simple_ctr") for result, n in ctr_types(model, tmp_path)
     )
     assert_values(model, unseen(rows(1)))
 
@@ -78,14 +78,14 @@ def test_complexity(max_ctr_complexity: int, kind: str) -> None:
 
 def test_questions_in_combinations() -> None:
     """A CTR may also contain splits on numbers and on single categories."""
-    found: list[Combination] = []
+    results: list[Combination] = []
     for nan_mode in ("Min", "Max"):
         frame = rows(nan=True)
         model = fit(frame=frame, nan_mode=nan_mode, iterations=60)
         adapted = assert_values(model, unseen(rows(1, nan=True)))
-        found += adapted.schema.derived.combinations
-    assert {missing for one in found for *_, missing in one.above} == {False, True}
-    assert any(one.equal for one in found)
+        results += adapted.schema.derived.combinations
+    assert {missing for one in results for *_, missing in one.above} == {False, True}
+    assert any(one.equal for one in results)
 
 
 def test_numbers_on_the_borders_of_combinations() -> None:
@@ -167,8 +167,8 @@ def test_uncertainty() -> None:
     model, X = fit(loss_function="RMSEWithUncertainty"), unseen(rows(1))
     adapted = assert_margin(model, X)
     assert adapted.ensemble.n_outputs == 2
-    found = explain(model, X, precision="double").values
-    np.testing.assert_allclose(found[..., :1], own_values(model, X), rtol=0, atol=1e-11)
+    values = explain(model, X, precision="double").values
+    np.testing.assert_allclose(values[..., :1], own_values(model, X), rtol=0, atol=1e-11)
 
 
 def test_one_against_the_rest() -> None:
@@ -220,8 +220,8 @@ def test_other_trees(grow_policy: str) -> None:
 )
 def test_options(options: dict[str, Any], on_cpu: None) -> None:
     model, X = fit(), unseen(rows(1, 5000))
-    found = TreeExplainer(model, precision="double", **options).shap_values(X)
-    np.testing.assert_allclose(found, own_values(model, X), rtol=0, atol=1e-12)
+    values = TreeExplainer(model, precision="double", **options).shap_values(X)
+    np.testing.assert_allclose(values, own_values(model, X), rtol=0, atol=1e-12)
 
 
 def test_types_that_only_gpus_train(tmp_path: Path) -> None:
@@ -325,13 +325,13 @@ def test_gpu() -> None:
         scale = np.abs(own_values(model, X)).max()
         for precision, tolerance in PRECISIONS:
             explainer = TreeExplainer(model, precision=precision, device="cuda")
-            found = explainer.shap_values(X)
-            np.testing.assert_allclose(found, own_values(model, X), rtol=0, atol=tolerance * scale)
+            values = explainer.shap_values(X)
+            np.testing.assert_allclose(values, own_values(model, X), rtol=0, atol=tolerance * scale)
             on_cpu = TreeExplainer(model, precision="double", device="cpu").shap_interaction_values(
                 X.head(50)
             )
-            found = explainer.shap_interaction_values(X.head(50))
-            np.testing.assert_allclose(found, on_cpu, rtol=0, atol=8 * tolerance * scale)
+            values = explainer.shap_interaction_values(X.head(50))
+            np.testing.assert_allclose(values, on_cpu, rtol=0, atol=8 * tolerance * scale)
 
 
 def test_progress_and_chunks_change_no_bit(on_cpu: None) -> None:
@@ -384,8 +384,8 @@ def test_scikit_learn() -> None:
     frame = rows()
     y = target(frame)
     model = fit(iterations=5)
-    found = ShapTransformer(FrozenEstimator(model)).fit(frame, y).transform(frame)
-    np.testing.assert_array_equal(found, explain(model, frame).values)
+    values = ShapTransformer(FrozenEstimator(model)).fit(frame, y).transform(frame)
+    np.testing.assert_array_equal(values, explain(model, frame).values)
     model = catboost.CatBoostRegressor(
         **OPTIONS | {"iterations": 5}
     )  # a model with cat_features cannot be cloned

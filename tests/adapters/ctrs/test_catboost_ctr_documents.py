@@ -25,10 +25,10 @@ from skshapgpu.errors import UnsupportedModelError
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ctrs = ["Borders", "Buckets:TargetBorderCount=2", "BinarizedTargetMeanValue", "Counter"]
     model = fit(iterations=12, simple_ctr=ctrs, combinations_ctr=ctrs)
-    found = export(model, tmp_path_factory.mktemp("export"))
-    types = {ctr["ctr_type"] for ctr in found["features_info"]["ctrs"]}
+    result = export(model, tmp_path_factory.mktemp("export"))
+    types = {ctr["ctr_type"] for ctr in result["features_info"]["ctrs"]}
     assert types == {ctr.partition(":")[0] for ctr in ctrs}
-    return found
+    return result
 
 
 def paths_of(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -47,8 +47,8 @@ def test_edited_document_never_crashes(document: dict[str, Any], wrong: Any) -> 
     """Replacing any single field of the CTRs leads to a documented error or to a model that works."""
     places = [("features_info", "ctrs", *path) for path in paths_of(document["features_info"]["ctrs"])]
     for name, table in document["ctr_data"].items():
-        found = list(paths_of(table))
-        places += [("ctr_data", name, *path) for path in [*found[:4], *found[-4:]]]
+        results = list(paths_of(table))
+        places += [("ctr_data", name, *path) for path in [*results[:4], *results[-4:]]]
     places += [
         ("ctr_data",),
         ("features_info", "ctrs"),

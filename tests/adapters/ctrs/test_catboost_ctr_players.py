@@ -36,8 +36,8 @@ def test_definition(small: Any, precision: str, tolerance: float) -> None:
     np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
     assert explainer.expected_value == pytest.approx(base[0], rel=1e-12)
     banzhaf = reference.path_dependent(adapted.ensemble, E, index="BV").values[:, 0] @ S
-    found = explainer.explain(X, index="BV").values
-    np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
+    values = explainer.explain(X, index="BV").values
+    np.testing.assert_allclose(values, banzhaf, rtol=0, atol=tolerance * scale)
     for index in ("SII", "STII"):
         expected = S.T @ reference.path_dependent(adapted.ensemble, E, index=index).values[:, 0] @ S
         assert_interactions(explainer, X, index, expected, tolerance * scale)
@@ -61,8 +61,8 @@ def test_definition_with_background(
     np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
     assert explainer.expected_value == pytest.approx(base[0], rel=1e-9)
     banzhaf = reference.interventional(adapted.ensemble, E, B, index="BV").values[:, 0] @ S
-    found = explainer.explain(X, index="BV").values
-    np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
+    values = explainer.explain(X, index="BV").values
+    np.testing.assert_allclose(values, banzhaf, rtol=0, atol=tolerance * scale)
     for index in ("SII", "STII"):
         expected = S.T @ reference.interventional(adapted.ensemble, E, B, index=index).values[:, 0] @ S
         assert_interactions(explainer, X, index, expected, tolerance * scale)
@@ -98,8 +98,8 @@ def assert_interactions(
     np.testing.assert_array_equal(occurring.interactions, explainer.occurring_interactions())
     listed = [("letter", "colour"), (1, 5), ("number", "letter")]
     positions = np.array([(4, 0), (1, 5), (2, 4)])
-    found = explainer.explain_interactions(X, interactions=listed, index=index).values
-    np.testing.assert_array_equal(found, 2 * matrices[:, positions[:, 0], positions[:, 1]])
+    values = explainer.explain_interactions(X, interactions=listed, index=index).values
+    np.testing.assert_array_equal(values, 2 * matrices[:, positions[:, 0], positions[:, 1]])
     strongest = explainer.explain_interactions(X, interactions=3, index=index)
     mean = np.abs(occurring.values).mean(axis=0)
     np.testing.assert_allclose(np.sort(strongest.strength)[::-1], np.sort(mean)[::-1][:3], rtol=1e-6)
@@ -138,5 +138,7 @@ def test_triples_are_refused(on_cpu: None) -> None:
 def test_triples_of_ctrs_of_single_columns(on_cpu: None) -> None:
     model = fit(max_ctr_complexity=1)
     assert not adapt(model).shared
-    found = TreeExplainer(model).explain_interactions(rows(1).head(4), interactions="occurring", order=3)
-    assert np.abs(found.values).max() > 0
+    explanation = TreeExplainer(model).explain_interactions(
+        rows(1).head(4), interactions="occurring", order=3
+    )
+    assert np.abs(explanation.values).max() > 0

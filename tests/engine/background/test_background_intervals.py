@@ -75,9 +75,9 @@ def test_any_limit_on_the_entries(options: dict[str, Any], n_background: int, mo
     expected = reference.interventional(ensemble, rows, background, weight=weights)
     for precision, table_bytes in product(TOLERANCE, TABLES):
         plan = plan_of(ensemble, background, weights, precision, table_bytes)
-        found = with_intervals(plan, most_entries)
-        assert found.info()["n_trees"] == plan.info()["n_trees"]
-        assert_values(found, ensemble, rows, expected)
+        table_plan = with_intervals(plan, most_entries)
+        assert table_plan.info()["n_trees"] == plan.info()["n_trees"]
+        assert_values(table_plan, ensemble, rows, expected)
 
 
 @pytest.mark.parametrize("shape", ["random", "chain", "perfect", "oblivious"])
@@ -105,9 +105,9 @@ def test_each_shape_of_trees(shape: str, vector: bool) -> None:
     for precision in TOLERANCE:
         plan = plan_of(ensemble, background, precision=precision)
         for most_entries in (16, 200, 4096):
-            found = with_intervals(plan, most_entries)
-            assert_values(found, ensemble, rows, expected)
-        assert found.info()["n_lookups"] < plan.info()["n_lookups"]
+            table_plan = with_intervals(plan, most_entries)
+            assert_values(table_plan, ensemble, rows, expected)
+        assert table_plan.info()["n_lookups"] < plan.info()["n_lookups"]
 
 
 def one_by_one(ensemble: Ensemble) -> list[Ensemble]:
@@ -138,11 +138,11 @@ def test_a_leaf_whose_table_is_too_large() -> None:
     expected = reference.interventional(ensemble, rows, rows[:3])
     plan = plan_of(ensemble, rows[:3])
     for most_entries, n_left in ((256, 1), (4096, 0)):
-        found = with_intervals(plan, most_entries)
-        assert_values(found, ensemble, rows, expected)
-        assert (found.info()["borrowed_bytes"] > 0) == (n_left > 0)
+        table_plan = with_intervals(plan, most_entries)
+        assert_values(table_plan, ensemble, rows, expected)
+        assert (table_plan.info()["borrowed_bytes"] > 0) == (n_left > 0)
         # There is a group for the remaining background tables and a group for the tables by intervals.
-        assert [group["n_trees"] for group in found.info()["groups"]] == ([1, 1] if n_left else [2])
+        assert [group["n_trees"] for group in table_plan.info()["groups"]] == ([1, 1] if n_left else [2])
 
 
 def chain_tree(ensemble: Ensemble) -> Any:
@@ -163,13 +163,13 @@ def test_the_other_plan_may_be_dropped() -> None:
     prices = ALWAYS_TABLES | {"lookup": 1.5, "leaf": 0.0}  # some trees keep their tables
     for stored in (None, contents):
         plan = plan_of(ensemble, rows[:4], table_bytes=2**20, stored=stored)
-        found = _core.interval_plan(plan, _core.IntervalLayout(plan, 64, 1e9, prices))
-        info = found.info()
+        table_plan = _core.interval_plan(plan, _core.IntervalLayout(plan, 64, 1e9, prices))
+        info = table_plan.info()
         assert 0 < info["borrowed_bytes"] < info["table_bytes"]
         del plan
         gc.collect()
         other = plan_of(ensemble, rows[5:9], table_bytes=2**20)  # takes the memory, if it is free
-        assert_values(found, ensemble, rows, expected)
+        assert_values(table_plan, ensemble, rows, expected)
         del other
 
 
@@ -177,13 +177,13 @@ def test_threads_and_neighbours_change_no_bit() -> None:
     ensemble = random_ensemble(8, n_trees=20, n_features=6, max_leaves=16)
     rows = random_rows(8, ensemble, 330)
     plan = plan_of(ensemble, rows[300:], precision="single")
-    found = with_intervals(plan, 128)
-    expected = explain(found, ensemble, rows)[0]
+    table_plan = with_intervals(plan, 128)
+    expected = explain(table_plan, ensemble, rows)[0]
     for n_threads in (2, 3):
         same = with_intervals(plan, 128, n_threads)
         assert same_bits(explain(same, ensemble, rows, n_threads=n_threads)[0], expected)
     for part in (slice(0, 1), slice(17, 90), slice(None, None, -1)):
-        assert same_bits(explain(found, ensemble, rows[part])[0], expected[part])
+        assert same_bits(explain(table_plan, ensemble, rows[part])[0], expected[part])
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,11 @@ def test_trees_whose_tables_do_not_pay(n_rows: float, prices: dict[str, float]) 
     plan = plan_of(ensemble, rows[:3])
     layout = _core.IntervalLayout(plan, 256, n_rows, ALWAYS_TABLES | prices)
     assert layout.info()["table_bytes"] == 0
-    found = _core.interval_plan(plan, layout)
-    assert found.info()["table_bytes"] == found.info()["borrowed_bytes"] == plan.info()["table_bytes"]
-    for one, other in zip(explain(found, ensemble, rows), explain(plan, ensemble, rows), strict=True):
+    table_plan = _core.interval_plan(plan, layout)
+    assert (
+        table_plan.info()["table_bytes"] == table_plan.info()["borrowed_bytes"] == plan.info()["table_bytes"]
+    )
+    for one, other in zip(explain(table_plan, ensemble, rows), explain(plan, ensemble, rows), strict=True):
         assert same_bits(one, other)
 
 

@@ -318,14 +318,14 @@ def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
     for precision, tolerance in TOLERANCE.items():
         allowed = tolerance * leaf_scale(ensemble)[:, np.newaxis]
         explainer = TreeExplainer(model, background, data_weight=weights, precision=precision)
-        found = outputs_second(explainer.explain_interactions(rows, index=index).matrices(), 3)
-        assert (np.abs(found - expected) <= allowed[..., np.newaxis]).all()
+        matrices = outputs_second(explainer.explain_interactions(rows, index=index).matrices(), 3)
+        assert (np.abs(matrices - expected) <= allowed[..., np.newaxis]).all()
         singles = outputs_second(explainer.explain(rows, index="BV" if index == "BII" else "SV").values, 2)
         if index == "BII":
             banzhaf = reference.interventional(ensemble, encoded, behind, weight=weights, index="BV").values
             assert (np.abs(singles - banzhaf) <= allowed).all()
         else:
-            assert (np.abs(found.sum(axis=3) - singles) <= 10 * allowed).all()
+            assert (np.abs(matrices.sum(axis=3) - singles) <= 10 * allowed).all()
 
 
 @pytest.mark.parametrize("index", INDICES)

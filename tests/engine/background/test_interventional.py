@@ -242,11 +242,11 @@ def test_families(case: tuple[Any, np.ndarray], weighted: bool) -> None:
     for precision, tolerance in TOLERANCE.items():
         explainer = TreeExplainer(model, background, data_weight=weights, precision=precision)
         explanation = explainer.explain(rows)
-        found = outputs_second(explanation.values, 2)
-        assert (np.abs(found - expected) <= tolerance * scale[:, np.newaxis]).all()
+        values = outputs_second(explanation.values, 2)
+        assert (np.abs(values - expected) <= tolerance * scale[:, np.newaxis]).all()
         allowed = tolerance * scale + rounding
         assert (np.abs(explainer.expected_value - base_value) <= allowed).all()
-        margin = found.sum(axis=2) + explainer.expected_value
+        margin = values.sum(axis=2) + explainer.expected_value
         assert (np.abs(margin - ensemble.margin(encoded)) <= 10 * allowed).all()
         assert explanation.additivity_error is not None
 

@@ -139,8 +139,8 @@ def test_bits_depend_on_neither_threads_nor_memory_nor_the_layout_of_rows() -> N
         (plan_of(ensemble, background, sum_bytes=20_000), rows, 1),
         (plan_of(ensemble, np.asfortranarray(background)), rows, 1),
     ):
-        for found, right in zip(compute(other, ensemble, given, n_threads), expected):
-            np.testing.assert_array_equal(found, right)
+        for result, right in zip(compute(other, ensemble, given, n_threads), expected):
+            np.testing.assert_array_equal(result, right)
     full, none = plan.info(), plan_of(ensemble, background, sum_bytes=0).info()
     assert full["table_bytes"] > 20_000 > none["table_bytes"] == 0
     assert full["scratch_bytes_per_thread"] < none["scratch_bytes_per_thread"]
@@ -234,9 +234,9 @@ def test_offsets_of_columns_cost_no_digits() -> None:
         background, rows = rng.normal(size=(6, 3)) + offset, rng.normal(size=(4, 3)) + offset
         values, margin, reach = compute(plan_of(ensemble, background), ensemble, rows)
         assert reach.max() < 50
-        for x, found in zip(rows, values[:, 0]):
+        for x, result in zip(rows, values[:, 0]):
             right = [float(each) for each in exact_values(ensemble, x, background)]
-            np.testing.assert_allclose(found, right, rtol=0, atol=1e-14 * reach.max())
+            np.testing.assert_allclose(result, right, rtol=0, atol=1e-14 * reach.max())
         total = values.sum(axis=2) + plan_of(ensemble, background).base_value
         assert (np.abs(total - margin) <= 2.0**-50 * (reach + np.abs(margin))).all()
 

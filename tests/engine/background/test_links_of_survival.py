@@ -54,7 +54,7 @@ def difference(link: str, low: float, step: float) -> float:
 @pytest.mark.parametrize("scale", [1.0, 0.3, 5.0])
 def test_slope_of_a_stump_keeps_its_digits(link: str, scale: float) -> None:
     """A stump's value against the row of its other leaf is the difference of the link: slope times step."""
-    found, expected = [], []
+    results, expected = [], []
     for low in (-30.0, -6.0, -2.5, -1e-3, 0.0, 0.4, 3.0, 8.0, 30.0):
         for step in (1e-9, 0.01, 0.3, 1.1, 4.0, 50.0):
             tree = Tree(
@@ -64,11 +64,11 @@ def test_slope_of_a_stump_keeps_its_digits(link: str, scale: float) -> None:
             value = compute(ensemble, np.ones((1, 1)), np.zeros((1, 1)), link, scale=scale)
             reverse = compute(ensemble, np.zeros((1, 1)), np.ones((1, 1)), link, scale=scale)
             assert value[0, 0, 0] == -reverse[0, 0, 0]
-            found.append(value[0, 0, 0])
+            results.append(value[0, 0, 0])
             expected.append(difference(link, low, step))
     # Margins are rounded by 2^-53 of up to 80, and steps of 0.01 are differences of numbers of up to 30: that
     # is 7e-13 of a step. exp(-exp(6)) multiplies the first by 400.
-    np.testing.assert_allclose(found, expected, rtol=5e-12, atol=1e-300)
+    np.testing.assert_allclose(results, expected, rtol=5e-12, atol=1e-300)
     assert np.count_nonzero(np.array(expected) > 1e-300) > 35
 
 

@@ -124,8 +124,8 @@ def assert_is_the_definition(
             given = None if link == "logistic" else labels
             values, margin = compute(plan, rows, ensemble, given)
             assert (np.abs(values - expected) <= tolerance * allowed).all(), (link, precision)
-            for found, of_rows in ((margin, rows), (plan.background_margin, background)):
-                error = np.abs(found - ensemble.margin(of_rows))
+            for result, of_rows in ((margin, rows), (plan.background_margin, background)):
+                error = np.abs(result - ensemble.margin(of_rows))
                 assert (error <= 1e-13 * (leaf_scale(ensemble) + np.abs(ensemble.intercept))).all()
 
 
@@ -374,8 +374,8 @@ def classifier(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray, bool]:
 
 def probability(model: Any, rows: np.ndarray, several: bool) -> np.ndarray:
     """Compute probabilities, (n_rows, n_outputs)."""
-    found = np.asarray(model.predict_proba(rows), np.float64)
-    return found if several else found[:, 1:]
+    values = np.asarray(model.predict_proba(rows), np.float64)
+    return values if several else values[:, 1:]
 
 
 def scale_of(model: Any) -> float:
@@ -401,12 +401,12 @@ def test_probabilities_of_classifiers(classifier: tuple[Any, np.ndarray, bool], 
     for precision, tolerance in TOLERANCE.items():
         explainer = explainer_of(model, background, data_weight=weights, precision=precision)
         explanation = explainer.explain(rows)
-        found = explanation.values.reshape(len(rows), rows.shape[1], -1).swapaxes(1, 2)
+        values = explanation.values.reshape(len(rows), rows.shape[1], -1).swapaxes(1, 2)
         allowed = tolerance * scale * leaf_scale(ensemble)
-        assert (np.abs(found - expected) <= allowed[:, np.newaxis]).all()
+        assert (np.abs(values - expected) <= allowed[:, np.newaxis]).all()
         np.testing.assert_allclose(np.atleast_1d(explainer.expected_value), base_values[0], rtol=1e-12)
         # Some libraries compute probabilities in single precision.
-        total = found.sum(axis=2) + explainer.expected_value
+        total = values.sum(axis=2) + explainer.expected_value
         np.testing.assert_allclose(total, probability(model, rows, several), rtol=2e-6, atol=allowed.max())
         mean = np.average(probability(model, background, several), axis=0, weights=weights)
         np.testing.assert_allclose(np.atleast_1d(explainer.expected_value), mean, rtol=2e-6)

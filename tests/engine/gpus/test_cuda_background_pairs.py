@@ -67,8 +67,8 @@ def on_gpu(
     results, gap = empty_results(plan, rows, ensemble, order), np.full(ensemble.n_outputs, np.nan)
     values, margin, *interactions = results
     cuda.explain(rows, values, margin, gap, limit, *interactions)
-    found = np.abs(values.sum(axis=2) + base - margin).max(axis=0, initial=0)
-    np.testing.assert_allclose(gap, found, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
+    result = np.abs(values.sum(axis=2) + base - margin).max(axis=0, initial=0)
+    np.testing.assert_allclose(gap, result, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
     if interactions:  # each of them alone, and the values alone
         for i, name in enumerate(("matrices", "pairs")):
             alone = {name: np.full_like(interactions[i], np.nan)}
@@ -92,9 +92,9 @@ def assert_same(
             values, margin, *interactions = truth
             plan.explain(rows, values, margin, 2, *interactions)
             for precision, tolerance in TOLERANCE.items():
-                found = on_gpu(plan_of(ensemble, background, precision, index, order), rows, ensemble, order)
-                np.testing.assert_allclose(found[1], margin, rtol=0, atol=1e-12 * unit.max())
-                for one, other in zip(found, truth, strict=True):
+                result = on_gpu(plan_of(ensemble, background, precision, index, order), rows, ensemble, order)
+                np.testing.assert_allclose(result[1], margin, rtol=0, atol=1e-12 * unit.max())
+                for one, other in zip(result, truth, strict=True):
                     error = np.abs(one - other).max(axis=(0, *range(2, one.ndim)), initial=0)
                     assert (error <= tolerance * unit).all(), (index, order, precision, error / unit)
 
@@ -194,17 +194,17 @@ def test_explainers(case: Any, precision: str, index: str, pairs: Any) -> None:
     in_double = TreeExplainer(model, rows[:50], device="cpu", **options | {"precision": "double"})
     expected = in_double.explain_interactions(rows, interactions=pairs, index=index)
     explainer = TreeExplainer(model, rows[:50], device="cuda", **options)
-    found = explainer.explain_interactions(rows, interactions=pairs, index=index)
-    assert found.device == "cuda:0" and found.feature_perturbation == "interventional"
+    explanation = explainer.explain_interactions(rows, interactions=pairs, index=index)
+    assert explanation.device == "cuda:0" and explanation.feature_perturbation == "interventional"
     atol = TOLERANCE[precision] * in_double._compiled.leaf_magnitude.max()
     if expected.interactions is not None:
-        np.testing.assert_array_equal(found.interactions, expected.interactions)
-    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=atol)
-    np.testing.assert_array_equal(found.base_values, expected.base_values)
-    assert (found.additivity_error is None) == (index == "BII")
+        np.testing.assert_array_equal(explanation.interactions, expected.interactions)
+    np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=atol)
+    np.testing.assert_array_equal(explanation.base_values, expected.base_values)
+    assert (explanation.additivity_error is None) == (index == "BII")
     limited = TreeExplainer(model, rows[:50], device="cuda", memory_limit="400MB", **options)
     again = limited.explain_interactions(rows, interactions=pairs, index=index)
-    np.testing.assert_array_equal(again.values, found.values)
+    np.testing.assert_array_equal(again.values, explanation.values)
     if index == "BII":
         banzhaf = explainer.explain(rows, index="BV")
         assert banzhaf.device == "cuda:0"
@@ -220,9 +220,9 @@ def test_groups_of_columns(case: Any) -> None:
     atol = TOLERANCE["double"] * on_cpu._compiled.leaf_magnitude.max()
     for pairs in ("all", "occurring", 1):
         expected = on_cpu.explain_interactions(rows, interactions=pairs)
-        found = explainer.explain_interactions(rows, interactions=pairs)
-        assert found.device == "cuda:0"
-        np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=atol)
+        explanation = explainer.explain_interactions(rows, interactions=pairs)
+        assert explanation.device == "cuda:0"
+        np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])
@@ -232,12 +232,14 @@ def test_arrays_of_other_libraries(case: Any, library: str) -> None:
     explainer = TreeExplainer(model, rows[:50], device="cuda")
     x = namespace.asarray(rows, device="cuda") if library == "torch" else namespace.asarray(rows)
     for pairs in ("all", "occurring", 3):
-        found = explainer.explain_interactions(x, interactions=pairs)
+        explanation = explainer.explain_interactions(x, interactions=pairs)
         expected = explainer.explain_interactions(rows, interactions=pairs)
-        assert type(found.values) is type(x) and found.device == "cuda:0"
-        values = found.values.cpu().numpy() if library == "torch" else namespace.asnumpy(found.values)
+        assert type(explanation.values) is type(x) and explanation.device == "cuda:0"
+        values = (
+            explanation.values.cpu().numpy() if library == "torch" else namespace.asnumpy(explanation.values)
+        )
         np.testing.assert_array_equal(values, expected.values)
-        assert found.additivity_error == expected.additivity_error
+        assert explanation.additivity_error == expected.additivity_error
 
 
 def test_auto_takes_the_gpu(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,8 @@ def test_integers_on_a_gpu_are_rounded_as_on_the_host(gpu: None, package: str, f
     model.fit(train, np.random.default_rng(0).normal(size=len(train)))
     given = namespace.asarray(rows) if package == "cupy" else namespace.from_numpy(rows).cuda()
     explainer = TreeExplainer(model, device="cuda")
-    found = explainer.shap_values(given)
-    assert str(found.dtype).endswith("float64")
-    found = found.get() if package == "cupy" else found.cpu().numpy()
-    total = found.sum(axis=1) + explainer.expected_value
+    values = explainer.shap_values(given)
+    assert str(values.dtype).endswith("float64")
+    values = values.get() if package == "cupy" else values.cpu().numpy()
+    total = values.sum(axis=1) + explainer.expected_value
     np.testing.assert_allclose(total, model.predict(rows), rtol=0, atol=1e-5)

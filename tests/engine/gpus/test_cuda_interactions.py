@@ -47,8 +47,8 @@ def on_gpu(plan: Any, rows: np.ndarray, ensemble: Ensemble, limit: int = 0) -> t
     margin, gap = np.full(values.shape[:2], np.nan), np.full(ensemble.n_outputs, np.nan)
     cuda = _cuda.CudaPlan(plan, 0)
     cuda.explain(rows, values, margin, gap, limit, matrices, pairs)
-    found = np.abs(values.sum(axis=2) + plan.base_value - margin).max(axis=0, initial=0)
-    np.testing.assert_allclose(gap, found, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
+    result = np.abs(values.sum(axis=2) + plan.base_value - margin).max(axis=0, initial=0)
+    np.testing.assert_allclose(gap, result, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
     return values, matrices, pairs, margin
 
 
@@ -57,11 +57,11 @@ def assert_same(ensemble: Ensemble, rows: np.ndarray, index: str = "SII") -> Non
     truth = on_cpu(plan_of(ensemble, "double", index), rows, ensemble)
     for precision, tolerance in TOLERANCE.items():
         plan = plan_of(ensemble, precision, index)
-        found = on_gpu(plan, rows, ensemble)
-        for ours, expected in zip(found, truth):
+        result = on_gpu(plan, rows, ensemble)
+        for ours, expected in zip(result, truth):
             scale = unit.reshape(-1, *(1,) * (ours.ndim - 2))
             assert (np.abs(ours - expected) <= tolerance * scale).all()
-        values, matrices, pairs, _ = found
+        values, matrices, pairs, _ = result
         assert (matrices == matrices.swapaxes(2, 3)).all()
         assert (pairs == matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]).all()
         if index == "BII":
@@ -80,8 +80,8 @@ def triples_on_gpu(
     triples = np.full((*values.shape[:2], len(plan.triples)), np.nan)
     margin, gap = np.full(values.shape[:2], np.nan), np.full(ensemble.n_outputs, np.nan)
     _cuda.CudaPlan(plan, 0).explain(rows, values, margin, gap, limit, triples=triples)
-    found = np.abs(values.sum(axis=2) + plan.base_value - margin).max(axis=0, initial=0)
-    np.testing.assert_allclose(gap, found, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
+    result = np.abs(values.sum(axis=2) + plan.base_value - margin).max(axis=0, initial=0)
+    np.testing.assert_allclose(gap, result, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
     return values, triples
 
 
@@ -92,8 +92,8 @@ def assert_same_triples(ensemble: Ensemble, rows: np.ndarray, index: str) -> Non
     triples = np.full((*values.shape[:2], len(truth.triples)), np.nan)
     truth.explain(rows, values, None, 1, triples=triples)
     for precision, tolerance in TOLERANCE.items():
-        found = triples_on_gpu(plan_of(ensemble, precision, index, 3), rows, ensemble)
-        for ours, expected in zip(found, (values, triples)):
+        result = triples_on_gpu(plan_of(ensemble, precision, index, 3), rows, ensemble)
+        for ours, expected in zip(result, (values, triples)):
             assert (np.abs(ours - expected) <= tolerance * unit).all()
 
 
@@ -241,16 +241,16 @@ def test_explanations_are_those_of_the_cpu(case: Any, asked: Any, index: str) ->
             TreeExplainer(case[0], device="cuda").explain_interactions(case[1], index=index, **asked)
         return
     model, X, options = case
-    expected, found = (
+    expected, explanation = (
         TreeExplainer(model, device=device, precision="double", **options).explain_interactions(
             X, index=index, **asked
         )
         for device in ("cpu", "cuda")
     )
-    assert found.device == "cuda:0" and found.interaction_names == expected.interaction_names
+    assert explanation.device == "cuda:0" and explanation.interaction_names == expected.interaction_names
     unit = np.abs(expected.values).max()
-    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-10 * unit)
-    assert (found.additivity_error is None) == (index == "BII")
+    np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=1e-10 * unit)
+    assert (explanation.additivity_error is None) == (index == "BII")
 
 
 def test_shap_interaction_values_are_those_of_the_cpu(case: Any) -> None:
@@ -264,11 +264,11 @@ def test_shap_interaction_values_are_those_of_the_cpu(case: Any) -> None:
 
 def test_banzhaf_values(case: Any) -> None:
     model, X, options = case
-    expected, found = (
+    expected, explanation = (
         TreeExplainer(model, device=device, precision="double", **options).explain(X, index="BV").values
         for device in ("cpu", "cuda")
     )
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+    np.testing.assert_allclose(explanation, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])
@@ -281,9 +281,9 @@ def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, asked: 
     explainer = TreeExplainer(model, device="cuda", **options)
     expected = explainer.explain_interactions(X, **asked)
     on_gpu = namespace.asarray(X, device="cuda") if library == "torch" else namespace.asarray(X)
-    found = explainer.explain_interactions(on_gpu, **asked)
-    assert type(found.values) is type(on_gpu)
-    values = found.values.cpu().numpy() if library == "torch" else namespace.asnumpy(found.values)
+    explanation = explainer.explain_interactions(on_gpu, **asked)
+    assert type(explanation.values) is type(on_gpu)
+    values = explanation.values.cpu().numpy() if library == "torch" else namespace.asnumpy(explanation.values)
     assert values.dtype == dtype
     np.testing.assert_array_equal(values, expected.values)
     if asked == {"interactions": "occurring"}:
@@ -307,8 +307,8 @@ def test_memory_limit(case: Any) -> None:
 
 def test_transformer(case: Any) -> None:
     model, X, options = case
-    expected, found = (
+    expected, values = (
         ShapInteractionTransformer.from_fitted(model, device=device, **options).transform(X)
         for device in ("cpu", "cuda")
     )
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

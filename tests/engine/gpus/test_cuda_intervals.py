@@ -66,10 +66,10 @@ def assert_same(
     for precision, tolerance in TOLERANCE.items():
         plan = gpu_tables(plan_of(precision), most_entries)
         on_gpu = _cuda.CudaPlan(plan, 0)
-        values, found = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-        on_gpu.explain(rows, values, found, None, 0)
+        values, result = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+        on_gpu.explain(rows, values, result, None, 0)
         assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
-        assert (np.abs(found - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
+        assert (np.abs(result - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
         again, gap = np.full(shape, np.nan), np.empty(shape[1])
         on_gpu.explain(rows, again, None, gap if index == "SII" else None, 0)
         np.testing.assert_array_equal(again, values)
@@ -166,12 +166,12 @@ def test_explainers_build_tables_for_many_rows(precision: str, interventional: b
     expected = np.tile(expected, (500, 1))
     options: dict[str, Any] = {"device": "cuda", "precision": precision}
     explainer = TreeExplainer(model, data, expected_rows=10**9, **options)
-    found = explainer.explain(rows)
+    explanation = explainer.explain(rows)
     with_tables = explainer.plan(len(rows))
-    assert found.device == "cuda:0" and with_tables.table_bytes > 0
+    assert explanation.device == "cuda:0" and with_tables.table_bytes > 0
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(found.values, expected, rtol=0, atol=TOLERANCE[precision] * scale)
-    np.testing.assert_array_equal(found.values[-len(X) :], found.values[: len(X)])
+    np.testing.assert_allclose(explanation.values, expected, rtol=0, atol=TOLERANCE[precision] * scale)
+    np.testing.assert_array_equal(explanation.values[-len(X) :], explanation.values[: len(X)])
     limited = TreeExplainer(model, data, expected_rows=10**9, memory_limit="1GB", **options)
     assert limited.plan(len(rows)).table_bytes != with_tables.table_bytes
     np.testing.assert_allclose(limited.shap_values(rows), expected, rtol=0, atol=TOLERANCE[precision] * scale)
@@ -181,5 +181,5 @@ def test_arrays_on_the_gpu() -> None:
     cupy = pytest.importorskip("cupy")
     model = HistGradientBoostingRegressor(max_iter=100).fit(X, Y)
     explainer = TreeExplainer(model, device="cuda", expected_rows=10**9)
-    found = explainer.shap_values(cupy.asarray(X))
-    np.testing.assert_array_equal(cupy.asnumpy(found), explainer.shap_values(X))
+    values = explainer.shap_values(cupy.asarray(X))
+    np.testing.assert_array_equal(cupy.asnumpy(values), explainer.shap_values(X))

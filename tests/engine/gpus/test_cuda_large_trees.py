@@ -32,10 +32,10 @@ def assert_same(ensemble: Ensemble, n_rows: int, *, merged: bool = False, **opti
     _core.Plan(attributes, "double", **options).explain(rows, truth, margin, 1)
     for precision, tolerance in TOLERANCE.items():
         for on_gpu in plans_of(_core.Plan(attributes, precision, **options), merged):
-            values, found = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-            on_gpu.explain(rows, values, found, None, 0)
+            values, result = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+            on_gpu.explain(rows, values, result, None, 0)
             assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
-            assert (np.abs(found - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
+            assert (np.abs(result - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
             first = slice(0, max(1, n_rows // 3))  # few rows are divided among blocks in another way
             again = np.full((first.stop, *shape[1:]), np.nan)
             on_gpu.explain(rows[first], again, None, None, 0)
@@ -141,7 +141,7 @@ def test_interactions_of_trees_that_are_cut(precision: str) -> None:
     ensemble = large_trees(12, 3, 2)
     rows = random_rows(0, ensemble, 70)
     shape = (len(rows), 1, 3)
-    found = []
+    results = []
     for on_gpu in (False, True):
         plan = _core.Plan(attributes_of(ensemble), precision if on_gpu else "double", 2)
         values, matrices = np.full(shape, np.nan), np.full((*shape, 3), np.nan)
@@ -149,8 +149,8 @@ def test_interactions_of_trees_that_are_cut(precision: str) -> None:
             _cuda.CudaPlan(plan, 0).explain(rows, values, None, None, 0, matrices=matrices)
         else:
             plan.explain(rows, values, None, 1, matrices=matrices)
-        found.append((values, matrices))
-    for cpu, gpu in zip(*found, strict=True):
+        results.append((values, matrices))
+    for cpu, gpu in zip(*results, strict=True):
         np.testing.assert_allclose(gpu, cpu, rtol=0, atol=TOLERANCE[precision] * leaf_scale(ensemble).max())
 
 
@@ -164,9 +164,11 @@ def test_explainers_merge_for_many_rows(precision: str) -> None:
     explainer = TreeExplainer(model, device="cuda", precision=precision, expected_rows=10**8)
     plan = explainer.plan(len(X))
     assert plan.table_bytes == 0 < plan.build_seconds and "once the trees are merged" in str(plan)
-    found = explainer.explain(X)
-    assert found.device == "cuda:0"
-    total = found.values.sum(axis=1, dtype=float) + found.base_values
+    explanation = explainer.explain(X)
+    assert explanation.device == "cuda:0"
+    total = explanation.values.sum(axis=1, dtype=float) + explanation.base_values
     np.testing.assert_allclose(total, model.predict(X), rtol=0, atol=TOLERANCE[precision] * 100)
     expected = TreeExplainer(model, device="cpu", precision="double", memory_limit="1GB").shap_values(X)
-    np.testing.assert_allclose(found.values, expected, rtol=0, atol=TOLERANCE[precision] * np.abs(y).std())
+    np.testing.assert_allclose(
+        explanation.values, expected, rtol=0, atol=TOLERANCE[precision] * np.abs(y).std()
+    )

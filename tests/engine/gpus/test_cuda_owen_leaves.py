@@ -40,12 +40,12 @@ def assert_same(ensemble: Ensemble, rows: np.ndarray, groups: np.ndarray) -> Non
     for precision, tolerance in TOLERANCE.items():
         plan = owen_plan(ensemble, precision, groups)
         for method in ("chunks", "small_chunks"):
-            values, found = np.full(truth.shape, np.nan), np.full(margin.shape, np.nan)
+            values, result = np.full(truth.shape, np.nan), np.full(margin.shape, np.nan)
             gap = np.empty(ensemble.n_outputs)
             by_leaf = _cuda.CudaPlan(plan, 0, method)
-            by_leaf.explain(rows, values, found, gap, 0)
+            by_leaf.explain(rows, values, result, gap, 0)
             assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
-            assert (np.abs(found - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
+            assert (np.abs(result - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
             assert (gap <= tolerance * ensemble.n_features * unit).all()
             # Few rows are divided among blocks in another way.
             first = slice(0, max(1, len(rows) // 3))
@@ -171,14 +171,14 @@ def test_which_trees_are_explained_leaf_by_leaf() -> None:
     def has(n_features: int, groups: np.ndarray) -> bool:
         ensemble = random_chain(0, n_features, n_features)
         plan = owen_plan(ensemble, "double", groups)
-        found = _core.has_owen_leaves(plan)
-        if found:
+        result = _core.has_owen_leaves(plan)
+        if result:
             rows = np.random.default_rng(0).random((64, n_features), np.float32)
             assert_same(ensemble, rows, groups)
         else:
             with pytest.raises(ValueError, match="no walks"):
                 _cuda.CudaPlan(plan, 0)
-        return found
+        return result
 
     assert has(8, np.arange(8)) and has(8, np.zeros(8, int))
     assert has(16, np.arange(16)) and not has(17, np.arange(17))  # groups on a path
@@ -206,10 +206,10 @@ def test_some_trees_have_tables(precision: str) -> None:
         with_tables = _core.interval_plan(plan, layout, unwalked=True)
         info = with_tables.info()
         n_mixed += 0 < info["n_table_trees"] < info["n_trees"]
-        values, found = np.full(truth.shape, np.nan), np.full(margin.shape, np.nan)
-        _cuda.CudaPlan(with_tables, 0).explain(rows, values, found, None, 0)
+        values, result = np.full(truth.shape, np.nan), np.full(margin.shape, np.nan)
+        _cuda.CudaPlan(with_tables, 0).explain(rows, values, result, None, 0)
         assert (np.abs(values - truth) <= TOLERANCE[precision] * unit[:, np.newaxis]).all()
         assert (
-            np.abs(found - margin) <= TOLERANCE[precision] * unit + 1e-15 * np.abs(ensemble.intercept)
+            np.abs(result - margin) <= TOLERANCE[precision] * unit + 1e-15 * np.abs(ensemble.intercept)
         ).all()
     assert n_mixed > 5

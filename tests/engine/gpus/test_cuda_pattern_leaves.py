@@ -69,8 +69,8 @@ class Values:
         values, margin = self._empty(rows)
         gap = np.full(self.ensemble.n_outputs, np.nan)
         self.cuda.explain(rows, values, margin, gap, limit)
-        found = np.abs(values.sum(axis=2) + self.plan.base_value - margin).max(axis=0, initial=0)
-        np.testing.assert_allclose(gap, found, rtol=1e-6, atol=1e-12 * leaf_scale(self.ensemble).max())
+        result = np.abs(values.sum(axis=2) + self.plan.base_value - margin).max(axis=0, initial=0)
+        np.testing.assert_allclose(gap, result, rtol=1e-6, atol=1e-12 * leaf_scale(self.ensemble).max())
         return values, margin
 
     def _empty(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -84,10 +84,10 @@ def assert_same_values(
     unit = leaf_scale(ensemble)
     truth, margin = Values(ensemble, background, "double", table_bytes).on_cpu(rows)
     for precision, tolerance in TOLERANCE.items():
-        values, found = Values(ensemble, background, precision, table_bytes).on_gpu(rows)
+        values, result = Values(ensemble, background, precision, table_bytes).on_gpu(rows)
         error = np.abs(values - truth).max(axis=(0, 2), initial=0)
         assert (error <= tolerance * unit).all(), (precision, error / unit)
-        np.testing.assert_allclose(found, margin, rtol=0, atol=1e-12 * unit.max())
+        np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * unit.max())
 
 
 def pairs_plan(ensemble: Ensemble, background: np.ndarray, precision: str, index: str, order: int) -> Any:
@@ -121,9 +121,9 @@ def assert_same_pairs(
                 counted = pairs_plan(ensemble, background, precision, index, order)
                 tables = counted.with_tables(least_table_bytes(counted) if few else TABLES, 2)
                 cuda = _cuda.CudaPlan.with_tables(tables, 0)
-                found = empty_results(counted, rows, ensemble, order)
-                cuda.explain(rows, found[0], found[1], None, 0, *found[2:])
-                for one, other in zip(found, truth, strict=True):
+                result = empty_results(counted, rows, ensemble, order)
+                cuda.explain(rows, result[0], result[1], None, 0, *result[2:])
+                for one, other in zip(result, truth, strict=True):
                     error = np.abs(one - other).max(axis=(0, *range(2, one.ndim)), initial=0)
                     assert (error <= tolerance * unit + 1e-12).all(), (index, order, precision, error / unit)
 
@@ -147,11 +147,11 @@ def assert_same_links(
             tables = _core.RescaledTables(plan, attributes, background, table_bytes, 2)
             cuda = _cuda.CudaRescaledPlan(tables, 0)
             del tables  # the GPU has them
-            values, found = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-            cuda.explain(rows, values, found, labels, 0)
+            values, result = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+            cuda.explain(rows, values, result, labels, 0)
             error = np.abs(values - truth).max(axis=(0, 2))
             assert (error <= tolerance * slope * unit).all(), (link, precision, error / (slope * unit))
-            np.testing.assert_allclose(found, margin, rtol=0, atol=1e-12 * (unit.max() + 1))
+            np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * (unit.max() + 1))
 
 
 def some_rows(seed: int, ensemble: Ensemble, n_rows: int) -> np.ndarray:
@@ -241,10 +241,10 @@ def test_values_of_deep_trees_and_many_background_rows() -> None:
     for precision, tolerance in TOLERANCE.items():
         explainer = TreeExplainer(model, rows[:2000], device="cuda", **options | {"precision": precision})
         assert explainer.model_info()["n_leaves_without_table"] > 100
-        found = explainer.explain(rows[2000:2300])
-        assert found.device == "cuda:0" and found.additivity_error is not None
+        explanation = explainer.explain(rows[2000:2300])
+        assert explanation.device == "cuda:0" and explanation.additivity_error is not None
         atol = tolerance * explainer._compiled.leaf_magnitude.max()
-        np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=atol)
+        np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
@@ -257,8 +257,8 @@ def test_batches_and_neighbours_change_no_bit(precision: str) -> None:
     for limit in (3_000_000, 1_000_000):
         np.testing.assert_array_equal(plans.on_gpu(rows, limit)[0], expected)
     for part in (slice(0, 2), slice(64, 65), slice(1000, 2500), slice(None, None, -1)):
-        found, _ = plans.on_gpu(np.ascontiguousarray(rows[part]))
-        np.testing.assert_array_equal(found, expected[part])
+        result, _ = plans.on_gpu(np.ascontiguousarray(rows[part]))
+        np.testing.assert_array_equal(result, expected[part])
     with pytest.raises(_cuda.CudaMemoryError, match="raise memory_limit"):
         plans.on_gpu(rows, 1000)
 
@@ -367,9 +367,9 @@ def test_interactions_of_explainers(forest: Any, precision: str, index: str) -> 
     rows = WIDE[200:300]
     for pairs in ("occurring", [(3, 4), (29, 0)]):
         expected = in_double.explain_interactions(rows, interactions=pairs, index=index)
-        found = explainer.explain_interactions(rows, interactions=pairs, index=index)
-        assert found.device == "cuda:0" and np.abs(expected.values).max() > 100 * atol
-        np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=atol)
+        explanation = explainer.explain_interactions(rows, interactions=pairs, index=index)
+        assert explanation.device == "cuda:0" and np.abs(expected.values).max() > 100 * atol
+        np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=atol)
     if index == "BII":
         banzhaf = explainer.explain(rows, index="BV")
         assert banzhaf.device == "cuda:0"
@@ -393,10 +393,10 @@ def test_groups_categories_and_missing_values() -> None:
         expected = on_cpu.explain(rows[150:400])
         for precision, tolerance in TOLERANCE.items():
             explainer = TreeExplainer(model, rows[:150], device="cuda", precision=precision, **options)
-            found = explainer.explain(rows[150:400])
+            explanation = explainer.explain(rows[150:400])
             atol = tolerance * on_cpu._compiled.leaf_magnitude.max()
-            assert found.device == "cuda:0"
-            np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=atol)
+            assert explanation.device == "cuda:0"
+            np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=atol)
 
 
 def test_probabilities_of_explainers() -> None:
@@ -405,9 +405,9 @@ def test_probabilities_of_explainers() -> None:
         options: dict[str, Any] = {"model_output": model_output, "data_weight": np.arange(200) + 1.0}
         expected = TreeExplainer(model, WIDE[:200], device="cpu", **options).explain(WIDE[200:300], y)
         explainer = TreeExplainer(model, WIDE[:200], device="cuda", **options)
-        found = explainer.explain(WIDE[200:300], y)
-        assert found.device == "cuda:0" and found.additivity_error < 1e-5
-        np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=2e-6)
+        explanation = explainer.explain(WIDE[200:300], y)
+        assert explanation.device == "cuda:0" and explanation.additivity_error < 1e-5
+        np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=2e-6)
         limited = TreeExplainer(model, WIDE[:200], device="cuda", memory_limit="200MB", **options)
         np.testing.assert_allclose(
             limited.explain(WIDE[200:300], y).values, expected.values, rtol=0, atol=2e-6
@@ -429,8 +429,8 @@ def test_arrays_of_other_libraries(forest: Any, library: str) -> None:
     explainer = TreeExplainer(forest, WIDE[:200], device="cuda")
     rows = WIDE[200:400]
     on_gpu = namespace.asarray(rows, device="cuda") if library == "torch" else namespace.asarray(rows)
-    found = explainer.shap_values(on_gpu)
-    on_host = found.cpu().numpy() if library == "torch" else namespace.asnumpy(found)
+    values = explainer.shap_values(on_gpu)
+    on_host = values.cpu().numpy() if library == "torch" else namespace.asnumpy(values)
     np.testing.assert_array_equal(on_host, explainer.shap_values(rows))
 
 
@@ -462,7 +462,7 @@ def test_interval_tables_beside_long_paths() -> None:
     with_intervals = _core.interval_plan(plan, layout)
     assert with_intervals.info()["n_lookups"] < plan.info()["n_lookups"]
     shape = len(rows), 1, 20
-    expected, found = np.full(shape, np.nan), np.full(shape, np.nan)
+    expected, values = np.full(shape, np.nan), np.full(shape, np.nan)
     plan.explain(rows, expected, None, 1)
-    _cuda.CudaPlan(with_intervals, 0).explain(rows, found, None, None, 0)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * leaf_scale(ensemble)[0])
+    _cuda.CudaPlan(with_intervals, 0).explain(rows, values, None, None, 0)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10 * leaf_scale(ensemble)[0])

@@ -73,10 +73,10 @@ def assert_same(ensemble: Ensemble, rows: np.ndarray, background: np.ndarray, sc
         truth, margin = Plans(ensemble, background, link, "double", factor).compute(rows, "cpu")
         slope = factor if link != "squared_error" else 2 * (1 + unit + np.abs(ensemble.intercept))
         for precision, tolerance in TOLERANCE.items():
-            values, found = Plans(ensemble, background, link, precision, factor).compute(rows, "cuda")
+            values, result = Plans(ensemble, background, link, precision, factor).compute(rows, "cuda")
             error = np.abs(values - truth).max(axis=(0, 2))
             assert (error <= tolerance * slope * unit).all(), (link, precision, error / (slope * unit))
-            np.testing.assert_allclose(found, margin, rtol=0, atol=1e-12 * (unit.max() + 1))
+            np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * (unit.max() + 1))
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -120,11 +120,11 @@ def test_slopes_whose_squares_underflow(intercept: float) -> None:
     rows, scale = rng.random((300, 8)), 0.1
     assert_same(ensemble, rows[:200], rows[200:], scale)
     plans = Plans(ensemble, rows[200:], "logistic", "double", scale)
-    (truth, _), (found, _) = (plans.compute(rows[:200], device) for device in ("cpu", "cuda"))
+    (truth, _), (result, _) = (plans.compute(rows[:200], device) for device in ("cpu", "cuda"))
     unit = leaf_scale(ensemble).max()
     bound = scale * unit * np.exp(scale * (unit - abs(intercept)))
     assert 1e-4 * bound < np.abs(truth).max() < bound < 1e-160
-    np.testing.assert_allclose(found, truth, rtol=0, atol=TOLERANCE["double"] * bound)
+    np.testing.assert_allclose(result, truth, rtol=0, atol=TOLERANCE["double"] * bound)
 
 
 def test_batches_and_neighbours_change_no_bit() -> None:
@@ -134,13 +134,13 @@ def test_batches_and_neighbours_change_no_bit() -> None:
         plans = Plans(ensemble, rows[3000:].copy(), link, "single")
         expected, margin = plans.compute(rows[:3000], "cuda")
         for limit in (10**6, 300_000):  # 3000 rows take more
-            found, margin_found = plans.compute(rows[:3000], "cuda", limit)
-            np.testing.assert_array_equal(found, expected)
+            result, margin_found = plans.compute(rows[:3000], "cuda", limit)
+            np.testing.assert_array_equal(result, expected)
             np.testing.assert_array_equal(margin_found, margin)
         for part in (slice(0, 2), slice(64, 65), slice(1000, 2500), slice(0, 3000, 2)):
-            found, _ = plans.compute(rows[part][:64], "cuda")
+            result, _ = plans.compute(rows[part][:64], "cuda")
             if link == "logistic":
-                np.testing.assert_array_equal(found, expected[part][:64])
+                np.testing.assert_array_equal(result, expected[part][:64])
     with pytest.raises(_cuda.CudaMemoryError, match="raise memory_limit"):
         plans.compute(rows, "cuda", 1000)
 
@@ -151,8 +151,8 @@ def test_layouts_of_rows() -> None:
     plans = Plans(ensemble, rows[:30].astype(np.float64), "logistic", "double")
     expected, _ = plans.compute(rows, "cpu")
     for given_rows in (rows, np.asfortranarray(rows), np.repeat(rows, 2, axis=0)[::2], rows.astype(float)):
-        found, _ = plans.compute(given_rows, "cuda")
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * leaf_scale(ensemble).max())
+        result, _ = plans.compute(given_rows, "cuda")
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12 * leaf_scale(ensemble).max())
 
 
 def test_explainers() -> None:
@@ -176,10 +176,10 @@ def test_rows_on_the_gpu(dtype: type) -> None:
     for model_output, y in (("probability", None), ("log_loss", HIGH)):
         explainer = TreeExplainer(model, X[:100], device="cuda", model_output=model_output)
         expected = explainer.explain(X.astype(dtype), y)
-        found = explainer.explain(cupy.asarray(X.astype(dtype)), y)
-        assert isinstance(found.values, cupy.ndarray) and found.device == "cuda:0"
-        np.testing.assert_array_equal(found.values.get(), expected.values)
-        assert found.additivity_error == expected.additivity_error
+        explanation = explainer.explain(cupy.asarray(X.astype(dtype)), y)
+        assert isinstance(explanation.values, cupy.ndarray) and explanation.device == "cuda:0"
+        np.testing.assert_array_equal(explanation.values.get(), expected.values)
+        assert explanation.additivity_error == expected.additivity_error
         wrong = cupy.asarray(X.astype(dtype))
         wrong[7, 3] = np.inf
         with pytest.raises(ValueError, match="row 7, column"):

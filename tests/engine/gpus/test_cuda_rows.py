@@ -69,14 +69,14 @@ def test_codes(namespace: Any, kind: str, dtype: str) -> None:
     scale = np.abs(expected).max()
     assert scale > 0.5
     for precision, error in (("single", 1e-5), ("double", 1e-6 if dtype == "float32" else 1e-12)):
-        found = TreeExplainer(model, precision=precision).explain(given)
-        assert type(found.values) is type(given) and found.device == "cuda:0"
-        assert str(found.values.dtype).endswith("float32" if dtype == "float32" else "float64")
-        np.testing.assert_allclose(to_host(found.values), expected, rtol=0, atol=error * scale)
-        assert found.additivity_error is not None and found.data is given
+        explanation = TreeExplainer(model, precision=precision).explain(given)
+        assert type(explanation.values) is type(given) and explanation.device == "cuda:0"
+        assert str(explanation.values.dtype).endswith("float32" if dtype == "float32" else "float64")
+        np.testing.assert_allclose(to_host(explanation.values), expected, rtol=0, atol=error * scale)
+        assert explanation.additivity_error is not None and explanation.data is given
     on_host = TreeExplainer(model, device="cuda", precision="double").shap_values(rows)
-    np.testing.assert_allclose(to_host(found.values), on_host, rtol=0, atol=error * scale)
-    assert found.to_frame().shape[0] == len(rows)
+    np.testing.assert_allclose(to_host(explanation.values), on_host, rtol=0, atol=error * scale)
+    assert explanation.to_frame().shape[0] == len(rows)
 
 
 @pytest.mark.parametrize("kind", CODES)
@@ -85,12 +85,12 @@ def test_interactions_of_codes(namespace: Any, kind: str) -> None:
     expected = TreeExplainer(model, device="cpu", precision="double").explain_interactions(
         rows, interactions=3
     )
-    found = TreeExplainer(model, precision="double").explain_interactions(
+    explanation = TreeExplainer(model, precision="double").explain_interactions(
         put(namespace, rows), interactions=3
     )
-    np.testing.assert_array_equal(found.interactions, expected.interactions)
+    np.testing.assert_array_equal(explanation.interactions, expected.interactions)
     scale = np.abs(expected.values).max()
-    np.testing.assert_allclose(to_host(found.values), expected.values, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(to_host(explanation.values), expected.values, rtol=0, atol=1e-12 * scale)
 
 
 @pytest.mark.parametrize("missing", [0.0, 2.0])
@@ -103,8 +103,8 @@ def test_numbers_that_mean_missing(namespace: Any, missing: float) -> None:
     model = xgboost.XGBRegressor(n_estimators=6, max_depth=3, missing=missing, **options).fit(rows, y)
     for dtype in ("int64", "float32", "float64"):
         expected = by_definition(model, rows.astype(dtype))
-        found = TreeExplainer(model, precision="double").shap_values(put(namespace, rows.astype(dtype)))
-        np.testing.assert_allclose(to_host(found), expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+        values = TreeExplainer(model, precision="double").shap_values(put(namespace, rows.astype(dtype)))
+        np.testing.assert_allclose(to_host(values), expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kind", ["sklearn", "xgboost"])
@@ -117,10 +117,10 @@ def test_strided_codes_and_few_rows(namespace: Any, kind: str) -> None:
     for given in (put(namespace, spread)[::2, ::3], put(namespace, np.ascontiguousarray(rows.T)).T):
         np.testing.assert_array_equal(to_host(explainer.shap_values(given)), expected)
     for n in (0, 1):
-        found = explainer.shap_values(put(namespace, rows)[:n])
-        assert tuple(found.shape) == (n, 4)
+        values = explainer.shap_values(put(namespace, rows)[:n])
+        assert tuple(values.shape) == (n, 4)
         scale = np.abs(expected).max()
-        np.testing.assert_allclose(to_host(found), expected[:n], rtol=0, atol=1e-5 * scale)
+        np.testing.assert_allclose(to_host(values), expected[:n], rtol=0, atol=1e-5 * scale)
 
 
 def test_refused_numbers(namespace: Any) -> None:
@@ -148,12 +148,12 @@ def test_columns_and_groups_of_codes(namespace: Any, options: dict[str, Any]) ->
     model, rows = code_models("xgboost")
     given = put(namespace, rows)
     expected = TreeExplainer(model, device="cpu", precision="double", **options).explain(rows)
-    found = TreeExplainer(model, precision="double", **options).explain(given)
+    explanation = TreeExplainer(model, precision="double", **options).explain(given)
     scale = np.abs(expected.values).max()
-    np.testing.assert_allclose(to_host(found.values), expected.values, rtol=0, atol=1e-12 * scale)
-    assert found.feature_names == expected.feature_names
-    part = found[[4, 2]]
-    np.testing.assert_array_equal(to_host(part.values), to_host(found.values)[[4, 2]])
+    np.testing.assert_allclose(to_host(explanation.values), expected.values, rtol=0, atol=1e-12 * scale)
+    assert explanation.feature_names == expected.feature_names
+    part = explanation[[4, 2]]
+    np.testing.assert_array_equal(to_host(part.values), to_host(explanation.values)[[4, 2]])
     if "feature_groups" in options:
         np.testing.assert_array_equal(part.data, expected[[4, 2]].data)
     else:
@@ -205,10 +205,10 @@ def test_codes_stay_on_their_gpu() -> None:
     with cupy.cuda.Device(1):
         given = cupy.asarray(rows)
     for X in (given, torch.from_numpy(rows).to("cuda:1")):
-        found = explain(model, X)
-        assert found.device == "cuda:1"
+        explanation = explain(model, X)
+        assert explanation.device == "cuda:1"
         np.testing.assert_allclose(
-            to_host(found.values), expected, rtol=0, atol=1e-5 * np.abs(expected).max()
+            to_host(explanation.values), expected, rtol=0, atol=1e-5 * np.abs(expected).max()
         )
 
 
@@ -240,30 +240,34 @@ def test_steps_that_stay_on_the_gpu(namespace: Any) -> None:
     forest = RandomForestRegressor(5, max_depth=6, random_state=0)
     model = make_pipeline(*steps, forest).fit(ROWS, TARGET)
     given = put(namespace, ROWS)
-    found = TreeExplainer(model, precision="double").explain(given)
+    explanation = TreeExplainer(model, precision="double").explain(given)
     expected = by_definition(forest, (ROWS * 2)[:, ::-1])
-    assert type(found.values) is type(given) and found.device == "cuda:0"
-    np.testing.assert_allclose(to_host(found.values), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    assert type(explanation.values) is type(given) and explanation.device == "cuda:0"
+    np.testing.assert_allclose(
+        to_host(explanation.values), expected, rtol=0, atol=1e-12 * np.abs(expected).max()
+    )
     transformer = ShapTransformer.from_fitted(model, precision="double")
-    np.testing.assert_array_equal(to_host(transformer.transform(given)), to_host(found.values))
+    np.testing.assert_array_equal(to_host(transformer.transform(given)), to_host(explanation.values))
 
 
 def test_groups_by_input_behind_steps(namespace: Any) -> None:
     step = FunctionTransformer(feature_names_out="one-to-one")
     model = make_pipeline(step, RandomForestRegressor(5, max_depth=4, random_state=0)).fit(ROWS, TARGET)
     expected = explain(model, ROWS, feature_groups="input", device="cpu", precision="double")
-    found = explain(model, put(namespace, ROWS), feature_groups="input", precision="double")
+    explanation = explain(model, put(namespace, ROWS), feature_groups="input", precision="double")
     scale = np.abs(expected.values).max()
-    np.testing.assert_allclose(to_host(found.values), expected.values, rtol=0, atol=1e-12 * scale)
-    np.testing.assert_array_equal(to_host(found.data), ROWS)
+    np.testing.assert_allclose(to_host(explanation.values), expected.values, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_array_equal(to_host(explanation.data), ROWS)
 
 
 def test_categories_behind_steps(namespace: Any) -> None:
     model, rows = code_models("xgboost")
     pipeline = make_pipeline(FunctionTransformer(lambda X: X[:, [3, 2, 1, 0]]), model)
-    found = explain(pipeline, put(namespace, rows[:, ::-1].copy()), precision="double")
+    explanation = explain(pipeline, put(namespace, rows[:, ::-1].copy()), precision="double")
     expected = by_definition(model, rows)
-    np.testing.assert_allclose(to_host(found.values), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        to_host(explanation.values), expected, rtol=0, atol=1e-12 * np.abs(expected).max()
+    )
 
 
 def test_steps_on_the_host_are_named(namespace: Any) -> None:

@@ -58,10 +58,10 @@ def assert_same(
     plan_of(ensemble, "double").explain(rows, truth, margin, 1)
     for precision, tolerance in TOLERANCE.items():
         plan = plan_of(ensemble, precision)
-        values, found, gap = np.full(shape, np.nan), np.full(shape[:2], np.nan), np.empty(shape[1])
-        _cuda.CudaPlan(plan, 0).explain(rows, values, found, gap, 0)
+        values, result, gap = np.full(shape, np.nan), np.full(shape[:2], np.nan), np.empty(shape[1])
+        _cuda.CudaPlan(plan, 0).explain(rows, values, result, gap, 0)
         assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
-        np.testing.assert_allclose(found, margin, rtol=0, atol=1e-12 * unit.max())
+        np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * unit.max())
         assert (gap <= tolerance * ensemble.n_features * unit).all()
 
 
@@ -130,11 +130,11 @@ def test_explainers(case: Any, precision: str) -> None:
     options: dict[str, Any] = {"precision": precision, "data_weight": np.arange(1, 51)}
     in_double = options | {"precision": "double"}
     expected = TreeExplainer(model, rows[:50], device="cpu", **in_double).explain(rows)
-    found = TreeExplainer(model, rows[:50], device="cuda", **options).explain(rows)
-    assert found.device == "cuda:0" and found.feature_perturbation == "interventional"
+    explanation = TreeExplainer(model, rows[:50], device="cuda", **options).explain(rows)
+    assert explanation.device == "cuda:0" and explanation.feature_perturbation == "interventional"
     scale = np.abs(expected.values).max()
-    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=TOLERANCE[precision] * scale)
-    np.testing.assert_array_equal(found.base_values, expected.base_values)
+    np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=TOLERANCE[precision] * scale)
+    np.testing.assert_array_equal(explanation.base_values, expected.base_values)
 
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])
@@ -143,9 +143,9 @@ def test_arrays_of_other_libraries(case: Any, library: str) -> None:
     model, rows = case
     explainer = TreeExplainer(model, rows[:50], device="cuda")
     on_gpu = namespace.asarray(rows, device="cuda") if library == "torch" else namespace.asarray(rows)
-    found = explainer.shap_values(on_gpu)
-    assert type(found) is type(on_gpu)
-    on_host = found.cpu().numpy() if library == "torch" else namespace.asnumpy(found)
+    values = explainer.shap_values(on_gpu)
+    assert type(values) is type(on_gpu)
+    on_host = values.cpu().numpy() if library == "torch" else namespace.asnumpy(values)
     np.testing.assert_array_equal(on_host, explainer.shap_values(rows))
 
 

@@ -63,9 +63,9 @@ def assert_as_on_the_host(model: Any, X: Any, **options: Any) -> Any:
     try:
         expected = on_host(model, X, **options)
     except (TypeError, ValueError) as error:
-        with pytest.raises(type(error)) as found:
+        with pytest.raises(type(error)) as caught:
             explainer.explain(given)
-        assert without_number(found.value) == without_number(error)
+        assert without_number(caught.value) == without_number(error)
         return None
     explanation = explainer.explain(given)
     assert type(explanation.values) is Array and explanation.device == "cuda:0"
@@ -113,8 +113,8 @@ def test_numbers_that_mean_missing(missing: float, recoded: bool) -> None:
 @pytest.mark.parametrize("index", [0, 1])
 def test_codes_stay_on_their_gpu(index: int) -> None:
     model, rows = code_models("xgboost")
-    found = TreeExplainer(model).explain(Array(rows, index))
-    assert found.device == f"cuda:{index}" and found.values.device.id == index
+    explanation = TreeExplainer(model).explain(Array(rows, index))
+    assert explanation.device == f"cuda:{index}" and explanation.values.device.id == index
     with pytest.raises(ValueError, match=rf"^X is on cuda:{index}, but device is 'cuda:{1 - index}'$"):
         TreeExplainer(model, device=f"cuda:{1 - index}").explain(Array(rows, index))
 
@@ -132,9 +132,9 @@ def test_strided_codes_and_no_rows() -> None:
 def test_interactions_of_codes(kind: str) -> None:
     model, rows = code_models(kind)
     expected = TreeExplainer(model, device="cpu").explain_interactions(rows, interactions="occurring")
-    found = TreeExplainer(model).explain_interactions(Array(rows), interactions="occurring")
-    np.testing.assert_array_equal(found.values.get(), expected.values)
-    np.testing.assert_array_equal(found.interactions, expected.interactions)
+    explanation = TreeExplainer(model).explain_interactions(Array(rows), interactions="occurring")
+    np.testing.assert_array_equal(explanation.values.get(), expected.values)
+    np.testing.assert_array_equal(explanation.interactions, expected.interactions)
 
 
 def test_values_that_the_library_refuses() -> None:
@@ -243,9 +243,9 @@ def test_numbers_of_frames() -> None:
         HistGradientBoostingRegressor(max_iter=5),
     ):
         model.fit(X, y)
-        found = assert_as_on_the_host(model, X)
-        assert found.row_labels.tolist() == X.index.tolist()
-        part = found[3:7]
+        result = assert_as_on_the_host(model, X)
+        assert result.row_labels.tolist() == X.index.tolist()
+        part = result[3:7]
         pd.testing.assert_frame_equal(part.data.to_pandas(), X[3:7])
         assert part.to_frame().index.tolist() == X.index[3:7].tolist()
     nulls = {"byte": pd.array([1, None] * 100, "Int8"), "flag": pd.array([None, True] * 100, "boolean")}
@@ -306,11 +306,11 @@ def test_columns_and_groups_of_frames(options: dict[str, Any]) -> None:
     X = X.assign(unused=1.0)
     model = with_categories("lightgbm", X, y)
     given, expected = cudf.DataFrame.of(X), on_host(model, X, **options)
-    found = TreeExplainer(model, **options).explain(given)
-    np.testing.assert_array_equal(found.values.get(), expected.values)
-    assert found.feature_names == expected.feature_names
+    explanation = TreeExplainer(model, **options).explain(given)
+    np.testing.assert_array_equal(explanation.values.get(), expected.values)
+    assert explanation.feature_names == expected.feature_names
     if "columns" in options:
-        assert list(found.data.columns) == ["size", "color", "weight"]
+        assert list(explanation.data.columns) == ["size", "color", "weight"]
 
 
 def test_what_follows_a_frame() -> None:
@@ -318,13 +318,13 @@ def test_what_follows_a_frame() -> None:
     X.index = X.index + 100
     model = with_categories("xgboost", X, y)
     given, expected = cudf.DataFrame.of(X), on_host(model, X)
-    found = explain(model, given)
-    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame())
-    assert found.row_labels.equals(X.index)
+    explanation = explain(model, given)
+    pd.testing.assert_frame_equal(explanation.to_frame(), expected.to_frame())
+    assert explanation.row_labels.equals(X.index)
     library("matplotlib").use("agg")
     for display in (ShapBeeswarmDisplay, ShapDependenceDisplay):
         argument = ("color",) if display is ShapDependenceDisplay else ()
-        display.from_explanation(found, *argument).plot()
+        display.from_explanation(explanation, *argument).plot()
     transformer = ShapTransformer.from_fitted(model)
     np.testing.assert_array_equal(transformer.transform(given).get(), expected.values)
     with pytest.raises(ValueError, match="must be in the same order"):
@@ -351,11 +351,11 @@ def test_steps_that_stay_on_the_gpu() -> None:
     steps = FunctionTransformer(doubled), FunctionTransformer(lambda X: X[:, [3, 2, 1, 0]])
     model = make_pipeline(*steps, forest).fit(ROWS, TARGET)
     given = Array(ROWS)
-    found, expected = explain(model, given), on_host(model, ROWS)
-    assert type(found.values) is Array and found.device == "cuda:0"
-    np.testing.assert_array_equal(found.values.get(), expected.values)
-    assert found.feature_names == expected.feature_names
-    np.testing.assert_array_equal(found.data.get(), expected.data)
+    explanation, expected = explain(model, given), on_host(model, ROWS)
+    assert type(explanation.values) is Array and explanation.device == "cuda:0"
+    np.testing.assert_array_equal(explanation.values.get(), expected.values)
+    assert explanation.feature_names == expected.feature_names
+    np.testing.assert_array_equal(explanation.data.get(), expected.data)
     transformer = ShapTransformer.from_fitted(model)
     np.testing.assert_array_equal(transformer.transform(given).get(), expected.values)
     assert type(explain(model, Array(ROWS.astype(np.float32))).values.get()[0, 0]) is np.float32
@@ -369,12 +369,12 @@ def test_groups_by_input_behind_steps() -> None:
     steps = FunctionTransformer(feature_names_out="one-to-one")
     model = make_pipeline(steps, RandomForestRegressor(5, max_depth=4, random_state=0)).fit(ROWS, TARGET)
     given = Array(ROWS)
-    found, expected = (
+    explanation, expected = (
         explain(model, given, feature_groups="input"),
         on_host(model, ROWS, feature_groups="input"),
     )
-    np.testing.assert_array_equal(found.values.get(), expected.values)
-    np.testing.assert_array_equal(found.data.get(), ROWS)
+    np.testing.assert_array_equal(explanation.values.get(), expected.values)
+    np.testing.assert_array_equal(explanation.data.get(), ROWS)
     summed = explain(model, given).sum_by("input")
     np.testing.assert_array_equal(summed.data.get(), ROWS)
 
@@ -383,15 +383,15 @@ def test_categories_behind_steps() -> None:
     model, rows = code_models("xgboost")
     pipeline = make_pipeline(FunctionTransformer(lambda X: X[:, [3, 2, 1, 0]]), model)
     expected = on_host(pipeline, rows[:, [3, 2, 1, 0]])
-    found = explain(pipeline, Array(rows)[:, [3, 2, 1, 0]])
-    np.testing.assert_array_equal(found.values.get(), expected.values)
+    explanation = explain(pipeline, Array(rows)[:, [3, 2, 1, 0]])
+    np.testing.assert_array_equal(explanation.values.get(), expected.values)
     X, y = frame_with_categories()
     X.index = X.index + 100
     model = with_categories("sklearn", X, y)
     pipeline = make_pipeline(FunctionTransformer(lambda X: X), model)
-    found = explain(pipeline, cudf.DataFrame.of(X))
-    np.testing.assert_array_equal(found.values.get(), on_host(pipeline, X).values)
-    assert found.row_labels.equals(X.index)
+    explanation = explain(pipeline, cudf.DataFrame.of(X))
+    np.testing.assert_array_equal(explanation.values.get(), on_host(pipeline, X).values)
+    assert explanation.row_labels.equals(X.index)
     with pytest.raises(ValueError, match="must be in the same order"):
         explain(pipeline, cudf.DataFrame.of(X[["weight", "size", "color"]]))
 

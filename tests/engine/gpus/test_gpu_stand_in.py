@@ -81,16 +81,19 @@ def test_shap_values(case: Any, calls: list[dict[str, Any]]) -> None:
     model, rows, options = case
     given = Array(rows)
     explainer = TreeExplainer(model, **options)
-    found = explainer.explain(given)
+    explanation = explainer.explain(given)
     expected = TreeExplainer(model, device="cpu", algorithm="quadrature", **options).explain(rows)
-    assert type(found.values) is Array and found.values.dtype == expected.values.dtype
-    np.testing.assert_array_equal(found.values.get(), expected.values)
+    assert type(explanation.values) is Array and explanation.values.dtype == expected.values.dtype
+    np.testing.assert_array_equal(explanation.values.get(), expected.values)
     np.testing.assert_array_equal(explainer.shap_values(given).get(), expected.values)
-    assert found.data is given and found.row_labels is None and found.device == "cuda:0"
-    assert found.feature_names == expected.feature_names and found.output_names == expected.output_names
-    assert found.additivity_error == expected.additivity_error
-    np.testing.assert_array_equal(found.base_values, expected.base_values)
-    np.testing.assert_array_equal(found.importance(), expected.importance())
+    assert explanation.data is given and explanation.row_labels is None and explanation.device == "cuda:0"
+    assert (
+        explanation.feature_names == expected.feature_names
+        and explanation.output_names == expected.output_names
+    )
+    assert explanation.additivity_error == expected.additivity_error
+    np.testing.assert_array_equal(explanation.base_values, expected.base_values)
+    np.testing.assert_array_equal(explanation.importance(), expected.importance())
     assert [call["n_rows"] for call in calls] == [len(rows)] * 2  # the GPU makes its own batches
     assert calls[0] == {
         "device": 0,
@@ -111,19 +114,19 @@ def test_shap_values(case: Any, calls: list[dict[str, Any]]) -> None:
 @pytest.mark.usefixtures("chunks")
 def test_interactions(case: Any, pairs: Any, calls: list[dict[str, Any]]) -> None:
     model, rows, options = case
-    found = TreeExplainer(model, **options).explain_interactions(Array(rows), interactions=pairs)
+    explanation = TreeExplainer(model, **options).explain_interactions(Array(rows), interactions=pairs)
     expected = TreeExplainer(model, device="cpu", **options).explain_interactions(rows, interactions=pairs)
-    assert type(found.values) is Array and found.device == "cuda:0"
-    np.testing.assert_array_equal(found.values.get(), expected.values)
-    assert found.additivity_error == expected.additivity_error
-    np.testing.assert_array_equal(found.interactions, expected.interactions)
+    assert type(explanation.values) is Array and explanation.device == "cuda:0"
+    np.testing.assert_array_equal(explanation.values.get(), expected.values)
+    assert explanation.additivity_error == expected.additivity_error
+    np.testing.assert_array_equal(explanation.interactions, expected.interactions)
     if expected.strength is not None:
         # The rows' magnitudes are added up in float64, chunk by chunk; each of at most n additions rounds
         # once.
-        np.testing.assert_allclose(found.strength, expected.strength, rtol=len(rows) * 2.0**-53)
+        np.testing.assert_allclose(explanation.strength, expected.strength, rtol=len(rows) * 2.0**-53)
     if expected.feature_values is not None:
-        assert type(found.feature_values) is Array
-        np.testing.assert_array_equal(found.feature_values.get(), expected.feature_values)
+        assert type(explanation.feature_values) is Array
+        np.testing.assert_array_equal(explanation.feature_values.get(), expected.feature_values)
     assert {call["parts"] for call in calls} == {("pairs",)}
 
 
@@ -143,8 +146,8 @@ def test_shap_interaction_values(case: Any, calls: list[dict[str, Any]]) -> None
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_rows_stay_on_their_gpu(regressor: Any, index: int, calls: list[dict[str, Any]]) -> None:
-    found = TreeExplainer(regressor, device=["cuda:0", "cuda:1"]).explain(Array(X, index))
-    assert found.device == f"cuda:{index}" and found.values.device.id == index
+    explanation = TreeExplainer(regressor, device=["cuda:0", "cuda:1"]).explain(Array(X, index))
+    assert explanation.device == f"cuda:{index}" and explanation.values.device.id == index
     assert [(call["device"], call["stream"]) for call in calls] == [(index, 7000 + index)]
 
 
@@ -158,9 +161,9 @@ def test_strides(regressor: Any) -> None:
 
 def test_arrays_of_another_library_come_back_as_theirs(regressor: Any) -> None:
     expected = TreeExplainer(regressor, device="cpu").explain_interactions(X, interactions="occurring")
-    found = TreeExplainer(regressor).explain_interactions(OtherArray(X), interactions="occurring")
-    assert type(found.values) is type(found.feature_values) is OtherArray
-    np.testing.assert_array_equal(found.values.get(), expected.values)
+    explanation = TreeExplainer(regressor).explain_interactions(OtherArray(X), interactions="occurring")
+    assert type(explanation.values) is type(explanation.feature_values) is OtherArray
+    np.testing.assert_array_equal(explanation.values.get(), expected.values)
 
 
 def test_plans_say_why_a_call_is_not_on_a_gpu(regressor: Any) -> None:
@@ -246,16 +249,18 @@ def test_what_is_no_x_of_the_model(regressor: Any, calls: list[dict[str, Any]]) 
 @pytest.mark.parametrize("device", ["cuda", ["cuda:0", "cuda:1"]])
 def test_rows_from_the_host(case: Any, device: Any, calls: list[dict[str, Any]]) -> None:
     model, rows, options = case
-    found = TreeExplainer(model, device=device, **options).explain(rows)
+    explanation = TreeExplainer(model, device=device, **options).explain(rows)
     expected = TreeExplainer(model, device="cpu", algorithm="quadrature", **options).explain(rows)
     names = "cuda:0" if device == "cuda" else "cuda:0, cuda:1"
-    assert type(found.values) is np.ndarray and found.device == names
-    np.testing.assert_array_equal(found.values, expected.values)
+    assert type(explanation.values) is np.ndarray and explanation.device == names
+    np.testing.assert_array_equal(explanation.values, expected.values)
     # A row's sum and its margin are rounded in another order, so they may differ by two units in the last
     # place.
-    rounding = 2 * np.spacing(np.abs(found.base_values).max() + np.abs(found.values).sum(axis=1).max())
+    rounding = 2 * np.spacing(
+        np.abs(explanation.base_values).max() + np.abs(explanation.values).sum(axis=1).max()
+    )
     np.testing.assert_allclose(
-        found.additivity_error, expected.additivity_error, rtol=0, atol=float(rounding)
+        explanation.additivity_error, expected.additivity_error, rtol=0, atol=float(rounding)
     )
     assert sum(call["n_rows"] for call in calls) == len(rows)
     assert {call["device"] for call in calls} == ({0} if device == "cuda" else {0, 1})
@@ -271,9 +276,9 @@ def test_auto_falls_back_to_the_cpu(
         calls.clear()
         with pytest.raises(type(error), match=str(error)):
             TreeExplainer(regressor, device="cuda").explain(X)
-        found = TreeExplainer(regressor).explain(X)
-        assert found.device == "cpu" and [call["device"] for call in calls] == [0, 0]
-        np.testing.assert_array_equal(found.values, expected)
+        explanation = TreeExplainer(regressor).explain(X)
+        assert explanation.device == "cpu" and [call["device"] for call in calls] == [0, 0]
+        np.testing.assert_array_equal(explanation.values, expected)
 
 
 def test_transformer(multiclass: Any) -> None:
@@ -296,17 +301,17 @@ def test_interventional_interactions(case: Any, pairs: Any, index: str, calls: l
     expected = on_cpu.explain_interactions(rows, interactions=pairs, index=index)
     atol = 4e-6 * on_cpu._compiled.leaf_magnitude.max()
     for given in (Array(rows), rows):
-        found = explainer.explain_interactions(given, interactions=pairs, index=index)
-        values = found.values if given is rows else found.values.get()
-        assert found.device == ("cuda:0, cuda:1" if given is rows else "cuda:0")
+        explanation = explainer.explain_interactions(given, interactions=pairs, index=index)
+        values = explanation.values if given is rows else explanation.values.get()
+        assert explanation.device == ("cuda:0, cuda:1" if given is rows else "cuda:0")
         np.testing.assert_allclose(values, expected.values, rtol=0, atol=atol)
-        assert (found.additivity_error is None) == (index == "BII")
-        np.testing.assert_array_equal(found.base_values, expected.base_values)
+        assert (explanation.additivity_error is None) == (index == "BII")
+        np.testing.assert_array_equal(explanation.base_values, expected.base_values)
     if index == "SII" and pairs == "occurring":
         matrices = on_cpu.shap_interaction_values(rows)
         for given in (Array(rows), rows):
-            found = explainer.shap_interaction_values(given)
-            values = found if given is rows else found.get()
+            explanation = explainer.shap_interaction_values(given)
+            values = explanation if given is rows else explanation.get()
             np.testing.assert_allclose(values, matrices, rtol=0, atol=atol)
     assert {call["device"] for call in calls} == {0, 1}
 
@@ -328,12 +333,12 @@ def test_interventional_interactions_of_groups(regressor: Any) -> None:
     options: dict[str, Any] = {"feature_groups": {"a": [0, 2, 5], "b": [3, 4]}, "precision": "double"}
     on_cpu = TreeExplainer(regressor, X[:30], device="cpu", **options)
     expected = on_cpu.explain_interactions(X, interactions="occurring")
-    found = TreeExplainer(regressor, X[:30], device="cuda", **options).explain_interactions(
+    explanation = TreeExplainer(regressor, X[:30], device="cuda", **options).explain_interactions(
         X, interactions="occurring"
     )
-    np.testing.assert_array_equal(found.interactions, expected.interactions)
+    np.testing.assert_array_equal(explanation.interactions, expected.interactions)
     atol = 1e-12 * on_cpu._compiled.leaf_magnitude.max()
-    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=atol)
+    np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=atol)
 
 
 def test_auto_takes_the_gpu_for_many_interventional_interactions(regressor: Any) -> None:
@@ -358,13 +363,13 @@ def test_probabilities(boosting: Any, outputs: str, dtype: type, calls: list[dic
     rows, options = CANCER.astype(dtype), {"model_output": "probability", "outputs": outputs}
     expected = TreeExplainer(boosting, CANCER[:20], device="cpu", **options).explain(rows)
     explainer = TreeExplainer(boosting, CANCER[:20], device=["cuda:0", "cuda:1"], **options)
-    found = explainer.explain(rows)
-    assert found.device == "cuda:0, cuda:1" and sorted(call["n_rows"] for call in calls) == [284, 285]
+    explanation = explainer.explain(rows)
+    assert explanation.device == "cuda:0, cuda:1" and sorted(call["n_rows"] for call in calls) == [284, 285]
     on_gpu = explainer.explain(Array(rows))
     assert on_gpu.device == "cuda:0"
-    for values in (found.values, on_gpu.values.get()):
+    for values in (explanation.values, on_gpu.values.get()):
         np.testing.assert_array_equal(values, expected.values)
-    assert found.additivity_error == on_gpu.additivity_error == expected.additivity_error
+    assert explanation.additivity_error == on_gpu.additivity_error == expected.additivity_error
 
 
 def test_losses(boosting: Any, calls: list[dict[str, Any]]) -> None:
@@ -372,10 +377,10 @@ def test_losses(boosting: Any, calls: list[dict[str, Any]]) -> None:
     expected = TreeExplainer(boosting, CANCER[:20], device="cpu", **options).explain(CANCER, BENIGN)
     explainer = TreeExplainer(boosting, CANCER[:20], device=["cuda:0", "cuda:1"], **options)
     for rows in (CANCER, Array(CANCER)):
-        found = explainer.explain(rows, BENIGN)
-        values = found.values if rows is CANCER else found.values.get()
+        explanation = explainer.explain(rows, BENIGN)
+        values = explanation.values if rows is CANCER else explanation.values.get()
         np.testing.assert_array_equal(values, expected.values)
-        np.testing.assert_array_equal(found.base_values, expected.base_values)
+        np.testing.assert_array_equal(explanation.base_values, expected.base_values)
     wrong = CANCER.copy()
     wrong[5, 2] = np.inf
     with pytest.raises(ValueError, match="row 5, column"):
@@ -411,12 +416,12 @@ def test_long_paths(wide: np.ndarray, calls: list[dict[str, Any]]) -> None:
     for x in (rows, Array(rows)):
         values = explainer.shap_values(x)
         np.testing.assert_array_equal(values if x is rows else values.get(), on_cpu.shap_values(rows))
-        found = explainer.explain_interactions(x, interactions=[(3, 4)])
+        explanation = explainer.explain_interactions(x, interactions=[(3, 4)])
         expected = on_cpu.explain_interactions(rows, interactions=[(3, 4)])
-        pairs = found.values if x is rows else found.values.get()
+        pairs = explanation.values if x is rows else explanation.values.get()
         np.testing.assert_allclose(pairs, expected.values, rtol=0, atol=1e-4)
-        assert found.device == "cuda:0"
-        assert found.additivity_error is not None and found.additivity_error < 1e-2
+        assert explanation.device == "cuda:0"
+        assert explanation.additivity_error is not None and explanation.additivity_error < 1e-2
     assert len(calls) >= 4 and np.abs(expected.values).max() > 1e-2
 
 
@@ -426,9 +431,9 @@ def test_probabilities_of_long_paths(wide: np.ndarray, monkeypatch: pytest.Monke
     model = GradientBoostingClassifier(n_estimators=1, max_depth=30, random_state=0).fit(wide, y)
     options: dict[str, Any] = {"model_output": "probability"}
     expected = TreeExplainer(model, wide[:9], device="cpu", **options).explain(wide)
-    found = TreeExplainer(model, wide[:9], device="cuda", **options).explain(wide)
-    assert found.device == "cuda:0"
-    np.testing.assert_array_equal(found.values, expected.values)
+    explanation = TreeExplainer(model, wide[:9], device="cuda", **options).explain(wide)
+    assert explanation.device == "cuda:0"
+    np.testing.assert_array_equal(explanation.values, expected.values)
     monkeypatch.setattr("skshapgpu._engine.compiled_model._GPU_TABLE_BYTES", 1000)
     for rows, device, error in ((wide, "cuda", ValueError), (Array(wide), "auto", TypeError)):
         with pytest.raises(error, match=r"tables do not fit into memory .* computed on the CPU only"):
@@ -441,11 +446,11 @@ def test_owen_values(regressor: RandomForestRegressor, calls: list[dict[str, Any
     for data in (None, X[:30]):
         expected = TreeExplainer(regressor, data, feature_groups=groups, device="cpu").explain(X, index="OV")
         for rows in (X, Array(X)):
-            found = TreeExplainer(regressor, data, feature_groups=groups, device="cuda").explain(
+            explanation = TreeExplainer(regressor, data, feature_groups=groups, device="cuda").explain(
                 rows, index="OV"
             )
-            assert found.device == "cuda:0" and found.additivity_error is not None
-            values = found.values if rows is X else found.values.get()
+            assert explanation.device == "cuda:0" and explanation.additivity_error is not None
+            values = explanation.values if rows is X else explanation.values.get()
             np.testing.assert_allclose(values, expected.values, rtol=0, atol=1e-4)
     assert len(calls) == 4
     few = TreeExplainer(regressor, feature_groups=groups, device="auto")
@@ -459,8 +464,8 @@ def test_owen_values_have_tables(regressor: RandomForestRegressor, monkeypatch: 
     options: dict[str, Any] = {"feature_groups": {"a": [0, 3, 5], "b": [1, 2]}, "precision": "double"}
     expected = TreeExplainer(regressor, device="cpu", **options).explain(X, index="OV")
     explainer = TreeExplainer(regressor, device="cuda", expected_rows=10**8, **options)
-    found = explainer.explain(X, index="OV")
-    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-10)
+    explanation = explainer.explain(X, index="OV")
+    np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=1e-10)
     assert any(intervals.on_gpu for kind, intervals in explainer._compiled._plans if kind.index == "OV")
 
 
@@ -590,10 +595,10 @@ def test_batches_of_several_gpus(
         progress=lambda done, total: told.append(done),
     )
     assert result.n_rows == len(X) == told[-1] and told == sorted(told)
-    found = feather.read_table(result.path)
-    assert found.column("id").to_pylist() == list(range(len(X)))
+    actual = feather.read_table(result.path)
+    assert actual.column("id").to_pylist() == list(range(len(X)))
     expected = TreeExplainer(regressor, device="cpu").shap_values(X)
-    np.testing.assert_array_equal(np.column_stack(found.columns[1:]), expected)
+    np.testing.assert_array_equal(np.column_stack(actual.columns[1:]), expected)
     assert {f"cuda:{call['device']}" for call in calls} == set(names)
     sizes = {call["n_rows"] for call in calls}
     assert sizes == ({40, len(X) % 40} if whole else {75, len(X) % 150 // 2})

@@ -93,8 +93,8 @@ def test_interactions_and_several_outputs(explainer: Any) -> None:
     expected = explainer.shap_interaction_values(X)
     rows = np.tile(X, (20, 1))
     for _ in range(3):
-        found = explainer.shap_interaction_values(rows)
-        np.testing.assert_array_equal(found, np.tile(expected, (20, 1, 1)))
+        matrices = explainer.shap_interaction_values(rows)
+        np.testing.assert_array_equal(matrices, np.tile(expected, (20, 1, 1)))
     assert _cuda.page_locked_bytes() > 0
 
 

@@ -37,12 +37,12 @@ class StandIn:
         **parts: np.ndarray,
     ) -> None:
         self.rows.append(len(X))
-        found = np.empty(values.shape[:2])
-        self.plan.explain(X, values, found, 1, **parts)
+        result = np.empty(values.shape[:2])
+        self.plan.explain(X, values, result, 1, **parts)
         if gap is not None:
-            gap[:] = np.abs(values.sum(axis=2, dtype=np.float64) + self.plan.base_value - found).max(axis=0)
+            gap[:] = np.abs(values.sum(axis=2, dtype=np.float64) + self.plan.base_value - result).max(axis=0)
         if margin is not None:
-            margin[...] = found
+            margin[...] = result
 
     def explain_device(
         self,
@@ -128,12 +128,14 @@ def test_rows_are_split_among_gpus(case: Any, gpus: list[StandIn], asked: Any) -
     explainer, X = case
     expected = explainer.explain_interactions(X, **asked)
     both = send(pickle.loads(pickle.dumps(explainer)), Devices(indices=(0, 1)))
-    found = both.explain_interactions(X, **asked)
-    np.testing.assert_array_equal(found.values, expected.values)
+    explanation = both.explain_interactions(X, **asked)
+    np.testing.assert_array_equal(explanation.values, expected.values)
     if asked["interactions"] == "occurring" and "order" not in asked:
         matrices = both.shap_interaction_values(X)
         np.testing.assert_array_equal(matrices, explainer.shap_interaction_values(X))
-    assert found.device == "cuda:0, cuda:1" and found.additivity_error == expected.additivity_error
+    assert (
+        explanation.device == "cuda:0, cuda:1" and explanation.additivity_error == expected.additivity_error
+    )
     assert [plan.index for plan in gpus] == [0, 1]
     assert {rows for plan in gpus for rows in plan.rows} <= {len(X) // 2, len(X) - len(X) // 2}
 
@@ -147,12 +149,12 @@ def test_arrays_on_a_gpu_stay_there(
     auto = send(pickle.loads(pickle.dumps(explainer)), Devices(auto=True))
     for chunk in (memory.CHUNK_BYTES, 50_000):
         monkeypatch.setattr(memory, "CHUNK_BYTES", chunk)
-        found = auto.explain_interactions(X.view(Rows), **asked)
-        assert isinstance(found.values, Rows) and found.device == "cuda:0"
-        np.testing.assert_array_equal(np.asarray(found.values), expected.values)
-        np.testing.assert_array_equal(found.interactions, expected.interactions)
+        explanation = auto.explain_interactions(X.view(Rows), **asked)
+        assert isinstance(explanation.values, Rows) and explanation.device == "cuda:0"
+        np.testing.assert_array_equal(np.asarray(explanation.values), expected.values)
+        np.testing.assert_array_equal(explanation.interactions, expected.interactions)
         if expected.feature_values is not None:
-            np.testing.assert_array_equal(np.asarray(found.feature_values), expected.feature_values)
+            np.testing.assert_array_equal(np.asarray(explanation.feature_values), expected.feature_values)
         matrices = auto.shap_interaction_values(X.view(Rows))
         assert isinstance(matrices, Rows)
         np.testing.assert_array_equal(np.asarray(matrices), explainer.shap_interaction_values(X))
@@ -172,11 +174,11 @@ def test_auto_falls_back_to_the_cpu(
     expected = on_cpu(regressor)
     with pytest.raises(RuntimeError, match="a GPU"):
         send(expected, Devices(indices=(0,))).explain_interactions(DIABETES)
-    found = send(on_cpu(regressor), Devices(auto=True)).explain_interactions(DIABETES, interactions=3)
-    assert found.device == "cpu" and gpus
+    explanation = send(on_cpu(regressor), Devices(auto=True)).explain_interactions(DIABETES, interactions=3)
+    assert explanation.device == "cpu" and gpus
     monkeypatch.undo()
     np.testing.assert_array_equal(
-        found.values, on_cpu(regressor).explain_interactions(DIABETES, interactions=3).values
+        explanation.values, on_cpu(regressor).explain_interactions(DIABETES, interactions=3).values
     )
 
 

@@ -104,8 +104,8 @@ def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index, device: s
         assert listed == sorted(set(listed)) and (np.diff(plan.triples) > 0).all()
         on_a_path = np.array([tuple(triple) in set(listed) for triple in features], bool)
         assert on_a_path.sum() == len(listed)
-        found = triples_of(plan, ensemble, rows, device)
-        assert (np.abs(found - expected[..., on_a_path]) <= tolerance * unit).all()
+        result = triples_of(plan, ensemble, rows, device)
+        assert (np.abs(result - expected[..., on_a_path]) <= tolerance * unit).all()
         assert (np.abs(expected[..., ~on_a_path]) <= 1e-13 * unit).all()
         if device != "cpu":
             continue
@@ -179,9 +179,9 @@ def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index,
     for precision, tolerance in TOLERANCE.items():
         plan = _core.Plan(attributes(chain), precision, 3, index)
         assert nodes_of(plan) == ([10] if index == "SII" else [1])
-        found = triples_of(plan, chain, rows, device)
+        result = triples_of(plan, chain, rows, device)
         assert len(plan.triples) == 20 * 19 * 18 // 6
-        for row, by_triple in zip(found, expected):
+        for row, by_triple in zip(result, expected):
             one = np.array([by_triple[tuple(triple)] for triple in plan.triples.tolist()])
             for k, output in enumerate(row):
                 assert (np.abs(output - one * (weights[k] if vector else 1)) <= tolerance * unit[k]).all()
@@ -193,17 +193,17 @@ def test_triples_add_up_over_trees_and_threads(device: str) -> None:
     rows = random_rows(2, ensemble, 700)
     plan = _core.Plan(attributes(ensemble), "double", 3)
     assert plan.info()["n_chunks"] > 3
-    found = triples_of(plan, ensemble, rows, device)
+    result = triples_of(plan, ensemble, rows, device)
     expected, _, features = reference.path_dependent(ensemble, rows[::50], index="SII", order=3)
     assert (plan.triples == features).all()
-    assert (np.abs(found[::50] - expected) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
+    assert (np.abs(result[::50] - expected) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
 
     if device != "cpu":
         return
     values = np.empty((700, 3, 8), np.float32)
     triples = np.full((700, 3, len(features)), np.nan, np.float32)
     plan.explain(rows, values, None, 4, triples=triples)
-    assert (triples == found.astype(np.float32)).all()
+    assert (triples == result.astype(np.float32)).all()
 
 
 def test_triples_take_scratch() -> None:
@@ -276,23 +276,23 @@ def of_plan(model: Any, index: str, order: int) -> tuple[np.ndarray, ...]:
     return values[:, 0], matrices[:, 0]
 
 
-def assert_close(found: list[float], expected: list[float]) -> None:
-    assert len(found) > 100
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(Y).max())
+def assert_close(actual: list[float], expected: list[float]) -> None:
+    assert len(actual) > 100
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-10 * np.abs(Y).max())
 
 
 @pytest.mark.parametrize("index", ["SII", "STII", "BII"])
 def test_pairs_of_shapiq(model: Any, index: str) -> None:
     _, matrices = of_plan(model, index, 2)
-    found, expected = [], []
+    results, expected = [], []
     for matrix, theirs in zip(matrices, of_shapiq(model, index.upper(), 2)):
         for i in range(10):
-            found += [2 * matrix[i, j] for j in range(i)]
+            results += [2 * matrix[i, j] for j in range(i)]
             expected += [theirs[j, i] for j in range(i)]
             if index == "STII":
-                found.append(matrix[i, i])
+                results.append(matrix[i, i])
                 expected.append(theirs[(i,)])
-    assert_close(found, expected)
+    assert_close(results, expected)
 
 
 @pytest.mark.parametrize("index, theirs", [("SII", "SV"), ("STII", "SV"), ("BII", "BV")])
@@ -307,13 +307,13 @@ def test_triples_of_shapiq(model: Any, index: str) -> None:
     ensemble = TreeExplainer(model, device="cpu")._adapted.ensemble
     plan = _core.Plan(attributes(ensemble), "double", 3, index)
     triples = triples_of(plan, ensemble, X[:N_ROWS].astype(np.float32))[:, 0]
-    found, expected = [], []
+    results, expected = [], []
     for row, theirs in zip(triples, of_shapiq(model, index.upper(), 3)):
         ours = dict(zip(map(tuple, plan.triples.tolist()), row))
         for triple in combinations(range(10), 3):
-            found.append(ours.get(triple, 0.0))
+            results.append(ours.get(triple, 0.0))
             expected.append(theirs[triple])
-    assert_close(found, expected)
+    assert_close(results, expected)
 
 
 @each_set

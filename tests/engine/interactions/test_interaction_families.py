@@ -64,8 +64,8 @@ def test_banzhaf_values(case: tuple[Any, np.ndarray]) -> None:
     ensemble, encoded = as_trees_see_them(model, rows)
     expected = reference.path_dependent(ensemble, encoded, index="BV").values
     for precision, tolerance in TOLERANCE.items():
-        found = outputs_second(TreeExplainer(model, precision=precision).explain(rows, index="BV").values, 2)
-        assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+        values = outputs_second(TreeExplainer(model, precision=precision).explain(rows, index="BV").values, 2)
+        assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
 
 
 def test_triples(case: tuple[Any, np.ndarray]) -> None:
@@ -76,7 +76,7 @@ def test_triples(case: tuple[Any, np.ndarray]) -> None:
     explainer = TreeExplainer(model, device="cpu", precision="double")
     explanation = explainer.explain_interactions(rows[:4], order=3, interactions="occurring")
     allowed = TOLERANCE["double"] * leaf_scale(ensemble)
-    found = np.moveaxis(outputs_second(explanation.values, 2), -1, 0)
-    for features, ours in zip(map(tuple, explanation.interactions.tolist()), found):
+    result = np.moveaxis(outputs_second(explanation.values, 2), -1, 0)
+    for features, ours in zip(map(tuple, explanation.interactions.tolist()), result):
         assert (np.abs(ours - expected.pop(features)) <= allowed).all()
     assert all((np.abs(others) <= allowed).all() for others in expected.values())

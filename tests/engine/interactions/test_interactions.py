@@ -176,9 +176,9 @@ def test_refused() -> None:
 # The libraries' own
 
 
-def assert_close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("n_classes", [0, 3])
@@ -192,16 +192,16 @@ def test_xgboost(depth: int, n_classes: int) -> None:
     booster = xgboost.train(parameters, xgboost.DMatrix(rows, y), 15)
     expected = booster.predict(xgboost.DMatrix(rows), pred_interactions=True)
     expected = np.moveaxis(expected[:, :, :-1, :-1], 1, -1) if n_classes else expected[:, :-1, :-1]
-    found = explainer_of(booster).shap_interaction_values(rows.astype(np.float32))
-    assert_close(found, expected, 2e-5)
+    values = explainer_of(booster).shap_interaction_values(rows.astype(np.float32))
+    assert_close(values, expected, 2e-5)
 
 
 def test_catboost() -> None:
     catboost = pytest.importorskip("catboost")
     model = catboost.CatBoostRegressor(iterations=20, depth=5, verbose=0, thread_count=1).fit(X, Y)
     expected = model.get_feature_importance(catboost.Pool(X), type="ShapInteractionValues", thread_count=1)
-    found = explainer_of(model, precision="double").shap_interaction_values(X)
-    assert_close(found, expected[:, :-1, :-1], 1e-6)
+    matrices = explainer_of(model, precision="double").shap_interaction_values(X)
+    assert_close(matrices, expected[:, :-1, :-1], 1e-6)
 
 
 @pytest.mark.parametrize("kind", ["forest", "classifier", "boosting"])
@@ -217,8 +217,8 @@ def test_shap(kind: str) -> None:
     expected = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent").shap_interaction_values(
         rows
     )
-    found = explainer_of(model, precision="double").shap_interaction_values(rows)
-    assert_close(found, np.asarray(expected), 1e-6)
+    matrices = explainer_of(model, precision="double").shap_interaction_values(rows)
+    assert_close(matrices, np.asarray(expected), 1e-6)
 
 
 def test_missing_values() -> None:
