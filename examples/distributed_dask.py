@@ -28,7 +28,7 @@ def main() -> None:
     model = HistGradientBoostingRegressor(random_state=0).fit(X, X["sensor 0"] * X["sensor 1"])
     rows = X.assign(machine=np.arange(len(X)))
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster):
         frame = dd.from_pandas(rows, npartitions=8)
         values = explain_dask(model, frame, keep=["machine"])  # lazy, with the index of the data frame
         print(values.dtypes)

@@ -46,10 +46,10 @@ class Exporting(Protocol):
 
 
 class Estimator(Protocol):
-    """Model with a method ``predict``."""
+    """Model with a method ``predict``, which a ``Pipeline`` has only if its last step has it."""
 
     @property
-    def predict(self) -> Callable[..., Any]: ...
+    def predict(self) -> Any: ...
 
 
 class Explaining(Protocol):

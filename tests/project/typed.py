@@ -1,7 +1,12 @@
-"""Check that mypy reports each mistake in ``tests/typed/mistakes.py``, and nothing in the examples."""
+"""Check that type checkers report each mistake in ``tests/typed/mistakes.py``, and nothing in the examples.
+
+The checkers are mypy and pyright, the latter as basedpyright, whose package has the program inside. Both
+take the types that a library declares, and guess none for libraries without types, such as scikit-learn.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "typed" / "mistakes.py"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
+#: File, line and message of an error.
+Error = tuple[str, int, str]
+
 
 def marked_lines() -> set[int]:
     """Return the numbers of the lines of the script that say that they have a mistake."""
@@ -18,26 +26,52 @@ def marked_lines() -> set[int]:
     return {number for number, line in enumerate(lines, 1) if "# mistake" in line}
 
 
-def errors_of_mypy() -> list[tuple[str, int, str]]:
-    """Return the file, line and message of each error that mypy reports in the script and in the examples."""
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", str(SCRIPT), *map(str, EXAMPLES)]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+def output_of(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+def errors_of_mypy() -> list[Error]:
+    """Return the errors that mypy reports in the script and in the examples."""
+    output = output_of(sys.executable, "-m", "mypy", "--no-error-summary", str(SCRIPT), *map(str, EXAMPLES))
     errors = re.findall(r"^([^:\n]+):(\d+): error: (.*)$", output, re.MULTILINE)
     return [(file, int(number), message) for file, number, message in errors]
 
 
-def main() -> None:
-    script = str(SCRIPT.relative_to(ROOT))
-    expected, errors = marked_lines(), errors_of_mypy()
+def errors_of_pyright() -> list[Error]:
+    """Return the errors that pyright reports in the script and in the examples."""
+    program = Path(sys.executable).with_name("basedpyright")
+    output = output_of(
+        str(program), "--outputjson", "--pythonpath", sys.executable, "--project", str(SCRIPT.parent)
+    )
+    return [
+        (
+            str(Path(error["file"]).relative_to(ROOT)),
+            error["range"]["start"]["line"] + 1,
+            error["message"].partition("\n")[0],
+        )
+        for error in json.loads(output)["generalDiagnostics"]
+    ]
+
+
+def agrees(checker: str, errors: list[Error]) -> bool:
+    """Return whether a checker reports the mistakes and nothing else; print any difference."""
+    script, expected = str(SCRIPT.relative_to(ROOT)), marked_lines()
     reported = {number for file, number, _ in errors if file == script}
     for number in sorted(expected - reported):
-        print(f"{script}:{number}: mypy does not report this mistake")
+        print(f"{script}:{number}: {checker} does not report this mistake")
     unexpected = [error for error in errors if error[0] != script or error[1] not in expected]
     for file, number, message in unexpected:
-        print(f"{file}:{number}: {message}")
+        print(f"{file}:{number}: {checker}: {message}")
     if unexpected or expected != reported or not expected:
+        return False
+    print(f"{checker} reports all {len(expected)} mistakes of {script}, and none in {len(EXAMPLES)} examples")
+    return True
+
+
+def main() -> None:
+    """Run both checkers."""
+    if not all([agrees("mypy", errors_of_mypy()), agrees("pyright", errors_of_pyright())]):
         sys.exit(1)
-    print(f"mypy reports all {len(expected)} mistakes of {SCRIPT.name}, and none in {len(EXAMPLES)} examples")
 
 
 if __name__ == "__main__":
