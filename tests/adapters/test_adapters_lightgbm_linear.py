@@ -245,9 +245,9 @@ def test_data_frames_with_categories() -> None:
                 mixed[column] = rows[column].iloc[[i] * 5].to_numpy()
                 mixed[column] = mixed[column].astype(frame[column].dtype)
             mixtures.append(mixed)
-        of_all = model.predict(pd.concat(mixtures))[:, np.newaxis]
+        predictions = model.predict(pd.concat(mixtures))[:, np.newaxis]
         right = values_by_predict(
-            lambda _, of_all=of_all: of_all,
+            lambda _, predictions=predictions: predictions,
             np.zeros(3),
             np.zeros((5, 3)),
             np.full(5, 0.2),

@@ -47,9 +47,9 @@ def decoded(adapted: AdaptedModel, X: np.ndarray, unseen: bool = True) -> list[n
             continue
         categories = adapted.schema.encoders[i].categories
         values = np.full(len(X), np.nan, object if categories.dtype == object else np.float64)
-        known = ~np.isnan(X[:, i])
-        values[known] = categories[X[known, i].astype(int)]
-        missing = np.flatnonzero(~known)
+        is_known = ~np.isnan(X[:, i])
+        values[is_known] = categories[X[is_known, i].astype(int)]
+        missing = np.flatnonzero(~is_known)
         if unseen:
             values[missing[::2]] = "never seen" if categories.dtype == object else -77
         columns.append(values)
@@ -141,10 +141,10 @@ def test_hist_categories_in_polars():
     frame = frame.with_columns(pl.col("word").cast(pl.Categorical))
     model = HistGradientBoostingRegressor(categorical_features=["word"], **CATEGORY_HIST).fit(frame, signal)
     adapted = adapt(model)
-    asked = frame.head(200)
-    values = np.array(asked["word"].to_list(), object)
+    table = frame.head(200)
+    values = np.array(table["word"].to_list(), object)
     X = encoded(adapted, [("first", columns[0][:200]), ("word", values), ("second", columns[2][:200])])
-    assert_margin(adapted.ensemble, X, own_margin(model, asked), RTOL)
+    assert_margin(adapted.ensemble, X, own_margin(model, table), RTOL)
 
 
 def test_hist_with_256_codes_uses_every_word_of_the_bitset():

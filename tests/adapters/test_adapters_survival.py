@@ -154,10 +154,10 @@ def test_forest_is_the_definition(name: str, rows: np.ndarray, model_output: str
 def test_hazard_at_all_event_times_adds_up_to_the_risk_score() -> None:
     model = survival("RandomSurvivalForest", n_estimators=4, max_depth=4).fit(X, outcome())
     times = model.unique_times_[model.estimators_[0].is_event_time_]
-    of_times = explain(model, X[:20], model_output="cumulative_hazard", times=times, precision="double")
-    of_risk = explain(model, X[:20], precision="double")
-    scale = np.abs(of_risk.values).max()
-    np.testing.assert_allclose(of_times.values.sum(axis=2), of_risk.values, rtol=0, atol=1e-11 * scale)
+    hazards = explain(model, X[:20], model_output="cumulative_hazard", times=times, precision="double")
+    risk = explain(model, X[:20], precision="double")
+    scale = np.abs(risk.values).max()
+    np.testing.assert_allclose(hazards.values.sum(axis=2), risk.values, rtol=0, atol=1e-11 * scale)
 
 
 def test_one_time_is_one_output_and_integers_stay_integers() -> None:
@@ -320,14 +320,14 @@ def test_response_of_log_links(name: str) -> None:
     np.testing.assert_allclose(total, model.predict(X[:30]), rtol=1e-5)
     np.testing.assert_allclose(explanation.base_values, model.predict(X[30:60]).mean(), rtol=1e-5)
     assert np.ptp(total) > 0.1 * total.mean()
-    of_margin = explain(model, X[:30], data=X[30:31], **options)
-    assert of_margin.unit == "log of the prediction"
+    margin_values = explain(model, X[:30], data=X[30:31], **options)
+    assert margin_values.unit == "log of the prediction"
     response, base = model.predict(X[:30]), model.predict(X[30:31])[0]
     apart = np.abs(response - base) > 0.01 * base
     slope = (response - base)[apart] / np.log(response / base)[apart]
     values = explain(model, X[:30], data=X[30:31], model_output="response", **options).values[apart]
     np.testing.assert_allclose(
-        values, of_margin.values[apart] * slope[:, np.newaxis], rtol=1e-4, atol=1e-5 * base
+        values, margin_values.values[apart] * slope[:, np.newaxis], rtol=1e-4, atol=1e-5 * base
     )
 
 

@@ -180,13 +180,13 @@ def test_categories_in_a_column_of_numbers_are_refused(values):
     frame = pd.DataFrame({"number": number, "other": rng.normal(size=300)})
     model = xgb.train({"max_depth": 3}, xgb.DMatrix(frame, number + frame["other"]), 3)
     categories = pd.Categorical(np.array(values)[rng.integers(3, size=300)], categories=values[::-1])
-    asked = frame.assign(number=categories)
+    table = frame.assign(number=categories)
     if VERSION >= (3, 1):
         codes = xgb.DMatrix(frame.assign(number=categories.codes))
-        read = xgb.DMatrix(asked, enable_categorical=True)
+        read = xgb.DMatrix(table, enable_categorical=True)
         np.testing.assert_array_equal(model.predict(read), model.predict(codes))
     with pytest.raises(ValueError, match="'number' is categorical, but the model was trained on numbers"):
-        inputs.read(asked, adapt(model).schema, "float32").chunk(0, 300)
+        inputs.read(table, adapt(model).schema, "float32").chunk(0, 300)
 
 
 def test_text_without_categories_is_refused():

@@ -95,10 +95,10 @@ def test_sources_without_names(
 @pytest.mark.parametrize("sink", SINKS)
 def test_sinks(sink: str, tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
     source = files(tmp_path / "in", "parquet")
-    kept = [] if sink.endswith("npy") else KEPT
-    result = explain_batches(explainer, source, f"{tmp_path}/{sink}", keep=kept, batch_size=32)
-    check(result.path, values, kept)
-    again = explain_batches(explainer, source, f"{tmp_path}/{sink}", keep=kept)
+    kept_columns = [] if sink.endswith("npy") else KEPT
+    result = explain_batches(explainer, source, f"{tmp_path}/{sink}", keep=kept_columns, batch_size=32)
+    check(result.path, values, kept_columns)
+    again = explain_batches(explainer, source, f"{tmp_path}/{sink}", keep=kept_columns)
     assert (again.n_rows, again.n_resumed, again.batch_rows) == (150, 150, 32)
     assert again.paths == result.paths
     if sink.endswith("arrow"):  # the beginning and the end of the file, once each
@@ -164,10 +164,12 @@ def test_kept_columns_of_all_types(tmp_path: Path, explainer: Any) -> None:
     # Another dictionary in each chunk.
     chunks = [pa.array([f"c{i // 50}", None] * 25).dictionary_encode() for i in (0, 50, 100)]
     table = table.append_column("kind", pa.chunked_array(chunks))
-    kept = ["when", "list", "gaps", "kind"]
+    kept_columns = ["when", "list", "gaps", "kind"]
     for sink in ("out", "out.parquet", "out.arrow"):
-        result = content(explain_batches(explainer, table, tmp_path / sink, keep=kept, batch_size=60).path)
-        for name in kept:
+        result = content(
+            explain_batches(explainer, table, tmp_path / sink, keep=kept_columns, batch_size=60).path
+        )
+        for name in kept_columns:
             assert result.column(name).to_pylist() == table.column(name).to_pylist()
 
 

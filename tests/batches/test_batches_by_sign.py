@@ -30,10 +30,10 @@ def as_columns(
     result: dict[str, list[Any]] = {}
     for reason in ("for", "against"):
         for rank in range(1, n + 1):
-            for what in ("", "value_", "shap_"):
+            for kind in ("", "value_", "shap_"):
                 for output in outputs or [None]:
                     suffix = "" if output is None else f"__{output}"
-                    result[f"{reason}_{what}{rank}{suffix}"] = [None] * n_rows
+                    result[f"{reason}_{kind}{rank}{suffix}"] = [None] * n_rows
     for record in records:
         suffix = f"__{record['output']}" if outputs else ""
         reason, rank = record["reason"], record["rank"]

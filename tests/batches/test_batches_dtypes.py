@@ -144,21 +144,21 @@ def files(frame: Any, folder: Path) -> tuple[Any, Any]:
     paths = [folder / "a.parquet", folder / "b.parquet"]
     frame.iloc[:25].to_parquet(paths[0])
     frame.iloc[25:, ::-1].to_parquet(paths[1])
-    whole = pd.concat(
+    all_rows = pd.concat(
         [pd.read_parquet(paths[0]), pd.read_parquet(paths[1])[frame.columns]], ignore_index=True
     )
-    whole["objects"] = whole["objects"].astype(object)
-    return paths, whole
+    all_rows["objects"] = all_rows["objects"].astype(object)
+    return paths, all_rows
 
 
 def table(frame: Any, folder: Path) -> tuple[Any, Any]:
-    whole = pa.Table.from_pandas(frame)
-    return whole, whole.to_pandas()
+    all_rows = pa.Table.from_pandas(frame)
+    return all_rows, all_rows.to_pandas()
 
 
 def batches(frame: Any, folder: Path) -> tuple[Any, Any]:
-    whole = pa.Table.from_pandas(frame)
-    return iter(whole.to_batches(max_chunksize=17)), whole.to_pandas()
+    all_rows = pa.Table.from_pandas(frame)
+    return iter(all_rows.to_batches(max_chunksize=17)), all_rows.to_pandas()
 
 
 def frames(frame: Any, folder: Path) -> tuple[Any, Any]:
@@ -166,8 +166,8 @@ def frames(frame: Any, folder: Path) -> tuple[Any, Any]:
 
 
 def dataset(frame: Any, folder: Path) -> tuple[Any, Any]:
-    path, whole = parquet(frame, folder)
-    return pyarrow.dataset.dataset(path), whole
+    path, all_rows = parquet(frame, folder)
+    return pyarrow.dataset.dataset(path), all_rows
 
 
 SOURCES: dict[str, Callable[[Any, Path], tuple[Any, Any]]] = {
@@ -214,14 +214,14 @@ def test_integers_and_booleans_with_nulls(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "none.parquet", row_group_size=20, write_statistics=False)
     pyarrow.feather.write_feather(rows, str(tmp_path / "rows.feather"), chunksize=20)
     for name in ("statistics.parquet", "none.parquet", "rows.feather"):
-        whole = pd.read_feather(tmp_path / name) if "feather" in name else pd.read_parquet(tmp_path / name)
-        model = model or fitted("texts", whole)
+        all_rows = pd.read_feather(tmp_path / name) if "feather" in name else pd.read_parquet(tmp_path / name)
+        model = model or fitted("texts", all_rows)
         for size in (20, N):
             out = tmp_path / f"{name}-{size}.npy"
             explain_batches(model, tmp_path / name, out, batch_size=size)
-            np.testing.assert_allclose(np.load(out), explain(model, whole).values, rtol=0, atol=1e-12)
-    whole = rows.to_pandas()
-    assert (whole["k"].dtype, whole["b"].dtype) == (np.float64, object)
+            np.testing.assert_allclose(np.load(out), explain(model, all_rows).values, rtol=0, atol=1e-12)
+    all_rows = rows.to_pandas()
+    assert (all_rows["k"].dtype, all_rows["b"].dtype) == (np.float64, object)
     # The nulls of a stream are not known beforehand, so a later null cannot change the type of a column.
     with pytest.raises(ValueError, match=r"column 'k' is int64 and has missing values.*Cast it to float64"):
         explain_batches(model, iter(rows.to_batches(20)), tmp_path / "stream.npy", batch_size=20)
@@ -235,9 +235,11 @@ def test_integers_and_booleans_with_nulls(tmp_path: Path) -> None:
         np.load(tmp_path / "cast.npy"), explain(model, cast.to_pandas()).values, atol=1e-12
     )
     # A schema that pandas wrote says that the column had floats.
-    told = rows.replace_schema_metadata(pa.Schema.from_pandas(whole).metadata)
+    told = rows.replace_schema_metadata(pa.Schema.from_pandas(all_rows).metadata)
     table = pa.Table.from_batches([BatchExplainer(model)(batch) for batch in told.to_batches(20)])
-    np.testing.assert_allclose(table.to_pandas().to_numpy(), explain(model, whole).values, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        table.to_pandas().to_numpy(), explain(model, all_rows).values, rtol=0, atol=1e-12
+    )
 
 
 def test_dictionaries_that_differ(tmp_path: Path) -> None:
@@ -288,37 +290,37 @@ def test_steps_that_see_more_of_categories_than_values(values: Any, tmp_path: Pa
         return frame.assign(k=frame["k"].cat.codes if category else frame["k"].astype(str).str.len())
 
     forest = ExtraTreesRegressor(5, random_state=0)
-    whole = pd.concat(parts, ignore_index=True)
-    target = (whole["k"].isna() + 2 * (whole["k"] == values[0])).astype(float)
+    all_rows = pd.concat(parts, ignore_index=True)
+    target = (all_rows["k"].isna() + 2 * (all_rows["k"] == values[0])).astype(float)
     by_code = make_pipeline(FunctionTransformer(codes), forest).fit(parts[0], target[:20])
     for size in (3, 40):
         with pytest.raises(ValueError, match="column 'k' has other categories in some files than in others"):
             explain_batches(by_code, paths, tmp_path / "codes.npy", batch_size=size)
-    by_dtype = make_pipeline(FunctionTransformer(dtypes), clone(forest)).fit(whole, target)
+    by_dtype = make_pipeline(FunctionTransformer(dtypes), clone(forest)).fit(all_rows, target)
     explain_batches(by_dtype, paths, tmp_path / "dtypes.npy", batch_size=7)
-    np.testing.assert_array_equal(np.load(tmp_path / "dtypes.npy"), explain(by_dtype, whole).values)
+    np.testing.assert_array_equal(np.load(tmp_path / "dtypes.npy"), explain(by_dtype, all_rows).values)
     encoder = make_column_transformer(
         (OneHotEncoder(handle_unknown="ignore"), ["k"]), remainder="passthrough"
     )
-    for number, rows in enumerate([parts[0], whole]):
+    for number, rows in enumerate([parts[0], all_rows]):
         by_value = make_pipeline(encoder, clone(forest)).fit(rows, target[: len(rows)])
         out = tmp_path / f"{number}.npy"
         explain_batches(by_value, paths, out, batch_size=7)
-        np.testing.assert_array_equal(np.load(out), explain(by_value, whole).values)
+        np.testing.assert_array_equal(np.load(out), explain(by_value, all_rows).values)
 
 
 def test_items_with_other_dtypes(tmp_path: Path) -> None:
     """An item of an iterator has the dtypes of the first item, fits into them, or is rejected."""
-    whole, gaps = pd.DataFrame({"k": CODES[:20]}), pd.DataFrame({"k": [1.0, np.nan] * 10})
+    all_rows, gaps = pd.DataFrame({"k": CODES[:20]}), pd.DataFrame({"k": [1.0, np.nan] * 10})
     model = fitted("texts", X[["int"]].rename(columns={"int": "k"}))
     for make in (lambda frame: frame, pa.Table.from_pandas):
         with pytest.raises(
             ValueError, match=r"column 'k' is (float64|double) in item 1 .* int64 in the first item"
         ):
-            explain_batches(model, iter([make(whole), make(gaps)]), tmp_path / "out.npy")
+            explain_batches(model, iter([make(all_rows), make(gaps)]), tmp_path / "out.npy")
         out = tmp_path / f"{make is not pa.Table.from_pandas}.npy"
-        explain_batches(model, iter([make(gaps), make(whole)]), out, batch_size=3)
-        expected = explain(model, pd.concat([gaps, whole], ignore_index=True)).values
+        explain_batches(model, iter([make(gaps), make(all_rows)]), out, batch_size=3)
+        expected = explain(model, pd.concat([gaps, all_rows], ignore_index=True)).values
         np.testing.assert_array_equal(np.load(out), expected)
 
 

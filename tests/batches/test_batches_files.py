@@ -251,16 +251,18 @@ def test_datasets_of_the_user(tmp_path: Path) -> None:
     ):
         explain_batches(EXPLAINER, ds.dataset(tmp_path / "in"), tmp_path / "out")
     write(X, paths[1])
-    whole = ds.dataset(tmp_path / "in", schema=pa.schema([(name, pa.float64()) for name in X]))
-    values = values_in(explain_batches(EXPLAINER, whole.filter(ds.field("c") > 0.5), tmp_path / "out").path)
+    all_rows = ds.dataset(tmp_path / "in", schema=pa.schema([(name, pa.float64()) for name in X]))
+    values = values_in(
+        explain_batches(EXPLAINER, all_rows.filter(ds.field("c") > 0.5), tmp_path / "out").path
+    )
     chosen = pd.concat([narrow(X).astype(float), X])
     np.testing.assert_array_equal(values, EXPLAINER.shap_values(chosen[chosen["c"] > 0.5]))
     write(X.drop(columns="b"), paths[1])
-    whole = ds.dataset(tmp_path / "in", schema=whole.schema)  # without what it knows of the files
+    all_rows = ds.dataset(tmp_path / "in", schema=all_rows.schema)  # without what it knows of the files
     with pytest.raises(
         ValueError, match=r"1\.parquet' does not have the columns of the dataset's schema: .*'b'"
     ):
-        explain_batches(EXPLAINER, whole.filter(ds.field("c") > 0.5), tmp_path / "o1")
+        explain_batches(EXPLAINER, all_rows.filter(ds.field("c") > 0.5), tmp_path / "o1")
     table = ds.dataset(pa.Table.from_pandas(X))
     np.testing.assert_array_equal(
         values_in(explain_batches(EXPLAINER, table, tmp_path / "o2").path), EXPLAINER.shap_values(X)

@@ -86,8 +86,8 @@ def test_a_range_resumes_and_may_differ_from_file_to_file(tmp_path: Path) -> Non
     assert kinds == ["c", "c", "c"]  # pandas stores a reversed range as one, too
     frame[50:80].sample(frac=1, random_state=0).to_parquet(paths[1])
     assert pq.read_schema(paths[1]).names[-1] == "patient"
-    whole = pd.concat([parts[0], pd.read_parquet(paths[1]), parts[2]])
-    want = TreeExplainer(MODEL).shap_values(whole)
+    all_rows = pd.concat([parts[0], pd.read_parquet(paths[1]), parts[2]])
+    want = TreeExplainer(MODEL).shap_values(all_rows)
 
     def stop(done: int, n_rows: int | None) -> None:
         if done >= 64:
@@ -98,7 +98,7 @@ def test_a_range_resumes_and_may_differ_from_file_to_file(tmp_path: Path) -> Non
     result = explain_batches(MODEL, paths, tmp_path / "out", keep=["patient"], batch_size=16)
     assert result.n_resumed >= 64
     table = pa.concat_tables([pq.read_table(path) for path in result.paths])
-    assert table.column("patient").to_pylist() == whole.index.tolist()
+    assert table.column("patient").to_pylist() == all_rows.index.tolist()
     np.testing.assert_array_equal(np.column_stack(table.columns[1:]), want)
 
 

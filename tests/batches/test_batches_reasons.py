@@ -41,7 +41,7 @@ def test_every_sink_has_the_feature_values(source: Any, sink: str, tmp_path: Pat
     model, frame, path = source
     result = explain_batches(model, path, tmp_path / sink, batch_size=64, reasons=N)
     table = content(result.path).to_pydict()
-    assert list(table) == [f"{what}_{rank}" for rank in (1, 2, 3) for what in ("feature", "value", "shap")]
+    assert list(table) == [f"{kind}_{rank}" for rank in (1, 2, 3) for kind in ("feature", "value", "shap")]
     seen = set()
     for record in explain(model, frame).reasons(N):
         row, rank = record["row"], record["rank"]

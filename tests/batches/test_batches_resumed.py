@@ -83,10 +83,10 @@ def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
 def test_resumes_after_a_crash_at_every_step(
     sink: str, tmp_path: Path, explainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = [] if sink == "out.npy" else KEPT
+    kept_columns = [] if sink == "out.npy" else KEPT
 
     def run(folder: Path) -> Any:
-        return explain_batches(explainer, TABLE, folder / sink, keep=kept, batch_size=50)
+        return explain_batches(explainer, TABLE, folder / sink, keep=kept_columns, batch_size=50)
 
     (tmp_path / "whole").mkdir()
     want = content(run(tmp_path / "whole").path)
@@ -294,7 +294,7 @@ def test_files_in_another_order_are_other_rows(tmp_path: Path, explainer: Any, v
 def test_other_rows_of_a_dataset_are_another_call(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
     pq.write_table(TABLE, tmp_path / "in.parquet")
     pq.write_table(TABLE.slice(50), tmp_path / "other.parquet")
-    whole, rest = dataset.dataset(tmp_path / "in.parquet"), dataset.dataset(tmp_path / "other.parquet")
+    all_rows, rest = dataset.dataset(tmp_path / "in.parquet"), dataset.dataset(tmp_path / "other.parquet")
     row, doubled = dataset.field("id"), TABLE.set_column(0, TABLE.field(0), pc.multiply(TABLE.column(0), 2))
     most = [number for number in range(150) if number != 70]
     (tmp_path / "folders" / "1" / "2").mkdir(parents=True)
@@ -308,10 +308,10 @@ def test_other_rows_of_a_dataset_are_another_call(tmp_path: Path, explainer: Any
 
     for number, (before, after) in enumerate(
         [
-            (whole.filter(row < 50), whole.filter(row >= 50)),
-            (whole.filter(row < 50), whole),
-            (whole.filter(row.isin(range(149))), whole.filter(row.isin(most))),
-            (dataset.dataset([whole, rest]), dataset.dataset([rest, whole])),
+            (all_rows.filter(row < 50), all_rows.filter(row >= 50)),
+            (all_rows.filter(row < 50), all_rows),
+            (all_rows.filter(row.isin(range(149))), all_rows.filter(row.isin(most))),
+            (dataset.dataset([all_rows, rest]), dataset.dataset([rest, all_rows])),
             (dataset.dataset(TABLE), dataset.dataset(doubled)),
             (in_folders(IRIS.columns[[1, 2]]), in_folders(IRIS.columns[[2, 1]])),
         ]
@@ -321,7 +321,7 @@ def test_other_rows_of_a_dataset_are_another_call(tmp_path: Path, explainer: Any
         assert explain_batches(explainer, before, sink).n_resumed == n_rows
         with pytest.raises(ValueError, match="output of another call: source"):
             explain_batches(explainer, after, sink)
-    explain_batches(explainer, whole.filter(row.isin(most)), tmp_path / "2.npy", if_exists="overwrite")
+    explain_batches(explainer, all_rows.filter(row.isin(most)), tmp_path / "2.npy", if_exists="overwrite")
     np.testing.assert_array_equal(np.load(tmp_path / "2.npy"), values[np.isin(TABLE.column("id"), most)])
 
 

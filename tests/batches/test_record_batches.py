@@ -81,7 +81,7 @@ def test_top(multiclass: Any, regression: Any) -> None:
     result = BatchExplainer(regression, reasons=3, keep=["id"], prefix="p_")(
         batch_of(DIABETES, id=np.arange(442))
     )
-    assert result.schema.names == ["id"] + [f"p_{what}_{i}" for i in (1, 2, 3) for what in TOP]
+    assert result.schema.names == ["id"] + [f"p_{kind}_{i}" for i in (1, 2, 3) for kind in TOP]
     values = TreeExplainer(regression).shap_values(DIABETES)
     frame = result.to_pandas()
     rows = np.arange(len(values))
@@ -92,12 +92,12 @@ def test_top(multiclass: Any, regression: Any) -> None:
         np.testing.assert_array_equal(left.max(axis=1), left[rows, places])
         left[rows, places] = -1
     result = BatchExplainer(multiclass, reasons=99)(batch_of(IRIS))  # more than there are
-    assert result.schema.names[:9] == [f"{what}_1__{c}" for what in TOP for c in (0, 1, 2)]
+    assert result.schema.names[:9] == [f"{kind}_1__{c}" for kind in TOP for c in (0, 1, 2)]
     assert result.num_columns == 4 * 9
     third = TreeExplainer(multiclass).shap_values(IRIS)[:, :, 2]
     np.testing.assert_array_equal(result.column("shap_1__2"), third[np.arange(150), np.abs(third).argmax(1)])
     names = BatchExplainer(multiclass, interactions="occurring", reasons=1)(batch_of(IRIS)).schema.names
-    assert names == [f"{what}_1__{c}" for what in ("pair", "interaction") for c in (0, 1, 2)]
+    assert names == [f"{kind}_1__{c}" for kind in ("pair", "interaction") for c in (0, 1, 2)]
 
 
 @pytest.mark.parametrize("n", [1, 3, 12, 13, 20])
@@ -181,10 +181,10 @@ def test_categories(as_text: bool) -> None:
     ):
         want = TreeExplainer(model).shap_values(frame)
         assert np.abs(want[:, -1]).max() > 1
-        given = frame.astype({"city": str}) if as_text else frame
+        passed_rows = frame.astype({"city": str}) if as_text else frame
         explainer = BatchExplainer(model)
-        np.testing.assert_array_equal(values_of(explainer(batch_of(given))), want)
-        some = batch_of(given.iloc[1:2].assign(city=given["city"].iloc[1:2].astype("category")))
+        np.testing.assert_array_equal(values_of(explainer(batch_of(passed_rows))), want)
+        some = batch_of(passed_rows.iloc[1:2].assign(city=passed_rows["city"].iloc[1:2].astype("category")))
         np.testing.assert_array_equal(values_of(explainer(some)), want[1:2])
 
 
@@ -237,9 +237,9 @@ def test_a_kept_feature_needs_a_prefix(regression: Any) -> None:
 
 def test_a_row_is_independent_of_its_batch(multiclass: Any) -> None:
     explainer, batch = BatchExplainer(multiclass, algorithm="quadrature"), batch_of(IRIS)
-    whole = explainer(batch)
+    full_result = explainer(batch)
     for start, size in ((0, 0), (0, 1), (17, 40), (149, 1)):
-        assert explainer(batch.slice(start, size)).equals(whole.slice(start, size))
+        assert explainer(batch.slice(start, size)).equals(full_result.slice(start, size))
 
 
 def test_pickles(multiclass: Any) -> None:

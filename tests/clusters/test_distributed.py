@@ -50,16 +50,16 @@ def test_auto_is_decided_where_it_is_unpickled(monkeypatch: pytest.MonkeyPatch) 
     with elsewhere():
         explainer = TreeExplainer(MODEL)
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
-    there = pickle.dumps(explainer)
-    assert pickle.loads(there)._compiled.options.devices.indices == ()
-    assert not pickle.loads(there)._compiled.options.devices.auto
+    pickled = pickle.dumps(explainer)
+    assert pickle.loads(pickled)._compiled.options.devices.indices == ()
+    assert not pickle.loads(pickled)._compiled.options.devices.auto
     monkeypatch.delenv("SKSHAPGPU_DEVICE")
-    assert pickle.loads(there)._compiled.options.devices.auto
+    assert pickle.loads(pickled)._compiled.options.devices.auto
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cuda:1,cuda:3")
-    assert pickle.loads(there)._compiled.options.devices.indices == (1, 3)
+    assert pickle.loads(pickled)._compiled.options.devices.indices == (1, 3)
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
     with pytest.raises(ValueError, match=r"device must be 'auto', 'cpu'.*not 'graphics'"):
-        pickle.loads(there)
+        pickle.loads(pickled)
 
 
 def test_a_device_that_was_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,12 +148,12 @@ def test_extras_are_those_of_the_project() -> None:
 
 def parsers(parser: argparse.ArgumentParser, *words: str) -> list[tuple[str, ...]]:
     """Return the words of each command, and the empty words of the main parser."""
-    found: list[tuple[str, ...]] = [words]
+    results: list[tuple[str, ...]] = [words]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, sub in action.choices.items():
-                found += parsers(sub, *words, name)
-    return found
+                results += parsers(sub, *words, name)
+    return results
 
 
 @pytest.mark.parametrize("words", parsers(arguments.parser()), ids=" ".join)
@@ -168,8 +168,8 @@ def written_commands() -> list[str]:
     texts = [value for name, value in vars(arguments).items() if name.endswith("EXAMPLES")]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     texts += [page.read_text() for page in pages if page.exists()]
-    found = re.findall(r"^(?:  )?skshapgpu ([a-z].*)$", "\n".join(texts), re.MULTILINE)
-    return sorted({re.split(" +[>#]", line)[0] for line in found})
+    result = re.findall(r"^(?:  )?skshapgpu ([a-z].*)$", "\n".join(texts), re.MULTILINE)
+    return sorted({re.split(" +[>#]", line)[0] for line in result})
 
 
 @pytest.mark.parametrize("line", written_commands())
@@ -214,10 +214,10 @@ def test_version(run: Any) -> None:
     ],
 )
 def test_wrong_usage(line: str, message: str, fails: Any, run: Any) -> None:
-    found = fails(*line.split(), exit_code=2)
-    assert message in found and "--help" in found
+    result = fails(*line.split(), exit_code=2)
+    assert message in result and "--help" in result
     code, out, _ = run(*line.split(), "--json")
-    assert code == 2 and json.loads(out) == {"error": found, "type": "UsageError"}
+    assert code == 2 and json.loads(out) == {"error": result, "type": "UsageError"}
 
 
 def test_errors_as_json(run: Any, tmp_path: Path) -> None:

@@ -102,9 +102,9 @@ def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
     assert expected.feature_names == ("age", "sex", "body", "blood, all")
     code, printed, _ = run("explain", path, rows, "-o", out, *options, "--json")
     assert code == 0 and json.loads(printed)["feature_names"] == list(expected.feature_names)
-    found = pandas.read_parquet(out)
-    assert tuple(found) == expected.feature_names
-    np.testing.assert_array_equal(found.to_numpy(), expected.values)
+    result = pandas.read_parquet(out)
+    assert tuple(result) == expected.feature_names
+    np.testing.assert_array_equal(result.to_numpy(), expected.values)
     assert run("save", path, "-o", saved, *options)[0] == 0
     assert TreeExplainer.load(saved).group_columns == expected.group_columns
     pairs = tmp_path / "pairs.parquet"
@@ -232,8 +232,8 @@ def test_table_build(options: tuple[str, ...], run: Any, tmp_path: Path) -> None
     assert (facts["table_bytes"] > 0) == ("fast_v2" in options)
     assert facts["seconds"] >= facts["building_seconds"] > 0
     given = dict(zip((name.removeprefix("--") for name in options[::2]), options[1::2]))
-    found = TreeExplainer.load(out).shap_values(X)
-    np.testing.assert_array_equal(found, TreeExplainer(model, **given).shap_values(X))
+    values = TreeExplainer.load(out).shap_values(X)
+    np.testing.assert_array_equal(values, TreeExplainer(model, **given).shap_values(X))
     text = run("save", path, "-o", out, *options)[1]
     assert "explainer.npz" in text and ("--algorithm fast_v2" in text) == ("fast_v2" not in options)
 
@@ -309,9 +309,9 @@ def test_explain(family: str, run: Any, forest: Any, saved: Path, data: Path) ->
     assert (code, err) == (0, "")
     assert "out.parquet: 442 rows, in" in printed and "base value" in printed
     expected = TreeExplainer(model).explain(X if family == "treelite" else frame())
-    found = read(out)
-    assert list(found) == ["id", *NAMES] and found["id"].tolist() == list(range(442))
-    np.testing.assert_array_equal(found[list(NAMES)], expected.values)
+    result = read(out)
+    assert list(result) == ["id", *NAMES] and result["id"].tolist() == list(range(442))
+    np.testing.assert_array_equal(result[list(NAMES)], expected.values)
     assert np.ptp(expected.values) > 0
 
 
@@ -337,21 +337,21 @@ def test_formats(given: str, wanted: str, run: Any, saved: Path, data: Path, for
         frame().to_feather(folder / given)
     assert run("explain", saved, folder / given, "-o", folder / wanted)[0] == 0
     if wanted == "out.npy":
-        found = np.load(folder / wanted)
+        values = np.load(folder / wanted)
     elif wanted == "out.arrow":
-        found = pytest.importorskip("pyarrow.feather").read_table(folder / wanted).to_pandas()
+        values = pytest.importorskip("pyarrow.feather").read_table(folder / wanted).to_pandas()
     else:
-        found = read(folder / wanted)
-    np.testing.assert_array_equal(found, explain(forest, frame()).values)
+        values = read(folder / wanted)
+    np.testing.assert_array_equal(values, explain(forest, frame()).values)
 
 
 def test_top(run: Any, saved: Path, data: Path, forest: Any) -> None:
     assert run("explain", saved, data, "-o", data.parent / "out.parquet", "--reasons", 2)[0] == 0
-    found, values = read(data.parent / "out.parquet"), explain(forest, frame()).values
-    assert list(found) == ["feature_1", "value_1", "shap_1", "feature_2", "value_2", "shap_2"]
+    result, values = read(data.parent / "out.parquet"), explain(forest, frame()).values
+    assert list(result) == ["feature_1", "value_1", "shap_1", "feature_2", "value_2", "shap_2"]
     strongest = np.abs(values).argmax(axis=1)
-    assert found["feature_1"].tolist() == [NAMES[i] for i in strongest]
-    np.testing.assert_array_equal(found["shap_1"], values[np.arange(len(X)), strongest])
+    assert result["feature_1"].tolist() == [NAMES[i] for i in strongest]
+    np.testing.assert_array_equal(result["shap_1"], values[np.arange(len(X)), strongest])
 
 
 @pytest.mark.usefixtures("on_cpu")
@@ -415,11 +415,11 @@ def test_functions_of_time(run: Any, fails: Any, data: Path) -> None:
 def test_top_by_sign(run: Any, fails: Any, saved: Path, data: Path, forest: Any) -> None:
     out = data.parent / "out.parquet"
     assert run("explain", saved, data, "-o", out, "--reasons", 1, "--by-sign")[0] == 0
-    found, records = read(out), explain(forest, frame()).reasons(1, by_sign=True)
-    assert list(found)[:3] == ["for_1", "for_value_1", "for_shap_1"]
-    of_rows = {r["row"]: r for r in records if r["reason"] == "against"}
-    assert found["against_1"].tolist() == [
-        of_rows[i]["feature"] if i in of_rows else None for i in range(len(X))
+    result, records = read(out), explain(forest, frame()).reasons(1, by_sign=True)
+    assert list(result)[:3] == ["for_1", "for_value_1", "for_shap_1"]
+    record_of_row = {r["row"]: r for r in records if r["reason"] == "against"}
+    assert result["against_1"].tolist() == [
+        record_of_row[i]["feature"] if i in record_of_row else None for i in range(len(X))
     ]
     assert "--by-sign splits the strongest features" in fails(
         "explain", saved, data, "-o", out, "--if-exists", "overwrite", "--by-sign"
@@ -474,8 +474,8 @@ def test_drawn_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     np.save(tmp_path / "data.npy", np.arange(1000.0).reshape(-1, 1))
     counts = np.zeros(1000, int)
     for seed in range(200):
-        found = rows.read_rows(str(tmp_path / "data.npy"), "DATA", list, n_rows=100, seed=seed)
-        numbers = found[:, 0].astype(int)
+        result = rows.read_rows(str(tmp_path / "data.npy"), "DATA", list, n_rows=100, seed=seed)
+        numbers = result[:, 0].astype(int)
         assert len(numbers) == 100 and (np.diff(numbers) > 0).all()
         counts[numbers] += 1
     # Each count is binomial (200, 0.1), with mean 20 and variance 18. Sums of 100 counts vary less than sums

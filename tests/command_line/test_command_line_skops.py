@@ -61,15 +61,15 @@ def test_a_pipeline_explains_rows_of_a_csv_file(run: Any, files: Any, tmp_path: 
 def test_sums_and_groups_by_the_columns_of_the_data(run: Any, files: Any, tmp_path: Path) -> None:
     sums, players, reasons, pairs = (tmp_path / f"{name}.parquet" for name in ("a", "b", "c", "d"))
     assert run("explain", *files, "-o", sums, *TRUST, "--sum-by", "input")[0] == 0
-    whole = explain(PIPELINE, X).sum_by("input")
-    np.testing.assert_array_equal(pq.read_table(sums).to_pandas(), whole.to_frame())
+    full_explanation = explain(PIPELINE, X).sum_by("input")
+    np.testing.assert_array_equal(pq.read_table(sums).to_pandas(), full_explanation.to_frame())
     assert run("explain", *files, "-o", players, *TRUST, "--feature-group", "input")[0] == 0
     game = explain(PIPELINE, X, feature_groups="input")
     np.testing.assert_array_equal(pq.read_table(players).to_pandas(), game.to_frame())
-    assert np.abs(game.values - whole.values).max() > 1e-3  # they are different values
+    assert np.abs(game.values - full_explanation.values).max() > 1e-3  # they are different values
     assert run("explain", *files, "-o", reasons, *TRUST, "--sum-by", "input", "--reasons", 1)[0] == 0
     table = pq.read_table(reasons).to_pandas()
-    record = whole.reasons(1)[7]
+    record = full_explanation.reasons(1)[7]
     shown = table["value_1"][7]
     assert table["feature_1"][7] == record["feature"]
     assert shown == record["value"] if isinstance(record["value"], str) else float(shown) == record["value"]

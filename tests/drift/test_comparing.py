@@ -94,12 +94,12 @@ def test_psi_without_change_has_the_mean_of_theory(rng: np.random.Generator) -> 
 
 @pytest.mark.parametrize("held", [1, 7, 100, 600])
 def test_columns_that_are_not_held_give_the_same(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
+    full_comparison = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
     monkeypatch.setattr(comparing, "_VALUES_IN_MEMORY", held)
     monkeypatch.setattr("skshapgpu._drift.samples._BATCH_VALUES", 64)
     parts = compare_explanations(explanation(REFERENCE), explanation(CURRENT))
-    np.testing.assert_array_equal(parts.psi, whole.psi)
-    np.testing.assert_allclose(parts.wasserstein, whole.wasserstein, atol=1e-14)
+    np.testing.assert_array_equal(parts.psi, full_comparison.psi)
+    np.testing.assert_allclose(parts.wasserstein, full_comparison.wasserstein, atol=1e-14)
 
 
 def test_weights_of_other_rows(rng: np.random.Generator) -> None:
@@ -162,8 +162,8 @@ def test_rows_without_values_are_left_out() -> None:
     values[::3] = np.nan
     values[1, 2] = np.nan
     comparison = compare_explanations(explanation(values), explanation(CURRENT))
-    known = values[~np.isnan(values[:, 2]), 2]
-    assert comparison.wasserstein[2] == pytest.approx(wasserstein_distance(known, CURRENT[:, 2]))
+    known_values = values[~np.isnan(values[:, 2]), 2]
+    assert comparison.wasserstein[2] == pytest.approx(wasserstein_distance(known_values, CURRENT[:, 2]))
     np.testing.assert_allclose(comparison.reference_importance, explanation(values).importance())
 
 
@@ -347,9 +347,9 @@ def test_interactions_are_refused(rng: np.random.Generator) -> None:
 def test_groups_of_columns_and_classes(rng: np.random.Generator) -> None:
     X = rng.normal(size=(200, 4))
     model = RandomForestClassifier(5, random_state=0).fit(X, (X[:, 0] + X[:, 1] > 0) + 0 + (X[:, 2] > 1))
-    whole = explain(model, X, feature_groups={"place": [0, 1]})
-    comparison = compare_explanations(whole[:100], whole[100:])
+    full_explanation = explain(model, X, feature_groups={"place": [0, 1]})
+    comparison = compare_explanations(full_explanation[:100], full_explanation[100:])
     assert isinstance(comparison, ExplanationComparison) and comparison.feature_names[0] == "place"
     assert comparison.output_names == (0, 1, 2)
     with pytest.raises(ValueError, match="different features: only reference has 'place'"):
-        compare_explanations(whole, explain(model, X))
+        compare_explanations(full_explanation, explain(model, X))

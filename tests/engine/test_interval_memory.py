@@ -46,11 +46,11 @@ def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.Monke
     n_dropped, before = 0, list[Any]()
     for call in [*calls, *calls[::-1], *calls]:
         np.testing.assert_array_equal(values(explainer, *call), expected[call])
-        kept = [key for key in explainer._compiled._plans if key[1].most_entries]
-        in_order = [*before, *(key for key in kept if key not in before)]
-        assert kept == in_order[-len(kept) :]  # the oldest tables are dropped first
-        n_dropped += len(in_order) - len(kept)
-        before = kept
+        kept_keys = [key for key in explainer._compiled._plans if key[1].most_entries]
+        in_order = [*before, *(key for key in kept_keys if key not in before)]
+        assert kept_keys == in_order[-len(kept_keys) :]  # the oldest tables are dropped first
+        n_dropped += len(in_order) - len(kept_keys)
+        before = kept_keys
         assert explainer._compiled.table_bytes <= room
         assert explainer._compiled._table_bytes.keys() == explainer._compiled._plans.keys()
     assert n_dropped >= len(calls)

@@ -79,11 +79,11 @@ def test_rounds_from_the_definition() -> None:
         columns = np.flatnonzero(decisions >= 0)
         copied = np.resize(columns, max(5, len(columns)))
         wide = with_shadows(X, columns, copied, np.random.default_rng([seed, number]))
-        of_splits = []
+        importances_of_splits = []
         for train, test in KFold(3).split(X):
             explainer = TreeExplainer(stump().fit(wide[train], y[train]))
-            of_splits.append(np.abs(explainer.shap_values(wide[test])).mean(axis=0))
-        importances = np.mean(of_splits, axis=0)
+            importances_of_splits.append(np.abs(explainer.shap_values(wide[test])).mean(axis=0))
+        importances = np.mean(importances_of_splits, axis=0)
         threshold = importances[len(columns) :].max()
         np.testing.assert_allclose(
             selector.importances_history_[number, columns], importances[: len(columns)]
@@ -217,9 +217,9 @@ def test_shadows_keep_type_and_entries() -> None:
     assert list(made.columns[:2]) == ["shadow_", "b"] and made.index.equals(X.index)
     assert made.columns.is_unique and not set(made.columns[2:]) & set(X.columns)
     for place, source in enumerate(sources):
-        of_shadow, of_X = made.iloc[:, 2 + place], X.iloc[:, source]
-        assert of_shadow.dtype == of_X.dtype
-        assert sorted(map(str, of_shadow)) == sorted(map(str, of_X))
+        shadow, column = made.iloc[:, 2 + place], X.iloc[:, source]
+        assert shadow.dtype == column.dtype
+        assert sorted(map(str, shadow)) == sorted(map(str, column))
     pd.testing.assert_frame_equal(made.iloc[:, :2], X[["shadow_", "b"]])
     numbered = with_shadows(pd.DataFrame(np.eye(5), columns=[3, 1, 9, 4, 5]), np.arange(2), np.arange(5), rng)
     assert numbered.columns.tolist() == [3, 1, 10, 11, 12, 13, 14]
@@ -314,13 +314,15 @@ def test_weights_count_in_fits_and_importances() -> None:
     selector.fit(X, y, sample_weight=weight)
     seed = np.random.RandomState(0).randint(2**31 - 1)
     wide = with_shadows(X, np.arange(6), np.arange(6), np.random.default_rng([seed, 0]))
-    of_splits = []
+    importances_of_splits = []
     for train, test in splits[:2]:
         model = stump().fit(wide[train], y[train], sample_weight=weight[train])
         magnitudes = np.abs(TreeExplainer(model).shap_values(wide[test]).astype(float))
-        of_splits.append(weight[test] @ magnitudes / weight[test].sum())
-    np.testing.assert_allclose(selector.importances_, np.mean(of_splits, axis=0)[:6], rtol=1e-6)
-    np.testing.assert_allclose(selector.thresholds_, np.mean(of_splits, axis=0)[6:].max(), rtol=1e-6)
+        importances_of_splits.append(weight[test] @ magnitudes / weight[test].sum())
+    np.testing.assert_allclose(selector.importances_, np.mean(importances_of_splits, axis=0)[:6], rtol=1e-6)
+    np.testing.assert_allclose(
+        selector.thresholds_, np.mean(importances_of_splits, axis=0)[6:].max(), rtol=1e-6
+    )
     for bad in (weight[:-1], -weight, np.zeros(60), np.full(60, np.nan)):
         with pytest.raises(ValueError, match="sample_weight"):
             selector.fit(X, y, sample_weight=bad)

@@ -191,10 +191,10 @@ def test_columns_that_a_fold_has_not() -> None:
         train, test = splits[0]
         model = clone(inside).fit([texts[i] for i in train], y[train])
         explanation = TreeExplainer(model).explain([texts[i] for i in test])
-        there = [names.index(name) for name in explanation.feature_names]
-        assert len(there) == len(train) + 1
-        np.testing.assert_array_equal(values[np.ix_(test, there)], explanation.values)
-        assert not np.delete(values[test], there, axis=1).any()
+        positions = [names.index(name) for name in explanation.feature_names]
+        assert len(positions) == len(train) + 1
+        np.testing.assert_array_equal(values[np.ix_(test, positions)], explanation.values)
+        assert not np.delete(values[test], positions, axis=1).any()
         pairs = ShapInteractionTransformer(
             inside, cv=FOLDS, interactions=[("rare0", "rare1"), ("rare2", "rare5")]
         )

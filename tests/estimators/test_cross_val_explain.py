@@ -49,14 +49,14 @@ def by_hand(
     base_values: list[list[Any]] = [[] for _ in X]
     for train, test in splits:
         explainer = TreeExplainer(clone(model).fit(X[train], y[train]), **options)
-        for row, of_row in zip(test, explainer.shap_values(X[test])):
-            values[row].append(of_row)
+        for row, row_values in zip(test, explainer.shap_values(X[test])):
+            values[row].append(row_values)
             base_values[row].append(explainer.expected_value)
-    shape = next(of_row[0].shape for of_row in values if of_row)
+    shape = next(row_values[0].shape for row_values in values if row_values)
     nothing, no_base = np.full(shape, np.nan), np.full(shape[1:], np.nan)
     return (
-        np.array([np.mean(of_row, axis=0) if of_row else nothing for of_row in values]),
-        np.array([np.mean(of_row, axis=0) if of_row else no_base for of_row in base_values]),
+        np.array([np.mean(row_values, axis=0) if row_values else nothing for row_values in values]),
+        np.array([np.mean(row_values, axis=0) if row_values else no_base for row_values in base_values]),
     )
 
 

@@ -57,13 +57,13 @@ def test_steps_from_the_definition(step: Any, fewest: int, scoring: Any) -> None
     n_drop = step if step >= 1 else max(1, int(step * 10))
     columns, steps = list(range(10)), []
     while True:
-        of_splits, scores = [], []
+        importances_of_splits, scores = [], []
         for train, test in KFold(3).split(X):
             model = forest().fit(X[train][:, columns], y[train])
             scores.append(score(model, X[test][:, columns], y[test]))
             values = TreeExplainer(model).shap_values(X[test][:, columns])
-            of_splits.append(np.abs(values).mean(axis=0))
-        importances = dict(zip(columns, np.mean(of_splits, axis=0)))
+            importances_of_splits.append(np.abs(values).mean(axis=0))
+        importances = dict(zip(columns, np.mean(importances_of_splits, axis=0)))
         steps.insert(0, (list(columns), scores, importances))
         if len(columns) <= fewest:
             break
@@ -172,12 +172,14 @@ def test_routing() -> None:
     X, y = planted()
     weight, groups = 1.0 + (y > 100), np.arange(120) % 7
     selector = ShapRFECV(forest(), cv=GroupKFold(3)).fit(X, y, sample_weight=weight, groups=groups)
-    of_splits = []
+    importances_of_splits = []
     for train, test in GroupKFold(3).split(X, groups=groups):
         model = forest().fit(X[train], y[train], sample_weight=weight[train])
         values = TreeExplainer(model).shap_values(X[test])
-        of_splits.append(np.average(np.abs(values), axis=0, weights=weight[test]))
-    np.testing.assert_allclose(selector.importances_history_[-1], np.mean(of_splits, axis=0), rtol=1e-6)
+        importances_of_splits.append(np.average(np.abs(values), axis=0, weights=weight[test]))
+    np.testing.assert_allclose(
+        selector.importances_history_[-1], np.mean(importances_of_splits, axis=0), rtol=1e-6
+    )
     with sklearn.config_context(enable_metadata_routing=True):
         model = forest().set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
         metric = make_scorer(mean_absolute_error, greater_is_better=False)

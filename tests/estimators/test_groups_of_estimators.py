@@ -166,10 +166,8 @@ def test_cross_val_explain_of_named_groups() -> None:
     explanation = results["explanation"]
     assert explanation.feature_names == ("body", "noise") and explanation.data.rows is NUMBERS
     assert explanation.group_columns == ((0, 2), (1,)) and results["importances"].shape == (3, 2)
-    of_transformer = cross_val_explain(
-        ShapTransformer(forest(8, 5), feature_groups=BODY), NUMBERS, Y, cv=FOLDS
-    )
-    np.testing.assert_array_equal(of_transformer["explanation"].values, explanation.values)
+    values = cross_val_explain(ShapTransformer(forest(8, 5), feature_groups=BODY), NUMBERS, Y, cv=FOLDS)
+    np.testing.assert_array_equal(values["explanation"].values, explanation.values)
 
 
 class Dummies(TransformerMixin, BaseEstimator):
@@ -208,10 +206,10 @@ def test_importances_and_selection() -> None:
         values = cross_val_explain(model, X, Y, cv=FOLDS, explain_params={"feature_groups": groups})[
             "explanation"
         ]
-        of_columns = {
+        importance_of_column = {
             name: np.abs(values[:, name].values).reshape(3, 50).mean() for name in values.feature_names
         }
-        expected = [of_columns.get(name, of_columns.get("body")) for name in X]
+        expected = [importance_of_column.get(name, importance_of_column.get("body")) for name in X]
         np.testing.assert_allclose(selector.importances_, expected, rtol=1e-12)
         assert selector.get_support()[body].all() and not selector.get_support()[list(X).index("noise")]
 

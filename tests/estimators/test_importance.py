@@ -73,7 +73,7 @@ def test_outputs(aggregation: str) -> None:
 @pytest.mark.parametrize("per_output", [False, True])
 def test_of_splits(aggregation: str, per_output: bool) -> None:
     cv = StratifiedKFold(3)
-    of_splits = np.stack(
+    importances_of_splits = np.stack(
         [
             AGGREGATIONS[aggregation](
                 TreeExplainer(forest_classifier().fit(IRIS[train], SPECIES[train])).shap_values(IRIS[test])
@@ -83,12 +83,12 @@ def test_of_splits(aggregation: str, per_output: bool) -> None:
         axis=1,
     )
     if not per_output:
-        of_splits = of_splits.sum(axis=2)
+        importances_of_splits = importances_of_splits.sum(axis=2)
     options = {"aggregation": aggregation, "per_output": per_output}
     result = cross_validated_importance(forest_classifier(), IRIS, SPECIES, cv=3, **options)
-    np.testing.assert_allclose(result.importances, of_splits)
-    np.testing.assert_allclose(result.importances_mean, of_splits.mean(axis=1))
-    np.testing.assert_allclose(result.importances_std, of_splits.std(axis=1))
+    np.testing.assert_allclose(result.importances, importances_of_splits)
+    np.testing.assert_allclose(result.importances_mean, importances_of_splits.mean(axis=1))
+    np.testing.assert_allclose(result.importances_std, importances_of_splits.std(axis=1))
 
 
 def test_repeated_splits_groups_and_weights() -> None:
@@ -96,10 +96,12 @@ def test_repeated_splits_groups_and_weights() -> None:
     assert cross_validated_importance(forest(), DIABETES, PROGRESSION, cv=cv).importances.shape == (10, 6)
     groups = np.arange(len(DIABETES)) // 7 % 5
     weight = 1.0 + 9 * (PROGRESSION > 150)
-    of_splits = []
+    importances_of_splits = []
     for train, test in GroupKFold(3).split(DIABETES, groups=groups):
         model = forest().fit(DIABETES[train], PROGRESSION[train], sample_weight=weight[train])
-        of_splits.append(AGGREGATIONS["mean_abs"](TreeExplainer(model).shap_values(DIABETES[test])))
+        importances_of_splits.append(
+            AGGREGATIONS["mean_abs"](TreeExplainer(model).shap_values(DIABETES[test]))
+        )
     result = cross_validated_importance(
         forest(),
         DIABETES,
@@ -109,7 +111,7 @@ def test_repeated_splits_groups_and_weights() -> None:
         params={"sample_weight": weight},
         n_jobs=2,
     )
-    np.testing.assert_allclose(result.importances, np.transpose(of_splits))
+    np.testing.assert_allclose(result.importances, np.transpose(importances_of_splits))
 
 
 def test_missing_classes() -> None:

@@ -61,10 +61,10 @@ def test_probabilities_of_two_of_three_classes(y: np.ndarray, missing: int) -> N
     np.testing.assert_allclose(total[:, known], model.predict_proba(IRIS[tested]), atol=1e-6)
     assert np.isnan(total[:, missing]).all()
     both = np.intersect1d(splits[0][1], BOTH[1])
-    of_both = results["estimator"][1].predict_proba(IRIS[both])
+    probabilities = results["estimator"][1].predict_proba(IRIS[both])
     total = explanation.base_values[both] + explanation.values[both].sum(axis=1)
-    np.testing.assert_allclose(total[:, missing], of_both[:, missing], atol=1e-6)
-    mean = (of_both[:, known] + model.predict_proba(IRIS[both])) / 2
+    np.testing.assert_allclose(total[:, missing], probabilities[:, missing], atol=1e-6)
+    mean = (probabilities[:, known] + model.predict_proba(IRIS[both])) / 2
     np.testing.assert_allclose(total[:, known], mean, atol=1e-6)
     assert np.isnan(results["base_values"]).tolist() == [[i == missing for i in range(3)], [False] * 3]
     assert np.isfinite(results["importances"]).all()

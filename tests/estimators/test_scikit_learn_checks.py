@@ -73,7 +73,7 @@ def of_other_libraries() -> Iterator[Any]:
             module = importlib.import_module(library)
         except ImportError:
             continue
-        regressor, classifier = (getattr(module, PREFIXES[library] + what) for what in KINDS)
+        regressor, classifier = (getattr(module, PREFIXES[library] + kind) for kind in KINDS)
         yield ShapTransformer(regressor(**options))
         yield ShapTransformer(classifier(**options))
         yield ShapInteractionTransformer(classifier(**options))

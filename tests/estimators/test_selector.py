@@ -74,12 +74,12 @@ def test_importances_are_those_of_the_rows_given_to_fit() -> None:
 def test_importances_of_splits() -> None:
     model = RandomForestClassifier(4, max_depth=4, random_state=0)
     selector = ShapSelector(model, cv=3).fit(IRIS, SPECIES)
-    of_splits = [
+    importances_of_splits = [
         magnitudes(TreeExplainer(clone(model).fit(IRIS[train], SPECIES[train])).shap_values(IRIS[test]))
         for train, test in StratifiedKFold(3).split(IRIS, SPECIES)
     ]
-    np.testing.assert_allclose(selector.importances_, np.mean(of_splits, axis=0))
-    np.testing.assert_allclose(selector.importances_std_, np.std(of_splits, axis=0))
+    np.testing.assert_allclose(selector.importances_, np.mean(importances_of_splits, axis=0))
+    np.testing.assert_allclose(selector.importances_std_, np.std(importances_of_splits, axis=0))
     assert not hasattr(selector, "estimator_")
 
 
@@ -204,11 +204,11 @@ def test_models_of_other_libraries(library: str) -> None:
     selector = ShapSelector(model, cv=KFold(3)).set_output(transform="pandas")
     frame = selector.fit_transform(X, y)
     assert list(frame.columns) == list(X.columns[selector.get_support()])
-    of_splits = []
+    importances_of_splits = []
     for train, test in KFold(3).split(X):
         fitted = clone(model).fit(X.iloc[train], y[train])
-        of_splits.append(magnitudes(TreeExplainer(fitted).shap_values(X.iloc[test])))
-    np.testing.assert_allclose(selector.importances_, np.mean(of_splits, axis=0))
+        importances_of_splits.append(magnitudes(TreeExplainer(fitted).shap_values(X.iloc[test])))
+    np.testing.assert_allclose(selector.importances_, np.mean(importances_of_splits, axis=0))
 
 
 # Frames and pipelines
@@ -264,13 +264,13 @@ def test_fit_parameters_are_passed_on() -> None:
     selector = ShapSelector(forest()).fit(DIABETES, PROGRESSION, sample_weight=weight)
     model = forest().fit(DIABETES, PROGRESSION, sample_weight=weight)
     np.testing.assert_allclose(selector.importances_, magnitudes(TreeExplainer(model).shap_values(DIABETES)))
-    of_splits = []
+    importances_of_splits = []
     for train, test in GroupKFold(3).split(DIABETES, groups=groups):
         model = forest().fit(DIABETES[train], PROGRESSION[train], sample_weight=weight[train])
-        of_splits.append(magnitudes(TreeExplainer(model).shap_values(DIABETES[test])))
+        importances_of_splits.append(magnitudes(TreeExplainer(model).shap_values(DIABETES[test])))
     params = {"sample_weight": weight, "groups": groups}
     selector = ShapSelector(forest(), cv=GroupKFold(3)).fit(DIABETES, PROGRESSION, **params)
-    np.testing.assert_allclose(selector.importances_, np.mean(of_splits, axis=0))
+    np.testing.assert_allclose(selector.importances_, np.mean(importances_of_splits, axis=0))
     with sklearn.config_context(enable_metadata_routing=True):
         model = forest().set_fit_request(sample_weight=True)
         pipeline = make_pipeline(

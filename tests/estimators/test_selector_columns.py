@@ -160,15 +160,15 @@ def test_splits() -> None:
     """Steps may produce different columns in each split."""
     steps = make_pipeline(SelectKBest(f_regression, k=4), reordering_of_four())
     pipeline = make_pipeline(steps, forest(6, 5))
-    of_splits, kept = [], set()
+    importances_of_splits, kept = [], set()
     for train, test in KFold(4).split(X):
         fitted = clone(pipeline).fit(X[train], Y[train])
         kept.add(tuple(fitted[0][0].get_support(indices=True)))
-        of_splits.append(importances_by_trying(fitted, X[test], 7))
+        importances_of_splits.append(importances_by_trying(fitted, X[test], 7))
     assert len(kept) > 1
     selector = ShapSelector(pipeline, cv=KFold(4)).fit(X, Y)
-    np.testing.assert_allclose(selector.importances_, np.mean(of_splits, axis=0))
-    np.testing.assert_allclose(selector.importances_std_, np.std(of_splits, axis=0))
+    np.testing.assert_allclose(selector.importances_, np.mean(importances_of_splits, axis=0))
+    np.testing.assert_allclose(selector.importances_std_, np.std(importances_of_splits, axis=0))
 
 
 def reordering_of_four() -> ColumnTransformer:
@@ -206,13 +206,13 @@ def test_columns_taken_by_name(library: str) -> None:
     """A fitted pipeline accepts columns in another order, and additional ones."""
     if library == "polars" and parse_version(sklearn.__version__) < parse_version("1.9"):
         pytest.skip("a ColumnTransformer may refuse names of columns that are not pandas'")
-    given = frame()
+    passed_rows = frame()
     steps = make_column_transformer((StandardScaler(), ["c5", "c2"]), ("passthrough", ["c1"]))
-    fitted = make_pipeline(steps, forest(6, 5)).fit(given, Y)
-    expected = ShapTransformer(FrozenEstimator(fitted)).fit(given).feature_importances_
+    fitted = make_pipeline(steps, forest(6, 5)).fit(passed_rows, Y)
+    expected = ShapTransformer(FrozenEstimator(fitted)).fit(passed_rows).feature_importances_
     assert expected.argmax() == 5
     names = ["more", "c1", "c6", "c5", "c0", "c2"]
-    other = given.assign(more=0.0)[names]
+    other = passed_rows.assign(more=0.0)[names]
     if library == "polars":
         other = pytest.importorskip("polars").DataFrame(other.to_dict("list"))
     for result in (
@@ -227,11 +227,11 @@ def test_columns_taken_by_name(library: str) -> None:
 
 
 def test_names_in_an_output_container() -> None:
-    given = frame()
+    passed_rows = frame()
     steps = make_pipeline(
         reordering(remainder="passthrough", verbose_feature_names_out=False), OrdinalEncoder()
     ).set_output(transform="pandas")
-    transformer = ShapTransformer(make_pipeline(steps, forest(6, 5))).fit(given, Y)
+    transformer = ShapTransformer(make_pipeline(steps, forest(6, 5))).fit(passed_rows, Y)
     assert transformer.explainer_._names_seen()[:2] == ("c6", "c5")
     assert transformer.feature_importances_.argmax() == 5
 

@@ -238,13 +238,13 @@ def test_regressor() -> None:
 
 def test_tags_follow_the_model() -> None:
     for model in (RandomForestRegressor(), HistGradientBoostingClassifier(), IsolationForest()):
-        tags, of_model = ShapTransformer(model).__sklearn_tags__(), model.__sklearn_tags__()
-        assert tags.input_tags == of_model.input_tags
-        assert tags.estimator_type == of_model.estimator_type
-        assert tags.target_tags.required == of_model.target_tags.required
+        tags, model_tags = ShapTransformer(model).__sklearn_tags__(), model.__sklearn_tags__()
+        assert tags.input_tags == model_tags.input_tags
+        assert tags.estimator_type == model_tags.estimator_type
+        assert tags.target_tags.required == model_tags.target_tags.required
         assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
         assert not tags.array_api_support
-        assert tags.non_deterministic == of_model.non_deterministic
+        assert tags.non_deterministic == model_tags.non_deterministic
     assert (
         ShapTransformer(RandomForestRegressor(), algorithm="gputreeshap").__sklearn_tags__().non_deterministic
     )

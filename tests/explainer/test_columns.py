@@ -67,21 +67,23 @@ def test_values_are_those_of_all_columns(family: str, dtype: str) -> None:
     every, some = TreeExplainer(model), TreeExplainer(model, columns="used")
     assert every.feature_indices is None and some.n_features == N_COLUMNS
     np.testing.assert_array_equal(some.feature_indices, used)
-    for given in (rows, rows.toarray(), sp.csc_matrix(rows), np.asfortranarray(rows.toarray())):
-        if family == "xgboost" and not sp.issparse(given):  # absent entries are missing, zeros are not
-            given = np.where(given == 0, np.nan, given)
-        whole, part = every.explain(given), some.explain(given)
-        assert part.values.dtype == whole.values.dtype == dtype and part.shape == (300, len(used))
-        np.testing.assert_array_equal(part.values, whole.values[:, used])
-        assert (np.delete(whole.values, used, axis=1) == 0).all() and np.abs(part.values).max() > 0.1
-        np.testing.assert_array_equal(some.shap_values(given), part.values)
-        assert part.base_values == whole.base_values and part.additivity_error is not None
+    for container in (rows, rows.toarray(), sp.csc_matrix(rows), np.asfortranarray(rows.toarray())):
+        if family == "xgboost" and not sp.issparse(container):  # absent entries are missing, zeros are not
+            container = np.where(container == 0, np.nan, container)
+        full_explanation, part = every.explain(container), some.explain(container)
+        assert part.values.dtype == full_explanation.values.dtype == dtype and part.shape == (300, len(used))
+        np.testing.assert_array_equal(part.values, full_explanation.values[:, used])
+        assert (np.delete(full_explanation.values, used, axis=1) == 0).all() and np.abs(
+            part.values
+        ).max() > 0.1
+        np.testing.assert_array_equal(some.shap_values(container), part.values)
+        assert part.base_values == full_explanation.base_values and part.additivity_error is not None
         assert part.feature_names == tuple(f"x{i}" for i in used) or family != "sklearn"
-        assert part.feature_names == tuple(whole.feature_names[i] for i in used)
-        np.testing.assert_array_equal(as_numbers(part.data), as_numbers(given)[:, used])
-        assert sp.issparse(part.data) == sp.issparse(given)
+        assert part.feature_names == tuple(full_explanation.feature_names[i] for i in used)
+        np.testing.assert_array_equal(as_numbers(part.data), as_numbers(container)[:, used])
+        assert sp.issparse(part.data) == sp.issparse(container)
         np.testing.assert_array_equal(part.feature_indices, used)
-        assert whole.feature_indices is None
+        assert full_explanation.feature_indices is None
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -112,10 +114,10 @@ def test_several_outputs(outputs: str, n_classes: int) -> None:
     y = np.digitize(Y, [0.5] if n_classes == 2 else [0.0, 2.0])
     model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y)
     used = used_by(model)
-    whole = explain(model, X, outputs=outputs)
+    full_explanation = explain(model, X, outputs=outputs)
     part = explain(model, X, outputs=outputs, columns="used")
-    np.testing.assert_array_equal(part.values, whole.values[:, used])
-    assert part.output_names == whole.output_names
+    np.testing.assert_array_equal(part.values, full_explanation.values[:, used])
+    assert part.output_names == full_explanation.output_names
     assert part.to_frame().shape == (300, part.values[0].size)
 
 
@@ -142,9 +144,9 @@ def test_algorithms(algorithm: str, request: pytest.FixtureRequest) -> None:
     if algorithm in ("treeshap", "fast_v1"):
         request.getfixturevalue("on_cpu")
     model = forest(5, 3).fit(X, Y)
-    whole = TreeExplainer(model, algorithm=algorithm).shap_values(X)
+    all_values = TreeExplainer(model, algorithm=algorithm).shap_values(X)
     part = TreeExplainer(model, algorithm=algorithm, columns="used").shap_values(X)
-    np.testing.assert_array_equal(part, whole[:, used_by(model)])
+    np.testing.assert_array_equal(part, all_values[:, used_by(model)])
 
 
 def test_plans_count_the_values_of_used_columns() -> None:
@@ -161,14 +163,16 @@ def test_interactions_are_about_the_used_columns() -> None:
     np.testing.assert_array_equal(used[some.occurring_interactions()], every.occurring_interactions())
     listed = [(f"x{used[0]}", f"x{used[2]}"), (f"x{used[3]}", f"x{used[1]}")]
     for asked in ("occurring", 4, listed):
-        whole = every.explain_interactions(X, interactions=asked)
+        full_explanation = every.explain_interactions(X, interactions=asked)
         part = some.explain_interactions(X, interactions=asked)
-        np.testing.assert_array_equal(part.values, whole.values)
-        assert part.interaction_names == whole.interaction_names and len(part.interaction_names) > 1
-        np.testing.assert_array_equal(used[part.interactions], whole.interactions)
+        np.testing.assert_array_equal(part.values, full_explanation.values)
+        assert (
+            part.interaction_names == full_explanation.interaction_names and len(part.interaction_names) > 1
+        )
+        np.testing.assert_array_equal(used[part.interactions], full_explanation.interactions)
         np.testing.assert_array_equal(part.feature_indices, used)
         if asked == "occurring":
-            np.testing.assert_array_equal(part.feature_values, whole.feature_values[:, used])
+            np.testing.assert_array_equal(part.feature_values, full_explanation.feature_values[:, used])
     pairs = explain_interactions(model, X, columns="used")
     np.testing.assert_array_equal(
         pairs.matrices(), every.explain_interactions(X).matrices()[:, used][:, :, used]
@@ -219,11 +223,11 @@ def test_pipelines_sum_to_the_columns_of_X() -> None:
     y = (frame["city"] == "b") * 2.0 + (frame["city"] == "h") * frame["size"]
     encode = make_column_transformer((OneHotEncoder(), ["city", "size"]))
     model = make_pipeline(encode, forest(5, 2)).fit(frame, y)
-    whole, part = explain(model, frame), explain(model, frame, columns="used")
-    assert 2 < len(part.feature_names) < len(whole.feature_names)
-    np.testing.assert_array_equal(part.values, whole.values[:, part.feature_indices])
-    assert part.feature_names == tuple(whole.feature_names[i] for i in part.feature_indices)
-    one, other = part.sum_by("input"), whole.sum_by("input")
+    full_explanation, part = explain(model, frame), explain(model, frame, columns="used")
+    assert 2 < len(part.feature_names) < len(full_explanation.feature_names)
+    np.testing.assert_array_equal(part.values, full_explanation.values[:, part.feature_indices])
+    assert part.feature_names == tuple(full_explanation.feature_names[i] for i in part.feature_indices)
+    one, other = part.sum_by("input"), full_explanation.sum_by("input")
     assert one.feature_names == other.feature_names == ("city", "size")
     np.testing.assert_allclose(one.values, other.values, atol=1e-12)
     pd.testing.assert_frame_equal(one.data, frame)
@@ -239,9 +243,9 @@ def test_columns_that_share_the_values_of_players() -> None:
     every, some = TreeExplainer(model), TreeExplainer(model, columns="used")
     used = some.feature_indices
     assert used is not None and 0 not in used and len(used) < len(frame.columns)
-    whole, part = every.explain(frame), some.explain(frame)
-    np.testing.assert_array_equal(part.values, whole.values[:, used])
-    assert (np.delete(whole.values, used, axis=1) == 0).all()
+    full_explanation, part = every.explain(frame), some.explain(frame)
+    np.testing.assert_array_equal(part.values, full_explanation.values[:, used])
+    assert (np.delete(full_explanation.values, used, axis=1) == 0).all()
     pairs = every.shap_interaction_values(frame[:20])[:, used][:, :, used]
     np.testing.assert_allclose(some.shap_interaction_values(frame[:20]), pairs, atol=1e-12)
 

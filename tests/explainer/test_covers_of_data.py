@@ -305,8 +305,8 @@ def test_results_other_than_values() -> None:
 def test_used_columns_groups_and_plans(model: Any) -> None:
     used = explainer_of(RandomForestRegressor(2, max_depth=2, random_state=0).fit(X, Y), columns="used")
     assert len(used.feature_indices) < 10
-    whole = explainer_of(RandomForestRegressor(2, max_depth=2, random_state=0).fit(X, Y))
-    np.testing.assert_array_equal(used.shap_values(X), whole.shap_values(X)[:, used.feature_indices])
+    full_explainer = explainer_of(RandomForestRegressor(2, max_depth=2, random_state=0).fit(X, Y))
+    np.testing.assert_array_equal(used.shap_values(X), full_explainer.shap_values(X)[:, used.feature_indices])
     groups = {"body": [2, 3], "blood": [4, 5, 6, 7, 8, 9]}
     grouped = explainer_of(model, feature_groups=groups, precision="double")
     adapted = adapt(model)

@@ -116,10 +116,13 @@ def test_options() -> None:
     rows, y = data("three")
     model = GradientBoostingClassifier(n_estimators=5).fit(rows, y)
     reports: list[tuple[int, int]] = []
-    whole = friedman_h(model, rows)
+    full_strengths = friedman_h(model, rows)
     strengths = friedman_h(model, rows, n_jobs=3, progress=lambda *n: reports.append(n), memory_limit="50MB")
-    np.testing.assert_array_equal(strengths.h_squared, whole.h_squared)
-    assert reports[-1] == (len(whole.names), len(whole.names)) and whole.h_squared.shape[0] == 3
+    np.testing.assert_array_equal(strengths.h_squared, full_strengths.h_squared)
+    assert (
+        reports[-1] == (len(full_strengths.names), len(full_strengths.names))
+        and full_strengths.h_squared.shape[0] == 3
+    )
     with pytest.raises(MemoryError, match=r"raise memory_limit above [0-9,]+, which any call needs"):
         friedman_h(model, rows, memory_limit=1000)
     many = np.random.default_rng(0).random((600, 2))

@@ -193,13 +193,13 @@ def test_algorithms_agree(algorithm: str) -> None:
 def test_used_groups() -> None:
     y = np.asarray(X["north"] + 3 * (X["west"] > 0) * X["wind"])
     model = RandomForestRegressor(5, max_depth=2, random_state=0).fit(X, y)
-    whole = explain(model, X, feature_groups=GROUPS)
-    used = np.flatnonzero(np.abs(whole.values).max(axis=0) > 0)
+    full_explanation = explain(model, X, feature_groups=GROUPS)
+    used = np.flatnonzero(np.abs(full_explanation.values).max(axis=0) > 0)
     assert 0 < len(used) < 4
     some = explain(model, X, feature_groups=GROUPS, columns="used")
     assert some.feature_names == tuple(NAMES[i] for i in used) and some.feature_indices is None
-    assert some.group_columns == tuple(whole.group_columns[i] for i in used)
-    np.testing.assert_array_equal(some.values, whole.values[:, used])
+    assert some.group_columns == tuple(full_explanation.group_columns[i] for i in used)
+    np.testing.assert_array_equal(some.values, full_explanation.values[:, used])
 
 
 def test_selection_keeps_the_columns_of_groups() -> None:
@@ -254,10 +254,10 @@ def test_named_dummies_of_a_pipeline() -> None:
     model, frame, _ = encoded_pipeline(RandomForestRegressor(10, max_depth=5, random_state=0))
     names = [f"onehotencoder__city_{city}" for city in ("Oslo", "Rome", "Nice", "Bonn")]
     kinds = [f"onehotencoder__kind_{kind}" for kind in "abc"]
-    whole = explain(model, frame, feature_groups="input", precision="double")
+    full_explanation = explain(model, frame, feature_groups="input", precision="double")
     explanation = explain(model, frame, feature_groups={"kind": kinds, "city": names}, precision="double")
     assert explanation.feature_names == ("kind", "city", "standardscaler__size", "standardscaler__age")
-    np.testing.assert_allclose(explanation.values, whole.values, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(explanation.values, full_explanation.values, rtol=0, atol=1e-10)
     assert explanation.data.shape == (len(frame), 4) and explanation.sum_by("input").feature_names == (
         "kind",
         "city",
@@ -271,9 +271,9 @@ def test_named_dummies_of_a_pipeline() -> None:
 
 def test_pipeline_and_sums_of_columns_differ_by_more_than_a_percent() -> None:
     model, frame, _ = encoded_pipeline(RandomForestRegressor(10, max_depth=5, random_state=0))
-    whole = explain(model, frame, feature_groups="input").values
+    all_values = explain(model, frame, feature_groups="input").values
     summed = explain(model, frame).sum_by("input").values
-    assert np.abs(whole - summed).max() > 0.01 * np.abs(whole).max()
+    assert np.abs(all_values - summed).max() > 0.01 * np.abs(all_values).max()
 
 
 def test_input_without_steps_is_each_column() -> None:
@@ -300,8 +300,10 @@ def test_ctrs_within_a_group_and_across_groups() -> None:
     model = catboost_ctrs.fit(frame=frame, iterations=10)
     adapted, margin = adapt(model), catboost_ctrs.raw(model, frame)[:, 0]
     scale = np.abs(margin).max()
-    whole = explain(model, frame, feature_groups={"all": list(frame)}, precision="double")
-    np.testing.assert_allclose(whole.values[:, 0] + whole.base_values, margin, rtol=0, atol=1e-10 * scale)
+    full_explanation = explain(model, frame, feature_groups={"all": list(frame)}, precision="double")
+    np.testing.assert_allclose(
+        full_explanation.values[:, 0] + full_explanation.base_values, margin, rtol=0, atol=1e-10 * scale
+    )
     groups = {
         "first": ["colour", "shape"],
         "rest": [name for name in frame if name not in ("colour", "shape")],

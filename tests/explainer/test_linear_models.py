@@ -207,9 +207,9 @@ def test_batches_of_files(model: Any, tmp_path: Any) -> None:
     )
     table = pq.read_table(tmp_path / "out.parquet")
     right = TreeExplainer(model, BACKGROUND[:, :4]).shap_values(X[:, :4])
-    of_columns = [column for column in table.column_names if column.startswith("Column_")]
-    assert len(of_columns) == 4
-    values = np.stack([table[column].to_numpy() for column in of_columns], axis=1)
+    value_columns = [column for column in table.column_names if column.startswith("Column_")]
+    assert len(value_columns) == 4
+    values = np.stack([table[column].to_numpy() for column in value_columns], axis=1)
     np.testing.assert_allclose(values, right, rtol=1e-6, atol=1e-9)
 
 

@@ -216,9 +216,9 @@ def test_outputs_pipelines_and_used_columns() -> None:
     constant = DecisionTreeRegressor(max_depth=1).fit(X, np.asarray(X["west"] > 0, float))
     used = explain(constant, X, feature_groups=GROUPS, columns="used", index="OV")
     assert used.feature_names == ("west",) and used.feature_indices.tolist() == [3]
-    whole = explain(constant, X, feature_groups=GROUPS, index="OV")
-    np.testing.assert_array_equal(whole.values[:, [3]], used.values)
-    assert not np.delete(whole.values, 3, axis=1).any()
+    full_explanation = explain(constant, X, feature_groups=GROUPS, index="OV")
+    np.testing.assert_array_equal(full_explanation.values[:, [3]], used.values)
+    assert not np.delete(full_explanation.values, 3, axis=1).any()
 
 
 @pytest.mark.usefixtures("on_cpu")

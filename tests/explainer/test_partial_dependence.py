@@ -252,11 +252,11 @@ def test_arrays_that_lightgbm_rounds(dtype: str) -> None:
     model = lightgbm.LGBMRegressor(
         n_estimators=20, num_leaves=20, min_child_samples=1, min_data_in_bin=1, verbose=-1
     ).fit(rows, rows[:, 0] % 7)
-    given = rows.astype(dtype)
+    passed_rows = rows.astype(dtype)
     for resolution in (100, "exact"):
-        curves = partial_dependence(model, given, 0, grid_resolution=resolution, percentiles=(0, 1))
+        curves = partial_dependence(model, passed_rows, 0, grid_resolution=resolution, percentiles=(0, 1))
         (values,) = curves.grid_values
-        right = [model.predict(replaced(given, 0, value)).mean() for value in values.astype(dtype)]
+        right = [model.predict(replaced(passed_rows, 0, value)).mean() for value in values.astype(dtype)]
         np.testing.assert_allclose(curves.average[0], right, rtol=0, atol=1e-12)
         if resolution == "exact":
             np.testing.assert_array_equal(values[1:-1], values[1:-1].astype(np.float32))
@@ -310,9 +310,9 @@ def test_missing_values() -> None:
     present = rows[~np.isnan(rows[:, 0])]
     ends = brute_force(model, present, [0], method="brute").grid_values[0][[0, -1]]
     np.testing.assert_array_equal(many.grid_values[0][[0, -1]], ends)
-    given = partial_dependence(model, rows, 0, custom_values={0: [0.5, np.nan]})
+    custom_curves = partial_dependence(model, rows, 0, custom_values={0: [0.5, np.nan]})
     expected = [model.predict(replaced(rows, 0, value)).mean() for value in (0.5, np.nan)]
-    np.testing.assert_allclose(given.average[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(custom_curves.average[0], expected, rtol=1e-12)
     rows[:, 0] = np.nan
     with pytest.raises(ValueError, match="column 'x0' is missing in all rows"):
         partial_dependence(model, rows, 0, grid_resolution="exact")
@@ -333,10 +333,10 @@ def test_categories_of_a_frame() -> None:
                 changed = replaced(replaced(case.X, 0, colour), 2, x)
                 own = own_margin(case.model, changed).mean()
                 assert abs(curves.average[0, i, j] - own) < 2e-6
-        whole = partial_dependence(case.model, case.X, "colour")
-        ranges.append(np.ptp(whole.average))
+        full_curves = partial_dependence(case.model, case.X, "colour")
+        ranges.append(np.ptp(full_curves.average))
         some = partial_dependence(case.model, case.X, "colour", custom_values={"colour": values[::-1]})
-        np.testing.assert_allclose(some.average, whole.average[:, ::-1], rtol=0, atol=1e-14)
+        np.testing.assert_allclose(some.average, full_curves.average[:, ::-1], rtol=0, atol=1e-14)
         with pytest.raises(ValueError, match="'colour' has 'violet', which occurs in no row of X"):
             partial_dependence(case.model, case.X, "colour", custom_values={"colour": ["a", "violet"]})
     assert sorted(ranges)[1] > 0.01  # one of the models does not use it
@@ -381,10 +381,10 @@ def test_categories_of_an_array() -> None:
     case = fitted("lightgbm codes")
     curves = partial_dependence(case.model, case.X, 1)
     np.testing.assert_array_equal(curves.grid_values[0], np.unique(case.X[:, 1]))
-    given = partial_dependence(case.model, case.X, 1, custom_values={1: [77, 2, 31, -1]})
+    custom_curves = partial_dependence(case.model, case.X, 1, custom_values={1: [77, 2, 31, -1]})
     expected = [own_margin(case.model, replaced(case.X, 1, value)).mean() for value in (77, 2, 31, -1)]
     assert np.ptp(expected) > 0.01
-    np.testing.assert_allclose(given.average[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(custom_curves.average[0], expected, rtol=1e-12)
     with pytest.raises(ValueError, match=r"splits column .* by categories.* name it in categorical_features"):
         partial_dependence(case.model, case.X[:30], 1, categorical_features=[0], grid_resolution="exact")
     model = RandomForestRegressor(3, random_state=0).fit(X, Y)
@@ -479,16 +479,16 @@ def test_memory_limit_progress_and_threads() -> None:
     rows, reports = np.tile(X, (20, 1)), []
     weights = np.linspace(0, 3, len(rows))
     for options in ({}, {"model_output": "probability"}):
-        whole = partial_dependence(model, rows, 2, kind="both", sample_weight=weights, **options)
+        full_curves = partial_dependence(model, rows, 2, kind="both", sample_weight=weights, **options)
         for limits in ({"memory_limit": "12MB"}, {"n_jobs": 3}, {"progress": lambda *n: reports.append(n)}):
             curves = partial_dependence(
                 model, rows, 2, kind="both", sample_weight=weights, **options, **limits
             )
-            np.testing.assert_array_equal(curves.individual, whole.individual)
+            np.testing.assert_array_equal(curves.individual, full_curves.individual)
             if "memory_limit" in limits and options:
-                np.testing.assert_allclose(curves.average, whole.average, rtol=0, atol=1e-13)
+                np.testing.assert_allclose(curves.average, full_curves.average, rtol=0, atol=1e-13)
             else:
-                np.testing.assert_array_equal(curves.average, whole.average)
+                np.testing.assert_array_equal(curves.average, full_curves.average)
     assert reports[-1] == (len(rows), len(rows)) and len(reports) > 3
     with pytest.raises(MemoryError, match=r"memory_limit is .* or use fewer rows of X or a smaller grid"):
         partial_dependence(model, rows, 2, kind="individual", memory_limit="1MB")

@@ -164,10 +164,10 @@ def test_dates_and_time_spans(unit: str) -> None:
         np.testing.assert_allclose(curves.average[0], expected, rtol=1e-11)
         assert curves.is_categorical == (True,)
         assert [value for value in curves.grid_values[0] if value == value] == list(values.dropna())
-        given = partial_dependence(
+        custom_curves = partial_dependence(
             model, rows, name, feature_groups="input", custom_values={name: [values[1]]}
         )
-        np.testing.assert_allclose(given.average[0], expected[1:2], rtol=1e-11)
+        np.testing.assert_allclose(custom_curves.average[0], expected[1:2], rtol=1e-11)
 
 
 @pytest.mark.parametrize("form", ["array", "float32", "polars", "pandas categories"])
@@ -246,8 +246,8 @@ def test_combinations_that_occur() -> None:
     alone = partial_dependence(model, table, "year", feature_groups=groups, grid_resolution="exact")
     plain = partial_dependence(model, table, "year", grid_resolution="exact")
     np.testing.assert_array_equal(alone.average, plain.average)
-    whole = partial_dependence(model, table, "size", feature_groups=groups, grid_resolution="exact")
-    assert len(whole.grid_values[0]) == len(table[["rooms", "area"]].drop_duplicates())
+    full_curves = partial_dependence(model, table, "size", feature_groups=groups, grid_resolution="exact")
+    assert len(full_curves.grid_values[0]) == len(table[["rooms", "area"]].drop_duplicates())
     with pytest.raises(ValueError, match=r"'size' have 2\d\d different combinations .* grid_resolution=100"):
         partial_dependence(model, table, "size", feature_groups=groups)
 

@@ -78,8 +78,8 @@ def test_path_dependent_values(model: Any) -> None:
     expected, base, _ = reference.path_dependent(adapt(model).ensemble, X[:20])
     np.testing.assert_allclose(explanation.values, expected.swapaxes(1, 2), rtol=0, atol=1e-12)
     np.testing.assert_allclose(explanation.base_values, base, rtol=0, atol=1e-12)
-    whole = explain(model, X, precision="double")
-    total = whole.base_values + whole.values.sum(axis=1)
+    full_explanation = explain(model, X, precision="double")
+    total = full_explanation.base_values + full_explanation.values.sum(axis=1)
     np.testing.assert_allclose(total, own(model, X), rtol=0, atol=1e-12)
 
 

@@ -137,19 +137,19 @@ def test_integers_that_float64_rounds(kind: str) -> None:
     """Accounts beyond 2**53 are cohorts of their own, although they are equal in float64."""
     accounts = 2**60 + np.arange(N_ROWS) // 20
     model = make_pipeline(make_column_transformer(("passthrough", ["b", "place"])), forest())
-    whole = explain(model.fit(FRAME, Y), FRAME)
+    full_explanation = explain(model.fit(FRAME, Y), FRAME)
     if kind in ("polars", "pyarrow"):
         library = pytest.importorskip(kind)
         frame = (library.table if kind == "pyarrow" else library.DataFrame)({"account": accounts})
     else:
         frame = pd.DataFrame({"account": pd.Series(accounts, FRAME.index, dtype=kind)})
-    assert whole.origins is not None
-    cohorts = replace(whole, origins=replace(whole.origins, data=frame, names=("account",))).groupby(
-        "account"
-    )
+    assert full_explanation.origins is not None
+    cohorts = replace(
+        full_explanation, origins=replace(full_explanation.origins, data=frame, names=("account",))
+    ).groupby("account")
     assert list(cohorts) == [2**60, 2**60 + 1, 2**60 + 2]
     for i, part in enumerate(cohorts.values()):
-        np.testing.assert_array_equal(part.values, whole.values[20 * i : 20 * (i + 1)])
+        np.testing.assert_array_equal(part.values, full_explanation.values[20 * i : 20 * (i + 1)])
 
 
 def test_text_names_the_strongest_features(explanation: Explanation) -> None:

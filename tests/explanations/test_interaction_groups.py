@@ -85,8 +85,8 @@ def test_banzhaf_values_stay_on_the_diagonal() -> None:
 
 
 def test_input_names_the_columns_of_x() -> None:
-    whole = explain_interactions(PIPELINE, FRAME, precision="double")
-    grouped = whole[5:50].sum_by("input")
+    full_explanation = explain_interactions(PIPELINE, FRAME, precision="double")
+    grouped = full_explanation[5:50].sum_by("input")
     assert grouped.feature_names == ("place", "color", "size")
     assert set(grouped.interaction_names) == {"place x color", "place x size", "color x size"}
     assert list(grouped.data["color"]) == list(FRAME["color"][5:50])
@@ -106,11 +106,13 @@ def test_without_steps_input_changes_nothing() -> None:
 
 
 def test_listed_pairs_are_summed_if_they_are_all_pairs_of_two_groups() -> None:
-    whole = explain_interactions(REGRESSOR, X, interactions="occurring", precision="double").sum_by(GROUPS)
+    full_explanation = explain_interactions(
+        REGRESSOR, X, interactions="occurring", precision="double"
+    ).sum_by(GROUPS)
     listed = [("d", "a"), ("a", "b"), ("c", "b"), ("c", "d")]
     explanation = explain_interactions(REGRESSOR, X, interactions=listed, precision="double").sum_by(GROUPS)
     assert explanation.interaction_names == ("ca x bd",)
-    np.testing.assert_allclose(explanation.values, whole[:, ["ca x bd"]].values, atol=1e-9)
+    np.testing.assert_allclose(explanation.values, full_explanation[:, ["ca x bd"]].values, atol=1e-9)
     incomplete = "'ca' and 'bd' is a sum over 4 pairs of features, of which the explanation has 3: use inter"
     with pytest.raises(ValueError, match=incomplete):
         explain_interactions(REGRESSOR, X, interactions=listed[:3]).sum_by(GROUPS)

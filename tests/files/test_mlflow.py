@@ -314,8 +314,8 @@ def test_categories_without_an_example(tmp_path: Path) -> None:
     save_model(explainer, tmp_path / "model")
     called = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     assert called.metadata.signature.inputs is None
-    for given in (rows, without_categories(rows)):
-        assert_frame(called.predict(given), explainer.explain(rows))
+    for container in (rows, without_categories(rows)):
+        assert_frame(called.predict(container), explainer.explain(rows))
 
 
 def test_given_signature_is_completed(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_xgboost_categories(suffix, tmp_path):
     model = with_categories("xgboost", X, y)
     path = save(model, "xgboost", tmp_path / f"model.{suffix}")
     assert_same(adapt(path), adapt(model))
-    assert adapt(path).schema.encoders[1].known == adapt(model).schema.encoders[1].known != {}
+    assert adapt(path).schema.encoders[1].code_of_category == adapt(model).schema.encoders[1].code_of_category != {}
     np.testing.assert_array_equal(explain(path, X).values, explain(model, X).values)
 
 

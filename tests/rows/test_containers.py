@@ -111,7 +111,7 @@ def test_pool(kind: str) -> None:
     pool = catboost.Pool(rows, Y)
     explanation = assert_adds_up(model, pool, raw_prediction(model, pool))
     assert explanation.feature_names == tuple(NAMES)
-    of_pool, of_rows = (TreeExplainer(model, given).shap_values(given) for given in (pool, rows))
+    of_pool, of_rows = (TreeExplainer(model, container).shap_values(container) for container in (pool, rows))
     np.testing.assert_allclose(of_pool, of_rows, rtol=0, atol=1e-6)
     if kind == "frame":
         with pytest.raises(ValueError, match="yet now missing:\n- a"):

@@ -43,11 +43,11 @@ def test_rows_one_by_one(family: str, numbers: bool) -> None:
     X = frame(numbers)
     model = model_of(family, X)
     explainer = TreeExplainer(model, device="cpu", n_jobs=1, algorithm="quadrature")
-    whole = explainer.shap_values(X)
-    assert np.abs(whole[:, 1]).max() > 0.1
+    all_values = explainer.shap_values(X)
+    assert np.abs(all_values[:, 1]).max() > 0.1
     for size in (1, 3, 8, 9):
         parts = [explainer.shap_values(X.iloc[start : start + size]) for start in range(0, N, size)]
-        np.testing.assert_array_equal(np.concatenate(parts), whole)
+        np.testing.assert_array_equal(np.concatenate(parts), all_values)
     margin = np.array(
         [explainer.expected_value + explainer.shap_values(X.iloc[[i]]).sum() for i in range(20)]
     )
@@ -55,7 +55,7 @@ def test_rows_one_by_one(family: str, numbers: bool) -> None:
     other = X.assign(color=X["color"].cat.reorder_categories(["red", "green", "amber", "blue", "never"]))
     if family != "xgboost" or not explainer._schema.takes_codes:  # others match categories by value
         values = [explainer.shap_values(other.iloc[[i]]) for i in range(N)]
-        np.testing.assert_array_equal(np.concatenate(values), whole)
+        np.testing.assert_array_equal(np.concatenate(values), all_values)
 
 
 @pytest.mark.parametrize("family", ["sklearn", "lightgbm", "xgboost"])

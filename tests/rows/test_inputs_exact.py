@@ -353,9 +353,9 @@ def test_arrow_backed_columns_of_catboost() -> None:
     expected = raw_prediction(model, X)
     for kind in ("Int64", "UInt8", "int64[pyarrow]"):
         for text in ("ArrowDtype", "ArrowDtype dictionary"):
-            given = TEXTS[text](X.astype({"number": kind}))
-            np.testing.assert_array_equal(raw_prediction(model, given), expected)
-            assert_adds_up(model, given, expected)
+            passed_rows = TEXTS[text](X.astype({"number": kind}))
+            np.testing.assert_array_equal(raw_prediction(model, passed_rows), expected)
+            assert_adds_up(model, passed_rows, expected)
 
 
 # Names
@@ -372,11 +372,11 @@ def test_missing_columns_are_named(package: str) -> None:
         "polars": library("polars").from_pandas,
         "pyarrow": library("pyarrow").table,
     }
-    for given in (X.drop(columns="capital-gain"), X.rename(columns={"age": "Age"}), X.assign(extra=1.0)):
+    for container in (X.drop(columns="capital-gain"), X.rename(columns={"age": "Age"}), X.assign(extra=1.0)):
         with pytest.raises(ValueError) as theirs:
-            model.predict(given)
+            model.predict(container)
         with pytest.raises(ValueError) as ours:
-            explain(model, convert[package](given))
+            explain(model, convert[package](container))
         assert str(ours.value).strip() == str(theirs.value).strip()
 
 

@@ -78,14 +78,14 @@ def dense(X: Any) -> np.ndarray:
 def columns_that_move(step: Any, X: Any) -> list[set[int]]:
     """Find the columns of X that affect each column made by a step."""
     rng, before = np.random.default_rng(1), dense(step.transform(X))
-    given = dense(X)
+    passed_rows = dense(X)
     results: list[set[int]] = [set() for _ in range(before.shape[1])]
-    for column in range(given.shape[1]):
+    for column in range(passed_rows.shape[1]):
         for _ in range(4):
-            moved = given.copy()
+            moved = passed_rows.copy()
             moved[:, column] = rng.permutation(moved[:, column])
-            if given.dtype.kind == "f" and np.isnan(given[:, column]).all():
-                moved[:, column] = np.where(rng.random(len(given)) < 0.5, np.nan, 1.0)
+            if passed_rows.dtype.kind == "f" and np.isnan(passed_rows[:, column]).all():
+                moved[:, column] = np.where(rng.random(len(passed_rows)) < 0.5, np.nan, 1.0)
             after = dense(step.transform(sp.csr_array(moved) if sp.issparse(X) else moved))
             same = (after == before) | ((after != after) & (before != before))
             for made in np.flatnonzero(~same.all(axis=0)):

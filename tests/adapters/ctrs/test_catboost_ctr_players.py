@@ -71,9 +71,9 @@ def test_definition_with_background(
 def banzhaf_matrices(adapted: AdaptedModel, E: np.ndarray, banzhaf: np.ndarray) -> np.ndarray:
     """Compute the shared indices of pairs of players, with Banzhaf values on the diagonal."""
     S = shares(adapted)
-    of_players = reference.path_dependent(adapted.ensemble, E, index="BII").values[:, 0]
-    np.einsum("rpp->rp", of_players)[...] = 0
-    matrices = S.T @ of_players @ S
+    player_values = reference.path_dependent(adapted.ensemble, E, index="BII").values[:, 0]
+    np.einsum("rpp->rp", player_values)[...] = 0
+    matrices = S.T @ player_values @ S
     np.einsum("raa->ra", matrices)[...] = banzhaf
     return matrices
 

@@ -372,9 +372,9 @@ def test_arrays_come_back_where_they_came_from(
 ) -> None:
     fitted, rows = request.getfixturevalue(model), X if model == "regressor" else IRIS[0]
     rows = (rows * (100 if dtype == np.int64 else 1)).astype(dtype)
-    given = put(namespace, rows)
-    explanation = TreeExplainer(fitted).explain(given)
-    assert type(explanation.values) is type(given) and explanation.device == "cuda:0"
+    passed_rows = put(namespace, rows)
+    explanation = TreeExplainer(fitted).explain(passed_rows)
+    assert type(explanation.values) is type(passed_rows) and explanation.device == "cuda:0"
     assert str(explanation.values.dtype).endswith("float32" if dtype == np.float32 else "float64")
     expected = TreeExplainer(fitted, device="cpu", precision="double").shap_values(rows)
     assert_close(explanation.values, expected, 1e-6)
@@ -391,25 +391,25 @@ def test_values_in_arrays_of_the_caller(namespace: Any, model: str, request: pyt
         expected = values_of(rows)
         out = np.full_like(expected, np.nan)
         assert values_of(rows, out=out) is out and (out == expected).all()
-        given = put(namespace, rows)
-        there = values_of(given)
+        passed_rows = put(namespace, rows)
+        there = values_of(passed_rows)
         there[...] = 0
-        assert values_of(given, out=there) is there
+        assert values_of(passed_rows, out=there) is there
         assert (gpu_arrays.to_host(there) == expected).all()
     with pytest.raises(ValueError, match="shares memory"):
         TreeExplainer(request.getfixturevalue("regressor"), device="cuda").shap_values(
             both := put(namespace, X), out=both
         )
     with pytest.raises(TypeError, match="out must be an array of"):
-        explainer.shap_values(given, out=np.empty((len(rows), 1)))
+        explainer.shap_values(passed_rows, out=np.empty((len(rows), 1)))
 
 
 def test_strides(namespace: Any, regressor: Any) -> None:
     expected = TreeExplainer(regressor, device="cuda").shap_values(X)
     spread = np.zeros((2 * len(X), 3 * X.shape[1]))
     spread[::2, ::3] = X
-    for given in (put(namespace, spread)[::2, ::3], put(namespace, np.ascontiguousarray(X.T)).T):
-        assert (gpu_arrays.to_host(TreeExplainer(regressor).shap_values(given)) == expected).all()
+    for container in (put(namespace, spread)[::2, ::3], put(namespace, np.ascontiguousarray(X.T)).T):
+        assert (gpu_arrays.to_host(TreeExplainer(regressor).shap_values(container)) == expected).all()
 
 
 def test_gpu_rows_of_the_wrong_kind(namespace: Any, regressor: Any) -> None:

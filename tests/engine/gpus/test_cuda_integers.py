@@ -32,9 +32,9 @@ def test_integers_on_a_gpu_are_rounded_as_on_the_host(gpu: None, package: str, f
     if family == "lightgbm":
         model = library(family).LGBMRegressor(n_estimators=5, min_child_samples=1, num_leaves=99, verbose=-1)
     model.fit(train, np.random.default_rng(0).normal(size=len(train)))
-    given = namespace.asarray(rows) if package == "cupy" else namespace.from_numpy(rows).cuda()
+    passed_rows = namespace.asarray(rows) if package == "cupy" else namespace.from_numpy(rows).cuda()
     explainer = TreeExplainer(model, device="cuda")
-    values = explainer.shap_values(given)
+    values = explainer.shap_values(passed_rows)
     assert str(values.dtype).endswith("float64")
     values = values.get() if package == "cupy" else values.cpu().numpy()
     total = values.sum(axis=1) + explainer.expected_value

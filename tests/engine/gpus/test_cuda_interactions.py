@@ -296,13 +296,13 @@ def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, asked: 
 def test_memory_limit(case: Any) -> None:
     model, X, options = case
     for order in (2, 3):
-        whole, small = (
+        full_explanation, small = (
             TreeExplainer(model, device="cuda", memory_limit=limit, **options).explain_interactions(
                 X, interactions=3, order=order
             )
             for limit in (None, "2GB")
         )
-        np.testing.assert_array_equal(small.values, whole.values)
+        np.testing.assert_array_equal(small.values, full_explanation.values)
 
 
 def test_transformer(case: Any) -> None:

@@ -58,22 +58,22 @@ def test_codes(namespace: Any, kind: str, dtype: str) -> None:
     if dtype.startswith("float"):
         rows = numbers_of_categories(rows)
     rows = rows.astype(dtype)
-    given = put(namespace, rows)
+    passed_rows = put(namespace, rows)
     if kind == "catboost" and dtype.startswith("float"):
         with pytest.raises(
             ValueError, match=r"column '1' is categorical but holds .*: CatBoost takes integers"
         ):
-            explain(model, given)
+            explain(model, passed_rows)
         return
     expected = by_definition(model, rows)
     scale = np.abs(expected).max()
     assert scale > 0.5
     for precision, error in (("single", 1e-5), ("double", 1e-6 if dtype == "float32" else 1e-12)):
-        explanation = TreeExplainer(model, precision=precision).explain(given)
-        assert type(explanation.values) is type(given) and explanation.device == "cuda:0"
+        explanation = TreeExplainer(model, precision=precision).explain(passed_rows)
+        assert type(explanation.values) is type(passed_rows) and explanation.device == "cuda:0"
         assert str(explanation.values.dtype).endswith("float32" if dtype == "float32" else "float64")
         np.testing.assert_allclose(to_host(explanation.values), expected, rtol=0, atol=error * scale)
-        assert explanation.additivity_error is not None and explanation.data is given
+        assert explanation.additivity_error is not None and explanation.data is passed_rows
     on_host = TreeExplainer(model, device="cuda", precision="double").shap_values(rows)
     np.testing.assert_allclose(to_host(explanation.values), on_host, rtol=0, atol=error * scale)
     assert explanation.to_frame().shape[0] == len(rows)
@@ -114,8 +114,8 @@ def test_strided_codes_and_few_rows(namespace: Any, kind: str) -> None:
     spread[::2, ::3] = rows
     explainer = TreeExplainer(model)
     expected = to_host(explainer.shap_values(put(namespace, rows)))
-    for given in (put(namespace, spread)[::2, ::3], put(namespace, np.ascontiguousarray(rows.T)).T):
-        np.testing.assert_array_equal(to_host(explainer.shap_values(given)), expected)
+    for container in (put(namespace, spread)[::2, ::3], put(namespace, np.ascontiguousarray(rows.T)).T):
+        np.testing.assert_array_equal(to_host(explainer.shap_values(container)), expected)
     for n in (0, 1):
         values = explainer.shap_values(put(namespace, rows)[:n])
         assert tuple(values.shape) == (n, 4)
@@ -146,9 +146,9 @@ def test_refused_numbers(namespace: Any) -> None:
 )
 def test_columns_and_groups_of_codes(namespace: Any, options: dict[str, Any]) -> None:
     model, rows = code_models("xgboost")
-    given = put(namespace, rows)
+    passed_rows = put(namespace, rows)
     expected = TreeExplainer(model, device="cpu", precision="double", **options).explain(rows)
-    explanation = TreeExplainer(model, precision="double", **options).explain(given)
+    explanation = TreeExplainer(model, precision="double", **options).explain(passed_rows)
     scale = np.abs(expected.values).max()
     np.testing.assert_allclose(to_host(explanation.values), expected.values, rtol=0, atol=1e-12 * scale)
     assert explanation.feature_names == expected.feature_names
@@ -203,8 +203,8 @@ def test_codes_stay_on_their_gpu() -> None:
     model, rows = code_models("xgboost")
     expected = TreeExplainer(model, device="cuda:1").shap_values(rows)
     with cupy.cuda.Device(1):
-        given = cupy.asarray(rows)
-    for X in (given, torch.from_numpy(rows).to("cuda:1")):
+        passed_rows = cupy.asarray(rows)
+    for X in (passed_rows, torch.from_numpy(rows).to("cuda:1")):
         explanation = explain(model, X)
         assert explanation.device == "cuda:1"
         np.testing.assert_allclose(

@@ -58,20 +58,20 @@ def without_number(error: Exception) -> str:
 
 def assert_as_on_the_host(model: Any, X: Any, **options: Any) -> Any:
     """Check that a copy of X on the GPU has the values, or the error, of X on the host."""
-    given = cudf.DataFrame.of(X) if isinstance(X, pd.DataFrame) else Array(X)
+    passed_rows = cudf.DataFrame.of(X) if isinstance(X, pd.DataFrame) else Array(X)
     explainer = TreeExplainer(model, algorithm="quadrature", **options)
     try:
         expected = on_host(model, X, **options)
     except (TypeError, ValueError) as error:
         with pytest.raises(type(error)) as caught:
-            explainer.explain(given)
+            explainer.explain(passed_rows)
         assert without_number(caught.value) == without_number(error)
         return None
-    explanation = explainer.explain(given)
+    explanation = explainer.explain(passed_rows)
     assert type(explanation.values) is Array and explanation.device == "cuda:0"
     assert explanation.values.dtype == expected.values.dtype
     np.testing.assert_array_equal(explanation.values.get(), expected.values)
-    assert explanation.feature_names == expected.feature_names and explanation.data is given
+    assert explanation.feature_names == expected.feature_names and explanation.data is passed_rows
     assert explanation.additivity_error == expected.additivity_error
     return explanation
 
@@ -208,8 +208,8 @@ def test_frames_of_models_that_take_codes(family: str) -> None:
         options = {"verbose": -1, "min_child_samples": 5, "n_jobs": 1}
         model = library(family).LGBMRegressor(n_estimators=5, **options)
         model.fit(numbers.to_numpy(), y, categorical_feature=[1])
-    for given in (numbers, X, holes(X), X.assign(color=X["color"].astype(object))):
-        assert_as_on_the_host(model, given)
+    for container in (numbers, X, holes(X), X.assign(color=X["color"].astype(object))):
+        assert_as_on_the_host(model, container)
 
 
 def test_text_has_a_type_of_its_own_in_recent_releases(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,12 +249,12 @@ def test_numbers_of_frames() -> None:
         pd.testing.assert_frame_equal(part.data.to_pandas(), X[3:7])
         assert part.to_frame().index.tolist() == X.index[3:7].tolist()
     nulls = {"byte": pd.array([1, None] * 100, "Int8"), "flag": pd.array([None, True] * 100, "boolean")}
-    given = X.assign(**nulls, double=X["double"].where(X["flag"]))
-    assert_as_on_the_host(model, given)
-    assert_as_on_the_host(model, given.assign(long=pd.array([2**40, None] * 100, "Int64")))
+    passed_rows = X.assign(**nulls, double=X["double"].where(X["flag"]))
+    assert_as_on_the_host(model, passed_rows)
+    assert_as_on_the_host(model, passed_rows.assign(long=pd.array([2**40, None] * 100, "Int64")))
     refusing = GradientBoostingRegressor(n_estimators=3).fit(X.drop(columns="label"), y)
     with pytest.raises(ValueError, match=r"contains NaN, .*: row 0, column flag$"):
-        explain(refusing, cudf.DataFrame.of(given.drop(columns="label")))
+        explain(refusing, cudf.DataFrame.of(passed_rows.drop(columns="label")))
     single = X[["single"]].assign(other=X["single"] ** 2)
     assert_as_on_the_host(RandomForestRegressor(6, max_depth=5, random_state=0).fit(single, y), single)
 
@@ -305,8 +305,8 @@ def test_columns_and_groups_of_frames(options: dict[str, Any]) -> None:
     X, y = frame_with_categories()
     X = X.assign(unused=1.0)
     model = with_categories("lightgbm", X, y)
-    given, expected = cudf.DataFrame.of(X), on_host(model, X, **options)
-    explanation = TreeExplainer(model, **options).explain(given)
+    passed_rows, expected = cudf.DataFrame.of(X), on_host(model, X, **options)
+    explanation = TreeExplainer(model, **options).explain(passed_rows)
     np.testing.assert_array_equal(explanation.values.get(), expected.values)
     assert explanation.feature_names == expected.feature_names
     if "columns" in options:
@@ -317,8 +317,8 @@ def test_what_follows_a_frame() -> None:
     X, y = frame_with_categories()
     X.index = X.index + 100
     model = with_categories("xgboost", X, y)
-    given, expected = cudf.DataFrame.of(X), on_host(model, X)
-    explanation = explain(model, given)
+    passed_rows, expected = cudf.DataFrame.of(X), on_host(model, X)
+    explanation = explain(model, passed_rows)
     pd.testing.assert_frame_equal(explanation.to_frame(), expected.to_frame())
     assert explanation.row_labels.equals(X.index)
     library("matplotlib").use("agg")
@@ -326,13 +326,13 @@ def test_what_follows_a_frame() -> None:
         argument = ("color",) if display is ShapDependenceDisplay else ()
         display.from_explanation(explanation, *argument).plot()
     transformer = ShapTransformer.from_fitted(model)
-    np.testing.assert_array_equal(transformer.transform(given).get(), expected.values)
+    np.testing.assert_array_equal(transformer.transform(passed_rows).get(), expected.values)
     with pytest.raises(ValueError, match="must be in the same order"):
         transformer.transform(cudf.DataFrame.of(X[["weight", "size", "color"]]))
     with pytest.raises(TypeError, match="data is on a GPU: copy it to the host"):
-        TreeExplainer(model, given)
+        TreeExplainer(model, passed_rows)
     with pytest.raises(TypeError, match="X is on a GPU"):
-        cross_val_explain(model, given, y)
+        cross_val_explain(model, passed_rows, y)
 
 
 # Pipelines

@@ -79,14 +79,16 @@ def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_shap_values(case: Any, calls: list[dict[str, Any]]) -> None:
     model, rows, options = case
-    given = Array(rows)
+    passed_rows = Array(rows)
     explainer = TreeExplainer(model, **options)
-    explanation = explainer.explain(given)
+    explanation = explainer.explain(passed_rows)
     expected = TreeExplainer(model, device="cpu", algorithm="quadrature", **options).explain(rows)
     assert type(explanation.values) is Array and explanation.values.dtype == expected.values.dtype
     np.testing.assert_array_equal(explanation.values.get(), expected.values)
-    np.testing.assert_array_equal(explainer.shap_values(given).get(), expected.values)
-    assert explanation.data is given and explanation.row_labels is None and explanation.device == "cuda:0"
+    np.testing.assert_array_equal(explainer.shap_values(passed_rows).get(), expected.values)
+    assert (
+        explanation.data is passed_rows and explanation.row_labels is None and explanation.device == "cuda:0"
+    )
     assert (
         explanation.feature_names == expected.feature_names
         and explanation.output_names == expected.output_names
@@ -300,18 +302,18 @@ def test_interventional_interactions(case: Any, pairs: Any, index: str, calls: l
     on_cpu = TreeExplainer(model, rows[:30], device="cpu", **options)
     expected = on_cpu.explain_interactions(rows, interactions=pairs, index=index)
     atol = 4e-6 * on_cpu._compiled.leaf_magnitude.max()
-    for given in (Array(rows), rows):
-        explanation = explainer.explain_interactions(given, interactions=pairs, index=index)
-        values = explanation.values if given is rows else explanation.values.get()
-        assert explanation.device == ("cuda:0, cuda:1" if given is rows else "cuda:0")
+    for container in (Array(rows), rows):
+        explanation = explainer.explain_interactions(container, interactions=pairs, index=index)
+        values = explanation.values if container is rows else explanation.values.get()
+        assert explanation.device == ("cuda:0, cuda:1" if container is rows else "cuda:0")
         np.testing.assert_allclose(values, expected.values, rtol=0, atol=atol)
         assert (explanation.additivity_error is None) == (index == "BII")
         np.testing.assert_array_equal(explanation.base_values, expected.base_values)
     if index == "SII" and pairs == "occurring":
         matrices = on_cpu.shap_interaction_values(rows)
-        for given in (Array(rows), rows):
-            explanation = explainer.shap_interaction_values(given)
-            values = explanation if given is rows else explanation.get()
+        for container in (Array(rows), rows):
+            explanation = explainer.shap_interaction_values(container)
+            values = explanation if container is rows else explanation.get()
             np.testing.assert_allclose(values, matrices, rtol=0, atol=atol)
     assert {call["device"] for call in calls} == {0, 1}
 
@@ -321,10 +323,10 @@ def test_interventional_banzhaf_values(case: Any, calls: list[dict[str, Any]]) -
     explainer = TreeExplainer(model, rows[:30], device="cuda", **options)
     expected = TreeExplainer(model, rows[:30], device="cpu", **options).explain(rows, index="BV")
     atol = 4e-6 * explainer._compiled.leaf_magnitude.max()
-    for given in (Array(rows), rows):
-        values = explainer.explain(given, index="BV").values
+    for container in (Array(rows), rows):
+        values = explainer.explain(container, index="BV").values
         np.testing.assert_allclose(
-            values if given is rows else values.get(), expected.values, rtol=0, atol=atol
+            values if container is rows else values.get(), expected.values, rtol=0, atol=atol
         )
     assert [call["n_rows"] for call in calls] == [len(rows)] * 2
 

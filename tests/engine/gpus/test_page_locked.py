@@ -108,11 +108,11 @@ def test_rows_of_every_layout(explainer: Any, dtype: Any, n_rows: int) -> None:
     padded = np.zeros((n_rows, X.shape[1] + 3), dtype)
     padded[:, : X.shape[1]] = rows
     several = np.repeat(rows, 2, axis=0)
-    for given in (
+    for container in (
         np.asfortranarray(rows),
         wide[:, ::3],
         padded[:, : X.shape[1]],
         several[::2],
         rows[::-1][::-1],
     ):
-        np.testing.assert_array_equal(explainer.shap_values(given), expected)
+        np.testing.assert_array_equal(explainer.shap_values(container), expected)

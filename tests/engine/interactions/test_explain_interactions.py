@@ -152,13 +152,13 @@ def test_pairs_and_main_effects_add_up(case: Any) -> None:
 @pytest.mark.parametrize("count", [1, 4, 1000])
 def test_strongest(case: Any, index: str, count: int) -> None:
     explainer, X = case
-    pairs, whole = whole_pairs(explainer.explain_interactions(X, index=index).matrices())
-    strength = brute_strength(whole)
+    pairs, all_values = whole_pairs(explainer.explain_interactions(X, index=index).matrices())
+    strength = brute_strength(all_values)
     n_pairs = len(explainer.occurring_interactions())
     order = np.argsort(-strength, kind="stable")[: min(count, n_pairs)]
     explanation = explainer.explain_interactions(X, interactions=count, index=index)
     np.testing.assert_array_equal(explanation.interactions, pairs[order])
-    np.testing.assert_array_equal(explanation.values, whole[:, order])
+    np.testing.assert_array_equal(explanation.values, all_values[:, order])
     np.testing.assert_allclose(explanation.strength, strength[order], rtol=1e-12)
     assert (np.diff(explanation.strength) <= 0).all()
     assert explanation.values.dtype == X.dtype

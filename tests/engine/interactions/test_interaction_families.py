@@ -37,8 +37,8 @@ def test_pairs(case: tuple[Any, np.ndarray], index: Any, precision: str) -> None
     assert (np.abs(matrices - expected) <= allowed[:, np.newaxis, np.newaxis]).all()
     assert (matrices == matrices.swapaxes(2, 3)).all()
     first, second = explanation.interactions.T
-    whole = outputs_second(explanation.values, 2)
-    assert (np.abs(whole - 2 * expected[..., first, second]) <= 2 * allowed[:, np.newaxis]).all()
+    all_values = outputs_second(explanation.values, 2)
+    assert (np.abs(all_values - 2 * expected[..., first, second]) <= 2 * allowed[:, np.newaxis]).all()
     if index == "SII":
         direct = outputs_second(explainer.shap_interaction_values(rows), 3)
         assert (np.abs(direct - expected) <= allowed[:, np.newaxis, np.newaxis]).all()
