@@ -200,7 +200,7 @@ def explained_splits(
     from sklearn.model_selection import (
         check_cv,
         cross_validate,
-    )  # its import takes a third of the time of importing this package
+    )  # their import takes a third of the time of importing this package
 
     require_n_jobs(n_jobs)
     requested = {"n_jobs": n_jobs, **(explain_params or {})}
@@ -266,7 +266,8 @@ def _explain(
     Parameters
     ----------
     models : list
-        Fitted model of each split. A model is removed from the list before it explains.
+        Fitted model of each split. Each model is removed from the list, so that its memory is freed after
+        the rows of its split are explained.
     X, y
     tests : sequence of ndarray of int
         Positions of the test rows of each split.
@@ -280,12 +281,13 @@ def _explain(
     classes = _all_classes([model for model, has_failed in zip(models, failed) if not has_failed], y)
     n_unnamed = None
     for number, rows in enumerate(tests):
-        model, models[number] = models[number], None  # so that its memory is freed afterwards
+        model, models[number] = models[number], None
         split = Split(rows)
         if not failed[number]:
             try:
-                test_rows = transformed.pop(id(model), None)
-                split = _explain_split(model, X, y, rows, test_rows, classes, requested)
+                split = _explain_split(
+                    model, X, y, rows, transformed.pop(id(model), None), classes, requested
+                )
                 _warn_of_missing_classes(number, model, classes)
             except Exception as error:
                 # With an error_score, the user accepts that the model cannot predict these rows.
@@ -464,7 +466,7 @@ def explainer_options(model: Any, requested: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fold(tests: Sequence[np.ndarray], n_rows: int) -> np.ndarray:
-    """Return the splits in which each row was tested, padded with -1: 1-D if each row has at most one."""
+    """Return the splits of each row, padded with -1; without the second axis if no row was tested twice."""
     n_tests = np.zeros(n_rows, np.int64)
     fold = np.full((n_rows, 1), -1)
     for number, rows in enumerate(tests):

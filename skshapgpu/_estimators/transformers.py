@@ -306,7 +306,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
     index : {"SII", "STII", "BII"}, default="SII"
         See :meth:`TreeExplainer.explain_interactions`.
     cv : int, cross-validation splitter, iterable or None, default=None
-        See :class:`ShapTransformer`. The pairs are those of the model fitted on all rows.
+        See :class:`ShapTransformer`. The model fitted on all rows determines the pairs.
     data, feature_perturbation, data_weight
         Background rows with the columns of X, for interventional interactions or for covers, and their
         weights; see :class:`TreeExplainer`.

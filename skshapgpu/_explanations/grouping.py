@@ -142,7 +142,7 @@ def group_pairs(pairs: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.n
 def summed_pairs(values: np.ndarray, positions: np.ndarray, n_group_pairs: int) -> np.ndarray:
     """Sum values (n_rows, n_pairs[, n_outputs]) over the pairs of each pair of groups.
 
-    ``positions`` are those that :func:`group_pairs` returns.
+    ``positions`` is the second result of :func:`group_pairs`.
     """
     between = np.flatnonzero(positions >= 0)
     ones = np.ones(len(between), values.dtype)

@@ -255,7 +255,7 @@ def series_colors(
     default : sequence of matplotlib colors
         Colours of the series if ``color`` is None.
     kind : str
-        What a series is, for the message: "output", "cohort".
+        Noun for a series, for the message: "output" or "cohort".
 
     Raises
     ------

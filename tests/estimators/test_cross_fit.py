@@ -236,7 +236,10 @@ def test_columns_without_names(steps: list[Any]) -> None:
     assert transformer.fit_transform(X, y).shape[0] == len(X)
     X[:300, 0] = 0  # constant where the last fold is trained
     assert np.ptp(X[:, 0]) > 0
-    with pytest.raises(ValueError, match=r"columns, .* which have no names to align them by"):
+    with pytest.raises(
+        ValueError,
+        match=r"sees \d columns and the model of all rows \d columns, which have no names to align",
+    ):
         transformer.fit_transform(X, y)
     with pytest.raises(ValueError, match="columns, which have no names to align them by"):
         cross_validated_importance(transformer.estimator, X, y, cv=KFold(3))
