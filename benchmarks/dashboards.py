@@ -157,7 +157,7 @@ def _houses() -> tuple[Any, Any]:
     return X, price.to_frame("SalePrice")
 
 
-#: By name, which begins with that of the package.
+#: Examples by name, which begins with the name of the package.
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "explainerdashboard": explainerdashboard,
     "explainerdashboard-options": explainerdashboard_options,

@@ -256,7 +256,7 @@ def test_data_frames_with_categories() -> None:
         np.testing.assert_allclose(explanation.values[i], right, rtol=0, atol=1e-10 * np.abs(y).max())
 
 
-# Model texts
+# Texts of models
 
 
 def test_model_files(tmp_path: Any) -> None:

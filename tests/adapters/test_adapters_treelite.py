@@ -1,4 +1,4 @@
-"""Treelite models: their margins equal those of treelite's GTIL on the hardest rows."""
+"""Treelite models: on the hardest rows, margins equal the predictions of treelite's GTIL."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_kept_columns(tmp_path: Path, explainer: Any) -> None:
     assert raw["yes"].tolist() == ["true", "false", "", "true", "true", "true", "false"]
     assert raw["day"][0] == "2026-01-01" and raw["time"][1].startswith("2026-01-01 12:01:00")
     assert raw["money"][0] == "1.50" and set(raw["nothing"]) == {""}
-    assert '"007"' in text and '"NA"' in text  # texts are quoted, but those who read them may not mind
+    assert '"007"' in text and '"NA"' in text  # strings are quoted, but readers may ignore the quotes
 
 
 @pytest.mark.parametrize(

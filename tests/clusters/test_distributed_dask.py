@@ -1,4 +1,4 @@
-"""Dask: the workers' values equal those of this process, even if one of the workers is killed."""
+"""Dask: the workers compute the same values as this process, even if a worker is killed."""
 
 # ruff: noqa: E402
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_interactions_of_an_array(client: Any, make: Any, pairs: Any) -> None:
 
 @pytest.mark.parametrize("make", [regressor, classifier])
 def test_matrices_of_an_array(client: Any, make: Any) -> None:
-    """docs/distributed.md: matrices are those of an explainer, which the workers receive."""
+    """docs/distributed.md: workers receive an explainer, which computes the matrices."""
     explainer, rows = TreeExplainer(make(A)), array()
     expected = explainer.shap_interaction_values(A)
     matrices = rows.map_blocks(

@@ -1,4 +1,4 @@
-"""Ray: its actors' values equal those of this process, even if one of them is killed."""
+"""Ray: the actors compute the same values as this process, even if an actor is killed."""
 
 # ruff: noqa: E402
 from __future__ import annotations

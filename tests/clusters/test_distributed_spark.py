@@ -1,4 +1,4 @@
-"""Spark: its Python workers' values equal those of this process, even if workers are killed."""
+"""Spark: the Python workers compute the same values as this process, even if workers are killed."""
 
 # ruff: noqa: E402
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""compare_explanations of files equals that of explanations, for all forms of files, in bounded memory."""
+"""compare_explanations of files: the same results as for explanations, in bounded memory."""
 
 from __future__ import annotations
 

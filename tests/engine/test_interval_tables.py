@@ -314,7 +314,7 @@ def test_many_thresholds(n_thresholds: int, n_tables: int) -> None:
 
 @pytest.mark.parametrize("depth, n_tables", [(64, 2), (65, 1)])
 def test_deep_trees_are_walked(depth: int, n_tables: int) -> None:
-    """Each leaf of the chain needs four entries: x0 and x1 lie between two thresholds, or elsewhere."""
+    """Each leaf of the chain needs four entries: x0 and x1 are between two thresholds, or elsewhere."""
     level = np.arange(depth)
     chain = random_chain(depth, depth, 2)
     inner = np.flatnonzero(chain.left >= 0)

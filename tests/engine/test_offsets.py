@@ -310,7 +310,7 @@ def test_leaves_that_would_overflow_keep_their_offset() -> None:
     np.testing.assert_array_equal(plan.leaf_magnitude, [1.7e308])
     values, margin = np.empty((2, 1, 1)), np.empty((2, 1))
     plan.explain(np.array([[-1.0], [1.0]]), values, margin, 1)
-    # The value of a row is its leaf minus the expected value, 0.85e308; that of the left leaf exceeds
+    # The value of a row is its leaf minus the expected value, 0.85e308; the value of the left leaf exceeds
     # float64.
     np.testing.assert_allclose(values[:, 0, 0], [-np.inf, 0.85e308], rtol=1e-15)
     np.testing.assert_array_equal(margin, [[-1.7e308], [1.7e308]])

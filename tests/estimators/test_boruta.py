@@ -69,7 +69,7 @@ def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
 
 
 def test_rounds_from_the_definition() -> None:
-    """The importances, hits and decisions are those of a plain implementation."""
+    """The importances, hits and decisions equal the results of a plain implementation."""
     X, y = planted()
     selector = ShapBoruta(stump(), cv=KFold(3), max_iter=50, alpha=0.1, random_state=5).fit(X, y)
     seed = np.random.RandomState(5).randint(2**31 - 1)

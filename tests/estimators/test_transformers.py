@@ -379,7 +379,7 @@ def test_behind_a_column_transformer_of_strings() -> None:
     frame = pipeline.fit_transform(X, y)
     assert list(frame.columns) == ["one__color_green", "one__color_red", "remainder__size"]
     assert pipeline.score(X, y) > 0.9
-    # With the pipeline inside the transformer, names are those of the encoded columns again.
+    # With the pipeline inside the transformer, the encoded columns again give the names.
     inside = ShapTransformer(make_pipeline(encode, RandomForestClassifier(4, random_state=0)))
     inside = inside.set_output(transform="pandas")
     assert list(inside.fit_transform(X, y).columns) == list(frame.columns)

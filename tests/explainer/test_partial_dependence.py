@@ -429,7 +429,7 @@ def test_ctrs(kind: str) -> None:
 
 
 def test_pipeline() -> None:
-    """Features are those of the last step; X goes through the steps."""
+    """Features are the columns that the last step receives; X goes through the steps."""
     steps = make_pipeline(StandardScaler(), RandomForestRegressor(5, max_depth=4, random_state=0)).fit(X, Y)
     scaled = steps[0].transform(X)
     curves = partial_dependence(steps, X, "x2", sample_weight=np.arange(len(X)))

@@ -233,7 +233,7 @@ def test_shap_4489_frame_with_the_index_of_the_rows() -> None:
 
 
 def test_shap_1654_one_hot_columns_as_one_feature() -> None:
-    """shap/shap#1654: how can values of one-hot columns be summed to those of their original feature?"""
+    """shap/shap#1654: how can the values of one-hot columns be summed to a value of the original feature?"""
     rng = np.random.default_rng(0)
     color, size = rng.integers(3, size=300), rng.normal(size=300)
     X = np.column_stack([color == 0, color == 1, color == 2, size]).astype(np.float64)

@@ -145,7 +145,7 @@ def explain_rows(model: Any, ensemble: Ensemble, X: np.ndarray, options: dict[st
         raise Finding(f"base value plus values differ from the margin by {gap}, of {scale}")
 
 
-#: Numbers, texts and structures that no honest document contains.
+#: Numbers, strings and structures that no honest document contains.
 HOSTILE: tuple[Any, ...] = (
     0, 1, -1, 2, 7, 255, 2**15, 2**24, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**62, 2**63 - 1,
     -(2**63), 2**64, 0.5, -0.0, 1e-320, 1e38, 1e308, -1e308, math.inf, -math.inf, math.nan,
@@ -275,7 +275,7 @@ def main() -> None:
     for seed in (b"", bytes(range(8, 40)), bytes(range(40, 72)), *files):
         with contextlib.suppress(Finding):
             test_one(seed)
-    # Hostile numbers cause warnings; the tests check those of honest ones.
+    # Hostile numbers cause warnings; other tests check the warnings for honest numbers.
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     atheris.Setup([sys.argv[0], *sys.argv[2:]], test_one_in_limits, enable_python_coverage=True)

@@ -1,4 +1,4 @@
-"""Small CatBoost models, their data, and comparisons of their margins with those of their ensembles."""
+"""Small CatBoost models, their data, and comparisons of models' and ensembles' margins."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def rgba(color: Any) -> np.ndarray:
 
 
 def texts(figure: Any) -> list[Any]:
-    """Return all visible texts of a figure."""
+    """Return all visible strings of a figure."""
     labels = []
     for axes in figure.axes:
         (left, right), (low, high) = sorted(axes.get_xlim()), sorted(axes.get_ylim())

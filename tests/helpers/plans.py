@@ -63,7 +63,7 @@ def merged_plan(plan: Any, n_threads: int = 1, on_gpu: bool = False) -> Any:
 
 
 def plan_with_tables(ensemble: Ensemble, precision: str, kind: str, **options: Any) -> Any:
-    """Compile a plan with a kind of tables; the options are those of ``_core.Plan`` for all kinds."""
+    """Compile a plan with a kind of tables; all kinds take the options of ``_core.Plan``."""
     if kind == "intervals":
         return interval_plan(ensemble, precision, **options)
     options |= {"tables": "level_uniform"} if kind == "level_uniform" else {"method": "fast_v2"}

@@ -1,4 +1,4 @@
-"""Data for XGBoost, boosters trained on it, and comparisons of margins with those of their ensembles."""
+"""Data for XGBoost, boosters trained on it, and comparisons of models' and ensembles' margins."""
 
 from __future__ import annotations
 

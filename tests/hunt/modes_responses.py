@@ -20,7 +20,7 @@ def responses(case: Case, report: Report) -> None:
     """Check the drawn function, or another one if the model lacks it; check the refusal if it has none."""
     name, model = case.draw.asked["response"], case.fitted.last
     if case.draw.outer in ("native", "file") and case.draw.task == "times":
-        name = "response"  # the parameters of a booster are not those of a wrapper
+        name = "response"  # a booster has other parameters than a wrapper
     if (
         name != "response"
         and library_of(model) == "sksurv"

@@ -24,7 +24,7 @@ from .report import NotDrawnError, Report
 def importances(case: Case, report: Report) -> None:
     """Check means over rows and over parts of them against means of the values."""
     options: Any = {"device": case.device, **case.draw.options}
-    options.pop("columns", None)  # importances are those of all columns
+    options.pop("columns", None)  # importances belong to all columns
     values = outputs_last(explain(case.fitted.top, case.X, **options).values.astype(float), 3)
     how: Any = ["mean_abs", "rms", "max_abs"][case.draw.background % 3]
     aggregate = {

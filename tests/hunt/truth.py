@@ -27,7 +27,7 @@ def coalition_values_of_pairs(
     Parameters
     ----------
     predict : callable
-        Maps rows like those of X to margins of shape (n, n_outputs).
+        Maps rows like X to margins of shape (n, n_outputs).
     X, background : array, frame or matrix
         Rows in containers of one kind.
 

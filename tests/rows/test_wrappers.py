@@ -200,7 +200,7 @@ class Unfittable(DecisionTreeRegressor):
 
 
 class Doubling(Pipeline):
-    """Pipeline whose predictions differ from those of its last step."""
+    """Pipeline whose predictions differ from its last step's predictions."""
 
     def predict(self, X: Any, **params: Any) -> Any:
         return 2 * super().predict(X, **params)
@@ -239,7 +239,7 @@ class Thawed(FrozenEstimator):
 
 
 class Shifted(ShapTransformer):
-    """Transformer of this package whose predictions differ from those of its model."""
+    """Transformer of this package whose predictions differ from its model's predictions."""
 
     def predict(self, X: Any) -> Any:
         return super().predict(X) + 1

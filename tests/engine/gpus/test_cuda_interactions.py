@@ -75,7 +75,7 @@ def assert_same(ensemble: Ensemble, rows: np.ndarray, index: str = "SII") -> Non
 def triples_on_gpu(
     plan: Any, rows: np.ndarray, ensemble: Ensemble, limit: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute values and triples; the gap is that of the values."""
+    """Compute values and triples, and the gap of the values."""
     values, *_ = empty_results(plan, rows, ensemble)
     triples = np.full((*values.shape[:2], len(plan.triples)), np.nan)
     margin, gap = np.full(values.shape[:2], np.nan), np.full(ensemble.n_outputs, np.nan)
