@@ -560,9 +560,9 @@ def _without_pruned(
 class XgboostCategories:
     """Encoder of a categorical column.
 
-    For a model trained on a data frame with XGBoost 3.1 or later, ``known`` maps the categories in
+    For a model trained on a data frame with XGBoost 3.1 or later, ``code_of_category`` maps the categories in
     training to their codes: the categories of a frame are then matched by value. For other models,
-    ``known`` is None, and the codes of a frame are used as they are, whatever the order of its
+    ``code_of_category`` is None, and the codes of a frame are used as they are, whatever the order of its
     categories. A column of numbers always holds codes. ``missing`` is compared with the codes, also
     with the codes of a frame before its categories are matched.
 
@@ -571,19 +571,19 @@ class XgboostCategories:
     XGBoost before 3.3 mistakes most unknown categories for a known one; here they are always rejected.
     """
 
-    known: dict[str | int, int] | None
+    code_of_category: dict[str | int, int] | None
     missing: float
     garbled: bool = False
 
     @property
     def takes_codes(self) -> bool:
         """Whether the result depends on the codes of a frame, not on its categories alone."""
-        return self.known is None or (self.missing >= 0 and self.missing.is_integer())
+        return self.code_of_category is None or (self.missing >= 0 and self.missing.is_integer())
 
     def encode(self, column: Column) -> np.ndarray:
         if column.codes is None:
             return self._from_numbers(column)
-        if self.known is None and column.package == "pyarrow":
+        if self.code_of_category is None and column.package == "pyarrow":
             present = column.values[column.codes >= 0]
             if len(present) and not isinstance(present[0], str):  # XGBoost refuses such a column, too
                 raise ValueError(
@@ -592,8 +592,8 @@ class XgboostCategories:
                 )
         codes = column.codes.astype(np.float64)
         is_missing = (codes < 0) | (codes == self.missing)
-        if self.known is not None:
-            codes = self._from_categories(column, column.codes, self.known)
+        if self.code_of_category is not None:
+            codes = self._from_categories(column, column.codes, self.code_of_category)
         codes[is_missing] = np.nan
         return codes
 
@@ -622,7 +622,7 @@ class XgboostCategories:
         return matched[inverse]
 
     def _from_numbers(self, column: Column) -> np.ndarray:
-        if column.package is not None and self.known is not None:
+        if column.package is not None and self.code_of_category is not None:
             raise ValueError(
                 f"column {column.name!r} was categorical in training and must be so here; to "
                 "pass codes, pass an array"
