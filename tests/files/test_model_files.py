@@ -128,7 +128,11 @@ def test_xgboost_categories(suffix, tmp_path):
     model = with_categories("xgboost", X, y)
     path = save(model, "xgboost", tmp_path / f"model.{suffix}")
     assert_same(adapt(path), adapt(model))
-    assert adapt(path).schema.encoders[1].code_of_category == adapt(model).schema.encoders[1].code_of_category != {}
+    assert (
+        adapt(path).schema.encoders[1].code_of_category
+        == adapt(model).schema.encoders[1].code_of_category
+        != {}
+    )
     np.testing.assert_array_equal(explain(path, X).values, explain(model, X).values)
 
 
@@ -262,7 +266,7 @@ def test_pipe_is_refused_without_waiting(tmp_path):
 CONTENTS = [
     (b"", "is empty"),
     (b"\x80\x04\x95", "is a pickle"),
-    (b"PK\x03\x04rest", r"TreeExplainer\.load"),
+    (b"PK\x03\x04rest", "ZIP archive, but not one that TreeExplainer.save wrote"),
     (b"hello", "holds no model of a known kind"),
     (b"\x89PNG\r\n\x1a\n" + bytes(100), "holds no model of a known kind"),
     (b"{", "begins like JSON, but is not valid"),
@@ -294,13 +298,6 @@ def test_other_content_is_refused(content, message, tmp_path):
     with pytest.raises(ValueError, match=message) as error:
         TreeExplainer(path)
     assert "model.json" in str(error.value)
-
-
-def test_file_of_an_explainer_names_what_loads_it(tmp_path):
-    X, y = data()
-    TreeExplainer(regressor("sklearn").fit(X, y)).save(tmp_path / "explainer.npz")
-    with pytest.raises(ValueError, match=r"TreeExplainer\.load"):
-        TreeExplainer(tmp_path / "explainer.npz")
 
 
 def test_linear_booster_is_refused(tmp_path):
