@@ -27,9 +27,6 @@ from .locations import Place, RemotePath, head, is_path, locate
 #: leaves.
 _FORMAT, _VERSION, _LINEAR_VERSION = "skshapgpu explainer", 1, 2
 
-#: First bytes of a file, which is a ZIP archive.
-_MAGIC = b"PK\x03\x04"
-
 #: Prefix, in files, of the names of the arrays in ``_core.Plan.contents``.
 _TABLES = "tables_"
 
@@ -164,15 +161,13 @@ def load(path: Place, verify: bool = False) -> Saved:
 
 
 def explainer_file(model: Any) -> Place | None:
-    """Return the place of an explainer's file if ``model`` is its path, and None otherwise.
-
-    Explainer files are ZIP archives, which none of the model files that the adapters read are.
-    """
+    """Return the place of an explainer's file if ``model`` is its path, and None otherwise."""
     if not is_path(model):
         return None
     place = locate(model)
     is_file = place.is_file() if isinstance(place, RemotePath) else os.path.isfile(place)
-    return place if is_file and head(place, len(_MAGIC)) == _MAGIC else None
+    is_ours = is_file and storage.begins_like_ours(head(place, storage.N_FIRST_BYTES))
+    return place if is_ours else None
 
 
 def library_version(path: Place) -> str:

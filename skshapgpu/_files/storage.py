@@ -43,6 +43,9 @@ _MAX_ARRAYS = 64
 _LOCAL_BYTES, _ZIP64_BYTES = 30, 20
 _LOCAL_SIGNATURE = b"PK\x03\x04"
 
+#: Number of bytes of a file that :func:`begins_like_ours` takes.
+N_FIRST_BYTES = _LOCAL_BYTES + len(_HEADER)
+
 #: ID of a ZIP extra field without a meaning, for alignment.
 _PADDING_FIELD = 0xD935
 
@@ -61,6 +64,11 @@ def is_ours(path: str | os.PathLike[str] | RemotePath) -> bool:
         return False
     except (zipfile.BadZipFile, struct.error, zlib.error, NotImplementedError, RuntimeError):
         return False
+
+
+def begins_like_ours(first_bytes: bytes) -> bool:
+    """Return whether a file begins with the header of a file of skshapgpu, given its ``N_FIRST_BYTES``."""
+    return first_bytes[:4] == _LOCAL_SIGNATURE and first_bytes[_LOCAL_BYTES:] == _HEADER.encode()
 
 
 def require_ours(path: str | os.PathLike[str] | RemotePath, is_ours: Callable[[Any], bool] = is_ours) -> None:

@@ -27,10 +27,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import (
     TreeExplainer,
-    UnsupportedModelError,
     explain,
     explain_interactions,
-    partial_dependence,
     reference,
 )
 from skshapgpu._common.memory import parse_bytes
@@ -180,13 +178,6 @@ def test_explain_takes_an_explainer(binary: Any) -> None:
 
 
 # The explanation
-
-
-def test_an_explainer_is_no_model(binary: Any) -> None:
-    explainer = TreeExplainer(binary)
-    for use in (TreeExplainer, lambda model: partial_dependence(model, CANCER, 0)):
-        with pytest.raises(UnsupportedModelError, match="a TreeExplainer: pass the fitted model that"):
-            use(explainer)
 
 
 def test_explanation_of_a_frame(regressor: Any) -> None:
