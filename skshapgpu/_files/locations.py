@@ -32,8 +32,8 @@ _SAFE = "%/:?[]@!$&'()*+,;=~-._"
 #: Schemes in whose URLs the user is not a credential but the container of the data.
 _CONTAINER_AS_USER = ("abfs", "abfss")
 
-#: Types of file systems, as pyarrow names them, in which an object appears only when it is complete. They do
-#: not have folders, either.
+#: Types of file systems, as pyarrow names them, in which a file appears only when it is complete. These file
+#: systems do not have folders.
 _OBJECT_STORES = {
     *("s3", "gcs", "abfs"),
     *(f"py::fsspec+{name}" for name in ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss")),

@@ -162,8 +162,8 @@ class CsvFile:
     def type_of(self, name: str, exact: bool = False) -> Any:
         """Return the type of a column after :meth:`scan`; null if all of its values are missing.
 
-        If no 64-bit integer type holds all whole numbers of the column, the type is a string type with
-        ``exact``, and float64 otherwise.
+        A column of whole numbers that no 64-bit integer type can hold is float64, or with ``exact`` a string
+        column.
         """
         return self._scans[name].type(exact)
 

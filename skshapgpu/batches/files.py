@@ -248,7 +248,7 @@ class _ArrowFile:
         return self.schema.field(name).type
 
     def null_counts(self, names: Sequence[str]) -> dict[str, int]:
-        """Return the numbers of missing values of the columns for which every row group records one."""
+        """Return the number of missing values of each column for which every row group records it."""
         if self._kind != "parquet":
             return {}
         import pyarrow.parquet

@@ -277,7 +277,7 @@ class RemoteFolder(Folder):
             self._scratch = None
 
 
-#: Names of the files in the folder of a journal by which calls exclude each other.
+#: Names of the files, in the folder of a journal, with which calls keep each other out.
 GUARDS = (_LOCK, _OWNER)
 
 

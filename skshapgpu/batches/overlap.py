@@ -52,7 +52,7 @@ class _Line:
         self.error: BaseException | None = None
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        """Declare that no item from this number on is to be written: there is none, or there is an error."""
+        """Declare that no item from ``number`` on is to be written, at the end or because of an error."""
         with self._changed:
             if number < self._end:
                 self._end, self.error = number, error

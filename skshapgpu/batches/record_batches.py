@@ -359,7 +359,7 @@ class BatchExplainer:
         return Strongest(self._n_reasons, ranked, outputs, value, self._prefix, self._by_sign)
 
     def _names_explained(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the names of the features of the results for a batch whose features have these names."""
+        """Return the names of the features of the results, given the names of the model's input columns."""
         if self._input_grouping is not None:
             return self._input_grouping.names
         return self._explainer._names_explained(names, self._index)
