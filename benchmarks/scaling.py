@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trees", type=int, default=400, help="of a random forest (400)")
     parser.add_argument("--depth", type=int, default=12, help="of its trees (12)")
     parser.add_argument("--jobs", type=int, default=1, help="threads of a process (1)")
-    parser.add_argument("--top", type=int, help="number of values to keep per row (all)")
+    parser.add_argument("--reasons", type=int, help="number of reasons per row; default: all values")
     parser.add_argument("--batch-size", type=int, help="rows of a batch (auto)")
     parser.add_argument(
         "--gpus", type=int, nargs="+", default=[1], help="with --device cuda: numbers of GPUs to measure (1)"
@@ -190,7 +190,7 @@ def _in_processes(
             "rows": n_rows,
             "device": device,
             "n_jobs": arguments.jobs,
-            "top": arguments.top,
+            "reasons": arguments.reasons,
             "batch_size": arguments.batch_size or "auto",
         }
         command = [sys.executable, os.fspath(PROCESS), json.dumps(call)]
@@ -232,7 +232,7 @@ def _error(model: Path, folder: Path, sinks: list[Path], arguments: argparse.Nam
     rows, made = (ds.dataset(path).head(CHECKED_ROWS).drop_columns(["id"]) for path in (folder, sinks[0]))
     X = np.column_stack(rows.columns).astype(np.float64)
     truth = _double(model, X)
-    if arguments.top is not None:
+    if arguments.reasons is not None:
         written = made.column("shap_1").to_numpy()
         truth = truth[np.arange(len(truth)), np.abs(truth).argmax(axis=1)]
     else:

@@ -71,7 +71,7 @@ def from_files(explainer: TreeExplainer, arguments: dict[str, Any]) -> dict[str,
         arguments["source"],
         arguments["sink"],
         keep=["id"],
-        reasons=arguments["top"],
+        reasons=arguments["reasons"],
         batch_size=arguments["batch_size"],
     )
     return {
