@@ -21,7 +21,7 @@ from .._rows.tables import require_same_rows
 from ..batches.files import FilesSource
 from ..batches.journal import is_unfinished
 from ..batches.record_batches import METADATA_KEY
-from ..batches.source import Wanted
+from ..batches.source import SelectedColumns
 from ..batches.sources import open_source
 
 #: Number of values in a batch.
@@ -163,7 +163,7 @@ class FileSample(Sample):
                 f"{role}_weight: there is no column {weights!r} in {self._name}: name it in keep= of "
                 "explain_batches"
             )
-        source.settle(Wanted(tuple(self._columns), () if weights is None else (weights,)))
+        source.settle(SelectedColumns(tuple(self._columns), () if weights is None else (weights,)))
         self.n_rows = source.n_rows or 0
         self._require()
 
