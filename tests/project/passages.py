@@ -1,6 +1,8 @@
 """Print passages of prose, drawn at random from docstrings, comments and pages, for an editor to read.
 
 python tests/project/passages.py --count 10 --seed 0
+
+With ``--functions``, print functions from the largest modules of the package instead, to judge their names.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ import prose
 
 #: Shorter passages say too little to be judged.
 LEAST_WORDS = 12
+
+#: How many modules functions are drawn from, and how many statements they have at least.
+LARGEST_MODULES, LEAST_STATEMENTS = 20, 4
 
 Passage = tuple[str, int, str]
 
@@ -57,12 +62,29 @@ def _comments(text: str, mark: str) -> Iterator[Passage]:
             )
 
 
+def functions() -> list[str]:
+    """Return the source of each function of several statements in the largest modules of the package."""
+    modules = sorted((prose.ROOT / "skshapgpu").rglob("*.py"), key=lambda path: -path.stat().st_size)
+    sources = []
+    for path in modules[:LARGEST_MODULES]:
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and len(node.body) >= LEAST_STATEMENTS:
+                source = ast.get_source_segment(text, node)
+                sources.append(f"--- {path.relative_to(prose.ROOT)}:{node.lineno}\n{source}\n")
+    return sources
+
+
 def main() -> None:
     """Print the passages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--functions", action="store_true", help="print functions instead")
     arguments = parser.parse_args()
+    if arguments.functions:
+        print("\n".join(random.Random(arguments.seed).sample(functions(), arguments.count)))
+        return
     drawable = [
         (path.relative_to(prose.ROOT), *passage)
         for path in prose.files()
