@@ -116,15 +116,26 @@ def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
     """Return limits of the additivity gap of each output, above which it would hide differences of margins.
 
     The first array is for float64 values, the second for float32 values, whose limit is at least the
-    resolution of float32 at a margin. Linear leaves have no limit, because they are always explained in
-    double precision. An ``UnsupportedModelError`` says that rounding errors of margins hide the differences.
+    resolution of float32 at a margin. With a link, a gap must not hide differences of the link's values
+    either. Linear leaves have no limit, because they are always explained in double precision. An
+    ``UnsupportedModelError`` says that rounding errors of margins hide the differences.
     """
     if model.has_linear_leaves:
         unlimited = np.full(len(model.leaf_magnitude), np.inf)
         return unlimited, unlimited
     difference, margin = require_resolved(model.ensemble, model.leaf_magnitude)
     largest = _RELATIVE_TO_DIFFERENCES * difference
-    return largest, np.maximum(largest, _RESOLUTION_OF_FLOATS * margin)
+    largest_of_floats = np.maximum(largest, _RESOLUTION_OF_FLOATS * margin)
+    if model.link is None:
+        return largest, largest_of_floats
+    limit = model.link.largest_margin_gap
+    if (model.rounding > limit).any():
+        raise UnsupportedModelError(
+            f"the margins are so large, up to {model.leaf_magnitude.max():.2g}, that sums in float64 may be "
+            f"off by {model.rounding.max():.2g}, which changes the {model.link.noun} completely: leave out "
+            "trees whose leaves cancel, train the model with smaller leaf values, or explain the margin"
+        )
+    return np.minimum(largest, limit), np.minimum(largest_of_floats, limit)
 
 
 def needs_double(model: CompiledModel) -> bool:

@@ -41,6 +41,9 @@ _UNIT_OF_OUTPUT = {
     **_OVER_TIME,
 }
 
+#: The steepest slope of some links.
+_STEEPEST = {"gumbel": np.exp(-1), "normal": 1 / np.sqrt(2 * np.pi)}
+
 #: Largest magnitude of a label: twice a label is a factor in the core, and must be finite in float32.
 _LARGEST_LABEL = 1e30
 
@@ -80,6 +83,16 @@ class Link:
     def is_joint(self) -> bool:
         """Whether the link is a function of the margins of all outputs together."""
         return self.name == "softmax"
+
+    @property
+    def largest_margin_gap(self) -> float:
+        """Largest additivity gap of margins that leaves the link's values six correct bits.
+
+        The values of a link between 0 and 1 then differ by at most 2^-6, and exponentials by this fraction. A
+        loss is as large as the margins are, so the limits of margins suffice.
+        """
+        steepest = {"softmax": 0.5, "logistic": 0.25, "exp": 1.0, **_STEEPEST}
+        return 2.0**-6 / (steepest[self.name] * self.scale) if self.name in steepest else np.inf
 
     def of(self, margin: np.ndarray, labels: np.ndarray | None = None, outputs: int = 1) -> np.ndarray:
         """Return the link's values for margins (n_rows, n_outputs) and labels (n_rows,).
@@ -132,9 +145,8 @@ class Link:
             return margin_gap.max() / 2 + _ROUNDING_OF_SUMS
         if self.name == "logistic":
             return margin_gap * self.scale / 4 + _ROUNDING
-        steepest = {"gumbel": np.exp(-1), "normal": 1 / np.sqrt(2 * np.pi)}
-        if self.name in steepest:
-            slope = steepest[self.name] * self.scale
+        if self.name in _STEEPEST:
+            slope = _STEEPEST[self.name] * self.scale
             return slope * (margin_gap + _ROUNDING * (np.abs(center) + reach)) + _ROUNDING
         if self.name == "exp":
             with np.errstate(over="ignore"):

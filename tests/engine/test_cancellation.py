@@ -122,6 +122,34 @@ def test_explainers_that_are_stored_keep_the_precision(tables: bool, tmp_path: P
     assert TreeExplainer(str(tmp_path / "model.json")).precision == "double"
 
 
+#: Rows whose first two columns cancel in half of the margins, as those of rows drawn from thresholds do not.
+CANCELLING = np.where(R.random((60, 4)) < 0.5, -1.0, 1.0)
+CANCELLING[:30, 1] = CANCELLING[:30, 0]
+
+
+def classifier_that_cancels(size: float) -> AdaptedModel:
+    """Return a classifier with leaves of this size; margins are 1 or -1 if the first columns are equal."""
+    parts = [0.3 * size, 0.7 * size]  # which float32 does not hold
+    cancel = [stump(0, size, -size), *(stump(1, -part, part) for part in parts)]
+    return replace(adapted(*cancel, stump(2, -1.0, 1.0)), binary="margin", link="logistic")
+
+
+def test_probabilities_of_margins_that_cancel_add_up() -> None:
+    explainer = TreeExplainer(classifier_that_cancels(1e13), CANCELLING[:5], model_output="probability")
+    assert explainer.precision == "double"
+    explanation = explainer.explain(CANCELLING[:30])
+    total = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(total, 1 / (1 + np.exp(-CANCELLING[:30, 2])), atol=0.01)
+    assert np.abs(explanation.values).max() > 1e12  # the values of the first two columns
+
+
+def test_functions_of_margins_that_double_precision_does_not_resolve_are_refused() -> None:
+    model = classifier_that_cancels(1e16)
+    assert TreeExplainer(model, CANCELLING[:5]).shap_values(CANCELLING).any()
+    with pytest.raises(UnsupportedModelError, match=r"so large, up to .* changes the probability completely"):
+        TreeExplainer(model, CANCELLING[:5], model_output="probability")
+
+
 def test_trees_that_double_precision_does_not_resolve_are_refused() -> None:
     model, _ = sum_that_cancels(1e16)
     for make in (TreeExplainer, lambda model: explain(model, X), ShapTransformer.from_fitted):

@@ -20,7 +20,7 @@ from skshapgpu import (
     explain,
     explain_interactions,
 )
-from skshapgpu._common.progress import Progress
+from skshapgpu._common.progress import ProgressTracker
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
@@ -132,7 +132,7 @@ def test_steps_follow_the_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skshapgpu._common.progress, "_SECONDS", (0.1, 0.4))
     clock = [0.0]
     monkeypatch.setattr(skshapgpu._common.progress, "perf_counter", lambda: clock[0])
-    progress = Progress(1000, lambda done, of: None)
+    progress = ProgressTracker(1000, lambda done, of: None)
     steps = []
     for seconds in (0.01, 0.05, 0.2, 0.5, 0.5, 0.5):
         clock[0] += seconds

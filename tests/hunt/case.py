@@ -12,7 +12,7 @@ from skshapgpu import TreeExplainer
 
 from . import containers, data, gpu, models, readers, thresholds, tolerance, truth, wrappers
 from .draws import Draw
-from .margins import margin_of
+from .margins import library_of, margin_of
 from .report import NotDrawnError
 from .trees import Tree, coalition_values, counted, is_encodable, used_columns
 
@@ -206,6 +206,19 @@ class Case:
         return np.ptp(np.concatenate([trained, self.contrasts]), axis=0)
 
     @cached_property
+    def leaf_range(self) -> np.ndarray:
+        """Bound on the sum over the trees of the range of their leaves, for each output; 0 if unknown."""
+        if self._readable():
+            ranges = [
+                np.ptp(tree.value[tree.left < 0], axis=0) for tree in readers.trees_of(self.fitted.last)
+            ]
+            return np.sum(ranges, axis=0) + np.zeros(self.n_outputs)
+        model = self.fitted.last
+        if library_of(model) != "catboost":
+            return np.zeros(self.n_outputs)
+        return np.full(self.n_outputs, 2 * model.tree_count_ * np.abs(model.get_leaf_values()).max())
+
+    @cached_property
     def magnitude(self) -> np.ndarray:
         """Bound on the sum of the magnitudes of the terms that add up to a margin, without the intercept."""
         bound = np.abs(self.contrasts).max(axis=0) + self.spread
@@ -259,6 +272,8 @@ class Case:
         scale = np.maximum(flat.max(axis=0, initial=0.0), self._wide(self.spread, right))
         precision = self.draw.options.get("precision", "single")
         deviation = factor * tolerance.of_values(precision, scale, float32=self.single_x or float32)
+        if precision == "single":
+            deviation = deviation + self._wide(factor * tolerance.of_leaves(self.leaf_range), right)
         magnitude = self.magnitude
         if whole:
             magnitude = magnitude + np.abs(self.margins - self.contrasts).max(axis=0)

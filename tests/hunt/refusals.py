@@ -14,6 +14,12 @@ SPARSE = (*containers.SPARSE, "frame sparse")
 #: Refusal of columns="used", of constant models only.
 NO_COLUMN = "the model uses no column of X"
 
+#: Refusal of functions of margins that are too large, which needs leaves of about 1e12.
+TOO_LARGE = "the margins are so large"
+
+#: Failure of the additivity check of algorithms that lose digits.
+LOST_DIGITS = "loses digits on paths with many features: use algorithm='auto'"
+
 #: Refusals in every container.
 ALWAYS = {
     "model_output='probability' needs": lambda draw: draw.mode == "probability",
@@ -33,6 +39,8 @@ ALWAYS = {
     "a border between infinite numbers": lambda draw: "infinite" in draw.columns,
     "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
     "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",
+    TOO_LARGE: lambda draw: draw.mode in ("responses", "probability"),
+    LOST_DIGITS: lambda draw: draw.options.get("algorithm") in ("treeshap", "fast_v1"),
     NO_COLUMN: lambda draw: draw.options.get("columns") == "used",
     "model has no covers": lambda draw: draw.task == "cox",  # whose hessians may add up to less than 0
     "there are no groups": lambda draw: draw.asked.get("groups") == "input" and draw.steps == "none",

@@ -31,7 +31,7 @@ from .modes_responses import RESPONSES
 from .modes_typed import TYPED
 from .modes_views import VIEWS
 from .modes_workflow import WORKFLOW
-from .refusals import NO_COLUMN, refusal
+from .refusals import LOST_DIGITS, NO_COLUMN, TOO_LARGE, refusal
 from .report import NotDrawnError, Report
 
 ALL_MODES = {
@@ -113,4 +113,10 @@ def _carry_out(drawn: Draw, report: Report) -> None:
             margins = case.library("predict", lambda: case.contrasts)
             if np.ptp(margins, axis=0).any():
                 raise
+        if reason == TOO_LARGE and case.magnitude.max() < 1e10:
+            raise
         report.refusals.append(reason)
+    except RuntimeError as error:
+        if LOST_DIGITS not in str(error) or refusal(drawn, accepted, str(error)) != LOST_DIGITS:
+            raise
+        report.refusals.append(LOST_DIGITS)

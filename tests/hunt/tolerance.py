@@ -9,6 +9,9 @@ of units: the package promises 3e-6 of the largest value. In double precision, a
 output's predictions over the training rows, which the values divide among the columns. The offset never
 counts, since values do not depend on it; nor do other outputs.
 
+**Leaves**: if trees cancel, the largest value says little about the numbers that were rounded. What a tree
+adds to a value is rounded by a few units of float32 of the range of the tree's leaves.
+
 **Offset**: predictions c + y with a large c are rounded to 2^-53 c in float64, and so are differences of two
 predictions. If the library keeps the offset in its leaves, each added tree has this error. In a library that
 adds up in float32 (XGBoost), the error is 2^-24 c. All this matters only if the reference is a prediction
@@ -33,6 +36,11 @@ UNIT32, UNIT64 = 2.0**-24, 2.0**-53
 def of_values(precision: str, scale: np.ndarray, *, float32: bool = False) -> np.ndarray:
     """Return the permitted deviation from exact values, for outputs with these largest values."""
     return ((SINGLE if precision == "single" else DOUBLE) + (UNIT32 if float32 else 0.0)) * scale
+
+
+def of_leaves(leaf_range: np.ndarray) -> np.ndarray:
+    """Return the permitted deviation of sums over trees, given the sum of the ranges of their leaves."""
+    return 8 * UNIT32 * leaf_range
 
 
 def of_sums(model: Any, magnitude: np.ndarray, *, exact: bool = False) -> np.ndarray:

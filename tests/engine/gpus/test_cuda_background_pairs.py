@@ -185,7 +185,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
     return RandomForestClassifier(10, random_state=0).fit(iris, classes), iris
 
 
-@pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(3, 0), (1, 2)]])
+@pytest.mark.parametrize("pairs", ["occurring", 3, [(3, 0), (1, 2)]])
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_explainers(case: Any, precision: str, index: str, pairs: Any) -> None:
@@ -197,8 +197,7 @@ def test_explainers(case: Any, precision: str, index: str, pairs: Any) -> None:
     explanation = explainer.explain_interactions(rows, interactions=pairs, index=index)
     assert explanation.device == "cuda:0" and explanation.feature_perturbation == "interventional"
     atol = TOLERANCE[precision] * in_double._compiled.leaf_magnitude.max()
-    if expected.interactions is not None:
-        np.testing.assert_array_equal(explanation.interactions, expected.interactions)
+    np.testing.assert_array_equal(explanation.interactions, expected.interactions)
     np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=atol)
     np.testing.assert_array_equal(explanation.base_values, expected.base_values)
     assert (explanation.additivity_error is None) == (index == "BII")
@@ -218,11 +217,24 @@ def test_groups_of_columns(case: Any) -> None:
     on_cpu = TreeExplainer(model, rows[:50], device="cpu", **options)
     explainer = TreeExplainer(model, rows[:50], device="cuda", **options)
     atol = TOLERANCE["double"] * on_cpu._compiled.leaf_magnitude.max()
-    for pairs in ("all", "occurring", 1):
+    for pairs in ("occurring", 1):
         expected = on_cpu.explain_interactions(rows, interactions=pairs)
         explanation = explainer.explain_interactions(rows, interactions=pairs)
         assert explanation.device == "cuda:0"
         np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=atol)
+    matrices, right = (one.shap_interaction_values(rows) for one in (explainer, on_cpu))
+    np.testing.assert_allclose(matrices, right, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_matrices(case: Any, precision: str) -> None:
+    model, rows = case
+    on_cpu = TreeExplainer(model, rows[:50], device="cpu", precision="double")
+    explainer = TreeExplainer(model, rows[:50], device="cuda", precision=precision)
+    atol = TOLERANCE[precision] * on_cpu._compiled.leaf_magnitude.max()
+    matrices, right = explainer.shap_interaction_values(rows), on_cpu.shap_interaction_values(rows)
+    np.testing.assert_allclose(matrices, right, rtol=0, atol=atol)
+    assert np.abs(right).max() > 100 * atol
 
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])
@@ -231,7 +243,7 @@ def test_arrays_of_other_libraries(case: Any, library: str) -> None:
     model, rows = case
     explainer = TreeExplainer(model, rows[:50], device="cuda")
     x = namespace.asarray(rows, device="cuda") if library == "torch" else namespace.asarray(rows)
-    for pairs in ("all", "occurring", 3):
+    for pairs in ("occurring", 3):
         explanation = explainer.explain_interactions(x, interactions=pairs)
         expected = explainer.explain_interactions(rows, interactions=pairs)
         assert type(explanation.values) is type(x) and explanation.device == "cuda:0"
@@ -240,6 +252,10 @@ def test_arrays_of_other_libraries(case: Any, library: str) -> None:
         )
         np.testing.assert_array_equal(values, expected.values)
         assert explanation.additivity_error == expected.additivity_error
+    matrices = explainer.shap_interaction_values(x)
+    assert type(matrices) is type(x)
+    on_host = matrices.cpu().numpy() if library == "torch" else namespace.asnumpy(matrices)
+    np.testing.assert_array_equal(on_host, explainer.shap_interaction_values(rows))
 
 
 def test_auto_takes_the_gpu(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
