@@ -188,5 +188,8 @@ def _rounding_of_sums(ensemble: Ensemble) -> float:
 
 
 def rounding(model: CompiledModel, leaf_magnitude: np.ndarray) -> np.ndarray:
-    """Return the rounding of margins, given the sum over the trees of their largest leaf."""
-    return _rounding_of_sums(model.ensemble) * (np.abs(model.constant) + leaf_magnitude)
+    """Return the rounding of a margin and of the base value.
+
+    ``leaf_magnitude`` is the sum over the trees of their largest leaf.
+    """
+    return 2 * _rounding_of_sums(model.ensemble) * (np.abs(model.constant) + leaf_magnitude)

@@ -55,15 +55,29 @@ def frame_schema(frame: Any) -> Any:
     return arrow.schema([(str(name), kind) for name, kind in zip(frame.columns, kinds)])
 
 
+def _is_dictionary(arrow_type: Any) -> bool:
+    return bool(require_arrow().types.is_dictionary(arrow_type))
+
+
 def one_batch(table: Any) -> Any:
     """Return a table of few rows as one record batch.
 
-    Raise ``ValueError`` if the strings of a column are longer than a record batch can hold.
+    Raise ``ValueError`` if the strings of a column are longer than a record batch can hold, and ``TypeError``
+    if Arrow cannot combine the categories of a column, such as intervals.
     """
     arrow = require_arrow()
     if not table.num_columns:
         return arrow.RecordBatch.from_arrays([], names=[])
-    batches = table.cast(wide_codes(table.schema)).unify_dictionaries().combine_chunks().to_batches()
+    try:
+        unified = table.cast(wide_codes(table.schema)).unify_dictionaries()
+    except arrow.ArrowNotImplementedError as error:
+        types = [f"{field.name!r} ({field.type})" for field in table.schema if _is_dictionary(field.type)]
+        raise TypeError(
+            "the pieces of the source have different categories, and Arrow cannot combine all of them: "
+            f"{error}. Columns with categories: {', '.join(types)}. Convert their "
+            "categories to strings or numbers"
+        ) from error
+    batches = unified.combine_chunks().to_batches()
     if len(batches) > 1:  # an Arrow column of strings holds at most 2 GiB
         raise ValueError("the strings of a batch are too long: use a smaller batch_size")
     return batches[0] if batches else arrow.RecordBatch.from_pylist([], schema=table.schema)

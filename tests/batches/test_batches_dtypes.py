@@ -324,6 +324,22 @@ def test_items_with_other_dtypes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.load(out), expected)
 
 
+def test_categories_that_arrow_cannot_combine_are_refused(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    model = ExtraTreesRegressor(3, random_state=0).fit(rows, rows[:, 0])
+    frames = [
+        pd.DataFrame(rows, columns=["a", "b"]).assign(size=pd.cut(rows[:, 0], n_intervals))
+        for n_intervals in (3, 4)
+    ]
+    with pytest.raises(TypeError, match=r"Arrow cannot combine all of them.*'size'.*Convert"):
+        explain_batches(model, iter(frames), tmp_path / "values.parquet", features=["a", "b"], keep=["size"])
+    texts = [frame.assign(size=frame["size"].astype(str).astype("category")) for frame in frames]
+    explain_batches(model, iter(texts), tmp_path / "values.parquet", features=["a", "b"], keep=["size"])
+    kept = pd.read_parquet(tmp_path / "values.parquet")["size"]
+    assert kept.astype(str).tolist() == [text for frame in texts for text in frame["size"]]
+
+
 def test_files_of_different_extension_dtypes_are_refused(tmp_path: Path) -> None:
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     pd.DataFrame({"k": CODES}).to_parquet(paths[0])

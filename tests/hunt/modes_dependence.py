@@ -146,7 +146,9 @@ class _Subject:
             predict = partial(margins.margin_of, case.fitted.last)
         if not is_encodable(rows):
             rows = case.converted.plain
-        if isinstance(rows, np.ndarray) and library_of(case.fitted.last) == "lightgbm" and not self.of_x:
+        if self.of_x and isinstance(rows, np.ndarray) and rows.dtype.kind in "iu" and _is_lightgbm(case):
+            raise NotDrawnError("a curve: integers, which LightGBM rounds, with values that are none")
+        if isinstance(rows, np.ndarray) and _is_lightgbm(case) and not self.of_x:
             dtype, rows = rows.dtype, as_lightgbm_reads(case.fitted.last, rows)
             if rows.dtype == np.float32 and dtype != np.float32:
                 grid = [_rounded(values, dtype) for values in grid]
@@ -161,6 +163,10 @@ class _Subject:
                     changed = _with_value(changed, j, part, keeps_dtype=self.of_x)
             found.append(self.link(case.library("predict", predict, changed)))
         return np.stack(found)
+
+
+def _is_lightgbm(case: Case) -> bool:
+    return library_of(case.fitted.last) == "lightgbm"
 
 
 def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

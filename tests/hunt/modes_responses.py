@@ -143,7 +143,8 @@ def _allowed(case: Case, function: survival.Function, got: np.ndarray) -> np.nda
     precision = 3e-6 if case.draw.options.get("precision", "single") == "single" else 1e-11
     largest = np.abs(function.of(between, np.zeros(1))).max(axis=0)
     on_margins = case.allowed(np.zeros((1, case.n_outputs)), whole=True)
-    return 3 * steepest * on_margins + 4 * precision * largest
+    # Probabilities below the smallest number of float32 are 0 in single precision.
+    return 3 * steepest * on_margins + 4 * precision * largest + (1e-37 if precision == 3e-6 else 0.0)
 
 
 RESPONSES = {"responses": responses}

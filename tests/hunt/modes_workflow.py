@@ -128,6 +128,8 @@ def transformer(case: Case, report: Report) -> None:
     """Check ShapTransformer's columns, fitted or from a fitted model, and importances in the order of X."""
     if case.draw.outer in ("self-training", "sampler"):
         raise NotDrawnError("transformer: the model alone takes fewer containers or categories")
+    if case.draw.outer == "RFE" and case.draw.container == "float16":
+        raise NotDrawnError("transformer: the model alone refuses infinite numbers of columns that RFE drops")
     nested = case.nest("none")
     shap = ShapTransformer(nested.estimator, **options_of(case))
     if isinstance(case.train, pd.DataFrame) and case.draw.index != "BII":
@@ -212,6 +214,8 @@ def cross_validated(case: Case, report: Report) -> None:
         own.append((test, steps, last))
     if all(_lacks_a_class(last, case) for _, _, last in own):
         raise NotDrawnError("cross-validation: each split lacks a class")
+    if draw.family == "catboost" and "infinite" in draw.columns:
+        raise NotDrawnError("cross-validation: some splits may have a border between infinite numbers")
     # Splits use different columns, so that all of them get values.
     without_columns: Any = {k: v for k, v in options_of(case).items() if k not in ("n_jobs", "columns")}
     result = cross_val_explain(

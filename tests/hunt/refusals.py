@@ -41,6 +41,9 @@ ALWAYS = {
     "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",
     TOO_LARGE: lambda draw: draw.mode in ("responses", "probability"),
     LOST_DIGITS: lambda draw: draw.options.get("algorithm") in ("treeshap", "fast_v1"),
+    "Arrow cannot combine all of them": lambda draw: (
+        draw.mode == "typed" and "intervals" in (draw.asked.get("first type"), draw.asked.get("second type"))
+    ),
     NO_COLUMN: lambda draw: draw.options.get("columns") == "used",
     "model has no covers": lambda draw: draw.task == "cox",  # whose hessians may add up to less than 0
     "there are no groups": lambda draw: draw.asked.get("groups") == "input" and draw.steps == "none",
