@@ -130,7 +130,7 @@ def explain_batches(
     index: ValueIndex | InteractionIndex | None = None,
     prefix: str = "",
     dtype: Literal["auto", "float32", "float64"] = "auto",
-    format: Literal["parquet", "arrow", "csv"] | None = None,
+    format: Literal["parquet", "arrow"] | None = None,
     csv_options: CsvOptions | None = None,
     if_exists: Literal["resume", "overwrite", "error"] = "resume",
     progress: Progress = False,

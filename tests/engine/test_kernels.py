@@ -306,7 +306,7 @@ def test_more_leaves_than_16_bits_can_number(core, precision):
     """In a chain of one feature, the leaf that a row reaches is known, and is the whole margin."""
     depth = 70_000
     node = np.arange(2 * depth + 1)
-    # Even nodes continue with the next even one on their right; odd ones are leaves.
+    # The right child of an even node is the next even node; odd nodes are leaves.
     right = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)
     left = np.where(right >= 0, node + 1, -1)
     rng = np.random.default_rng(0)

@@ -77,7 +77,7 @@ def test_an_exception_ends_the_patch() -> None:
 
 
 def test_wrappers_of_others_stay(forest: Any) -> None:
-    """A function that was wrapped during the patch cannot be restored, but later calls shap's own."""
+    """A function that was wrapped during the patch stays wrapped, but calls shap's own once the patch ends."""
     original = TreeExplainer.shap_values
     expected = TreeExplainer(forest).shap_values(DIABETES[:5])
     try:
