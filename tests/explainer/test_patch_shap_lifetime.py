@@ -77,7 +77,7 @@ def test_an_exception_ends_the_patch() -> None:
 
 
 def test_wrappers_of_others_stay(forest: Any) -> None:
-    """A function that was wrapped during the patch stays wrapped, but calls shap's own once the patch ends."""
+    """A function that was wrapped during the patch stays wrapped, but calls shap's own after the patch."""
     original = TreeExplainer.shap_values
     expected = TreeExplainer(forest).shap_values(DIABETES[:5])
     try:
