@@ -163,9 +163,11 @@ class ExplainingTransformer(
         self._compile()
         # The names come from the first step of a pipeline, or, without leading steps, from the adapter.
         explainer = self.explainer_
-        names = getattr(model, "feature_names_in_", None) if explainer._steps else explainer.feature_names
-        if not explainer._steps or hasattr(model, "n_features_in_"):
-            self.n_features_in_ = model.n_features_in_ if explainer._steps else explainer.n_features
+        steps = explainer._steps
+        fitted = steps[0] if steps and isinstance(model, TreeExplainer) else model
+        names = getattr(fitted, "feature_names_in_", None) if steps else explainer.feature_names
+        if not steps or hasattr(fitted, "n_features_in_"):
+            self.n_features_in_ = fitted.n_features_in_ if steps else explainer.n_features
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         self._learn(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -177,6 +178,24 @@ def test_the_explainer_of_a_pipeline_transforms_x() -> None:
         lambda model: ShapTransformer.from_fitted(model).transform(rows),
     ):
         np.testing.assert_array_equal(result(explainer), result(pipeline))
+
+
+def test_a_transformer_of_an_explainer_knows_the_columns_of_x() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=[f"column {i}" for i in range(10)])
+    for pipeline in (
+        make_pipeline(StandardScaler(), RandomForestRegressor(5, max_depth=4, random_state=0)),
+        RandomForestRegressor(5, max_depth=4, random_state=0),
+    ):
+        pipeline.fit(frame, Y)
+        transformer = ShapTransformer.from_fitted(TreeExplainer(pipeline))
+        assert transformer.n_features_in_ == 10
+        assert transformer.feature_names_in_.tolist() == list(frame.columns)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            transformer.transform(frame)
+        with pytest.raises(ValueError, match=r"order|names"):
+            transformer.transform(frame[frame.columns[::-1]])
 
 
 def test_functions_of_time_are_no_model() -> None:
