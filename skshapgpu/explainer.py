@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from inspect import signature
+from functools import partial, wraps
 from numbers import Integral
 from time import perf_counter
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -242,6 +241,11 @@ def _existing(model: Any) -> TreeExplainer | Place | None:
     return model if isinstance(model, TreeExplainer) else saving.explainer_file(model)
 
 
+def is_explainer(model: Any) -> bool:
+    """Return whether a model is an explainer or an explainer's file."""
+    return _existing(model) is not None
+
+
 def _reopened(existing: TreeExplainer | Place, options: Mapping[str, Any]) -> TreeExplainer:
     """Return an explainer, or load one from its file, where only options of ``load`` can be chosen.
 
@@ -427,12 +431,13 @@ class TreeExplainer:
             expected_rows=expected_rows,
             check_additivity=check_additivity,
         )
-        compute = read_options(**options)
+        passed = vars(self).pop("_passed")
         existing = _existing(model)
         if existing is not None:
-            changed = {name: value for name, value in options.items() if not _is_default(name, value)}
-            self.__dict__ = vars(_reopened(existing, changed)).copy()
+            own = _reopened(existing, {name: options[name] for name in passed})
+            self.__dict__ = vars(own).copy()
             return
+        compute = read_options(**options)
         steps, last = unwrap(model)
         steps = steps if isinstance(model, NoCopy) else copies_of(steps)
         self._times = read_times(times)
@@ -461,6 +466,16 @@ class TreeExplainer:
         self._agreement = Agreement.of(own_model, self._adapted, model_output, check_additivity)
         self._adapted = replace(self._adapted, predictions={})  # they may hold the model
         self._set_up(compute, background, outputs, columns, model_output, groups, by_input)
+
+    if not TYPE_CHECKING:  # type checkers read the arguments of __init__
+
+        @wraps(__init__)
+        def __new__(cls, *arguments: Any, **options: Any) -> TreeExplainer:
+            # An explainer has its own options. Here alone an option that has its default can be told from an
+            # option that was not passed.
+            self = super().__new__(cls)
+            self._passed = [*("data" for _ in arguments[1:]), *(name for name in options if name != "model")]
+            return self
 
     def _set_up(
         self,
@@ -880,13 +895,13 @@ class TreeExplainer:
         results, run = self._execute(rows, request.kind, work, progress=progress)
         if self._agreement.is_open:
             self._compare_with_model(X, rows)
-        feature_values, origins = results.feature_values, self._origins_of(X)
+        single_values, origins = results.single_values, self._origins_of(X)
         return InteractionExplanation(
             values=_shaped(results.values),
             index=index,
             interactions=results.sets,
             strength=results.strength,
-            feature_values=None if feature_values is None else _shaped(feature_values),
+            single_values=None if single_values is None else _shaped(single_values),
             feature_perturbation=self.feature_perturbation,
             origins=origins,
             seconds=perf_counter() - start,
@@ -1291,7 +1306,7 @@ class TreeExplainer:
             check_additivity=check_additivity,
             interventional=saved.background is not None,
         )
-        explainer = cls.__new__(cls)
+        explainer = object.__new__(cls)
         explainer._reader, explainer._adapted = Reader([], saved.adapted), saved.adapted
         try:
             if "groups" in saved.options:  # now "feature_groups"
@@ -1346,12 +1361,6 @@ class TreeExplainer:
 
 #: Options of an explainer that do not affect what it explains, so that a saved one has none of them.
 _CHOSEN_LATER = ("device", "n_jobs", "memory_limit", "expected_rows", "check_additivity")
-
-
-def _is_default(option: str, value: Any) -> bool:
-    """Return whether an option of :class:`TreeExplainer` has its default."""
-    default = signature(TreeExplainer).parameters[option].default
-    return value is default or (isinstance(value, str) and value == default)
 
 
 def read_options(

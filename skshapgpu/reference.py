@@ -96,7 +96,7 @@ def path_dependent(
     *,
     index: Index = "SV",
     order: Order | None = None,
-    groups: npt.ArrayLike | None = None,
+    player_groups: npt.ArrayLike | None = None,
 ) -> ReferenceValues:
     """Compute path-dependent values of encoded rows, straight from the definition.
 
@@ -114,7 +114,7 @@ def path_dependent(
     order : {1, 2, 3} or None
         How many players a value belongs to: 1 for "SV", "BV" and "OV", 2 or 3 for "SII" and "BII", 2 for
         "STII". None is 1 for values of players and 2, that is pairs, for interactions.
-    groups : array-like of int, shape (n_players,), or None
+    player_groups : array-like of int, shape (n_players,), or None
         The group of each player. "OV" needs it, and no other index accepts it.
 
     Returns
@@ -125,15 +125,16 @@ def path_dependent(
     Raises
     ------
     ValueError
-        The index is unknown or has no such order, ``groups`` is missing, superfluous or of a wrong shape, X
+        The index is unknown or has no such order, ``player_groups`` is missing, superfluous or has a wrong
+        shape, X
         has a wrong shape, or the ensemble has linear leaves or uses more than 12 players.
     """
     order = _require_order(index, order)
-    groups = _require_groups(ensemble, index, groups)
+    player_groups = _require_groups(ensemble, index, player_groups)
     X = _rounded(ensemble, X, "X")
     players = _used_players(ensemble)
     batches = _path_dependent_batches(ensemble, X, players)
-    values, features = _index_values(ensemble, len(X), players, batches, index, order, groups)
+    values, features = _index_values(ensemble, len(X), players, batches, index, order, player_groups)
 
     empty_coalition = {player: np.zeros(1, bool) for player in players}
     any_row = np.zeros((1, ensemble.n_features), ensemble.x_dtype)
@@ -148,7 +149,7 @@ def interventional(
     *,
     weight: npt.ArrayLike | None = None,
     index: Index = "SV",
-    groups: npt.ArrayLike | None = None,
+    player_groups: npt.ArrayLike | None = None,
 ) -> ReferenceValues:
     """Compute interventional values of encoded rows, straight from the definition.
 
@@ -164,7 +165,7 @@ def interventional(
         Weight of each background row. Weights are divided by their sum. None gives all rows the same weight.
     index : {"SV", "BV", "OV", "SII", "STII", "BII"}
         What to compute, as in :func:`path_dependent`. Interactions are of pairs.
-    groups : array-like of int, shape (n_players,), or None
+    player_groups : array-like of int, shape (n_players,), or None
         The group of each player. "OV" needs it, and no other index accepts it.
 
     Returns
@@ -175,18 +176,19 @@ def interventional(
     Raises
     ------
     ValueError
-        The index is unknown, ``groups`` is missing, superfluous or of a wrong shape, X, the background or
+        The index is unknown, ``player_groups`` is missing, superfluous or has a wrong shape, X, the
+        background or
         its weights have a wrong shape, or the ensemble uses more than 12 players.
     """
     order = _require_order(index, None)
-    groups = _require_groups(ensemble, index, groups)
+    player_groups = _require_groups(ensemble, index, player_groups)
     X = _rounded(ensemble, X, "X")
     players = _used_players(ensemble)
     background, shares = _background(ensemble, background, weight)
     # The intercept cancels in all differences.
     trees = replace(ensemble, intercept=np.zeros(ensemble.n_outputs))
     batches = _interventional_batches(trees, X, background, shares, players)
-    values, features = _index_values(ensemble, len(X), players, batches, index, order, groups)
+    values, features = _index_values(ensemble, len(X), players, batches, index, order, player_groups)
     return ReferenceValues(values, ensemble.intercept + shares @ trees.margin(background), features)
 
 
@@ -267,20 +269,23 @@ def _require_order(index: Index, order: Order | None) -> Order:
     return order
 
 
-def _require_groups(ensemble: Ensemble, index: Index, groups: npt.ArrayLike | None) -> np.ndarray | None:
+def _require_groups(
+    ensemble: Ensemble, index: Index, player_groups: npt.ArrayLike | None
+) -> np.ndarray | None:
     """Return the group of each player, for Owen values only; raise ``ValueError`` for any other use."""
-    if groups is None:
+    if player_groups is None:
         if index == "OV":
-            raise ValueError("index='OV' needs groups: pass the group of each player")
+            raise ValueError("index='OV' needs player_groups: pass the group of each player")
         return None
     if index != "OV":
-        raise ValueError(f"index={index!r} has no groups: leave groups out, or pass index='OV'")
-    groups = np.asarray(groups)
-    if groups.shape != (ensemble.n_players,):
+        raise ValueError(f"index={index!r} has no groups: leave player_groups out, or pass index='OV'")
+    player_groups = np.asarray(player_groups)
+    if player_groups.shape != (ensemble.n_players,):
         raise ValueError(
-            f"groups must have shape ({ensemble.n_players},), a group for each player, not {groups.shape}"
+            f"player_groups must have shape ({ensemble.n_players},), a group for each player, "
+            f"not {player_groups.shape}"
         )
-    return groups
+    return player_groups
 
 
 def _rounded(ensemble: Ensemble, rows: npt.ArrayLike, name: str) -> np.ndarray:
@@ -333,7 +338,7 @@ def _index_values(
     batches: Iterator[tuple[slice, np.ndarray]],
     index: Index,
     order: Order,
-    groups: np.ndarray | None,
+    player_groups: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the values of all rows and, for triples, their players, from v(S) in batches of rows."""
     if order == 3:
@@ -350,8 +355,8 @@ def _index_values(
             _fill_matrices(index, coalition_values, players, values[rows])
             continue
         for i, player in enumerate(players):
-            if groups is not None:
-                values[rows, :, player] = _owen_value(coalition_values, groups[players], i)
+            if player_groups is not None:
+                values[rows, :, player] = _owen_value(coalition_values, player_groups[players], i)
             else:
                 values[rows, :, player] = _weighted_difference(index, coalition_values, (i,))
     return values, None

@@ -45,9 +45,9 @@ INDICES = {
     "SV": IndexEntry("SHAP value", (1,), True, "SII", "shap"),
     "BV": IndexEntry("Banzhaf value", (1,), False, "BII", "banzhaf"),
     "OV": IndexEntry("Owen value", (1,), True, None, "owen"),
-    "SII": IndexEntry("SHAP interaction value", (2, 3), True, "SII", "interaction"),
-    "STII": IndexEntry("Shapley-Taylor interaction value", (2,), True, "STII", "interaction"),
-    "BII": IndexEntry("Banzhaf interaction value", (2, 3), False, "BII", "interaction"),
+    "SII": IndexEntry("Shapley interaction", (2, 3), True, "SII", "interaction"),
+    "STII": IndexEntry("Shapley-Taylor interaction", (2,), True, "STII", "interaction"),
+    "BII": IndexEntry("Banzhaf interaction", (2, 3), False, "BII", "interaction"),
 }
 
 

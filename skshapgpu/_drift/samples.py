@@ -190,10 +190,10 @@ class FileSample(Sample):
 
     def _value_columns(self, names: list[str]) -> list[str]:
         """Return the columns of values, which are the last columns of a file and may have a prefix."""
-        if self.facts["index"] in [INDICES[name].values_name for name in INTERACTION_INDICES]:
+        if self.facts["index"] in INTERACTION_INDICES:
+            noun = INDICES[self.facts["index"]].values_name
             raise ValueError(
-                f"{self.role}: {self._name} has {self.facts['index']}; values of features are compared, "
-                "not interactions"
+                f"{self.role}: {self._name} has {noun}; values of features are compared, not interactions"
             )
         expected = self.column_names
         last = names[len(names) - len(expected) :] if len(names) >= len(expected) else []

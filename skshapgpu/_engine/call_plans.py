@@ -136,7 +136,7 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
         refusal=refusal,
         build_seconds=execution.building,
         seconds=seconds,
-        result=kind.values_name,
+        result=kind.values_name if request is None else request.values_name,
         no_seconds_reason=reason,
     )
 

@@ -99,7 +99,12 @@ class Request:
     @property
     def title(self) -> str:
         """Name of the results, for messages."""
-        return f"{self.kind.values_name} of {self.result}"
+        return f"{self.values_name} of {self.result}"
+
+    @property
+    def values_name(self) -> str:
+        """Name of the values: matrices hold halves of the Shapley interactions."""
+        return "SHAP interaction values" if self.form == "matrices" else self.kind.values_name
 
     @property
     def noun(self) -> str:
@@ -184,13 +189,13 @@ class Interactions:
         Whole indices.
     sets : ndarray of int32, shape (n_sets, order)
     strength : ndarray of float64, shape (n_sets,), or None
-    feature_values : array [row][output][feature] or None
+    single_values : array [row][output][feature] or None
     """
 
     values: Any
     sets: np.ndarray
     strength: np.ndarray | None = None
-    feature_values: Any = None
+    single_values: Any = None
 
 
 def compute_interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
@@ -231,13 +236,13 @@ def _occurring(run: Run, request: Request) -> Interactions:
     memory = _ResultMemory(run, request, len(sets))
     size = memory.chunk_rows()
     values = memory.allocate(run.n_outputs, len(sets))
-    feature_values = memory.allocate(run.n_outputs, run.n_features)
+    single_values = memory.allocate(run.n_outputs, run.n_features)
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
         out = chunk_of(values, start, size)
-        run.fill(start, chunk_of(feature_values, start, size), **{request.result: out})
+        run.fill(start, chunk_of(single_values, start, size), **{request.result: out})
         total += scale_and_sum(out, request.factor, run.memory_threads)
-    return Interactions(run.to_native(values), sets, _mean(total, run), run.to_native(feature_values))
+    return Interactions(run.to_native(values), sets, _mean(total, run), run.to_native(single_values))
 
 
 def _strongest(run: Run, request: Request) -> Interactions:
@@ -320,7 +325,7 @@ class RowBytes(NamedTuple):
 
 def row_bytes(run: Run, request: Request, n_sets: int, n_result_sets: int) -> RowBytes:
     """Return the memory of a row, given the number of occurring sets and the number of sets in the result."""
-    n_features, item, name = run.n_features, run.dtype.itemsize, request.kind.values_name
+    n_features, item, name = run.n_features, run.dtype.itemsize, request.values_name
     outputs = f"{run.n_outputs} outputs"
     if request.form == "matrices":
         matrix = n_features**2 * item

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -42,9 +43,13 @@ from .._rows.pipelines import nest
 from .._rows.tables import n_rows_of, select, table
 from .._versions import __version__
 from ..errors import UnsupportedModelError
-from ..explainer import TreeExplainer, read_options
+from ..explainer import TreeExplainer, is_explainer, read_options
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of_rows, positions_of_columns
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, str) and value == default)
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
@@ -59,6 +64,15 @@ def _shares_a_model(estimator: Any) -> bool:
     """Return whether a fitted clone contains a model of the user: ``clone`` does not copy frozen models."""
     parts = (estimator, *estimator.get_params().values())
     return any(isinstance(part, FrozenEstimator) for part in parts)
+
+
+def fit_model(model: Any, X: Any, y: Any, params: dict[str, Any]) -> None:
+    """Fit a model, unless it is frozen.
+
+    scikit-learn refuses to fit a ``FrozenEstimator`` of what is no estimator: of a file, or of an explainer.
+    """
+    if not isinstance(model, FrozenEstimator):
+        model.fit(X, y, **params)
 
 
 def _copy_of(model: Any) -> Any:
@@ -160,7 +174,7 @@ class ExplainingTransformer(
         self = cls(frozen, **options)
         self._check_options()
         self.estimator_ = _copy_of(frozen)
-        self._compile()
+        self._compile(options)
         # The names come from the first step of a pipeline, or, without leading steps, from the adapter.
         explainer = self.explainer_
         steps = explainer._steps
@@ -241,9 +255,14 @@ class ExplainingTransformer(
     def _fit(self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold] = ()) -> Any:
         """Fit the model and learn from X; with folds, return the out-of-fold values."""
         tasks = Tasks(self, X, y, 2 + len(folds))
+        if not hasattr(self.estimator, "fit"):
+            kind = type(self).__name__
+            raise TypeError(
+                f"{kind} fits its model, but {self.estimator!r:.200} has no fit: use {kind}.from_fitted"
+            )
         self.estimator_ = clone(self.estimator)
         with tasks.task("fit-model", self.estimator_):
-            self.estimator_.fit(X, y, **params)
+            fit_model(self.estimator_, X, y, params)
         if _shares_a_model(self.estimator_):
             self.estimator_ = _copy_of(self.estimator_)
         with tasks.task("explain"):
@@ -262,7 +281,7 @@ class ExplainingTransformer(
             model = clone(self.estimator)
             target = None if y is None else _safe_indexing(y, train)
             with tasks.task(f"fold-{number}", model):
-                model.fit(select(X, train), target, **params_of_rows(params, train, n_rows))
+                fit_model(model, select(X, train), target, params_of_rows(params, train, n_rows))
                 explainer = TreeExplainer(model, **self._explainer_options())
                 if explainer.output_names != self.explainer_.output_names:
                     raise ValueError(
@@ -358,8 +377,19 @@ class ExplainingTransformer(
     def _learn(self, X: Any) -> None:
         """Set the attributes that ``fit`` learns from the rows X; None: there are no rows."""
 
-    def _compile(self) -> None:
-        self.explainer_ = TreeExplainer(self.estimator_, **self._explainer_options())
+    def _compile(self, passed: Collection[str] | None = None) -> None:
+        """Set the explainer, and its base values.
+
+        An explainer, or its file, has its own options. It refuses those that were ``passed``; None: those
+        that do not have their defaults.
+        """
+        options = self._explainer_options()
+        if is_explainer(self.estimator_):
+            defaults = {name: p.default for name, p in signature(type(self)).parameters.items()}
+            if passed is None:
+                passed = [name for name, value in options.items() if not _is_same(value, defaults[name])]
+            options = {name: options[name] for name in passed if name in options}
+        self.explainer_ = TreeExplainer(self.estimator_, **options)
         self.base_values_: float | Values = self.explainer_.expected_value
 
     def _explainer_options(self) -> dict[str, Any]:

@@ -215,7 +215,7 @@ def find_importances(
             raise ValueError(
                 "groups and params are for fits with cv=: without cv=, the model is not fitted again"
             )
-        options = {"n_jobs": n_jobs, **(explain_params or {})}
+        options = ({} if n_jobs is None else {"n_jobs": n_jobs}) | dict(explain_params or {})
         read_features = partial(_features, X=X, sum_by=sum_by, by_input=by_input)
         return _fitted_importances(estimator, X, y, aggregate, n_parts, options, read_features)
     X, y = indexable(X, y)

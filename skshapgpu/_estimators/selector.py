@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._common.types import ExplainerOptions, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import n_rows_of
+from .base import fit_model
 from .importance import Importances, find_importances
 from .selecting import BaseShapSelector
 
@@ -149,7 +150,7 @@ class ShapSelector(BaseShapSelector):
         routed = process_routing(self, "fit", **params) if routing else None
         if self.cv is None:
             self.estimator_ = clone(self.estimator)
-            self.estimator_.fit(X, y, **(params if routed is None else routed["estimator"]["fit"]))
+            fit_model(self.estimator_, X, y, params if routed is None else routed["estimator"]["fit"])
             n_parts = min(_N_PARTS, n_rows_of(X))
             return find_importances(self.estimator_, X, y, n_parts=n_parts, **common)
         groups = None if routing else params.pop("groups", None)

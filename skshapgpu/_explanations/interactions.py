@@ -65,7 +65,7 @@ class InteractionExplanation(LabelledValues):
     strength : ndarray of float64, shape (n_interactions,), or None
         Mean magnitude of each pair over all rows that were explained, summed over all outputs. A selection
         of rows or outputs does not change it. None if the caller chose the pairs.
-    feature_values : array of shape (n_rows, n_features[, n_outputs]) or None
+    single_values : array of shape (n_rows, n_features[, n_outputs]) or None
         SHAP values (Banzhaf values with "BII") of the same rows; None unless the explanation has all pairs
         that occur.
     origins : Origins or None
@@ -75,7 +75,7 @@ class InteractionExplanation(LabelledValues):
     index: str = "SII"
     interactions: npt.NDArray[np.int32] = field(kw_only=True)
     strength: npt.NDArray[np.float64] | None = None
-    feature_values: Values | None = None
+    single_values: Values | None = None
     feature_perturbation: str = "tree_path_dependent"
     origins: Origins | None = None
 
@@ -115,10 +115,10 @@ class InteractionExplanation(LabelledValues):
             changes = {
                 "interactions": self.interactions[sets],
                 "strength": None if self.strength is None else self.strength[sets],
-                "feature_values": None,
+                "single_values": None,
             }
-        elif self.feature_values is not None:
-            arrays["feature_values"] = self.feature_values[rows]
+        elif self.single_values is not None:
+            arrays["single_values"] = self.single_values[rows]
         return replace(
             self,
             data=None if self.data is None else select(self.data, rows, None),
@@ -177,17 +177,17 @@ class InteractionExplanation(LabelledValues):
             return self
         values = to_host(self.values)
         pairs, positions_of_sums = group_pairs(self.interactions, grouping.group_of_feature())
-        if self.feature_values is None:
+        if self.single_values is None:
             require_complete_sums(self.interactions, pairs, positions_of_sums, grouping, self.feature_names)
-        feature_values = None
-        if self.feature_values is not None:
-            feature_values = grouping.summed(to_host(self.feature_values))
+        single_values = None
+        if self.single_values is not None:
+            single_values = grouping.summed(to_host(self.single_values))
         return replace(
             self,
             values=summed_pairs(values, positions_of_sums, len(pairs)),
             interactions=pairs,
             strength=None,
-            feature_values=feature_values,
+            single_values=single_values,
             **grouping.facts(),
         )
 
@@ -221,20 +221,20 @@ class InteractionExplanation(LabelledValues):
         """
         if self.order != 2:
             raise ValueError("main effects need interactions of pairs; these are triples")
-        if self.feature_values is None:
+        if self.single_values is None:
             raise ValueError("not all pairs are available: use interactions='occurring'")
-        values, feature_values = to_host(self.values), to_host(self.feature_values)
+        values, single_values = to_host(self.values), to_host(self.single_values)
         if not INDICES[self.index].adds_up:
-            return feature_values
+            return single_values
         n_pairs, n_features = len(self.interactions), len(self.feature_names)
         half = np.full(2 * n_pairs, 0.5, values.dtype)
         pair = np.repeat(np.arange(n_pairs), 2)
         halves = sp.csr_array((half, (self.interactions.ravel(), pair)), shape=(n_features, n_pairs))
         outputs = [()] if values.ndim == 2 else list(np.ndindex(values.shape[2:]))
-        main = np.empty_like(feature_values)
+        main = np.empty_like(single_values)
         for output in outputs:
             at = (slice(None), slice(None), *output)
-            main[at] = feature_values[at] - (halves @ values[at].T).T
+            main[at] = single_values[at] - (halves @ values[at].T).T
         return main
 
     def matrices(self) -> Values:
@@ -266,7 +266,7 @@ class InteractionExplanation(LabelledValues):
         matrices = np.zeros(shape, halves.dtype)
         first, second = self.interactions.T
         matrices[:, first, second] = matrices[:, second, first] = halves
-        matrices[:, features, features] = np.nan if self.feature_values is None else self.main_effects()
+        matrices[:, features, features] = np.nan if self.single_values is None else self.main_effects()
         return matrices
 
     def to_frame(self) -> DataFrame:

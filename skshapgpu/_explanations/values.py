@@ -413,7 +413,8 @@ class Explanation(LabelledValues):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
-        facts = [*super()._facts(), ("feature perturbation", self.feature_perturbation)]
+        index = [] if self.index == "SV" else [("index", self._title())]
+        facts = [*index, *super()._facts(), ("feature perturbation", self.feature_perturbation)]
         return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
 
     def _title(self) -> str:

@@ -408,12 +408,11 @@ class BatchExplainer:
 
     def _metadata(self, names: Sequence[str] | None) -> dict[str, Any]:
         explainer, base = self._explainer, self._explainer.expected_value
-        index = self._index if self._request is None else INDICES[self._index].values_name
         return {
             "base_values": base if isinstance(base, float) else base.tolist(),
             "output_names": explainer.output_names and _plain(explainer.output_names),
             "feature_names": list(self._names_explained(names)),
-            "index": index,
+            "index": self._index,
             "model_output": explainer.model_output,
             "feature_perturbation": explainer.feature_perturbation,
             "precision": explainer.precision,

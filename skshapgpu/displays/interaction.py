@@ -45,7 +45,7 @@ class ShapInteractionDisplay:
 
     Parameters
     ----------
-    strength : ndarray of float64, shape (n_features, n_features)
+    matrix : ndarray of float64, shape (n_features, n_features)
         Mean magnitudes of all pairs of features. Cells with NaN are blank.
     feature_names : sequence of str of length n_features
         Names of the features.
@@ -73,8 +73,8 @@ class ShapInteractionDisplay:
     figure_: Figure
     image_: AxesImage
 
-    def __init__(self, strength: Values, feature_names: Sequence[str]) -> None:
-        self.strength = strength
+    def __init__(self, matrix: Values, feature_names: Sequence[str]) -> None:
+        self.matrix = matrix
         self.feature_names = feature_names
 
     def plot(
@@ -107,7 +107,7 @@ class ShapInteractionDisplay:
         plt = pyplot()
         from matplotlib.colors import PowerNorm
 
-        shown, _ = ranked(np.nan_to_num(self.strength).sum(axis=0), max_features)
+        shown, _ = ranked(np.nan_to_num(self.matrix).sum(axis=0), max_features)
         names = [short(self.feature_names[i]) for i in shown]
         if ax is None:
             side = min(max(3.2, _CELL * len(names)) + LETTER * max(map(len, names)), LARGEST)
@@ -117,10 +117,10 @@ class ShapInteractionDisplay:
             box = ax.get_window_extent()
             cells = min(box.width, box.height) / ax.figure.dpi
         size = min(float(plt.rcParams["font.size"]), 0.75 * 72 * cells / len(names))
-        strength = np.ma.masked_invalid(self.strength[np.ix_(shown, shown)])
-        largest = float(strength.max()) if strength.count() else 0.0
+        matrix = np.ma.masked_invalid(self.matrix[np.ix_(shown, shown)])
+        largest = float(matrix.max()) if matrix.count() else 0.0
         scale = PowerNorm(0.5, vmin=0, vmax=largest or 1.0)
-        self.image_ = ax.imshow(strength, cmap=colormap(cmap), norm=scale)
+        self.image_ = ax.imshow(matrix, cmap=colormap(cmap), norm=scale)
         ax.set_xticks(range(len(names)), names, rotation=90, fontsize=size, parse_math=False)
         ax.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
         ax.tick_params(length=0)
@@ -233,11 +233,11 @@ def _strength(explanation: InteractionExplanation) -> np.ndarray:
     """
     n_features = len(explanation.feature_names)
     means = explanation.importance()
-    has_all_pairs = explanation.feature_values is not None
-    strength = np.full((n_features, n_features), 0.0 if has_all_pairs else np.nan)
+    has_all_pairs = explanation.single_values is not None
+    matrix = np.full((n_features, n_features), 0.0 if has_all_pairs else np.nan)
     first, second = explanation.interactions.T
-    strength[first, second] = strength[second, first] = means.reshape(len(first), -1).sum(axis=1)
+    matrix[first, second] = matrix[second, first] = means.reshape(len(first), -1).sum(axis=1)
     if has_all_pairs:
         main_effects = np.abs(explanation.main_effects())
-        np.fill_diagonal(strength, main_effects.mean(axis=0).reshape(n_features, -1).sum(axis=1))
-    return strength
+        np.fill_diagonal(matrix, main_effects.mean(axis=0).reshape(n_features, -1).sum(axis=1))
+    return matrix

@@ -155,7 +155,7 @@ def test_files_that_are_refused(forest: Any, reference: Path, tmp_path: Path) ->
     for name, message in (
         ("top.parquet", "an output of reasons= holds only the strongest values of each row"),
         ("sign.parquet", "an output of reasons= holds only the strongest values of each row"),
-        ("pairs.parquet", "has SHAP interaction values; values of features are compared, not interactions"),
+        ("pairs.parquet", "has Shapley interactions; values of features are compared, not interactions"),
         ("banzhaf.parquet", "index='SV', but current 'BV'"),
         ("values.npy", "is no Parquet or Arrow output of explain_batches"),
         ("none.parquet", "current has no rows"),

@@ -431,7 +431,7 @@ TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
         (OWEN_VALUES, False, "raw"),
         (OWEN_VALUES, True, "raw"),
     ],
-    "SHAP interaction values of pairs: all, occurring, strongest, listed": [(Kind(2, "SII"), False, "raw")],
+    "Shapley interactions of pairs: occurring, strongest, listed, matrices": [(Kind(2, "SII"), False, "raw")],
     "Shapley-Taylor and Banzhaf interactions of pairs": [
         (Kind(2, "STII"), False, "raw"),
         (Kind(2, "BII"), False, "raw"),

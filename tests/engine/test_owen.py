@@ -62,7 +62,7 @@ def test_random_trees(precision: str) -> None:
         options: dict[str, Any] = {"feature_groups": named(groups), "precision": precision}
         explainer = TreeExplainer(EnsembleModel(ensemble), **options)
         values = by_output(explainer.explain(rows, index="OV").values)
-        expected = reference.path_dependent(ensemble, rows, index="OV", groups=groups).values
+        expected = reference.path_dependent(ensemble, rows, index="OV", player_groups=groups).values
         assert (np.abs(values - expected) <= tolerance).all()
         of_groups = by_output(explainer.explain(rows).values)
         assert (np.abs(sums(values, groups) - of_groups) <= 4 * tolerance).all()
@@ -70,7 +70,9 @@ def test_random_trees(precision: str) -> None:
         n_apart += bool((np.abs(shapley - expected) > 1e-3 * leaf_scale(ensemble)[:, np.newaxis]).any())
         against = TreeExplainer(EnsembleModel(ensemble), rows[4:], **options)
         values = by_output(against.explain(rows[:4], index="OV").values)
-        expected = reference.interventional(ensemble, rows[:4], rows[4:], index="OV", groups=groups).values
+        expected = reference.interventional(
+            ensemble, rows[:4], rows[4:], index="OV", player_groups=groups
+        ).values
         assert (np.abs(values - expected) <= tolerance).all()
     assert n_apart > 80
 
@@ -130,7 +132,7 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
     values = by_output(explainer.explain(X[:20], index="OV").values)
     ensemble = adapt(model).ensemble
     expected = reference.path_dependent(
-        ensemble, X[:20].astype(ensemble.x_dtype), index="OV", groups=groups
+        ensemble, X[:20].astype(ensemble.x_dtype), index="OV", player_groups=groups
     ).values
     assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
@@ -156,7 +158,7 @@ def test_groups_of_an_odd_number_of_features(
     values = by_output(explainer.explain(X[:10], index="OV").values)
     ensemble = adapt(model).ensemble
     expected = reference.path_dependent(
-        ensemble, X[:10].astype(ensemble.x_dtype), index="OV", groups=groups
+        ensemble, X[:10].astype(ensemble.x_dtype), index="OV", player_groups=groups
     ).values
     assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
@@ -177,7 +179,9 @@ def test_leaves_without_tables_go_through_patterns() -> None:
         n_patterns += plan.info()["n_patterns"]
         values = np.empty((4, ensemble.n_outputs, ensemble.n_features), rows.dtype)
         plan.explain(rows[:4], values, None, 1)
-        expected = reference.interventional(ensemble, rows[:4], background, index="OV", groups=groups).values
+        expected = reference.interventional(
+            ensemble, rows[:4], background, index="OV", player_groups=groups
+        ).values
         tolerance = 1e-10 if rows.dtype == np.float64 else 2e-7  # values are float32, as rows are
         assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
     assert n_patterns > 1000
@@ -212,7 +216,7 @@ def test_paths_that_need_too_many_nodes_are_refused() -> None:
 def test_other_groups() -> None:
     """The reference computes Owen values of trees whose players are already groups."""
     ensemble, rows, groups = drawn(3)
-    values = reference.path_dependent(ensemble, rows, index="OV", groups=groups).values
+    values = reference.path_dependent(ensemble, rows, index="OV", player_groups=groups).values
     order = np.unique(groups, return_index=True)[1]
     game = replace(ensemble, player=np.argsort(np.argsort(order))[groups])
     expected = reference.path_dependent(game, rows).values

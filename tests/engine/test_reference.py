@@ -265,7 +265,7 @@ def test_each_index_has_the_same_base_value_and_a_shape_of_its_order(compute: Ca
         ("STII", (1, 1, 3, 3)),
         ("BII", (1, 1, 3, 3)),
     ):
-        result = compute(index=index, groups=[0, 0, 1] if index == "OV" else None)
+        result = compute(index=index, player_groups=[0, 0, 1] if index == "OV" else None)
         assert result.values.shape == shape and result.features is None
         np.testing.assert_array_equal(result.base_value, base_value)
 
@@ -274,8 +274,8 @@ def test_the_default_order_may_be_named() -> None:
     for index, order in (("SV", 1), ("BV", 1), ("SII", 2), ("STII", 2), ("BII", 2)):
         values = path_dependent(index=index, order=order).values
         np.testing.assert_array_equal(values, path_dependent(index=index).values)
-    values = path_dependent(index="OV", order=1, groups=[0, 1, 1]).values
-    np.testing.assert_array_equal(values, path_dependent(index="OV", groups=[0, 1, 1]).values)
+    values = path_dependent(index="OV", order=1, player_groups=[0, 1, 1]).values
+    np.testing.assert_array_equal(values, path_dependent(index="OV", player_groups=[0, 1, 1]).values)
 
 
 @BOTH
@@ -301,19 +301,23 @@ def test_unknown_index(compute: Callable[..., Any], index: Any) -> None:
 )
 def test_order_that_does_not_exist(index: Any, order: Any, orders: str) -> None:
     with pytest.raises(ValueError, match=f"order must be {orders} for index='{index}', not {order!r}"):
-        path_dependent(index=index, order=order, groups=[0, 0, 1] if index == "OV" else None)
+        path_dependent(index=index, order=order, player_groups=[0, 0, 1] if index == "OV" else None)
 
 
 @BOTH
 def test_groups_belong_to_owen_values(compute: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="index='OV' needs groups: pass the group of each player"):
+    with pytest.raises(ValueError, match="index='OV' needs player_groups: pass the group of each player"):
         compute(index="OV")
     for index in ("SV", "BV", "SII", "STII", "BII"):
-        with pytest.raises(ValueError, match=f"index='{index}' has no groups: leave groups out, or pass"):
-            compute(index=index, groups=[0, 0, 1])
+        with pytest.raises(
+            ValueError, match=f"index='{index}' has no groups: leave player_groups out, or pass"
+        ):
+            compute(index=index, player_groups=[0, 0, 1])
     for groups in ([0, 1], [0, 1, 1, 2], [[0, 1, 1]], 0):
-        with pytest.raises(ValueError, match=r"groups must have shape \(3,\), a group for each player, not"):
-            compute(index="OV", groups=groups)
+        with pytest.raises(
+            ValueError, match=r"player_groups must have shape \(3,\), a group for each player, not"
+        ):
+            compute(index="OV", player_groups=groups)
 
 
 @BOTH
@@ -321,7 +325,7 @@ def test_owen_values_of_one_group_and_of_single_players(compute: Callable[..., A
     """Both are Shapley values."""
     shapley = compute().values
     for groups in ([0, 0, 0], [2, 0, 1]):
-        np.testing.assert_allclose(compute(index="OV", groups=groups).values, shapley, rtol=1e-14)
+        np.testing.assert_allclose(compute(index="OV", player_groups=groups).values, shapley, rtol=1e-14)
 
 
 def test_rescaled_by_hand() -> None:

@@ -72,7 +72,7 @@ def test_missing_values(transformer: Any, library: str) -> None:
     if transformer is ShapTransformer:
         margin = explanation.base_values + explanation.values.sum(axis=1)
     else:
-        margin = explanation.base_values + explanation.feature_values.sum(axis=1)
+        margin = explanation.base_values + explanation.single_values.sum(axis=1)
     np.testing.assert_allclose(margin, fitted.predict(X), rtol=1e-4)
 
 

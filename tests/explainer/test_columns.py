@@ -172,7 +172,7 @@ def test_interactions_are_about_the_used_columns() -> None:
         np.testing.assert_array_equal(used[part.interactions], full_explanation.interactions)
         np.testing.assert_array_equal(part.feature_indices, used)
         if asked == "occurring":
-            np.testing.assert_array_equal(part.feature_values, full_explanation.feature_values[:, used])
+            np.testing.assert_array_equal(part.single_values, full_explanation.single_values[:, used])
     pairs = explain_interactions(model, X, columns="used")
     np.testing.assert_array_equal(
         pairs.matrices(), every.explain_interactions(X).matrices()[:, used][:, :, used]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 from helpers.families import library
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -21,6 +25,7 @@ from skshapgpu import (
     ShapDependenceDisplay,
     ShapInteractionDisplay,
     ShapInteractionTransformer,
+    ShapSelector,
     ShapTransformer,
     ShapWaterfallDisplay,
     TreeExplainer,
@@ -158,6 +163,27 @@ def test_an_explainer_keeps_its_own_options(fitted: Any, tmp_path: Any) -> None:
                 explain(model, FEW, **options)
             with pytest.raises(TypeError, match=refusal):
                 TreeExplainer(model, **options)
+        # Options that have their defaults are refused, too: the explainer may have others.
+        for options in (
+            {"precision": "single"},
+            {"data": None},
+            {"columns": "all"},
+            {"feature_groups": None},
+        ):
+            refusal = f"has its own options: pass {next(iter(options))}"
+            for function in (
+                lambda **options: explain(model, FEW, **options),  # noqa: B023
+                lambda **options: TreeExplainer(model, **options),  # noqa: B023
+                lambda **options: ShapTransformer.from_fitted(model, **options),  # noqa: B023
+                lambda **options: shap_importance(model, FEW, explain_params=options),  # noqa: B023
+            ):
+                with pytest.raises(TypeError, match=refusal):
+                    function(**options)
+        with pytest.raises(TypeError, match="has its own options: pass data when you create it"):
+            TreeExplainer(model, X[:5])
+    for option in ({"check_additivity": True}, {"feature_perturbation": "interventional"}):
+        with pytest.raises(TypeError, match=f"has its own options: pass {next(iter(option))}"):
+            TreeExplainer(explainer, **option)
     with pytest.raises(TypeError, match="has its own options: pass n_jobs when you create it"):
         explain(explainer, FEW, n_jobs=2)
     with pytest.raises(TypeError, match="has its own options: pass precision"):
@@ -165,6 +191,26 @@ def test_an_explainer_keeps_its_own_options(fitted: Any, tmp_path: Any) -> None:
     for model in (TreeExplainer(place, n_jobs=2, memory_limit="1GiB"), place):
         np.testing.assert_array_equal(explain(model, FEW).values, right)
     assert TreeExplainer(place, memory_limit="1GiB").memory_limit == 2**30
+
+
+def test_what_has_no_fit_is_a_step_of_a_pipeline(fitted: Any, path: str) -> None:
+    steps = make_pipeline(ShapTransformer.from_fitted(fitted), LinearRegression()).fit(FEW, Y[:40])
+    expected = steps.predict(X)
+    for model in (TreeExplainer(fitted), path, Path(path)):
+        pipeline = make_pipeline(ShapTransformer.from_fitted(model), LinearRegression()).fit(FEW, Y[:40])
+        np.testing.assert_array_equal(pipeline.predict(X), expected)
+        pairs = ShapInteractionTransformer.from_fitted(model).fit(FEW)
+        np.testing.assert_array_equal(pairs.transform(FEW), explain_interactions(fitted, FEW).values)
+        selector = ShapSelector(FrozenEstimator(model)).fit(X, Y)
+        np.testing.assert_array_equal(
+            selector.get_support(), ShapSelector(FrozenEstimator(fitted)).fit(X, Y).get_support()
+        )
+        transformer = ShapTransformer(FrozenEstimator(model), n_jobs=None, precision="single").fit(FEW)
+        np.testing.assert_array_equal(transformer.transform(FEW), explain(fitted, FEW).values)
+        with pytest.raises(TypeError, match=r"ShapTransformer fits its model, but .* use .*from_fitted"):
+            ShapTransformer(model).fit(FEW, Y[:40])
+    with pytest.raises(NotFittedError):
+        ShapTransformer(FrozenEstimator(RandomForestRegressor())).fit(FEW)
 
 
 def test_the_explainer_of_a_pipeline_transforms_x() -> None:

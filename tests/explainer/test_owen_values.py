@@ -118,7 +118,7 @@ def test_every_family_path_dependent(family: str, precision: str, tolerance: flo
     model = model_of(family)
     ensemble = adapt(model).ensemble
     rows = X[:20].to_numpy(ensemble.x_dtype)
-    expected = reference.path_dependent(ensemble, rows, index="OV", groups=GROUP_OF).values[:, 0]
+    expected = reference.path_dependent(ensemble, rows, index="OV", player_groups=GROUP_OF).values[:, 0]
     for algorithm in ("auto", "quadrature"):
         found = explain(
             model, X[:20], feature_groups=GROUPS, precision=precision, algorithm=algorithm, index="OV"
@@ -239,7 +239,9 @@ def test_ctrs_are_shared_by_groups_first() -> None:
     assert [0, 1] in members
     of_players = [*group_of, *(2 if len(each) > 1 else each[0] for each in members)]
     rows = catboost_ctrs.encoded(adapted, frame[:10])
-    values = reference.path_dependent(adapted.ensemble, rows, index="OV", groups=of_players).values[:, 0]
+    values = reference.path_dependent(adapted.ensemble, rows, index="OV", player_groups=of_players).values[
+        :, 0
+    ]
     expected = values[:, : len(group_of)].copy()
     for number, columns in enumerate(adapted.shared):
         for column in columns:

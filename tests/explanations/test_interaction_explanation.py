@@ -36,7 +36,7 @@ def listed(n_outputs: int = 3, **changes: Any) -> InteractionExplanation:
         "values": values,
         "interactions": PAIRS,
         "strength": np.array([4.0, 3.0, 2.0, 1.0]),
-        "feature_values": -7 * values,
+        "single_values": -7 * values,
     }
     return InteractionExplanation(**common(n_outputs) | own | changes)
 
@@ -69,15 +69,15 @@ def test_selection_of_pairs(key: Any, rows: list[int], pairs: list[int], outputs
     assert part.feature_names == NAMES
     np.testing.assert_array_equal(part.data, whole.data[rows])
     if pairs == [0, 1, 2, 3]:
-        np.testing.assert_array_equal(part.feature_values, whole.feature_values[rows][..., outputs])
+        np.testing.assert_array_equal(part.single_values, whole.single_values[rows][..., outputs])
     else:
-        assert part.feature_values is None
+        assert part.single_values is None
 
 
 def test_one_of_several_outputs_follows_the_shape_rule() -> None:
     part = listed()[..., "yes"]
     assert part.values.shape == (5, 4) and part.base_values == 0.5 and part.output_names == ("yes",)
-    assert listed()[..., 1].feature_values.shape == (5, 4)
+    assert listed()[..., 1].single_values.shape == (5, 4)
     assert listed()[..., 1].matrices().shape == (5, 4, 4)
 
 
@@ -149,7 +149,7 @@ def test_strongest() -> None:
 def test_main_effects(n_outputs: int) -> None:
     explanation = listed(n_outputs)
     main = explanation.main_effects()
-    v, f = explanation.values, explanation.feature_values
+    v, f = explanation.values, explanation.single_values
     np.testing.assert_array_equal(main[:, 0], f[:, 0] - v[:, 0] / 2 - v[:, 1] / 2)
     np.testing.assert_array_equal(main[:, 2], f[:, 2] - v[:, 2] / 2 - v[:, 3] / 2)
     np.testing.assert_allclose(main.sum(axis=1) + v.sum(axis=1), f.sum(axis=1))
@@ -164,7 +164,7 @@ def test_matrices(n_outputs: int, dtype: type) -> None:
     explanation = listed(
         n_outputs,
         values=explanation.values.astype(dtype),
-        feature_values=explanation.feature_values.astype(dtype),
+        single_values=explanation.single_values.astype(dtype),
     )
     matrices = explanation.matrices()
     assert type(matrices) is np.ndarray and matrices.dtype == dtype
@@ -174,15 +174,15 @@ def test_matrices(n_outputs: int, dtype: type) -> None:
     assert (matrices[:, 0, 2] == 0).all() and (matrices[:, 1, 3] == 0).all()
     main = explanation.main_effects()
     np.testing.assert_array_equal(np.moveaxis(matrices.diagonal(0, 1, 2), -1, 1), main)
-    np.testing.assert_allclose(matrices.sum(axis=2), explanation.feature_values)
+    np.testing.assert_allclose(matrices.sum(axis=2), explanation.single_values)
     total = explanation.values.sum(axis=1) + main.sum(axis=1)
-    np.testing.assert_allclose(total, explanation.feature_values.sum(axis=1))
+    np.testing.assert_allclose(total, explanation.single_values.sum(axis=1))
     banzhaf = listed(n_outputs, index="BII").matrices()
-    np.testing.assert_array_equal(np.moveaxis(banzhaf.diagonal(0, 1, 2), -1, 1), explanation.feature_values)
+    np.testing.assert_array_equal(np.moveaxis(banzhaf.diagonal(0, 1, 2), -1, 1), explanation.single_values)
 
 
 def test_main_effects_need_all_pairs() -> None:
-    for part in (listed(feature_values=None), listed()[:, :2]):
+    for part in (listed(single_values=None), listed()[:, :2]):
         with pytest.raises(ValueError, match=r"not all pairs are available: use interactions='occurring'$"):
             part.main_effects()
         matrices = part.matrices()
@@ -215,14 +215,14 @@ def test_a_table_and_main_effects_add_up(n_outputs: int) -> None:
     explanation = listed(n_outputs)
     total = explanation.to_frame().to_numpy().reshape(5, 4, n_outputs).sum(axis=1)
     total += explanation.main_effects().reshape(5, 4, n_outputs).sum(axis=1)
-    np.testing.assert_allclose(total, explanation.feature_values.reshape(5, 4, n_outputs).sum(axis=1))
+    np.testing.assert_allclose(total, explanation.single_values.reshape(5, 4, n_outputs).sum(axis=1))
 
 
 def test_repr_says_what_matters() -> None:
     text = repr(listed())
     for fact in (
         "InteractionExplanation",
-        "index: SHAP interaction values",
+        "index: Shapley interactions",
         "rows: 5",
         "features: 4",
         "pairs: 4",
@@ -233,12 +233,12 @@ def test_repr_says_what_matters() -> None:
     ):
         assert fact in text
     assert text.index("  c x d: ") < text.index("  a x b: ")
-    assert "Banzhaf interaction values" in repr(listed(index="BII"))
+    assert "Banzhaf interactions" in repr(listed(index="BII"))
 
 
 def test_html() -> None:
     nasty = ("<script>", "a&b", '"q"', "d")
     html = listed(feature_names=nasty, index="STII")._repr_html_()
     assert "<script>" not in html and "&lt;script&gt; x a&amp;b" in html
-    assert html.count("<tr>") == 5 and "Shapley-Taylor interaction values" in html
+    assert html.count("<tr>") == 5 and "Shapley-Taylor interactions" in html
     assert "nan" in listed()[[]]._repr_html_()

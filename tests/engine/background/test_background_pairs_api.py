@@ -68,7 +68,7 @@ def test_forms(explained: tuple[TreeExplainer, np.ndarray], index: str) -> None:
     np.testing.assert_array_equal(occurring.values, 2 * matrices[:, first, second])
     singles = explainer.explain(rows, index="BV" if index == "BII" else "SV")
     atol = 2e-6 * np.abs(singles.values).max()
-    np.testing.assert_allclose(occurring.feature_values, singles.values, rtol=0, atol=atol)
+    np.testing.assert_allclose(occurring.single_values, singles.values, rtol=0, atol=atol)
     if index == "SII":
         direct = explainer.shap_interaction_values(rows)
         assert direct.dtype == rows.dtype and (direct == direct.swapaxes(1, 2)).all()
@@ -140,7 +140,7 @@ def test_threads(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CHUNK_BYTES", 50_000)
     found = TreeExplainer(forest, X[:30], n_jobs=2).explain_interactions(X, interactions="occurring")
     np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.feature_values, expected.feature_values)
+    np.testing.assert_array_equal(found.single_values, expected.single_values)
 
 
 def test_copies_and_files(forest: Any, tmp_path: Path) -> None:
@@ -169,7 +169,9 @@ def test_memory_limit_changes_no_bit(forest: Any, pairs: Any) -> None:
     assert tables > explainer.model_info()["table_bytes"] > 0
     limited = TreeExplainer(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
     np.testing.assert_array_equal(values(limited), expected)
-    with pytest.raises(MemoryError, match="SHAP interaction values"):
+    with pytest.raises(
+        MemoryError, match="SHAP interaction values" if pairs == "matrices" else "Shapley interactions"
+    ):
         values(TreeExplainer(forest, X[:10], memory_limit=result))
 
 
@@ -213,7 +215,7 @@ def test_costs_of_long_paths(long_paths: Any) -> None:
 def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
     explainer = TreeExplainer(forest, X[:3], device="cpu", memory_limit=10_000)
     assert explainer._compiled.pair_tables(Kind(2, "SII")) is None
-    what = "interventional SHAP interaction values of pairs of a model whose tables do not fit into memory or"
+    what = "interventional Shapley interactions of pairs of a model whose tables do not fit into memory or"
     with pytest.raises(TypeError, match=f"{what} memory_limit are computed on the CPU only, but X is on a"):
         explainer.shap_interaction_values(OnGpu())
     explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))

@@ -80,7 +80,7 @@ def test_random_trees_against_the_definition(precision: str) -> None:
         if not _core.has_owen_leaves(plan):
             continue  # no tree has splits
         n_by_leaf += 1
-        expected = reference.path_dependent(ensemble, rows, index="OV", groups=groups).values
+        expected = reference.path_dependent(ensemble, rows, index="OV", player_groups=groups).values
         unit = leaf_scale(ensemble)[:, np.newaxis]
         for each in (plan, with_intervals(plan, 1)):  # leaf by leaf, and by walks, as other trees
             values = np.full(expected.shape, np.nan)
@@ -160,7 +160,7 @@ def test_paths_of_many_groups_against_the_definition(precision: str) -> None:
         rng = np.random.default_rng(seed)
         ensemble, groups = random_chain(seed, 11, 11), rng.permutation(np.arange(11) % 9)
         rows = rng.random((8, 11), np.float32)
-        expected = reference.path_dependent(ensemble, rows, index="OV", groups=groups).values
+        expected = reference.path_dependent(ensemble, rows, index="OV", player_groups=groups).values
         values = np.full(expected.shape, np.nan)
         _cuda.CudaPlan(owen_plan(ensemble, precision, groups), 0).explain(rows, values, None, None, 0)
         unit = leaf_scale(ensemble)[:, np.newaxis]

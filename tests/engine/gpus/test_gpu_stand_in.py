@@ -126,9 +126,9 @@ def test_interactions(case: Any, pairs: Any, calls: list[dict[str, Any]]) -> Non
         # The rows' magnitudes are added up in float64, chunk by chunk; each of at most n additions rounds
         # once.
         np.testing.assert_allclose(explanation.strength, expected.strength, rtol=len(rows) * 2.0**-53)
-    if expected.feature_values is not None:
-        assert type(explanation.feature_values) is Array
-        np.testing.assert_array_equal(explanation.feature_values.get(), expected.feature_values)
+    if expected.single_values is not None:
+        assert type(explanation.single_values) is Array
+        np.testing.assert_array_equal(explanation.single_values.get(), expected.single_values)
     assert {call["parts"] for call in calls} == {("pairs",)}
 
 
@@ -164,7 +164,7 @@ def test_strides(regressor: Any) -> None:
 def test_arrays_of_another_library_come_back_as_theirs(regressor: Any) -> None:
     expected = TreeExplainer(regressor, device="cpu").explain_interactions(X, interactions="occurring")
     explanation = TreeExplainer(regressor).explain_interactions(OtherArray(X), interactions="occurring")
-    assert type(explanation.values) is type(explanation.feature_values) is OtherArray
+    assert type(explanation.values) is type(explanation.single_values) is OtherArray
     np.testing.assert_array_equal(explanation.values.get(), expected.values)
 
 

@@ -135,7 +135,7 @@ def test_occurring(case: Any, index: str) -> None:
     np.testing.assert_allclose(explanation.strength, brute_strength(explanation.values), rtol=1e-12)
     singles = explainer.explain(X, index="BV" if index == "BII" else "SV").values
     atol = 1e-6 * np.abs(singles).max()
-    np.testing.assert_allclose(explanation.feature_values, singles, rtol=0, atol=atol)
+    np.testing.assert_allclose(explanation.single_values, singles, rtol=0, atol=atol)
     default = explainer.explain_interactions(X, index=index, interactions="occurring")
     np.testing.assert_array_equal(default.values, explanation.values)
 
@@ -203,7 +203,7 @@ def test_listed(case: Any) -> None:
     np.testing.assert_array_equal(explanation.interactions, [[2, 0], [1, 3], [1, 0]])
     assert explanation.interaction_names == ("x2 x x0", "x1 x x3", "x1 x x0")
     np.testing.assert_array_equal(explanation.values, 2 * matrices[:, [2, 1, 1], [0, 3, 0]])
-    assert explanation.strength is None and explanation.feature_values is None
+    assert explanation.strength is None and explanation.single_values is None
     again = explainer.explain_interactions(X, interactions=explanation.interactions)
     np.testing.assert_array_equal(again.values, explanation.values)
 

@@ -153,8 +153,8 @@ def test_arrays_on_a_gpu_stay_there(
         assert isinstance(explanation.values, Rows) and explanation.device == "cuda:0"
         np.testing.assert_array_equal(np.asarray(explanation.values), expected.values)
         np.testing.assert_array_equal(explanation.interactions, expected.interactions)
-        if expected.feature_values is not None:
-            np.testing.assert_array_equal(np.asarray(explanation.feature_values), expected.feature_values)
+        if expected.single_values is not None:
+            np.testing.assert_array_equal(np.asarray(explanation.single_values), expected.single_values)
         matrices = auto.shap_interaction_values(X.view(Rows))
         assert isinstance(matrices, Rows)
         np.testing.assert_array_equal(np.asarray(matrices), explainer.shap_interaction_values(X))
