@@ -125,9 +125,9 @@ namespace {
 
 // One thread's work: it takes tiles of rows through all trees, one output at a time, and writes the results.
 template <class T>
-class Worker {
+class BackgroundPairsWorker {
  public:
-  Worker(const BackgroundPairsPlan& pairs_plan, const Result& result, int tile_rows)
+  BackgroundPairsWorker(const BackgroundPairsPlan& pairs_plan, const Result& result, int tile_rows)
       : pairs_plan_(pairs_plan),
         plan_(pairs_plan.plan),
         result_(result),
@@ -225,8 +225,9 @@ class Worker {
 bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows, const Result& result,
                               int n_threads, const std::function<bool()>& interrupted) {
   return in_precision(plan.plan.precision, [&](auto number) {
-    return explain_tiles(plan.plan, rows, result, tile_size(plan.plan), n_threads, interrupted,
-                         [&](int tile_rows) { return Worker<decltype(number)>(plan, result, tile_rows); });
+    return explain_tiles(
+        plan.plan, rows, result, tile_size(plan.plan), n_threads, interrupted,
+        [&](int tile_rows) { return BackgroundPairsWorker<decltype(number)>(plan, result, tile_rows); });
   });
 }
 

@@ -27,7 +27,7 @@ constexpr size_t kFewLeaves = 64, kParts = 8;
 
 // A node of a tree that is stored breadth first. A row goes right if its code plus the bias exceeds the
 // operand, or by the bits at the operand. The child of a leaf is the leaf itself.
-struct Node {
+struct DescentNode {
   uint32_t operand;
   uint32_t first;  // the left child; the right child follows it
   uint32_t place;  // of the column in a tile
@@ -130,13 +130,13 @@ class Descent {
 
   template <bool kCategories>
   void descend(const Tree& tree, const CodedTile& tile, int first, uint32_t* at) const {
-    const Node* const nodes = nodes_.data() + tree.nodes;
+    const DescentNode* const nodes = nodes_.data() + tree.nodes;
     const Code* const codes = codes_of(tile) + first;
     const uint32_t* const categories = tile.categories.data() + first;
     for (bool moved = tree.n_nodes > 1; moved;) {
       uint32_t change = 0;
       for (int i = 0; i < kTogether; ++i) {
-        const Node& node = nodes[at[i]];
+        const DescentNode& node = nodes[at[i]];
         uint32_t next = node.first;
         if (kCategories && node.bias == kByCategory)
           next += goes_right(node, categories[node.place + i]);
@@ -149,14 +149,14 @@ class Descent {
     }
   }
 
-  bool goes_right(const Node& node, uint32_t category) const {
+  bool goes_right(const DescentNode& node, uint32_t category) const {
     return ~category_bits_[node.operand + (category >> 5)] >> (category & 31) & 1;
   }
 
   void add_by_level(const Tree& tree, const CodedTile& tile, const double* weights) {
     ways_.assign(tile.n_rows, 0);
     for (int level = 0; level < tree.n_levels; ++level) {
-      const Node& node = nodes_[tree.nodes + (size_t{1} << level) - 1];
+      const DescentNode& node = nodes_[tree.nodes + (size_t{1} << level) - 1];
       if (node.bias == kByCategory) {
         append(tile.categories.data() + node.place, [&](uint32_t code) { return goes_right(node, code); });
       } else {
@@ -189,7 +189,7 @@ class Descent {
   }
 
   // Append a bit to the way of each row: it tells whether the row goes right by its code in a numeric column.
-  void append(const Node& node, const Code* codes) {
+  void append(const DescentNode& node, const Code* codes) {
     const auto operand = static_cast<Code>(node.operand), bias = static_cast<Code>(node.bias);
     if constexpr (sizeof(Code) == sizeof(uint16_t))
       kernels().append_bit({codes, bias, operand, ways_.size(), ways_.data()});
@@ -212,7 +212,7 @@ class Descent {
   const Plan& plan_;
   const size_t stride_;
   const bool ones_;
-  std::vector<Node> nodes_;
+  std::vector<DescentNode> nodes_;
   std::vector<int64_t> sources_;  // the nodes of the ensemble
   std::vector<double> sums_;
   std::vector<Tree> trees_;

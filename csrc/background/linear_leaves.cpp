@@ -30,9 +30,10 @@ class ExactSum {
   double sum_, error_ = 0;
 };
 
-class Compiler {
+class LinearCompiler {
  public:
-  Compiler(const EnsembleView& ensemble, const LinearLeavesView& linear, LinearPlan& out, int64_t n_threads)
+  LinearCompiler(const EnsembleView& ensemble, const LinearLeavesView& linear, LinearPlan& out,
+                 int64_t n_threads)
       : e_(ensemble),
         linear_(linear),
         out_(out),
@@ -78,7 +79,7 @@ class Compiler {
         path_.leave();
       }
       if (edges_.empty()) break;
-      Edge& edge = edges_.back();
+      NumberedEdge& edge = edges_.back();
       edge.right = true;
       path_.take(bit_of(edge.number, true), kAnyShare);
       node = root_ + e_.right[edge.node];
@@ -88,7 +89,7 @@ class Compiler {
 
  private:
   static constexpr double kAnyShare = 0.5;  // covers do not matter
-  struct Edge {
+  struct NumberedEdge {
     int64_t node;
     int32_t number;  // of the node
     bool right;
@@ -188,7 +189,7 @@ class Compiler {
   const UsedFeatures used_;
   const ColumnCoder coder_;
   TreePath path_;
-  std::vector<Edge> edges_;
+  std::vector<NumberedEdge> edges_;
   int64_t root_ = 0;
 };
 
@@ -310,7 +311,7 @@ LinearPlan make_linear_plan(const EnsembleView& e, const LinearLeavesView& leave
   plan.precision = precision;
   plan.order = 1;
   plan.index = index;
-  Compiler compiler(e, leaves, out, n_threads);
+  LinearCompiler compiler(e, leaves, out, n_threads);
   compiler.add_columns(rows, weights);
   std::vector<int32_t> order(e.n_trees);
   std::iota(order.begin(), order.end(), 0);

@@ -135,9 +135,9 @@ class Contributions {
 };
 
 // One thread's work: it takes tiles of rows through all trees, one output at a time, and writes the results.
-class Worker {
+class LinearWorker {
  public:
-  Worker(const LinearPlan& linear, const Rows& rows, const Result& result, double* reach, int tile_rows)
+  LinearWorker(const LinearPlan& linear, const Rows& rows, const Result& result, double* reach, int tile_rows)
       : linear_(linear),
         plan_(linear.plan),
         model_(linear.model),
@@ -264,7 +264,7 @@ class Worker {
 bool explain_linear(const LinearPlan& plan, const Rows& rows, const Result& result, double* reach,
                     int n_threads, const std::function<bool()>& interrupted) {
   return explain_tiles(plan.plan, rows, result, tile_size(plan), n_threads, interrupted,
-                       [&](int tile_rows) { return Worker(plan, rows, result, reach, tile_rows); });
+                       [&](int tile_rows) { return LinearWorker(plan, rows, result, reach, tile_rows); });
 }
 
 size_t scratch_bytes(const LinearPlan& linear) {

@@ -31,7 +31,7 @@ class PairLayout {
  public:
   // For the first output of a tree: its first table, and its first leaf without a table. The strides are the
   // distances to the table and the leaf of the next output.
-  struct Place {
+  struct TreeOffsets {
     size_t lookup, lookup_stride, leaf, leaf_stride;
   };
 
@@ -46,7 +46,7 @@ class PairLayout {
     if (n_places_ * plan_.n_outputs > INT32_MAX)
       throw std::invalid_argument("too many pairs and outputs for tables: use the CPU");
     position_.assign(n_places_, -1);
-    places_.resize(plan_.trees.size());
+    offsets_.resize(plan_.trees.size());
     for (size_t chunk = 0; chunk < plan_.chunks.size(); ++chunk) add_chunk(chunk);
     for (TableBatch& batch : out_.batches)
       batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
@@ -55,7 +55,7 @@ class PairLayout {
       throw std::invalid_argument("too many leaves for tables: use the CPU");
   }
 
-  const Place& place(size_t tree) const { return places_[tree]; }
+  const TreeOffsets& offsets(size_t tree) const { return offsets_[tree]; }
   // Return the targets of a table's numbers, in the order of group_targets.h.
   const uint32_t* columns(const Lookup& lookup) const { return columns_.data() + lookup.targets; }
   PairTableCosts costs() const {
@@ -78,8 +78,8 @@ class PairLayout {
     const size_t n_outputs = n_used_outputs(plan_, chunk), n_lookups = out_.lookups.size() - first_lookup,
                  n_leaves = out_.leaves.size() - first_leaf;
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      places_[i].lookup_stride = n_lookups;
-      places_[i].leaf_stride = n_leaves;
+      offsets_[i].lookup_stride = n_lookups;
+      offsets_[i].leaf_stride = n_leaves;
     }
     const size_t batches_end = out_.batches.size(), n_trees = out_.trees.size() - first_tree,
                  n_elements = n_elements_ - first_element;
@@ -122,7 +122,7 @@ class PairLayout {
 
   void add_tree(size_t chunk, size_t tree, size_t first_batch) {
     find_groups(plan_.chunks[chunk], plan_.trees[tree], groups_, limits_);
-    places_[tree].lookup = out_.lookups.size();
+    offsets_[tree].lookup = out_.lookups.size();
     const size_t first_tree = out_.trees.size();
     for (const TreeGroups::Group& group : groups_.groups) {
       list_numbers(group);
@@ -148,7 +148,7 @@ class PairLayout {
   // Return whether it is now.
   bool add_leaves(size_t chunk, size_t tree, bool begun) {
     find_groups(plan_.chunks[chunk], plan_.trees[tree], groups_, limits_);
-    places_[tree].leaf = out_.leaves.size();
+    offsets_[tree].leaf = out_.leaves.size();
     bool is_first = true;
     for (const TreeGroups::Leaf& leaf : groups_.leaves) {
       if (leaf.grouped) continue;
@@ -250,7 +250,7 @@ class PairLayout {
   std::vector<uint32_t> numbers_, bits_;
   std::vector<int32_t> position_;          // by place: its position in the batch, or -1
   std::vector<uint32_t> placed_;           // the places of the batch
-  std::vector<Place> places_;              // by tree
+  std::vector<TreeOffsets> offsets_;       // by tree
   std::vector<uint32_t> columns_;          // like Tables::targets
   size_t n_lookups_ = 0, n_elements_ = 0;  // tables, or leaves without one, of the batch; of all tables
   size_t n_patterns_ = 0, n_tests_ = 0, chunk_tests_ = 0;
@@ -381,7 +381,7 @@ class PairWriter {
 
  private:
   // The numbers of a leaf of the group, computed with a leaf value of 1.
-  struct Leaf {
+  struct LeafNumbers {
     std::vector<uint16_t> patterns;  // by index of the group
     std::vector<uint32_t> numbers;   // in an entry of the group
     std::vector<double> vectors;     // [pattern][number]
@@ -390,9 +390,9 @@ class PairWriter {
   void write_group(const TreeProgram& tree, size_t number, size_t g, double* reached) {
     const TreeGroups::Group& group = groups_.groups[g];
     make_leaves(tree, group, reached);
-    const PairLayout::Place& place = layout_.place(number);
+    const PairLayout::TreeOffsets& offsets = layout_.offsets(number);
     for (size_t o = 0; o < n_outputs_; ++o) {
-      const Lookup& lookup = plan_.tables.lookups[place.lookup + o * place.lookup_stride + g];
+      const Lookup& lookup = plan_.tables.lookups[offsets.lookup + o * offsets.lookup_stride + g];
       if (plan_.precision == Precision::kSingle)
         write_table(tree, lookup, group, o, plan_.tables.floats.own().data() + lookup.table);
       else
@@ -418,7 +418,7 @@ class PairWriter {
       const TreeGroups::Leaf& from = groups_.leaves[i];
       const PathStep* const path = groups_.steps.data() + from.path;
       const uint32_t n = from.n_features;
-      Leaf& leaf = leaves_[i - group.leaves];
+      LeafNumbers& leaf = leaves_[i - group.leaves];
       const std::vector<double>& weights = weights_.of_leaf(i);
       const double* const values = plan_.leaf_values.data() + tree.leaves + from.value;
       for (size_t o = 0; o < n_outputs_; ++o) reached[o] += weights.back() * values[o];
@@ -443,7 +443,7 @@ class PairWriter {
     for (size_t index = 0; index < size_t{1} << lookup.n_bits; ++index, to += n_numbers) {
       std::fill(entry_.begin(), entry_.end(), 0.0);
       for (size_t i = group.leaves; i < group.leaves_end; ++i) {
-        const Leaf& leaf = leaves_[i - group.leaves];
+        const LeafNumbers& leaf = leaves_[i - group.leaves];
         const double value =
             plan_.leaf_values[tree.leaves + groups_.leaves[i].value + output] / plan_.leaf_scale;
         const double* from = leaf.vectors.data() + leaf.patterns[index] * leaf.numbers.size();
@@ -463,7 +463,7 @@ class PairWriter {
   GroupTargets targets_;
   LeafVectors vectors_;
   size_t n_outputs_ = 1;
-  std::vector<Leaf> leaves_;
+  std::vector<LeafNumbers> leaves_;
   std::vector<uint32_t> bits_;
   Aligned<uint16_t> index_;
   std::vector<double> entry_;
@@ -492,10 +492,10 @@ void store_patterns(const std::vector<PatternCounts>& by_tree, const std::vector
   auto& weights = tables.weights.own();
   for (size_t tree = 0; tree < by_tree.size(); ++tree) {
     const PatternCounts& from = by_tree[tree];
-    const PairLayout::Place& place = layout.place(tree);
+    const PairLayout::TreeOffsets& offsets = layout.offsets(tree);
     for (size_t i = 0; i + 1 < from.begin.size(); ++i)
       for (size_t o = 0; o < n_used_outputs(plan, plan.chunks[chunk_of[tree]]); ++o) {
-        PatternLeaf& leaf = tables.leaves[place.leaf + i + o * place.leaf_stride];
+        PatternLeaf& leaf = tables.leaves[offsets.leaf + i + o * offsets.leaf_stride];
         leaf.patterns = patterns.size() + from.begin[i];
         leaf.n_patterns = from.begin[i + 1] - from.begin[i];
       }

@@ -43,9 +43,9 @@ void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, con
 // One thread's work: it takes blocks of rows through the background data and all trees, and writes the
 // results.
 template <class T>
-class Worker {
+class RescaledWorker {
  public:
-  Worker(const RescaledPlan& rescaled, const double* labels, const Result& result)
+  RescaledWorker(const RescaledPlan& rescaled, const double* labels, const Result& result)
       : rescaled_(rescaled),
         plan_(rescaled.plan),
         kernels_(kernels()),
@@ -281,7 +281,7 @@ bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* 
   const TileSize size{kBlockRows, 1};
   return in_precision(plan.plan.precision, [&](auto number) {
     return explain_tiles(plan.plan, rows, result, size, n_threads, interrupted,
-                         [&](int) { return Worker<decltype(number)>(plan, labels, result); });
+                         [&](int) { return RescaledWorker<decltype(number)>(plan, labels, result); });
   });
 }
 

@@ -284,7 +284,7 @@ void TileTables<T>::add_lookup(size_t first_row, size_t n_rows, const T* table) 
 template <class T>
 void TileTables<T>::run_lookups() {
   for (size_t first = 0; first < n_blocks_ * kBlockRows; first += kPartRows)
-    for (const Lookup& of : lookups_) {
+    for (const TileLookup& of : lookups_) {
       const size_t begin = std::max(first, of.first_row),
                    end = std::min(first + kPartRows, of.first_row + of.n_rows);
       if (begin >= end) continue;

@@ -44,7 +44,7 @@ class TileTables {
 
  private:
   // A table and the rows of the tile that use it.
-  struct Lookup {
+  struct TileLookup {
     size_t first_row, n_rows;
     const uint16_t* index;  // of all rows of the tile
     const T* table;
@@ -86,7 +86,7 @@ class TileTables {
   int n_tables_ = 0;  // since the last flush
 
   // The finished tables that wait for rows; the last one is being built.
-  std::vector<Lookup> lookups_;
+  std::vector<TileLookup> lookups_;
   Aligned<T> tables_;
   size_t n_elements_ = 0;
   std::vector<Aligned<uint16_t>> indices_;

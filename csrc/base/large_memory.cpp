@@ -53,16 +53,16 @@ constexpr size_t kLargestPart = kIsMapped ? 2 : 1;
 
 std::atomic<size_t> most_bytes{0};
 
-struct Block {
+struct MemoryBlock {
   void* data;
   size_t bytes;  // whole pages
 };
 
-class Store {
+class MemoryStore {
  public:
   // Take a kept block of this size, or the first part of a larger one. The data of the block are null if no
   // kept block is suitable.
-  Block take(size_t bytes) {
+  MemoryBlock take(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     size_t best = blocks_.size();
     for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -72,12 +72,12 @@ class Store {
         best = i;
     }
     if (best == blocks_.size()) return {nullptr, 0};
-    const Block block = remove(best);
+    const MemoryBlock block = remove(best);
     if (block.bytes > bytes) deallocate(static_cast<char*>(block.data) + bytes, block.bytes - bytes);
     return {block.data, bytes};
   }
 
-  void keep(const Block& block) {
+  void keep(const MemoryBlock& block) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (block.bytes > most_bytes) return deallocate(block.data, block.bytes);
     offer(block.data, block.bytes);
@@ -102,8 +102,8 @@ class Store {
   }
 
  private:
-  Block remove(size_t i) {
-    const Block block = blocks_[i];
+  MemoryBlock remove(size_t i) {
+    const MemoryBlock block = blocks_[i];
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
     n_bytes_ -= block.bytes;
     return block;
@@ -111,21 +111,21 @@ class Store {
 
   void free_beyond(size_t bytes) {
     while (n_bytes_ > bytes) {
-      const Block oldest = remove(0);
+      const MemoryBlock oldest = remove(0);
       deallocate(oldest.data, oldest.bytes);
     }
   }
 
   std::mutex mutex_;
-  std::vector<Block> blocks_;  // in the order in which they were given back
+  std::vector<MemoryBlock> blocks_;  // in the order in which they were given back
   size_t n_bytes_ = 0;
 };
 
 }  // namespace
 
 LargeMemory take_memory(size_t bytes) {
-  Store& store = of_process<Store>();
-  const Block kept = store.take(whole_pages(bytes));
+  MemoryStore& store = of_process<MemoryStore>();
+  const MemoryBlock kept = store.take(whole_pages(bytes));
   if (kept.data) return {kept.data, false};
   void* data = allocate(whole_pages(bytes));
   if (!data) {
@@ -137,14 +137,14 @@ LargeMemory take_memory(size_t bytes) {
 }
 
 void give_back_memory(void* data, size_t bytes) noexcept {
-  of_process<Store>().keep({data, whole_pages(bytes)});
+  of_process<MemoryStore>().keep({data, whole_pages(bytes)});
 }
 
 void keep_memory(size_t bytes) {
   most_bytes = bytes;
-  of_process<Store>().shrink(bytes);
+  of_process<MemoryStore>().shrink(bytes);
 }
 
-size_t kept_memory() { return of_process<Store>().n_bytes(); }
+size_t kept_memory() { return of_process<MemoryStore>().n_bytes(); }
 
 }  // namespace skshap

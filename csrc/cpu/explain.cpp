@@ -215,9 +215,9 @@ size_t most_sum_bytes(const Plan& plan) {
 
 // One thread's work on a plan: it takes tiles of rows through all trees, and writes the results.
 template <class T>
-class Worker {
+class TileWorker {
  public:
-  Worker(const Plan& plan, const Result& result, int tile_rows)
+  TileWorker(const Plan& plan, const Result& result, int tile_rows)
       : plan_(plan),
         result_(result),
         walk_(plan, result.needs_margins()),
@@ -378,7 +378,7 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_
       return Grid(plan, rows, parts, n_threads).run(n_threads * kSharedBytes, interrupted);
     }
     return explain_tiles(plan, rows, result, tile_size(plan), n_threads, interrupted,
-                         [&](int tile_rows) { return Worker<T>(plan, result, tile_rows); });
+                         [&](int tile_rows) { return TileWorker<T>(plan, result, tile_rows); });
   });
 }
 

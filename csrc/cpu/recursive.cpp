@@ -61,21 +61,21 @@ class Recursion final : public TreeWorker<T> {
 
  private:
   // A feature of the path, which stands for all splits on it.
-  struct Element {
+  struct RecursionElement {
     uint32_t slot;
     bool satisfied;  // whether the row satisfies the feature: the one fraction
     T zero_fraction;
   };
-  struct Path {
-    Element* elements;
+  struct RecursionPath {
+    RecursionElement* elements;
     T* weights;
     int n_elements;    // L
     int n_weights;     // L + 1, or the number of satisfied features + 1
     T unsatisfied;     // Fast TreeSHAP v1: product of the zero fractions of features that are not satisfied
     bool unreachable;  // no row comes here, whatever is known, so nodes below have no values
-    Element split;     // at a node: the state of its feature on the path above; not an element
+    RecursionElement split;  // at a node: the state of its feature on the path above; not an element
   };
-  struct Node {
+  struct RecursionNode {
     int32_t parent, level;
     bool right;     // the right child of its parent
     bool repeated;  // a node above splits on its feature
@@ -86,20 +86,20 @@ class Recursion final : public TreeWorker<T> {
 
   void open_tree(const Chunk& chunk, const TreeProgram& tree);
   void explain_row(const uint64_t* words, int row, T* phi);
-  void descend(const Path& above, T share, bool satisfied, Path& below) const;
-  void extend(const Element& element, Path& path) const;
-  T unwind(const Path& path, const Element& element, T* weights) const;
-  void take_out(const Node& node, Path& path) const;
-  void add_leaf(const Path& path, const T* values, T* phi) const;
+  void descend(const RecursionPath& above, T share, bool satisfied, RecursionPath& below) const;
+  void extend(const RecursionElement& element, RecursionPath& path) const;
+  T unwind(const RecursionPath& path, const RecursionElement& element, T* weights) const;
+  void take_out(const RecursionNode& node, RecursionPath& path) const;
+  void add_leaf(const RecursionPath& path, const T* values, T* phi) const;
 
   const Plan& plan_;
   PathWalk walk_;
   std::vector<uint32_t> slot_of_;  // by feature: its slot in the chunk
   std::vector<T> reciprocals_;
-  std::vector<Element> elements_;
+  std::vector<RecursionElement> elements_;
   std::vector<T> weights_, leaf_values_;
-  std::vector<Path> paths_;  // by level
-  std::vector<Node> nodes_;  // inner nodes, in preorder
+  std::vector<RecursionPath> paths_;  // by level
+  std::vector<RecursionNode> nodes_;  // inner nodes, in preorder
   int32_t n_inner_ = 0;
   size_t n_outputs_ = 1, output_stride_ = 0;
 };
@@ -107,8 +107,8 @@ class Recursion final : public TreeWorker<T> {
 template <class T, bool kFast>
 size_t Recursion<T, kFast>::bytes(const Plan& plan) {
   const Sizes sizes = sizes_of(plan);
-  return sizes.levels * (sizes.elements * (sizeof(Element) + sizeof(T)) + sizeof(Path)) +
-         sizes.inner * sizeof(Node) + (sizes.leaf_values + sizes.elements + 1) * sizeof(T) +
+  return sizes.levels * (sizes.elements * (sizeof(RecursionElement) + sizeof(T)) + sizeof(RecursionPath)) +
+         sizes.inner * sizeof(RecursionNode) + (sizes.leaf_values + sizes.elements + 1) * sizeof(T) +
          4 * plan.features.size() + PathWalk::bytes(plan, sizes.levels);
 }
 
@@ -169,8 +169,8 @@ void Recursion<T, kFast>::explain_row(const uint64_t* words, int row, T* phi) {
     return ((side ? alive & ~left : left) >> row & 1) != 0;
   };
   for (int32_t i = 0; i < n_inner_; ++i) {
-    const Node& node = nodes_[i];
-    Path& path = paths_[node.level];
+    const RecursionNode& node = nodes_[i];
+    RecursionPath& path = paths_[node.level];
     if (i == 0) {
       path.n_elements = 0;
       path.n_weights = 1;
@@ -184,7 +184,7 @@ void Recursion<T, kFast>::explain_row(const uint64_t* words, int row, T* phi) {
     take_out(node, path);
     for (int side = 0; side < 2; ++side) {
       if (node.children[side] < n_inner_) continue;
-      Path& to_leaf = paths_[node.level + 1];
+      RecursionPath& to_leaf = paths_[node.level + 1];
       descend(path, node.shares[side], satisfied(i, side), to_leaf);
       if (!to_leaf.unreachable)
         add_leaf(to_leaf, leaf_values_.data() + (node.children[side] - n_inner_) * n_outputs_, phi);
@@ -194,8 +194,9 @@ void Recursion<T, kFast>::explain_row(const uint64_t* words, int row, T* phi) {
 
 // Make the path to a child, given the path to its parent.
 template <class T, bool kFast>
-void Recursion<T, kFast>::descend(const Path& above, T share, bool satisfied, Path& below) const {
-  const Element element{above.split.slot, satisfied, above.split.zero_fraction * share};
+void Recursion<T, kFast>::descend(const RecursionPath& above, T share, bool satisfied,
+                                  RecursionPath& below) const {
+  const RecursionElement element{above.split.slot, satisfied, above.split.zero_fraction * share};
   // No row reaches this child, whether the feature is known or not. TreeSHAP could not take the feature out
   // again.
   below.unreachable = above.unreachable || (!satisfied && element.zero_fraction == 0);
@@ -209,7 +210,7 @@ void Recursion<T, kFast>::descend(const Path& above, T share, bool satisfied, Pa
 }
 
 template <class T, bool kFast>
-void Recursion<T, kFast>::extend(const Element& element, Path& path) const {
+void Recursion<T, kFast>::extend(const RecursionElement& element, RecursionPath& path) const {
   const int n = path.n_elements;  // L before, L + 1 after
   T* const w = path.weights;
   const T over = reciprocals_[n + 2], z = element.zero_fraction;
@@ -231,7 +232,7 @@ void Recursion<T, kFast>::extend(const Element& element, Path& path) const {
 // Compute the weights without an element of the path. They may overwrite the weights of the path. Return
 // their sum. With Fast TreeSHAP v1, the weights are the same without any unsatisfied element.
 template <class T, bool kFast>
-T Recursion<T, kFast>::unwind(const Path& path, const Element& element, T* weights) const {
+T Recursion<T, kFast>::unwind(const RecursionPath& path, const RecursionElement& element, T* weights) const {
   const int n = path.n_elements, top = path.n_weights - 1;
   const T* const w = path.weights;
   const T z = element.zero_fraction, times = static_cast<T>(n + 1), over = reciprocals_[n + 1];
@@ -257,14 +258,14 @@ T Recursion<T, kFast>::unwind(const Path& path, const Element& element, T* weigh
 
 // End a path before a split on a feature: take out the earlier splits on this feature.
 template <class T, bool kFast>
-void Recursion<T, kFast>::take_out(const Node& node, Path& path) const {
+void Recursion<T, kFast>::take_out(const RecursionNode& node, RecursionPath& path) const {
   if (!node.repeated) {
     path.split = {node.slot, true, T(1)};
     return;
   }
-  Element* const end = path.elements + path.n_elements;
-  Element* const found =
-      std::find_if(path.elements, end, [&](const Element& element) { return element.slot == node.slot; });
+  RecursionElement* const end = path.elements + path.n_elements;
+  RecursionElement* const found = std::find_if(
+      path.elements, end, [&](const RecursionElement& element) { return element.slot == node.slot; });
   path.split = *found;
   unwind(path, path.split, path.weights);
   *found = *(end - 1);
@@ -276,11 +277,12 @@ void Recursion<T, kFast>::take_out(const Node& node, Path& path) const {
 }
 
 template <class T, bool kFast>
-void Recursion<T, kFast>::add_leaf(const Path& path, const T* values, T* phi) const {
+void Recursion<T, kFast>::add_leaf(const RecursionPath& path, const T* values, T* phi) const {
   T unsatisfied = 0;
   if (kFast && path.n_elements >= path.n_weights)
-    unsatisfied = -path.unsatisfied * unwind(path, Element{0, false, T(0)}, nullptr);
-  for (const Element *element = path.elements, *end = element + path.n_elements; element != end; ++element) {
+    unsatisfied = -path.unsatisfied * unwind(path, RecursionElement{0, false, T(0)}, nullptr);
+  for (const RecursionElement *element = path.elements, *end = element + path.n_elements; element != end;
+       ++element) {
     T gain = unsatisfied;
     if (!kFast || element->satisfied) {
       gain = unwind(path, *element, nullptr);

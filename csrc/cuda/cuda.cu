@@ -88,10 +88,10 @@ class CudaPlan::Impl {
 namespace {
 
 template <class T>
-class Pipeline : public CudaPlan::Impl {
+class ExplainPipeline : public CudaPlan::Impl {
  public:
   // Make the pipeline of a device, which must be the current one.
-  Pipeline(const Plan& plan, int device, CudaMethod method)
+  ExplainPipeline(const Plan& plan, int device, CudaMethod method)
       : plan_(plan), device_(device), model_(plan, method), launches_(plan, model_) {}
 
   bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
@@ -398,9 +398,9 @@ void CudaPlan::upload(int device, CudaMethod method) {
     throw std::invalid_argument("the plan cannot be explained leaf by leaf");
   const UseDevice use(device);
   if (plan.precision == Precision::kSingle)
-    impl_ = std::make_unique<Pipeline<float>>(plan, device, method);
+    impl_ = std::make_unique<ExplainPipeline<float>>(plan, device, method);
   else
-    impl_ = std::make_unique<Pipeline<double>>(plan, device, method);
+    impl_ = std::make_unique<ExplainPipeline<double>>(plan, device, method);
 }
 CudaPlan::~CudaPlan() = default;
 

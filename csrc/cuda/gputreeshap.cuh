@@ -27,7 +27,7 @@ struct CudaPathArgs {
   // From the PathSet.
   const PathElement* elements;
   const int64_t* bins;
-  const Path* paths;
+  const LeafPath* paths;
   const uint32_t* category_bits;
   int64_t n_bins;
   // From the Plan.
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
   double* phi = a.phi + first_row * row_size;
   if (at < a.bins[bin + 1]) {
     e = a.elements[at];
-    const Path path = a.paths[e.path];
+    const LeafPath path = a.paths[e.path];
     length = static_cast<int>(path.length);
     if (e.feature >= 0) {
       n_outputs = path.output < 0 ? a.n_outputs : 1;

@@ -167,7 +167,7 @@ class Launches {
     CudaPathArgs a{};
     a.elements = model_.paths.elements.template as<PathElement>();
     a.bins = model_.paths.bins.template as<int64_t>();
-    a.paths = model_.paths.paths.template as<Path>();
+    a.paths = model_.paths.paths.template as<LeafPath>();
     a.category_bits = model_.paths.category_bits.template as<uint32_t>();
     a.n_bins = model_.paths.n_bins;
     a.leaf_values = model_.leaf_values.template as<double>();

@@ -43,7 +43,7 @@ struct CudaModel {
   static constexpr int kTile = cuda_tile_rows<T>();
 
   // One launch, for all chunks with the same K.
-  struct Launch {
+  struct WalkLaunch {
     CudaWalkArgs<T> args;
     WalkKernel<T> kernel;
     int n_chunks;
@@ -67,7 +67,7 @@ struct CudaModel {
   };
 
   // The trees that are explained by tables.
-  struct Tables {
+  struct TableModel {
     CudaTableArgs<T> args{};
     int n_chunks = 0, n_blocks = 0;
     int n_warps = kTableWarps;  // of a block
@@ -88,14 +88,14 @@ struct CudaModel {
   struct Leaves {
     CudaLeafArgs<T> args{};
     // Consecutive chunks of the same number of quadrature nodes.
-    struct Launch {
+    struct LeafLaunch {
       size_t first_chunk;
       unsigned n_chunks;
       int n_nodes;
       size_t shared;
       T t[kMaxFixedNodes], weight[kMaxFixedNodes];
     };
-    std::vector<Launch> launches;
+    std::vector<LeafLaunch> launches;
     DeviceBuffer chunks, tests, zero_fractions, values, slot_begins, slot_elements, category_bits;
   };
 
@@ -118,9 +118,9 @@ struct CudaModel {
       partner_offsets, partners, place_of;
   bool small_matrices = false;  // whether add_matrices can be used
   bool codes_all = false;       // whether every column of X is coded in each call
-  std::vector<Launch> launches;
+  std::vector<WalkLaunch> launches;
   General general;
-  Tables tables;
+  TableModel tables;
   PatternModel<T> pattern_leaves;
   OwenModel<T> owen_leaves;
   Intervals intervals;
@@ -208,7 +208,7 @@ struct CudaModel {
     p.paths = upload(set.paths);
     p.category_bits = upload(set.category_bits);
     p.n_bins = static_cast<int64_t>(set.n_bins);
-    for (const Path& path : set.paths) p.longest = std::max(p.longest, path.length);
+    for (const LeafPath& path : set.paths) p.longest = std::max(p.longest, path.length);
     p.used = true;
   }
 
@@ -236,15 +236,15 @@ struct CudaModel {
     if (!list.empty()) plan_general(program, list);
   }
 
-  Launch plan_launch(const CudaProgram<T>& program, const CudaQuadrature& nodes,
-                     const std::vector<int32_t>& list) {
+  WalkLaunch plan_launch(const CudaProgram<T>& program, const CudaQuadrature& nodes,
+                         const std::vector<int32_t>& list) {
     const int n_nodes = static_cast<int>(nodes.t.size());
     uint32_t max_slots = 0, max_frames = 0;
     for (const int32_t i : list) {
       max_slots = std::max(max_slots, program.chunks[i].n_slots);
       max_frames = std::max(max_frames, program.chunks[i].n_frames);
     }
-    Launch launch;
+    WalkLaunch launch;
     const bool triples = plan.order > 2;
     const auto kernel = plan.interactions() ? pairs_kernel<T> : walk_kernel<T>;
     const WalkKernel<T> shared = triples ? triples_kernel<T>(n_nodes) : kernel(n_nodes, true);
@@ -344,7 +344,7 @@ struct CudaModel {
   }
 
   void begin_leaf_launch(size_t chunk, int n_nodes) {
-    typename Leaves::Launch launch{};
+    typename Leaves::LeafLaunch launch{};
     launch.first_chunk = chunk;
     launch.n_nodes = n_nodes;
     std::vector<double> t, weights;

@@ -70,19 +70,19 @@ void deallocate(char* data, size_t) noexcept {
 }
 #endif
 
-struct Block {
+struct PageLockedBlock {
   char* data;
   size_t bytes;
   bool used;
 };
 
-class Store {
+class PageLockedStore {
  public:
   void* take(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     bytes = (bytes + kUnit - 1) / kUnit * kUnit;
-    Block* best = nullptr;
-    for (Block& block : blocks_)
+    PageLockedBlock* best = nullptr;
+    for (PageLockedBlock& block : blocks_)
       if (!block.used && block.bytes >= bytes && block.bytes / kLargestPart <= bytes &&
           (!best || block.bytes < best->bytes))
         best = &block;
@@ -103,8 +103,8 @@ class Store {
 
   void give_back(const void* data) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found =
-        std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.data == data; });
+    const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                    [&](const PageLockedBlock& block) { return block.data == data; });
     if (found == blocks_.end()) return;  // of the process that was forked
     // Move the block to the end: the block that was given back last is freed last.
     found->used = false;
@@ -114,7 +114,7 @@ class Store {
 
   bool contains(const char* data, size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+    return std::any_of(blocks_.begin(), blocks_.end(), [&](const PageLockedBlock& block) {
       return block.data <= data && data + bytes <= block.data + block.bytes;
     });
   }
@@ -155,26 +155,26 @@ class Store {
   }
 
   std::mutex mutex_;
-  std::vector<Block> blocks_;
+  std::vector<PageLockedBlock> blocks_;
   std::vector<size_t> sizes_;  // that were asked for
   size_t n_bytes_ = 0;
 };
 
 }  // namespace
 
-void* take_page_locked(size_t bytes) { return of_process<Store>().take(bytes); }
+void* take_page_locked(size_t bytes) { return of_process<PageLockedStore>().take(bytes); }
 
-void give_back_page_locked(void* data) noexcept { of_process<Store>().give_back(data); }
+void give_back_page_locked(void* data) noexcept { of_process<PageLockedStore>().give_back(data); }
 
 bool is_page_locked(const void* data, size_t bytes) {
-  return of_process<Store>().contains(static_cast<const char*>(data), bytes);
+  return of_process<PageLockedStore>().contains(static_cast<const char*>(data), bytes);
 }
 
 void limit_page_locked(size_t bytes) {
   most_bytes = bytes;
-  of_process<Store>().shrink();
+  of_process<PageLockedStore>().shrink();
 }
 
-size_t page_locked_bytes() { return of_process<Store>().n_bytes(); }
+size_t page_locked_bytes() { return of_process<PageLockedStore>().n_bytes(); }
 
 }  // namespace skshap

@@ -63,7 +63,7 @@ class PatternModel {
 
   // Queue the work for coded rows. `alpha` has the factors of terms, or is null.
   void run(const int16_t* codes, const T* alpha, int32_t n_tiles, T* partial, cudaStream_t stream) const {
-    for (const Launch& launch : launches_) {
+    for (const PatternLaunch& launch : launches_) {
       CudaPatternArgs<T> a = launch.args;
       a.n_tiles = n_tiles;
       a.n_groups = (n_tiles * (a.tile_rows / kWarp) + kPatternWarps - 1) / kPatternWarps;
@@ -84,7 +84,7 @@ class PatternModel {
 
  private:
   // All chunks of a form.
-  struct Launch {
+  struct PatternLaunch {
     PatternKernel<T> kernel;
     CudaPatternArgs<T> args;
     int32_t n_chunks;
@@ -113,7 +113,7 @@ class PatternModel {
 
   DeviceBuffer chunks_, leaves_, tests_, runs_, slots_, narrow_, wide_, weights_, terms_, values_, moments_,
       pair_moments_;
-  std::vector<Launch> launches_;
+  std::vector<PatternLaunch> launches_;
   size_t bytes_ = 0;
 };
 

@@ -36,9 +36,9 @@ constexpr const char* kNoHostRoom = "page-locked host memory";
 constexpr const char* kComputing = "computing rescaled SHAP values";
 
 template <class T>
-class Pipeline : public CudaRescaledPlan::Impl {
+class RescaledPipeline : public CudaRescaledPlan::Impl {
  public:
-  Pipeline(const RescaledTables& tables, int device) : device_(device), model_(tables) {}
+  RescaledPipeline(const RescaledTables& tables, int device) : device_(device), model_(tables) {}
 
   bool explain(const Rows& rows, const double* labels, const Result& result, size_t memory_limit,
                const std::function<bool()>& interrupted) override {
@@ -377,9 +377,9 @@ CudaRescaledPlan::CudaRescaledPlan(const RescaledTables& tables, int device) {
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
   const UseDevice use(device);
   if (tables.plan.precision == Precision::kSingle)
-    impl_ = std::make_unique<Pipeline<float>>(tables, device);
+    impl_ = std::make_unique<RescaledPipeline<float>>(tables, device);
   else
-    impl_ = std::make_unique<Pipeline<double>>(tables, device);
+    impl_ = std::make_unique<RescaledPipeline<double>>(tables, device);
 }
 CudaRescaledPlan::~CudaRescaledPlan() = default;
 

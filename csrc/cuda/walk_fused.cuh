@@ -7,8 +7,8 @@ namespace skshap {
 
 // kPairs means the walk for interactions, in which only subtrees of two leaves are fused.
 template <class T, int K, int R, bool kPairs, bool kTriples = false>
-struct FusedWalk : WalkState<T, K, R, kTriples> {
-  using State = WalkState<T, K, R, kTriples>;
+struct FusedWalk : CudaWalkState<T, K, R, kTriples> {
+  using State = CudaWalkState<T, K, R, kTriples>;
   using E = typename State::E;
   using V = typename State::V;
   using State::a;

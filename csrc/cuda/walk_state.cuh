@@ -32,7 +32,7 @@ struct CudaWalkArgs {
 // The walk of R rows in each lane. C and B are the C and B of simd/walk_kernel-inl.h, at the current node.
 // kTriples means the walk for triples, whose phi is divided between shared and global memory.
 template <class T, int K, int R, bool kTriples = false>
-struct WalkState : Segments<typename CudaProgram<T>::Element> {
+struct CudaWalkState : Segments<typename CudaProgram<T>::Element> {
   using E = typename CudaProgram<T>::Element;
   using Segments<E>::next;
   using V = Lanes<T, R>;
@@ -48,7 +48,7 @@ struct WalkState : Segments<typename CudaProgram<T>::Element> {
   V C[K], B[K];
   V Q[K], Q_delta;  // the latest node's contribution to its feature: delta sum_k Q_k
 
-  explicit __device__ WalkState(const CudaWalkArgs<T>& args) : a(args) {}
+  explicit __device__ CudaWalkState(const CudaWalkArgs<T>& args) : a(args) {}
 
   __device__ __forceinline__ T value(E x) const { return as_value(x, T()); }
 

@@ -9,9 +9,9 @@
 namespace skshap {
 namespace {
 
-class Compiler {
+class DependentTreeCompiler {
  public:
-  Compiler(const EnsembleView& e, const ColumnCoder& columns, DependentTrees& out)
+  DependentTreeCompiler(const EnsembleView& e, const ColumnCoder& columns, DependentTrees& out)
       : e_(e), columns_(columns), out_(out), n_axes_(out.axes.size()) {}
 
   void add_tree(int32_t number) {
@@ -19,14 +19,14 @@ class Compiler {
     tree_ = {out_.tests.size(), 0, out_.n_leaves(), 0, out_.leaf_begins.size(), e_.tree_output[number]};
     leaves_.clear();
     regions_.clear();
-    Item all{root, 0, {}};
+    RegionNode all{root, 0, {}};
     for (size_t axis = 0; axis < n_axes_; ++axis) {
       all.regions[axis] = regions_.size();
       regions_.push_back({{0, static_cast<uint32_t>(out_.axes[axis].n_cells())}});
     }
     stack_.push_back(all);
     while (!stack_.empty()) {
-      const Item item = stack_.back();
+      const RegionNode item = stack_.back();
       stack_.pop_back();
       if (e_.is_leaf(item.node))
         leaves_.push_back(item);
@@ -39,13 +39,13 @@ class Compiler {
   }
 
  private:
-  struct Item {
+  struct RegionNode {
     int64_t node;
     uint32_t edge;
     std::array<size_t, kMostAxes> regions;  // among the regions of the tree
   };
 
-  void add_inner(int64_t root, const Item& item) {
+  void add_inner(int64_t root, const RegionNode& item) {
     const size_t n_bits = out_.plan.category_bits.size();
     const DecideNode test = columns_.code(item.node, out_.plan.category_bits);
     const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
@@ -66,9 +66,9 @@ class Compiler {
     push(left, item, axis, std::move(of_left));
   }
 
-  void push(int64_t node, const Item& above, size_t axis, Runs runs) {
+  void push(int64_t node, const RegionNode& above, size_t axis, Runs runs) {
     if (runs.empty()) return;
-    Item item = above;
+    RegionNode item = above;
     item.node = node;
     item.regions[axis] = regions_.size();
     regions_.push_back(std::move(runs));
@@ -86,7 +86,7 @@ class Compiler {
 
   void write_leaves(int32_t number) {
     std::stable_sort(leaves_.begin(), leaves_.end(),
-                     [](const Item& a, const Item& b) { return a.edge < b.edge; });
+                     [](const RegionNode& a, const RegionNode& b) { return a.edge < b.edge; });
     tree_.n_leaves = leaves_.size();
     uint32_t slot = 0;
     for (uint32_t i = 0; i < leaves_.size(); ++i) {
@@ -101,7 +101,7 @@ class Compiler {
     for (; slot <= tree_.n_inner + 1; ++slot)
       out_.leaf_begins.push_back(static_cast<uint32_t>(leaves_.size()));
     const size_t width = e_.value_width, first = out_.leaf_values.size();
-    for (const Item& leaf : leaves_)
+    for (const RegionNode& leaf : leaves_)
       out_.leaf_values.insert(out_.leaf_values.end(), e_.value + leaf.node * width,
                               e_.value + (leaf.node + 1) * width);
     for (size_t o = 0; o < width; ++o) center(number, o, first);
@@ -132,7 +132,7 @@ class Compiler {
   DependentTrees& out_;
   const size_t n_axes_;
   DependentTree tree_;
-  std::vector<Item> stack_, leaves_;
+  std::vector<RegionNode> stack_, leaves_;
   std::vector<Runs> regions_;  // of the tree
 };
 
@@ -154,7 +154,7 @@ DependentTrees make_dependent_trees(const EnsembleView& e, const std::vector<Gri
   for (const GridAxis& axis : axes) out.axes.emplace_back(out.plan, axis.inputs, axis.points);
   out.constant.assign(e.intercept, e.intercept + e.n_outputs);
   out.leaf_magnitude.assign(e.n_outputs, 0.0);
-  Compiler compiler(e, columns, out);
+  DependentTreeCompiler compiler(e, columns, out);
   for (int32_t tree = 0; tree < e.n_trees; ++tree) compiler.add_tree(tree);
   out.run_begins.push_back(out.runs.size());
   return out;

@@ -65,9 +65,9 @@ IndexColumn write_column(const Digits& numbers, const Digit& digit, uint32_t str
 
 // One thread's work: fills tables.
 template <class T>
-class TableWriter {
+class IntervalTableWriter {
  public:
-  TableWriter(const IntervalLayout& layout, std::unique_ptr<UnitValues<T>> values, Plan& plan)
+  IntervalTableWriter(const IntervalLayout& layout, std::unique_ptr<UnitValues<T>> values, Plan& plan)
       : layout_(layout), values_(std::move(values)), plan_(plan) {
     numbers_.position.assign(plan.features.size(), -1);
     uint32_t most_entries = 0;
@@ -284,7 +284,7 @@ void write_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t 
     for (const size_t packed : layout.windows[w].tables) tasks.push_back({packed, w, tasks.size()});
   std::atomic<size_t> next{0};
   run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(tasks.size())), [&](bool) {
-    TableWriter<T> writer(layout, units.template make<T>(), plan);
+    IntervalTableWriter<T> writer(layout, units.template make<T>(), plan);
     for (size_t i; (i = next++) < tasks.size();)
       writer.write(layout.tables[tasks[i].packed], plan.intervals.windows[tasks[i].window],
                    plan.intervals.tables[tasks[i].table]);

@@ -32,9 +32,9 @@ constexpr double kMergedLeaf = 0.5, kLeafLeft = 1.5;
 // The time to pack a unit, relative to the time for one of its nodes.
 constexpr double kPackedUnit = 5;
 
-class Layout {
+class IntervalLayoutBuilder {
  public:
-  Layout(const Plan& plan, const IntervalPrices& prices, const IntervalLimits& limits)
+  IntervalLayoutBuilder(const Plan& plan, const IntervalPrices& prices, const IntervalLimits& limits)
       : plan_(plan),
         prices_(prices),
         limits_(limits),
@@ -302,7 +302,7 @@ size_t padded_sums(size_t n_sums) { return n_sums <= 8 ? 8 : (n_sums + 15) / 16 
 
 IntervalLayout lay_out_intervals(const Plan& plan, const IntervalPrices& prices,
                                  const IntervalLimits& limits) {
-  return Layout(plan, prices, limits).lay_out();
+  return IntervalLayoutBuilder(plan, prices, limits).lay_out();
 }
 
 }  // namespace skshap

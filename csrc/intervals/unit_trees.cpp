@@ -97,15 +97,15 @@ void UnitTrees::add_merged(const MergedTrees& merged, size_t most) {
 
 // Copy the nodes above some of the leaves. A place without any of these leaves becomes a leaf of value 0.
 void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves_end) {
-  struct Place {
+  struct CopiedPlace {
     int32_t node, parent;
     bool right;
     double cover;
   };
   const int64_t first = tree_offsets_.back();
-  std::vector<Place> places{{0, -1, false, 1}};
+  std::vector<CopiedPlace> places{{0, -1, false, 1}};
   while (!places.empty()) {
-    const Place place = places.back();
+    const CopiedPlace place = places.back();
     places.pop_back();
     int32_t last = -1;
     const auto add = [&] {

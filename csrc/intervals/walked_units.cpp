@@ -12,10 +12,10 @@ namespace skshap {
 namespace {
 
 template <class T>
-class Walker : public UnitValues<T> {
+class UnitWalker : public UnitValues<T> {
  public:
-  Walker(const IntervalLayout& layout, const Plan& plan,
-         const std::vector<std::vector<UnitCopy>>& trees_of_unit)
+  UnitWalker(const IntervalLayout& layout, const Plan& plan,
+             const std::vector<std::vector<UnitCopy>>& trees_of_unit)
       : layout_(layout), plan_(plan), trees_of_unit_(trees_of_unit), margins_(plan, kernels()) {
     size_t phi = 0, stack = 0;
     for (const Chunk& chunk : plan.chunks) stack = std::max(stack, walk_stack(plan, chunk));
@@ -138,7 +138,7 @@ WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t
 
 template <class T>
 std::unique_ptr<UnitValues<T>> WalkedUnits::make() const {
-  return std::make_unique<Walker<T>>(layout_, out_, trees_of_unit_);
+  return std::make_unique<UnitWalker<T>>(layout_, out_, trees_of_unit_);
 }
 
 void WalkedUnits::drop_units() {

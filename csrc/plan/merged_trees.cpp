@@ -31,7 +31,7 @@ struct Member {
 };
 
 // A place of a merged tree that is to be filled. It is the place of a child, or of the root.
-struct Place {
+struct UnfilledPlace {
   size_t members;  // where its nodes begin in members_; the nodes of the last place are at the end
   int32_t parent;  // or -1
   bool right;
@@ -44,10 +44,10 @@ class Merger {
   MergedTrees merge(int32_t output, const std::vector<size_t>& trees) {
     nodes_.clear();
     for (const size_t tree : trees) members_.push_back({&plan_.trees[tree], 0, false});
-    places_.push_back({0, -1, false});
-    while (!places_.empty()) {
-      const Place place = places_.back();
-      places_.pop_back();
+    unfilled_.push_back({0, -1, false});
+    while (!unfilled_.empty()) {
+      const UnfilledPlace place = unfilled_.back();
+      unfilled_.pop_back();
       here_.assign(members_.begin() + static_cast<std::ptrdiff_t>(place.members), members_.end());
       members_.resize(place.members);
       fill(place);
@@ -69,7 +69,7 @@ class Merger {
 
  private:
   // Add the nodes that take a place, and plan the places of their children.
-  void fill(const Place& place) {
+  void fill(const UnfilledPlace& place) {
     const int32_t first = static_cast<int32_t>(nodes_.size());
     if (place.parent >= 0) (place.right ? nodes_[place.parent].right : nodes_[place.parent].left) = first;
     groups_.clear();
@@ -100,7 +100,7 @@ class Merger {
       nodes_.push_back({decide, share(groups_[i]), 0, 0, last ? -1 : number + 1, 0,
                         feature_of_column_[decide.column], 0, 0});
       for (const bool right : {true, false}) {
-        places_.push_back({members_.size(), number, right});
+        unfilled_.push_back({members_.size(), number, right});
         for (size_t j = 0; j < n_inner; ++j)
           if (group_of_[j] == i)
             members_.push_back({here_[j].tree, child(here_[j], right != here_[j].swapped), false});
@@ -157,7 +157,7 @@ class Merger {
   const Plan& plan_;
   const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
   std::vector<MergedNode> nodes_;
-  std::vector<Place> places_;
+  std::vector<UnfilledPlace> unfilled_;
   std::vector<Member> members_;        // of all places
   std::vector<Member> here_, groups_;  // nodes of the place being filled; first node of each split
   std::vector<size_t> group_of_;

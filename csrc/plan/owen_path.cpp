@@ -37,7 +37,7 @@ void OwenPath::for_leaves(const Visit& visit) {
       right.back() = true;
     }
     take(right.back());
-    node = children[2 * nodes_.back().node + right.back()];
+    node = children[2 * splits_.back().node + right.back()];
   }
 }
 
@@ -49,7 +49,7 @@ bool OwenPath::open(const TreeProgram& tree) {
   bool few = true;
   for_leaves([&] {
     most_groups_ = std::max(most_groups_, static_cast<int>(groups_.size()));
-    for (const Group& group : groups_) {
+    for (const PathGroup& group : groups_) {
       most_[group.first] = std::max(most_[group.first], group.n_features);
       few &= group.n_features <= kMostOwenPlayers;
     }
@@ -65,7 +65,7 @@ uint32_t OwenPath::enter(int32_t node) {
   const int32_t feature = feature_of_column_[plan_.decide[tree_->decide + node].column];
   const bool is_new = !path_.find(feature);
   path_.enter(feature);
-  nodes_.push_back({node, is_new});
+  splits_.push_back({node, is_new});
   if (!is_new) return bits_[path_.last_place()];
   const int32_t id = plan_.groups[feature];
   if (place_[id] == kNone) {
@@ -75,7 +75,7 @@ uint32_t OwenPath::enter(int32_t node) {
     groups_.push_back({id, node, 0, next_bit_, n_bits, {}});
     next_bit_ += n_bits;
   }
-  Group& group = groups_[place_[id]];
+  PathGroup& group = groups_[place_[id]];
   const auto bit = [](int i) { return uint32_t{1} << i % kOwenWordBits; };  // more bits do not fit
   bits_.push_back(bit(place_[id]) | (group.n_bits ? bit(group.field + group.n_features) : 0));
   if (group.n_features < kMostOwenPlayers) group.steps[group.n_features] = path_.last_place();
@@ -84,8 +84,8 @@ uint32_t OwenPath::enter(int32_t node) {
 }
 
 void OwenPath::leave() {
-  if (nodes_.back().is_new) {
-    Group& group = groups_[place_[plan_.groups[path_.steps().back().feature]]];
+  if (splits_.back().is_new) {
+    PathGroup& group = groups_[place_[plan_.groups[path_.steps().back().feature]]];
     bits_.pop_back();
     if (--group.n_features == 0) {
       next_bit_ -= group.n_bits;
@@ -93,14 +93,14 @@ void OwenPath::leave() {
       groups_.pop_back();
     }
   }
-  nodes_.pop_back();
+  splits_.pop_back();
   path_.leave();
 }
 
 template <class T>
 size_t OwenPath::own_bytes() const {
   size_t bytes = 0;
-  for (const Group& group : groups_)
+  for (const PathGroup& group : groups_)
     if (group.n_features > 1) bytes += owen_piece_bytes<T>(group.n_features, group.n_features);
   return bytes;
 }
@@ -110,7 +110,7 @@ template size_t OwenPath::own_bytes<double>() const;
 template <class T>
 size_t OwenPath::group_bytes() const {
   const size_t n = groups_.size();
-  const auto has_several = [](const Group& group) { return group.n_features > 1; };
+  const auto has_several = [](const PathGroup& group) { return group.n_features > 1; };
   const size_t n_lists = static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(), has_several));
   return owen_piece_bytes<T>(n, n - n_lists) + owen_list_bytes<T>(n, n_lists);
 }

@@ -60,7 +60,7 @@ constexpr size_t owen_long_bytes(size_t n_groups) {
 
 class OwenPath {
  public:
-  struct Group {
+  struct PathGroup {
     int32_t group, first;  // the first node on it
     int n_features;        // on the path
     int field, n_bits;     // the first bit, and their number: 0 if no path has several features of the group
@@ -76,12 +76,12 @@ class OwenPath {
   // split. Calls of `take` follow, one for each edge of the split.
   uint32_t enter(int32_t node);
   void take(bool right) {
-    path_.take(bit_of(nodes_.back().node, right), plan_.shares[tree_->decide + nodes_.back().node]);
+    path_.take(bit_of(splits_.back().node, right), plan_.shares[tree_->decide + splits_.back().node]);
   }
   // Return to the path above the last split.
   void leave();
 
-  const std::vector<Group>& groups() const { return groups_; }
+  const std::vector<PathGroup>& groups() const { return groups_; }
   const PathStep& step(int32_t i) const { return path_.steps()[i]; }
 
   // Return the bytes of the tables of the path's features, and the bytes of a table of its groups.
@@ -97,7 +97,7 @@ class OwenPath {
 
  private:
   static constexpr int32_t kNone = -1;
-  struct Node {
+  struct OwenSplit {
     int32_t node;
     bool is_new;  // whether its feature is new on the path
   };
@@ -115,9 +115,9 @@ class OwenPath {
   std::vector<int32_t> place_;  // place of a group among the groups of the path
   std::vector<int> most_;       // by node that is the first of its group: the most features of it on a path
   int most_groups_ = 0;         // on a path of the tree
-  std::vector<Group> groups_;
+  std::vector<PathGroup> groups_;
   std::vector<uint32_t> bits_;  // by step
-  std::vector<Node> nodes_;
+  std::vector<OwenSplit> splits_;
   int next_bit_ = 0;
 };
 

@@ -70,7 +70,7 @@ OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const s
 // Find the groups of a tree, how many features of each group occur on one path, and how many groups occur on
 // one path. Find the splits whose feature is the only one of its group on all paths through the split.
 void OwenTrees::find_groups(int32_t tree) {
-  struct Item {
+  struct GroupVisit {
     int64_t node;
     bool leave;
     int64_t others;  // earlier splits on other features of the group
@@ -81,7 +81,7 @@ void OwenTrees::find_groups(int32_t tree) {
   is_only_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - root), 0);
   most_groups_ = 0;
   int32_t n_groups = 0;
-  std::vector<Item> stack{{root, false, 0}};
+  std::vector<GroupVisit> stack{{root, false, 0}};
   while (!stack.empty()) {
     const auto [node, leave, before] = stack.back();
     stack.pop_back();
@@ -111,12 +111,12 @@ void OwenTrees::find_groups(int32_t tree) {
 // Mark the splits below a split on the same feature that shares some path with other features of its group.
 // On the common paths of the two splits, the feature must be the same player.
 void OwenTrees::inherit_companions(int32_t tree) {
-  struct Item {
+  struct CompanionVisit {
     int64_t node;
     bool leave;
   };
   const int64_t root = from_.tree_offsets[tree];
-  std::vector<Item> stack{{root, false}};
+  std::vector<CompanionVisit> stack{{root, false}};
   while (!stack.empty()) {
     const auto [node, leave] = stack.back();
     stack.pop_back();
@@ -200,7 +200,7 @@ size_t OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool 
 // Find the set of each leaf of a tree, which is the number of nodes that the leaf needs for the integral of a
 // group. Find also the sets below each node, and for each set the most other groups on the path of a leaf.
 void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
-  struct Item {
+  struct LeafVisit {
     int64_t node;
     bool leave;
   };
@@ -209,7 +209,7 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
   most_others_.assign(kMaxSets, 0);
   int32_t n_groups = 0;
   bool is_alone = false;  // whether the path has one feature of the group, which is a player of its own
-  std::vector<Item> stack{{root, false}};
+  std::vector<LeafVisit> stack{{root, false}};
   while (!stack.empty()) {
     const auto [node, leave] = stack.back();
     stack.pop_back();
@@ -273,7 +273,7 @@ void OwenTrees::copy_unwalked(int32_t tree) {
 // Copy a tree, with the features of the group `apart` as players unless it is kNone. A subtree without leaves
 // of these sets becomes a leaf of value 0. Only a copy with all leaves adds to margins.
 void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
-  struct Item {
+  struct CopyVisit {
     int64_t node;
     int32_t number;
   };
@@ -291,9 +291,9 @@ void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
       value_.push_back(is_left_out || !from_.is_leaf(node) ? 0 : from_.value[node * width + o]);
     return static_cast<int32_t>(static_cast<int64_t>(left_.size()) - first - 1);
   };
-  std::vector<Item> stack{{root, add(root, false)}};
+  std::vector<CopyVisit> stack{{root, add(root, false)}};
   while (!stack.empty()) {
-    const Item item = stack.back();
+    const CopyVisit item = stack.back();
     stack.pop_back();
     if (from_.is_leaf(item.node)) continue;
     const int32_t feature = from_.feature[item.node], group = groups_[feature];

@@ -76,10 +76,10 @@ void append(const Plan& part, Plan& plan) {
   add(plan.leaf_values, part.leaf_values);
 }
 
-class Compiler {
+class PlanCompiler {
  public:
-  Compiler(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks,
-           int64_t n_threads)
+  PlanCompiler(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks,
+               int64_t n_threads)
       : e_(ensemble),
         walks_(walks),
         n_threads_(n_threads),
@@ -87,7 +87,7 @@ class Compiler {
         columns_(ensemble, plan_, n_threads),
         measured_(ensemble, plan_, n_threads) {}
 
-  Compiler(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_threads)
+  PlanCompiler(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_threads)
       : e_(ensemble),
         walks_(true),
         n_first_(coded.n_first),
@@ -197,7 +197,7 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk) {
 }
 
 Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_threads) {
-  Plan plan = Compiler(ensemble, coded, n_threads).compile();
+  Plan plan = PlanCompiler(ensemble, coded, n_threads).compile();
   plan.features = coded.plan.features;
   return plan;
 }
@@ -206,10 +206,10 @@ Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Ind
                int64_t n_threads) {
   const size_t n_nodes = static_cast<size_t>(ensemble.tree_offsets[ensemble.n_trees]);
   if (static_cast<size_t>(ensemble.n_features) <= n_nodes + kFewFeatures)
-    return Compiler(ensemble, precision, order, index, walks, n_threads).compile();
+    return PlanCompiler(ensemble, precision, order, index, walks, n_threads).compile();
   // The compiler keeps lists with an element for each feature, which could outgrow the trees.
   const UsedFeatures used(ensemble);
-  Plan plan = Compiler(used.view(), precision, order, index, walks, n_threads).compile();
+  Plan plan = PlanCompiler(used.view(), precision, order, index, walks, n_threads).compile();
   plan.n_features = ensemble.n_players;
   plan.n_inputs = ensemble.n_features;
   for (Column& column : plan.columns) {

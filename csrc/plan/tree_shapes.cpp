@@ -53,7 +53,7 @@ class MeasuredTrees::Measurer {
     };
     push_place(root, 1.0, 0);
     while (!stack_.empty()) {
-      const Item item = stack_.back();
+      const ShapeVisit item = stack_.back();
       stack_.pop_back();
       if (item.leave) {
         if (--depth_[e_.player_of(item.node)] == 0) {
@@ -103,19 +103,19 @@ class MeasuredTrees::Measurer {
   }
 
  private:
-  struct Leaf {
+  struct MeasuredLeaf {
     int64_t node;
     double share;  // of the root's cover
   };
 
-  struct Item {
+  struct ShapeVisit {
     int64_t node;
     double share;
     int depth;
     bool leave;
   };
 
-  double value(const Leaf& leaf, int32_t o, double center) const {
+  double value(const MeasuredLeaf& leaf, int32_t o, double center) const {
     return e_.value[leaf.node * e_.value_width + o] - center;
   }
   // The expected value of the leaves less the center; and the largest magnitude of the leaves less the
@@ -125,7 +125,7 @@ class MeasuredTrees::Measurer {
   };
   Sums sum(int32_t o, double center) const {
     Sums sums;
-    for (const Leaf& leaf : leaves_) {
+    for (const MeasuredLeaf& leaf : leaves_) {
       const double centered = value(leaf, o, center), magnitude = std::fabs(centered);
       sums.expected += leaf.share * centered;
       if (!(magnitude <= sums.largest)) sums.largest = magnitude;  // NaN, too
@@ -137,8 +137,8 @@ class MeasuredTrees::Measurer {
   const Index index_;
   const bool interactions_;
   std::vector<int32_t> depth_;  // by feature: number of nodes of the path that split on it
-  std::vector<Item> stack_;
-  std::vector<Leaf> leaves_;  // of the tree that is measured
+  std::vector<ShapeVisit> stack_;
+  std::vector<MeasuredLeaf> leaves_;  // of the tree that is measured
 };
 
 MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n_threads)

@@ -67,7 +67,7 @@ void TreeWriter::write_tree(int32_t tree) {
   stack_.clear();
   push_place(root_, -1, false);
   while (!stack_.empty()) {
-    const Item item = stack_.back();
+    const WriterVisit item = stack_.back();
     stack_.pop_back();
     switch (item.stage) {
       case kVisit: visit(item); break;
@@ -144,7 +144,7 @@ void TreeWriter::push_place(int64_t first, int32_t parent, bool right) {
   std::reverse(stack_.begin() + static_cast<std::ptrdiff_t>(begin), stack_.end());
 }
 
-void TreeWriter::visit(const Item& item) {
+void TreeWriter::visit(const WriterVisit& item) {
   const Label n = label(item.node, item.parent, item.right);
   // If several nodes take a place, the C of the place is computed before the first of them; see go_right().
   const bool right = item.right && !item.shared;
@@ -178,7 +178,7 @@ void TreeWriter::write_fused(const Label& n, int32_t index, bool right) {
 
 // Go from the left to the right child of a node. With Gauss-Radau quadrature, visit() writes the operation
 // for this, unless several nodes take the place of the child.
-void TreeWriter::go_right(const Item& item) {
+void TreeWriter::go_right(const WriterVisit& item) {
   const Label& n = labels_.back();
   const PathStep& step = take(n, true);
   if (!radau_ || item.shared) writer_.middle(n, step.share);
@@ -192,7 +192,7 @@ void TreeWriter::leave() {
 }
 
 // Add a leaf to the earlier nodes in the same place.
-void TreeWriter::add_leaf(const Item& item) {
+void TreeWriter::add_leaf(const WriterVisit& item) {
   write_leaf(item.node);
   edges_to_leaves_.push_back(edge(item.parent, item.right));
   writer_.add_leaf(item.node);

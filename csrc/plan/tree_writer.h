@@ -26,7 +26,7 @@ class TreeWriter {
 
  private:
   enum Stage : uint8_t { kVisit, kBetween, kLeave, kJoin, kAddLeaf };
-  struct Item {
+  struct WriterVisit {
     int64_t node;
     Stage stage;
     int32_t parent;  // preorder number
@@ -41,10 +41,10 @@ class TreeWriter {
   void find_silent();
   void end_tree();
   void push_place(int64_t first, int32_t parent, bool right);
-  void visit(const Item& item);
+  void visit(const WriterVisit& item);
   void write_fused(const Label& n, int32_t index, bool right);
-  void go_right(const Item& item);
-  void add_leaf(const Item& item);
+  void go_right(const WriterVisit& item);
+  void add_leaf(const WriterVisit& item);
   void leave();
   Label label(int64_t node, int32_t parent, bool right_of_parent);
   void write_children(const Label& n, int32_t parent, bool right_of_parent);
@@ -75,7 +75,7 @@ class TreeWriter {
   WalkWriter writer_;
   TreePath path_;
   std::vector<Label> labels_;  // the nodes of the path
-  std::vector<Item> stack_;
+  std::vector<WriterVisit> stack_;
   std::vector<int32_t> slot_of_feature_, slot_features_;
   int32_t tree_ = 0;
   int64_t root_ = 0;

@@ -49,19 +49,19 @@ py::array_t<double> scale_and_sum_magnitudes(py::array& results, double factor, 
 py::tuple new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
   const size_t bytes = array_bytes(shape, dtype);
   if (bytes < kLargeBytes) return py::make_tuple(py::array(dtype, shape), false);
-  struct Taken {
+  struct OwnedMemory {
     void* data;
     size_t bytes;
   };
-  auto taken = std::make_unique<Taken>(Taken{nullptr, bytes});
-  Taken& its = *taken;
+  auto taken = std::make_unique<OwnedMemory>(OwnedMemory{nullptr, bytes});
+  OwnedMemory& owned_memory = *taken;
   const py::capsule owner(taken.get(), [](void* p) {
-    const std::unique_ptr<Taken> given(static_cast<Taken*>(p));
-    if (given->data) give_back_memory(given->data, given->bytes);
+    const std::unique_ptr<OwnedMemory> owned(static_cast<OwnedMemory*>(p));
+    if (owned->data) give_back_memory(owned->data, owned->bytes);
   });
   taken.release();
   const LargeMemory memory = take_memory(bytes);
-  its.data = memory.data;
+  owned_memory.data = memory.data;
   return py::make_tuple(py::array(dtype, shape, memory.data, owner), memory.is_zero);
 }
 

@@ -63,22 +63,22 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
 // Return a new array of float32 or float64 in page-locked memory, or None if there is no such memory for it.
 py::object new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
   const size_t bytes = array_bytes(shape, dtype);
-  struct Taken {
+  struct OwnedPages {
     void* data = nullptr;
   };
-  auto taken = std::make_unique<Taken>();
-  Taken& its = *taken;
+  auto taken = std::make_unique<OwnedPages>();
+  OwnedPages& owned_pages = *taken;
   const py::capsule owner(taken.get(), [](void* p) {
-    const std::unique_ptr<Taken> given(static_cast<Taken*>(p));
-    if (given->data) give_back_page_locked(given->data);
+    const std::unique_ptr<OwnedPages> owned(static_cast<OwnedPages*>(p));
+    if (owned->data) give_back_page_locked(owned->data);
   });
   taken.release();
   {
     const WithoutGil release;  // to lock pages takes time
-    its.data = take_page_locked(bytes);
+    owned_pages.data = take_page_locked(bytes);
   }
-  if (!its.data) return py::none();
-  return py::array(dtype, shape, its.data, owner);
+  if (!owned_pages.data) return py::none();
+  return py::array(dtype, shape, owned_pages.data, owner);
 }
 
 py::dict path_summary(const Plan& plan, const std::string& packing) {
@@ -88,7 +88,7 @@ py::dict path_summary(const Plan& plan, const std::string& packing) {
     set = make_paths(plan, packing_named(packing));
   }
   std::vector<uint32_t> lengths;
-  for (const Path& path : set.paths) lengths.push_back(path.length);
+  for (const LeafPath& path : set.paths) lengths.push_back(path.length);
   py::dict out;
   out["lengths"] = lengths;
   out["n_bins"] = set.n_bins;

@@ -25,7 +25,7 @@ template <class S, class Advance>
 void rank_vectors(const RankArgs<typename S::T>& args, const Advance& advance) {
   for (int begin = 0; begin < kBlockRows; begin += kRankVectors * S::kWidth) {
     typename S::V x[kRankVectors];
-    typename S::Index rank[kRankVectors];
+    typename S::IndexVector rank[kRankVectors];
     for (int i = 0; i < kRankVectors; ++i) {
       x[i] = S::load(args.values + begin + i * S::kWidth);
       rank[i] = S::no_bits();
@@ -37,7 +37,7 @@ void rank_vectors(const RankArgs<typename S::T>& args, const Advance& advance) {
 
 template <class S, bool kStrict>
 void rank_by_counting(const RankArgs<typename S::T>& args) {
-  rank_vectors<S>(args, [&](const typename S::V* x, typename S::Index* rank) {
+  rank_vectors<S>(args, [&](const typename S::V* x, typename S::IndexVector* rank) {
     for (size_t t = 0; t < args.n_thresholds; ++t) {
       const typename S::V threshold = S::set1(args.thresholds[t]);
       for (int i = 0; i < kRankVectors; ++i)
@@ -51,7 +51,7 @@ template <class S, bool kStrict>
 void rank_by_search(const RankArgs<typename S::T>& args) {
   using X = typename S::T;
   if constexpr (S::kGathers) {
-    rank_vectors<S>(args, [&](const typename S::V* x, typename S::Index* rank) {
+    rank_vectors<S>(args, [&](const typename S::V* x, typename S::IndexVector* rank) {
       for (size_t length = args.n_thresholds, half; length > 0; length -= half) {
         half = (length + 1) / 2;
         for (int i = 0; i < kRankVectors; ++i) {

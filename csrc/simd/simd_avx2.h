@@ -51,20 +51,22 @@ struct FloatVector {
     return _mm256_and_ps(p.taken, _mm256_permutevar8x32_ps(x, p.from));
   }
   // Indices of a table, assembled from bits or counted.
-  using Index = __m256i;
-  static Index no_bits() { return _mm256_setzero_si256(); }
-  static Index add_where(Index x, M lanes, int n) {
+  using IndexVector = __m256i;
+  static IndexVector no_bits() { return _mm256_setzero_si256(); }
+  static IndexVector add_where(IndexVector x, M lanes, int n) {
     return _mm256_add_epi32(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(n)));
   }
-  static void store(uint32_t* p, Index x) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), x); }
-  static Index with_bit(Index x, M lanes, int bit) {
+  static void store(uint32_t* p, IndexVector x) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), x); }
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return _mm256_or_si256(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(1 << bit)));
   }
-  static Index without_bit(Index x, int bit) { return _mm256_andnot_si256(_mm256_set1_epi32(1 << bit), x); }
+  static IndexVector without_bit(IndexVector x, int bit) {
+    return _mm256_andnot_si256(_mm256_set1_epi32(1 << bit), x);
+  }
   // Look up elements of a table in 2^kVectors registers. The indices must be smaller than the table.
   static constexpr int kMostTableVectors = 2;
   template <int kVectors>
-  static V take(const V* table, Index x) {
+  static V take(const V* table, IndexVector x) {
     if constexpr (kVectors == 0) {
       return _mm256_permutevar8x32_ps(table[0], x);
     } else {
@@ -77,7 +79,7 @@ struct FloatVector {
   // On this instruction set, scalar loads are as fast as gathers, and faster where microcode slows gathers
   // down.
   static constexpr bool kGathers = false;
-  static V take(const T* table, Index x) { return _mm256_i32gather_ps(table, x, 4); }
+  static V take(const T* table, IndexVector x) { return _mm256_i32gather_ps(table, x, 4); }
 };
 
 struct DoubleVector {
@@ -122,22 +124,24 @@ struct DoubleVector {
   static V permute(const Permutation& p, V x) {
     return _mm256_and_pd(p.taken, _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(x), p.from)));
   }
-  using Index = __m256i;
-  static Index no_bits() { return _mm256_setzero_si256(); }
-  static Index add_where(Index x, M lanes, int n) {
+  using IndexVector = __m256i;
+  static IndexVector no_bits() { return _mm256_setzero_si256(); }
+  static IndexVector add_where(IndexVector x, M lanes, int n) {
     return _mm256_add_epi64(x, _mm256_and_si256(_mm256_castpd_si256(lanes), _mm256_set1_epi64x(n)));
   }
-  static void store(uint32_t* p, Index x) {
+  static void store(uint32_t* p, IndexVector x) {
     const __m256i low = _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
     _mm_store_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(low));
   }
-  static Index with_bit(Index x, M lanes, int bit) {
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return _mm256_or_si256(x, _mm256_and_si256(_mm256_castpd_si256(lanes), _mm256_set1_epi64x(1 << bit)));
   }
-  static Index without_bit(Index x, int bit) { return _mm256_andnot_si256(_mm256_set1_epi64x(1 << bit), x); }
+  static IndexVector without_bit(IndexVector x, int bit) {
+    return _mm256_andnot_si256(_mm256_set1_epi64x(1 << bit), x);
+  }
   static constexpr int kMostTableVectors = -1;
   static constexpr bool kGathers = false;
-  static V take(const T* table, Index x) { return _mm256_i64gather_pd(table, x, 8); }
+  static V take(const T* table, IndexVector x) { return _mm256_i64gather_pd(table, x, 8); }
 };
 
 // The numbers of the 64 rows of a block. They are sums modulo 2^16.

@@ -49,20 +49,22 @@ struct FloatVector {
   }
   static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_ps(p.taken, p.from, x); }
   // Indices of a table, assembled from bits or counted.
-  using Index = __m512i;
-  static Index no_bits() { return _mm512_setzero_si512(); }
-  static Index add_where(Index x, M lanes, int n) {
+  using IndexVector = __m512i;
+  static IndexVector no_bits() { return _mm512_setzero_si512(); }
+  static IndexVector add_where(IndexVector x, M lanes, int n) {
     return _mm512_mask_add_epi32(x, lanes, x, _mm512_set1_epi32(n));
   }
-  static void store(uint32_t* p, Index x) { _mm512_store_si512(p, x); }
-  static Index with_bit(Index x, M lanes, int bit) {
+  static void store(uint32_t* p, IndexVector x) { _mm512_store_si512(p, x); }
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return _mm512_mask_or_epi32(x, lanes, x, _mm512_set1_epi32(1 << bit));
   }
-  static Index without_bit(Index x, int bit) { return _mm512_and_si512(x, _mm512_set1_epi32(~(1 << bit))); }
+  static IndexVector without_bit(IndexVector x, int bit) {
+    return _mm512_and_si512(x, _mm512_set1_epi32(~(1 << bit)));
+  }
   // Look up elements of a table in 2^kVectors registers. The indices must be smaller than the table.
   static constexpr int kMostTableVectors = 3;
   template <int kVectors>
-  static V take(const V* table, Index x) {
+  static V take(const V* table, IndexVector x) {
     if constexpr (kVectors == 0)
       return _mm512_maskz_permutexvar_ps(0xffff, x, table[0]);
     else if constexpr (kVectors == 1)
@@ -72,7 +74,9 @@ struct FloatVector {
                     take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
   }
   static constexpr bool kGathers = true;
-  static V take(const T* table, Index x) { return _mm512_mask_i32gather_ps(zero(), 0xffff, x, table, 4); }
+  static V take(const T* table, IndexVector x) {
+    return _mm512_mask_i32gather_ps(zero(), 0xffff, x, table, 4);
+  }
 };
 
 struct DoubleVector {
@@ -109,21 +113,23 @@ struct DoubleVector {
     return {lanes, _mm512_cmpge_epi64_mask(lanes, _mm512_setzero_si512())};
   }
   static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_pd(p.taken, p.from, x); }
-  using Index = __m512i;
-  static Index no_bits() { return _mm512_setzero_si512(); }
-  static Index add_where(Index x, M lanes, int n) {
+  using IndexVector = __m512i;
+  static IndexVector no_bits() { return _mm512_setzero_si512(); }
+  static IndexVector add_where(IndexVector x, M lanes, int n) {
     return _mm512_mask_add_epi64(x, lanes, x, _mm512_set1_epi64(n));
   }
-  static void store(uint32_t* p, Index x) {
+  static void store(uint32_t* p, IndexVector x) {
     _mm256_store_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtepi64_epi32(0xff, x));
   }
-  static Index with_bit(Index x, M lanes, int bit) {
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return _mm512_mask_or_epi64(x, lanes, x, _mm512_set1_epi64(1 << bit));
   }
-  static Index without_bit(Index x, int bit) { return _mm512_and_si512(x, _mm512_set1_epi64(~(1 << bit))); }
+  static IndexVector without_bit(IndexVector x, int bit) {
+    return _mm512_and_si512(x, _mm512_set1_epi64(~(1 << bit)));
+  }
   static constexpr int kMostTableVectors = 3;
   template <int kVectors>
-  static V take(const V* table, Index x) {
+  static V take(const V* table, IndexVector x) {
     if constexpr (kVectors == 0)
       return _mm512_maskz_permutexvar_pd(0xff, x, table[0]);
     else if constexpr (kVectors == 1)
@@ -133,7 +139,7 @@ struct DoubleVector {
                     take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
   }
   static constexpr bool kGathers = true;
-  static V take(const T* table, Index x) { return _mm512_mask_i64gather_pd(zero(), 0xff, x, table, 8); }
+  static V take(const T* table, IndexVector x) { return _mm512_mask_i64gather_pd(zero(), 0xff, x, table, 8); }
 };
 
 // The numbers of the 64 rows of a block. They are sums modulo 2^16.

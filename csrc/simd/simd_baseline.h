@@ -65,16 +65,18 @@ struct FloatVector {
     return (V)((M)V{x[p.from[0]], x[p.from[1]], x[p.from[2]], x[p.from[3]]} & p.taken);
   }
   // Indices of a table, assembled from bits or counted.
-  using Index = Int4;
-  static Index no_bits() { return Index{}; }
-  static Index add_where(Index x, M lanes, int n) { return x + (lanes & n); }
-  static void store(uint32_t* p, Index x) { memcpy(p, &x, sizeof x); }
-  static Index with_bit(Index x, M lanes, int bit) { return x | (lanes & (1 << bit)); }
-  static Index without_bit(Index x, int bit) { return x & ~(1 << bit); }
+  using IndexVector = Int4;
+  static IndexVector no_bits() { return IndexVector{}; }
+  static IndexVector add_where(IndexVector x, M lanes, int n) { return x + (lanes & n); }
+  static void store(uint32_t* p, IndexVector x) { memcpy(p, &x, sizeof x); }
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) { return x | (lanes & (1 << bit)); }
+  static IndexVector without_bit(IndexVector x, int bit) { return x & ~(1 << bit); }
   // Tables are not kept in registers.
   static constexpr int kMostTableVectors = -1;
   static constexpr bool kGathers = false;
-  static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]], table[x[2]], table[x[3]]}; }
+  static V take(const T* table, IndexVector x) {
+    return V{table[x[0]], table[x[1]], table[x[2]], table[x[3]]};
+  }
 };
 
 struct DoubleVector {
@@ -121,17 +123,17 @@ struct DoubleVector {
     return p;
   }
   static V permute(const Permutation& p, V x) { return (V)((M)V{x[p.from[0]], x[p.from[1]]} & p.taken); }
-  using Index = Long2;
-  static Index no_bits() { return Index{}; }
-  static Index add_where(Index x, M lanes, int n) { return x + (lanes & int64_t{n}); }
-  static void store(uint32_t* p, Index x) {
+  using IndexVector = Long2;
+  static IndexVector no_bits() { return IndexVector{}; }
+  static IndexVector add_where(IndexVector x, M lanes, int n) { return x + (lanes & int64_t{n}); }
+  static void store(uint32_t* p, IndexVector x) {
     for (int i = 0; i < kWidth; ++i) p[i] = static_cast<uint32_t>(x[i]);
   }
-  static Index with_bit(Index x, M lanes, int bit) { return x | (lanes & (int64_t{1} << bit)); }
-  static Index without_bit(Index x, int bit) { return x & ~(int64_t{1} << bit); }
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) { return x | (lanes & (int64_t{1} << bit)); }
+  static IndexVector without_bit(IndexVector x, int bit) { return x & ~(int64_t{1} << bit); }
   static constexpr int kMostTableVectors = -1;
   static constexpr bool kGathers = false;
-  static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]]}; }
+  static V take(const T* table, IndexVector x) { return V{table[x[0]], table[x[1]]}; }
 };
 
 // The numbers of the 64 rows of a block. They are sums modulo 2^16.

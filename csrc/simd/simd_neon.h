@@ -131,26 +131,26 @@ struct FloatVector {
     return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(x), p));
   }
   // Indices of a table, assembled from bits or counted.
-  using Index = uint32x4_t;
-  static Index no_bits() { return vdupq_n_u32(0); }
-  static Index add_where(Index x, M lanes, int n) {
+  using IndexVector = uint32x4_t;
+  static IndexVector no_bits() { return vdupq_n_u32(0); }
+  static IndexVector add_where(IndexVector x, M lanes, int n) {
     return vmlsq_u32(x, lanes, vdupq_n_u32(static_cast<uint32_t>(n)));  // lanes are -1 or 0
   }
-  static void store(uint32_t* p, Index x) { vst1q_u32(p, x); }
-  static Index with_bit(Index x, M lanes, int bit) {
+  static void store(uint32_t* p, IndexVector x) { vst1q_u32(p, x); }
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return vorrq_u32(x, vandq_u32(lanes, vdupq_n_u32(1u << bit)));
   }
-  static Index without_bit(Index x, int bit) { return vbicq_u32(x, vdupq_n_u32(1u << bit)); }
+  static IndexVector without_bit(IndexVector x, int bit) { return vbicq_u32(x, vdupq_n_u32(1u << bit)); }
   // Look up elements of a table in 2^kVectors registers. The indices must be smaller than the table.
   static constexpr int kMostTableVectors = 3;
   template <int kVectors>
-  static V take(const V* table, Index x) {
+  static V take(const V* table, IndexVector x) {
     uint8x16_t bytes[1 << kVectors];
     for (int i = 0; i < 1 << kVectors; ++i) bytes[i] = vreinterpretq_u8_f32(table[i]);
     return vreinterpretq_f32_u8(table_bytes<kVectors>(bytes, bytes_of(x)));
   }
   static constexpr bool kGathers = false;
-  static V take(const T* table, Index x) {
+  static V take(const T* table, IndexVector x) {
     V v = vld1q_dup_f32(table + vgetq_lane_u32(x, 0));
     v = vld1q_lane_f32(table + vgetq_lane_u32(x, 1), v, 1);
     v = vld1q_lane_f32(table + vgetq_lane_u32(x, 2), v, 2);
@@ -159,7 +159,7 @@ struct FloatVector {
 
  private:
   // Return 4 x, 4 x + 1, 4 x + 2 and 4 x + 3 for each lane.
-  static uint8x16_t bytes_of(Index x) {
+  static uint8x16_t bytes_of(IndexVector x) {
     return vreinterpretq_u8_u32(vmlaq_u32(vdupq_n_u32(0x03020100), x, vdupq_n_u32(0x04040404)));
   }
 };
@@ -212,32 +212,34 @@ struct DoubleVector {
   static V permute(Permutation p, V x) {
     return vreinterpretq_f64_u8(vqtbl1q_u8(vreinterpretq_u8_f64(x), p));
   }
-  using Index = uint64x2_t;
-  static Index no_bits() { return vdupq_n_u64(0); }
-  static Index add_where(Index x, M lanes, int n) {
+  using IndexVector = uint64x2_t;
+  static IndexVector no_bits() { return vdupq_n_u64(0); }
+  static IndexVector add_where(IndexVector x, M lanes, int n) {
     return vaddq_u64(x, vandq_u64(lanes, vdupq_n_u64(static_cast<uint64_t>(n))));
   }
-  static void store(uint32_t* p, Index x) { vst1_u32(p, vmovn_u64(x)); }
-  static Index with_bit(Index x, M lanes, int bit) {
+  static void store(uint32_t* p, IndexVector x) { vst1_u32(p, vmovn_u64(x)); }
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return vorrq_u64(x, vandq_u64(lanes, vdupq_n_u64(uint64_t{1} << bit)));
   }
-  static Index without_bit(Index x, int bit) { return vbicq_u64(x, vdupq_n_u64(uint64_t{1} << bit)); }
+  static IndexVector without_bit(IndexVector x, int bit) {
+    return vbicq_u64(x, vdupq_n_u64(uint64_t{1} << bit));
+  }
   static constexpr int kMostTableVectors = 3;
   template <int kVectors>
-  static V take(const V* table, Index x) {
+  static V take(const V* table, IndexVector x) {
     uint8x16_t bytes[1 << kVectors];
     for (int i = 0; i < 1 << kVectors; ++i) bytes[i] = vreinterpretq_u8_f64(table[i]);
     return vreinterpretq_f64_u8(table_bytes<kVectors>(bytes, bytes_of(x)));
   }
   static constexpr bool kGathers = false;
-  static V take(const T* table, Index x) {
+  static V take(const T* table, IndexVector x) {
     const V low = vld1q_dup_f64(table + vgetq_lane_u64(x, 0));
     return vld1q_lane_f64(table + vgetq_lane_u64(x, 1), low, 1);
   }
 
  private:
   // Return 8 x to 8 x + 7 for each lane. Only the lowest byte of x is used.
-  static uint8x16_t bytes_of(Index x) {
+  static uint8x16_t bytes_of(IndexVector x) {
     constexpr uint64_t kFirst = 0, kSecond = 0x0808080808080808, kByte = 0x0706050403020100;
     const uint8x16_t lowest = vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(kFirst), vcreate_u64(kSecond)));
     const uint8x16_t repeated = vqtbl1q_u8(vreinterpretq_u8_u64(x), lowest);

@@ -178,7 +178,7 @@ class TableInRegisters {
   explicit TableInRegisters(const typename S::T* table) {
     for (int i = 0; i < 1 << kVectors; ++i) vectors_[i] = S::load_unaligned(table + i * S::kWidth);
   }
-  inline __attribute__((always_inline)) typename S::V take(typename S::Index x) const {
+  inline __attribute__((always_inline)) typename S::V take(typename S::IndexVector x) const {
     return S::template take<kVectors>(vectors_, x);
   }
 
@@ -189,7 +189,7 @@ template <class S>
 class TableInMemory {
  public:
   explicit TableInMemory(const typename S::T* table) : table_(table) {}
-  inline __attribute__((always_inline)) typename S::V take(typename S::Index x) const {
+  inline __attribute__((always_inline)) typename S::V take(typename S::IndexVector x) const {
     return S::take(table_, x);
   }
 
@@ -218,7 +218,7 @@ inline __attribute__((always_inline)) void add_leaf(const AddLeavesArgs<typename
   }
   const V minus_value = S::set1(-value);
   for (int v = 0; v * S::kWidth < args.n_rows; ++v) {
-    typename S::Index x = S::no_bits();
+    typename S::IndexVector x = S::no_bits();
     for (int i = 0; i < n; ++i) x = S::with_bit(x, S::mask(&satisfied[i], v), i);
     const V off = S::mul(table.take(x), minus_value);
     for (int i = 0; i < n; ++i) {

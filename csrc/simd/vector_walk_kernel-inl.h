@@ -155,15 +155,15 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
 
   // A split of a fused subtree: delta, and for each quadrature node the left factor and G, by which C is
   // multiplied in the derivative.
-  struct Split {
+  struct FusedSplit {
     V delta, factor[K], gain[K];
   };
   // Constants: r, -r, 1 - r; if repeated, also g off [K], g on [K], G[K].
   static constexpr int split_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
 
   // Return the split with number `index` of the subtree.
-  SKSHAP_INLINE Split split(bool repeated, int v, int index, const T* p) const {
-    Split s;
+  SKSHAP_INLINE FusedSplit split(bool repeated, int v, int index, const T* p) const {
+    FusedSplit s;
     const M alive_left = this->mask(2 * index + 1, v);
     const V r = S::set1(p[0]);
     if (repeated) {
@@ -189,7 +189,7 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
   static SKSHAP_INLINE void add_to(T* phi, V x, V y) { S::store(phi, S::fma(x, y, S::load(phi))); }
 
   // Return delta sum_k C_k G_k, given C.
-  static SKSHAP_INLINE V derivative(const Split& s, const V (&x)[K]) {
+  static SKSHAP_INLINE V derivative(const FusedSplit& s, const V (&x)[K]) {
     V sum = S::mul(x[0], s.gain[0]);
     for (int k = 1; k < K; ++k) sum = S::fma(x[k], s.gain[k], sum);
     return S::mul(s.delta, sum);
@@ -236,7 +236,7 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
     const FixedVectorWalker w = *this;
     const T* leaves = w.c + split_constants(repeated);
     for (int v = 0; v < w.n_vectors; ++v) {
-      const Split s = w.split(repeated, v, 0, w.c);
+      const FusedSplit s = w.split(repeated, v, 0, w.c);
       V x[K];
       for (int k = 0; k < K; ++k) x[k] = w.C(k, v);
       const V weight = derivative(s, x);
@@ -263,7 +263,7 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
     const bool repeated = flags & 2, repeated1 = flags & 1;
     const T *constants1 = w.c + split_constants(repeated), *leaves = constants1 + split_constants(repeated1);
     for (int v = 0; v < w.n_vectors; ++v) {
-      const Split s = w.split(repeated, v, 0, w.c), s1 = w.split(repeated1, v, 1, constants1);
+      const FusedSplit s = w.split(repeated, v, 0, w.c), s1 = w.split(repeated1, v, 1, constants1);
       V weight = S::zero(), weight1 = S::zero(), inner = S::zero(), factor1[K];
       for (int k = 0; k < K; ++k) {
         const V x = w.C(k, v), gained = S::mul(x, s.gain[k]);
@@ -303,8 +303,8 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
             *constants2 = constants1 + split_constants(repeated1),
             *leaves = constants2 + split_constants(repeated2);
     for (int v = 0; v < w.n_vectors; ++v) {
-      const Split s = w.split(repeated, v, 0, w.c);
-      const Split s1 = w.split(repeated1, v, 1, constants1), s2 = w.split(repeated2, v, 2, constants2);
+      const FusedSplit s = w.split(repeated, v, 0, w.c);
+      const FusedSplit s1 = w.split(repeated1, v, 1, constants1), s2 = w.split(repeated2, v, 2, constants2);
       V weight = S::zero(), weight1 = S::zero(), weight2 = S::zero(), inner1 = S::zero(), inner2 = S::zero();
       V factor1[K], factor2[K];
       for (int k = 0; k < K; ++k) {

@@ -214,7 +214,7 @@ struct WalkState {
 
 // The walk of trees whose leaves hold one number, for interactions and for any K.
 template <class S, int K, int kRows, int kOrder>
-struct Walker : WalkState<S, K, kRows, kOrder> {
+struct GenericWalker : WalkState<S, K, kRows, kOrder> {
   using State = WalkState<S, K, kRows, kOrder>;
   using State::add_phi;
   using State::at;
@@ -243,7 +243,7 @@ struct Walker : WalkState<S, K, kRows, kOrder> {
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void exit(uint32_t slot, const uint32_t* list) {
     frame -= frame_elements();
-    const Walker w = *this;
+    const GenericWalker w = *this;
     const int n_constants = kRepeated ? w.n_nodes() : 1;
     const T* right = w.value - w.value_elements();
     T* left = w.value - (kRightLeaf ? 1 : 2) * w.value_elements();
@@ -274,7 +274,7 @@ struct Walker : WalkState<S, K, kRows, kOrder> {
   // feature: B at t = 0); the phi factors of rows that go right and left; and, if repeated, v_R, v_L - v_R.
   template <bool kRepeated>
   SKSHAP_INLINE void leaves(uint32_t slot, const uint32_t* list) {
-    const Walker w = *this;
+    const GenericWalker w = *this;
     const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0;
     const T* p = w.c + n_shared;
     for (int v = 0; v < w.n_vectors; ++v) {
@@ -363,7 +363,7 @@ WalkState<S, K, kRows, kOrder> walk_state(const WalkArgs<typename S::T>& args, i
 template <class S, int K, int kRows, int kOrder>
 void walk(const WalkArgs<typename S::T>& args) {
   for (int first = 0; first < args.n_rows; first += kRows) {
-    Walker<S, K, kRows, kOrder> walker{walk_state<S, K, kRows, kOrder>(args, first)};
+    GenericWalker<S, K, kRows, kOrder> walker{walk_state<S, K, kRows, kOrder>(args, first)};
     walker.run(args.ops, args.weights);
   }
 }

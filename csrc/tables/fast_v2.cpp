@@ -21,9 +21,9 @@ template <class T>
 constexpr double kLeastFraction = sizeof(T) == 4 ? 0x1p-64 : 0x1p-512;
 
 // The leaves of a plan, one after another, with the features of their paths.
-class Layout {
+class FastV2Layout {
  public:
-  explicit Layout(Plan& plan)
+  explicit FastV2Layout(Plan& plan)
       : plan_(plan),
         out_(plan.tables),
         least_fraction_(plan.precision == Precision::kSingle ? kLeastFraction<float>
@@ -115,7 +115,7 @@ Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index 
   Plan plan = make_plan(ensemble, precision, 1, index, false, n_threads);
   const TableClock clock;
   plan.method = Method::kFastV2;
-  Layout(plan).run();
+  FastV2Layout(plan).run();
   for (TreeProgram& tree : plan.trees) tree.walked = false;
   const size_t needed = plan.tables.n_elements * (precision == Precision::kSingle ? 4 : 8);
   if (stored) {

@@ -16,9 +16,9 @@ namespace skshap {
 namespace {
 
 // One thread's work.
-class Writer {
+class TableWriter {
  public:
-  Writer(Plan& plan, const TableLimits& limits, const WeighPatterns& weigh)
+  TableWriter(Plan& plan, const TableLimits& limits, const WeighPatterns& weigh)
       : plan_(plan), limits_(limits), weigh_(weigh), groups_(plan), words_(plan) {
     position_.resize(plan.features.size());
   }
@@ -223,7 +223,7 @@ void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, cons
   const size_t n_trees = plan.tables.trees.size();
   std::atomic<size_t> next{0};
   run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
-    Writer writer(plan, limits, weigh);
+    TableWriter writer(plan, limits, weigh);
     for (size_t i; (i = next++) < n_trees;)
       if (!plan.tables.trees[i].n_levels) writer.write_tree(i);
   });

@@ -11,9 +11,9 @@ namespace {
 // lose accuracy.
 constexpr size_t kBatchLookups = 256;
 
-class Layout {
+class TableLayout {
  public:
-  Layout(Plan& plan, const TableLimits& limits)
+  TableLayout(Plan& plan, const TableLimits& limits)
       : plan_(plan), out_(plan.tables), limits_(limits), groups_(plan) {
     position_.assign(plan.features.size(), -1);
   }
@@ -156,14 +156,14 @@ class Layout {
 }  // namespace
 
 void lay_out_tables(Plan& plan, const TableLimits& limits) {
-  Layout layout(plan, limits);
+  TableLayout layout(plan, limits);
   for (size_t c = 0; c < plan.chunks.size(); ++c)
     for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) layout.add_tree(c, i);
   layout.end();
 }
 
 void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees) {
-  Layout layout(plan, {});
+  TableLayout layout(plan, {});
   size_t c = 0;
   for (const LevelTree& tree : trees) {
     while (plan.chunks[c].tree_end <= tree.tree) ++c;

@@ -197,9 +197,9 @@ class IntervalDivider {
 
 // Writes the tables of a part.
 template <class T>
-class TableWriter {
+class CudaIntervalTableWriter {
  public:
-  TableWriter(const Plan& plan, const CudaIntervals& of, const CudaIntervalTable& table)
+  CudaIntervalTableWriter(const Plan& plan, const CudaIntervals& of, const CudaIntervalTable& table)
       : plan_(plan),
         from_(plan.intervals),
         table_(from_.tables[table.table]),
@@ -307,7 +307,7 @@ void write_intervals(const Plan& plan, const CudaIntervals& intervals,
     if (piece.size() >= kPieceBytes) hand_over();
     if (table.stage_tables)
       std::memcpy(add(interval_alignment<T>()), &table.stage_tables, sizeof table.stage_tables);
-    const TableWriter<T> writer(plan, intervals, table);
+    const CudaIntervalTableWriter<T> writer(plan, intervals, table);
     writer.write(add(writer.bytes()));
   }
   hand_over();

@@ -46,21 +46,21 @@ class LeafWriter {
   }
 
  private:
-  using Leaves = std::vector<uint32_t>::const_iterator;
+  using LeafIterator = std::vector<uint32_t>::const_iterator;
 
-  static uint32_t n_elements(const Path& path) { return path.length - 1; }  // without the root
-  int nodes_of(const Path& path) const {
+  static uint32_t n_elements(const LeafPath& path) { return path.length - 1; }  // without the root
+  int nodes_of(const LeafPath& path) const {
     return quadrature_nodes(plan_.index, static_cast<int>(n_elements(path)));
   }
   const PathElement& element(uint32_t path, uint32_t i) const {
     return set_.elements[set_.bins[path] + 1 + i];
   }
 
-  void write_chunk(Leaves first, Leaves end) {
+  void write_chunk(LeafIterator first, LeafIterator end) {
     CudaLeafChunk chunk{};
-    const Path& example = set_.paths[*first];
+    const LeafPath& example = set_.paths[*first];
     chunk.n_nodes = nodes_of(example);
-    for (Leaves leaf = first; leaf != end; ++leaf)
+    for (LeafIterator leaf = first; leaf != end; ++leaf)
       chunk.length = std::max(chunk.length, n_elements(set_.paths[*leaf]));
     chunk.elements = out_.tests.size();
     chunk.values = out_.values.size();
@@ -70,7 +70,7 @@ class LeafWriter {
     out_.zero_fractions.resize(out_.tests.size(), T(1));
     out_.values.resize(out_.values.size() + kChunkOfLeaves, T(0));
     elements_of_slot_.clear();
-    for (Leaves leaf = first; leaf != end; ++leaf)
+    for (LeafIterator leaf = first; leaf != end; ++leaf)
       write_leaf(chunk, *leaf, static_cast<uint32_t>(leaf - first));
     write_slots(chunk, example.output);
     out_.chunks.push_back(chunk);

@@ -185,7 +185,7 @@ class OwenLeafWriter {
     const size_t n = groups().size();
     const size_t of_groups = is_short ? path_.template group_bytes<T>() : owen_long_bytes<T>(n);
     size_t n_words = 4 + table_words(n), n_fours = fours(is_short ? owen_entries(n) : n), n_single = 0;
-    for (const OwenPath::Group& group : groups()) {
+    for (const OwenPath::PathGroup& group : groups()) {
       const size_t m = group.n_features;
       n_single += m == 1;
       if (!is_short || m > 1) n_words += 4;
@@ -228,11 +228,11 @@ class OwenLeafWriter {
         {static_cast<uint32_t>(n) | static_cast<uint32_t>(owen_nodes(n)) << kOwenNodesShift | kOwenLong,
          static_cast<uint32_t>(table_bytes_ / kOwenPiece), single, static_cast<uint32_t>(fours_.size())});
     number(value);
-    for (const OwenPath::Group& group : groups()) number(zero_fraction(group));
+    for (const OwenPath::PathGroup& group : groups()) number(zero_fraction(group));
     pad(tables_);
     fours_.insert(fours_.end(), fours(n), static_cast<uint16_t>(first));
     table_bytes_ += owen_long_bytes<T>(n);
-    for (const OwenPath::Group& group : groups()) {
+    for (const OwenPath::PathGroup& group : groups()) {
       if (group.n_features > 1)
         write_group(group);
       else
@@ -241,7 +241,7 @@ class OwenLeafWriter {
   }
 
   // Write a group with several features on the path, and the table of these features.
-  void write_group(const OwenPath::Group& group) {
+  void write_group(const OwenPath::PathGroup& group) {
     const size_t m = group.n_features;
     ops_.insert(ops_.end(),
                 {static_cast<uint32_t>(group.field) | static_cast<uint32_t>(m) << kOwenFeaturesShift,
@@ -254,8 +254,8 @@ class OwenLeafWriter {
     pad(ops_);
   }
 
-  const std::vector<OwenPath::Group>& groups() const { return path_.groups(); }
-  double zero_fraction(const OwenPath::Group& group) const {
+  const std::vector<OwenPath::PathGroup>& groups() const { return path_.groups(); }
+  double zero_fraction(const OwenPath::PathGroup& group) const {
     double product = 1;
     for (int i = 0; i < group.n_features; ++i) product *= path_.step(group.steps[i]).share;
     return product;

@@ -114,7 +114,7 @@ class Extractor {
   // Rearrange elements from the order of the trees to the order of the bins.
   void arrange(Packing packing) {
     std::vector<uint8_t> lengths;
-    for (const Path& path : out_.paths) lengths.push_back(static_cast<uint8_t>(path.length));
+    for (const LeafPath& path : out_.paths) lengths.push_back(static_cast<uint8_t>(path.length));
     const Bins bins = pack(lengths, packing);
     out_.n_bins = bins.n_bins;
     out_.utilisation = bins.n_bins ? elements_.size() / (static_cast<double>(kPathLanes) * bins.n_bins) : 0;

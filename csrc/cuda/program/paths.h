@@ -31,7 +31,7 @@ struct PathElement {
 
 // A path to a leaf. A leaf with several outputs also has a single path, because all outputs share the weights
 // of its features.
-struct Path {
+struct LeafPath {
   int64_t values;  // the leaf's first one in Plan::leaf_values
   int32_t output;  // -1: the leaf holds all outputs
   uint32_t length;
@@ -40,7 +40,7 @@ struct Path {
 struct PathSet {
   std::vector<PathElement> elements;  // bin by bin; elements of a path are adjacent, root first
   std::vector<int64_t> bins;          // where each bin begins in `elements`, and the end of the last bin
-  std::vector<Path> paths;
+  std::vector<LeafPath> paths;
   std::vector<uint32_t> category_bits;
   size_t n_bins;
   double utilisation;  // elements divided by lanes; 0 without paths

@@ -46,7 +46,7 @@ class PatternWriter {
 
  private:
   // The data that all entries of a leaf share, for all outputs and panels.
-  struct Path {
+  struct PatternPath {
     size_t tests, runs, patterns, weights;
     uint32_t n_tests, n_runs;
     std::vector<uint32_t> order;  // of the plan's patterns; kNone: padding
@@ -56,7 +56,7 @@ class PatternWriter {
   void add_leaf(const TableBatch& batch, const TableTree& tree, const PatternLeaf& from) {
     // The outputs of a leaf may have separate entries in the plan, too.
     const auto [found, is_new] = paths_.try_emplace(from.patterns);
-    Path& path = found->second;
+    PatternPath& path = found->second;
     if (is_new) {
       add_tests(tree, from, path);
       add_patterns(from, path);
@@ -87,7 +87,7 @@ class PatternWriter {
   size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
 
   // Add the splits on the path. DecideNode::previous links the splits on a feature.
-  void add_tests(const TableTree& tree, const PatternLeaf& from, Path& path) {
+  void add_tests(const TableTree& tree, const PatternLeaf& from, PatternPath& path) {
     const DecideNode* const nodes = plan_.decide.data() + plan_.trees[tree.tree].decide;
     path.tests = out_.tests.size();
     for (uint32_t i = 0; i < from.n_bits; ++i)
@@ -102,7 +102,7 @@ class PatternWriter {
   }
 
   // Add the patterns in runs.
-  void add_patterns(const PatternLeaf& from, Path& path) {
+  void add_patterns(const PatternLeaf& from, PatternPath& path) {
     const uint64_t all = ~uint64_t{0} >> (64 - from.n_bits), *const given =
                                                                  tables_.patterns.data() + from.patterns;
     std::vector<std::vector<uint32_t>> by_missing(from.n_bits + 1);
@@ -130,7 +130,7 @@ class PatternWriter {
     path.n_runs = static_cast<uint32_t>(out_.runs.size() - path.runs);
   }
 
-  void add_terms(const PatternLeaf& from, const Path& path, const PatternPanel& panel) {
+  void add_terms(const PatternLeaf& from, const PatternPath& path, const PatternPanel& panel) {
     const size_t stride = (panel.weights.size() + kTermsAtOnce - 1) / kTermsAtOnce * kTermsAtOnce;
     for (const uint32_t i : path.order) {
       const size_t first = out_.terms.size();
@@ -141,8 +141,8 @@ class PatternWriter {
   }
 
   // Add a leaf with some of its outputs.
-  void add_outputs(CudaPatternLeaf leaf, const Path& path, const TableBatch& batch, const PatternLeaf& from,
-                   size_t first_output, size_t n_outputs) {
+  void add_outputs(CudaPatternLeaf leaf, const PatternPath& path, const TableBatch& batch,
+                   const PatternLeaf& from, size_t first_output, size_t n_outputs) {
     if (out_.leaves.size() - first_leaf_ >= kChunkLeaves ||
         (work_ >= kChunkWork && work_ >= kWorkPerSlot * (out_.places.size() - first_slot_)))
       end_chunk();
@@ -186,8 +186,8 @@ class PatternWriter {
   const CudaTest& test_;
   const std::vector<PatternPanel>* const panels_;
   CudaPatternLeaves<T> out_;
-  std::unordered_map<size_t, Path> paths_;  // by place of the patterns in the plan
-  std::vector<uint32_t> slot_of_;           // by place
+  std::unordered_map<size_t, PatternPath> paths_;  // by place of the patterns in the plan
+  std::vector<uint32_t> slot_of_;                  // by place
   size_t form_ = 0, first_leaf_ = 0, first_slot_ = 0, work_ = 0;
 };
 

@@ -68,13 +68,13 @@ void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
     for (const int32_t child : {children[2 * node], children[2 * node + 1]})
       if (child < n_inner) subtree_end_[node] = std::max(subtree_end_[node], subtree_end_[child]);
   }
-  struct Item {
+  struct PartVisit {
     int32_t node, parent;
     bool right;
   };
-  std::vector<Item> stack{{0, -1, false}};
+  std::vector<PartVisit> stack{{0, -1, false}};
   while (!stack.empty()) {
-    const Item item = stack.back();
+    const PartVisit item = stack.back();
     stack.pop_back();
     const int32_t number = add_node(tree, item.node);
     Place& place = item.parent < 0 ? root : item.right ? nodes[item.parent].right : nodes[item.parent].left;
@@ -123,35 +123,35 @@ void CudaTree::copy_merged(const TreeProgram& tree) {
 
 // Find the place of each node on its path.
 void CudaTree::label() {
-  struct Item {
+  struct LabelVisit {
     int32_t node;
     uint32_t level;
     enum { kVisit, kRight, kLeave } stage;
   };
-  std::vector<Item> stack;
+  std::vector<LabelVisit> stack;
   const auto push = [&](const Place& place, uint32_t level) {
     const size_t first = stack.size();
-    for (int32_t i = place.first; i >= 0; i = nodes[i].next) stack.push_back({i, level, Item::kVisit});
+    for (int32_t i = place.first; i >= 0; i = nodes[i].next) stack.push_back({i, level, LabelVisit::kVisit});
     std::reverse(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end());
   };
   push(root, 0);
   while (!stack.empty()) {
-    const Item item = stack.back();
+    const LabelVisit item = stack.back();
     stack.pop_back();
     const Node& node = nodes[item.node];
     switch (item.stage) {
-      case Item::kVisit:
+      case LabelVisit::kVisit:
         label(item.node, item.level);
         if (node.pair) break;
         path_.enter(node.feature);
         path_.take(bit_of(item.node, false), node.share);
-        stack.push_back({item.node, item.level, Item::kLeave});
+        stack.push_back({item.node, item.level, LabelVisit::kLeave});
         push(node.right, item.level + 1);
-        stack.push_back({item.node, item.level, Item::kRight});
+        stack.push_back({item.node, item.level, LabelVisit::kRight});
         push(node.left, item.level + 1);
         break;
-      case Item::kRight: path_.take(bit_of(item.node, true), node.share); break;
-      case Item::kLeave: path_.leave(); break;
+      case LabelVisit::kRight: path_.take(bit_of(item.node, true), node.share); break;
+      case LabelVisit::kLeave: path_.leave(); break;
     }
   }
 }

@@ -389,14 +389,14 @@ void CudaWriter<T>::node(int32_t i, bool decides) {
 
 template <class T>
 void CudaWriter<T>::emit_general() {
-  struct Item {
+  struct GeneralVisit {
     int32_t node;
     CudaGeneralOp stage;
   };
   op(kGeneralNextTree);
-  std::vector<Item> stack{{tree_.root.first, kGeneralEnter}};
+  std::vector<GeneralVisit> stack{{tree_.root.first, kGeneralEnter}};
   while (!stack.empty()) {
-    const Item item = stack.back();
+    const GeneralVisit item = stack.back();
     stack.pop_back();
     const CudaTree::Node& n = tree_.nodes[item.node];
     if (item.stage == kGeneralEnter && n.pair) {
