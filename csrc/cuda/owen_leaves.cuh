@@ -23,7 +23,6 @@ template <class T>
 constexpr int owen_warps() {
   return sizeof(T) == 4 ? 24 : 20;
 }
-constexpr int kOwenStreams = 3;
 constexpr int kMostOwenNodes = owen_nodes(kMostOwenGroups);
 
 template <class T>
@@ -36,18 +35,17 @@ struct CudaOwenArgs {
   int32_t n_tiles, block_tiles, n_columns;
   uint32_t n_slots;      // of all kernels
   uint32_t max_slots;    // of a chunk
-  uint32_t n_left;       // words that a row keeps for subtrees
+  uint32_t n_postponed;  // words that a row keeps for subtrees
   const int16_t* codes;  // [tile][column][row of the tile]
   T* partial;            // [tile][slot of all kernels][row of the tile]
   T t[kMostOwenNodes + 1][kMostOwenNodes], weight[kMostOwenNodes + 1][kMostOwenNodes];  // by number of nodes
 };
 
-// The shared memory of a block, and the additional shared memory of each of its warps.
-constexpr size_t kOwenBlockBytes = kOwenStreams * sizeof(uint32_t) * kOwenStageWords + 2 * kOwenTableBytes;
+// The shared memory of each warp of a block, in addition to kOwenBlockBytes.
 template <class T>
-constexpr size_t owen_warp_bytes(uint32_t n_left, uint32_t n_slots, int32_t n_columns, bool shared) {
+constexpr size_t owen_warp_bytes(uint32_t n_postponed, uint32_t n_slots, int32_t n_columns, bool shared) {
   return cuda_tile_rows<T>() *
-         (sizeof(uint32_t) * n_left + (shared ? sizeof(T) * n_slots + sizeof(int16_t) * n_columns : 0));
+         (sizeof(uint32_t) * n_postponed + (shared ? sizeof(T) * n_slots + sizeof(int16_t) * n_columns : 0));
 }
 
 extern __shared__ __align__(128) char owen_shared[];
@@ -176,7 +174,7 @@ template <class T>
 struct OwenRows {
   static constexpr int R = cuda_lane_rows<T>(), kTile = cuda_tile_rows<T>();
   const int16_t* codes;
-  uint32_t* left;  // the words of subtrees that are left
+  uint32_t* postponed;  // the words of postponed subtrees
   char* phi;
 
   // Add the numbers of each row's entry, times a factor, to the slots that are listed at `op`. Return the end
@@ -352,7 +350,7 @@ __device__ __forceinline__ void add_long_owen_leaf(const uint4& head, const uint
 template <class T>
 __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const uint32_t* stage,
                                                const char* tables, const OwenRows<T>& rows,
-                                               uint32_t (&word)[OwenRows<T>::R], uint32_t*& left) {
+                                               uint32_t (&word)[OwenRows<T>::R], uint32_t*& postponed) {
   constexpr int R = OwenRows<T>::R, kTile = OwenRows<T>::kTile;
   const uint32_t* next = stage + stage[1];
   uint4 next_head = *reinterpret_cast<const uint4*>(next);
@@ -369,8 +367,8 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
       find_passing<R>(rows.codes, kTile, head.x, head.y, a.category_bits, passes);
       if (kind == kOwenNode) {
 #pragma unroll
-        for (int r = 0; r < R; ++r) left[r] = word[r] | (passes[r] ? head.w : head.z);
-        left += kTile;
+        for (int r = 0; r < R; ++r) postponed[r] = word[r] | (passes[r] ? head.w : head.z);
+        postponed += kTile;
       }
 #pragma unroll
       for (int r = 0; r < R; ++r) word[r] |= passes[r] ? head.z : head.w;
@@ -380,10 +378,10 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
       add_owen_leaf(head, op, tables, rows, word);
     else
       add_long_owen_leaf(head, op, tables, rows, word);
-    const bool any_left = left != rows.left;
-    if (any_left) left -= kTile;
+    const bool any_postponed = postponed != rows.postponed;
+    if (any_postponed) postponed -= kTile;
 #pragma unroll
-    for (int r = 0; r < R; ++r) word[r] = any_left ? left[r] : 0;
+    for (int r = 0; r < R; ++r) word[r] = any_postponed ? postponed[r] : 0;
   }
 }
 
@@ -395,11 +393,11 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
   constexpr size_t kStreamBytes = sizeof(uint32_t) * kOwenStageWords;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   char* const all_tables = owen_shared + kOwenStreams * kStreamBytes;
-  char* const own =
-      owen_shared + kOwenBlockBytes + warp * owen_warp_bytes<T>(a.n_left, a.max_slots, a.n_columns, kShared);
+  char* const own = owen_shared + kOwenBlockBytes +
+                    warp * owen_warp_bytes<T>(a.n_postponed, a.max_slots, a.n_columns, kShared);
   T* const own_phi = reinterpret_cast<T*>(own);
-  uint32_t* const own_left = reinterpret_cast<uint32_t*>(own_phi + (kShared ? a.max_slots : 0) * kTile);
-  int16_t* const own_codes = reinterpret_cast<int16_t*>(own_left + a.n_left * kTile);
+  uint32_t* const own_postponed = reinterpret_cast<uint32_t*>(own_phi + (kShared ? a.max_slots : 0) * kTile);
+  int16_t* const own_codes = reinterpret_cast<int16_t*>(own_postponed + a.n_postponed * kTile);
   const auto stream_of = [&](uint32_t stage) {
     return reinterpret_cast<const uint32_t*>(owen_shared + stage % kOwenStreams * kStreamBytes);
   };
@@ -416,7 +414,7 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
     T* const partial =
         a.partial + (static_cast<size_t>(tile) * a.n_slots + chunk.first_slot) * kTile + lane * R;
     OwenRows<T> rows;
-    rows.left = own_left + lane * R;
+    rows.postponed = own_postponed + lane * R;
     if constexpr (kShared) {
       rows.codes = own_codes + lane * R;
       rows.phi = reinterpret_cast<char*>(own_phi + lane * R);
@@ -432,7 +430,7 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
         store_lanes<T, R>(reinterpret_cast<T*>(rows.phi) + slot * kTile, Lanes<T, R>{});
     }
-    uint32_t word[R] = {}, *left = rows.left;
+    uint32_t word[R] = {}, *postponed = rows.postponed;
     __pipeline_wait_prior(0);
     __syncthreads();
     fill_owen_tables(a, stream_of(0), tables_of(0));
@@ -444,7 +442,7 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
       if (stage + 2 < chunk.n_stages)
         load_owen_stage(a, chunk.stages + stage + 2, (stage + 2) % kOwenStreams);
       __pipeline_commit();
-      if (has_rows) run_owen_stage(a, stream_of(stage), tables_of(stage), rows, word, left);
+      if (has_rows) run_owen_stage(a, stream_of(stage), tables_of(stage), rows, word, postponed);
       if (stage + 1 < chunk.n_stages) fill_owen_tables(a, stream_of(stage + 1), tables_of(stage + 1));
     }
     if (kShared && has_rows)

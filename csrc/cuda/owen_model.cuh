@@ -17,7 +17,7 @@ class OwenModel {
   void upload(const CudaOwenLeaves<T>& from, size_t max_shared, int multiprocessors, int32_t n_columns,
               uint32_t n_slots, const DeviceBuffer& category_bits) {
     if (from.chunks.empty()) return;
-    if (max_shared < kOwenBlockBytes + owen_warp_bytes<T>(kMostLeft, 0, 0, false))
+    if (max_shared < kOwenBlockBytes + owen_warp_bytes<T>(kMostPostponed, 0, 0, false))
       throw std::invalid_argument("tables for Owen values do not fit the shared memory of this GPU");
     multiprocessors_ = multiprocessors;
     n_chunks_ = static_cast<int32_t>(from.chunks.size());
@@ -31,7 +31,7 @@ class OwenModel {
     a.category_bits = category_bits.as<uint32_t>();
     a.n_columns = n_columns;
     a.n_slots = n_slots;
-    a.n_left = static_cast<uint32_t>(from.most_left);
+    a.n_postponed = static_cast<uint32_t>(from.most_postponed);
     for (const CudaOwenChunk& chunk : from.chunks) a.max_slots = std::max(a.max_slots, chunk.n_slots);
     for (int n_nodes = 1; n_nodes <= kMostOwenNodes; ++n_nodes) {
       std::vector<double> t, weights;
@@ -41,13 +41,13 @@ class OwenModel {
                      [](double x) { return static_cast<T>(x); });
     }
     const auto most_warps = [&](bool shared) {
-      const size_t of_warp = owen_warp_bytes<T>(a.n_left, a.max_slots, n_columns, shared);
+      const size_t of_warp = owen_warp_bytes<T>(a.n_postponed, a.max_slots, n_columns, shared);
       return static_cast<int>(std::min<size_t>((max_shared - kOwenBlockBytes) / of_warp, owen_warps<T>()));
     };
     const bool shared = most_warps(true) >= kLeastWarps;
     n_warps_ = most_warps(shared);
     kernel_ = owen_kernel<T>(shared);
-    shared_ = kOwenBlockBytes + n_warps_ * owen_warp_bytes<T>(a.n_left, a.max_slots, n_columns, shared);
+    shared_ = kOwenBlockBytes + n_warps_ * owen_warp_bytes<T>(a.n_postponed, a.max_slots, n_columns, shared);
     check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(max_shared)),
           "this device cannot run the kernels");
@@ -77,10 +77,7 @@ class OwenModel {
  private:
   // If a block would have fewer warps than this, codes and phi are in the caches.
   static constexpr int kLeastWarps = 6;
-  // The most subtrees that are postponed at a time. A postponed subtree has at least as many leaves as all
-  // subtrees that are postponed after it.
-  static constexpr uint32_t kMostLeft = 31;
-  static_assert(kOwenBlockBytes + owen_warp_bytes<T>(kMostLeft, 0, 0, false) <= 2 * kLeastStageBytes,
+  static_assert(kOwenBlockBytes + owen_warp_bytes<T>(kMostPostponed, 0, 0, false) <= 2 * kLeastStageBytes,
                 "GPUs that hold tables by intervals hold these, too");
 
   DeviceBuffer chunks_, stream_, stages_;

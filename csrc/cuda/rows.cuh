@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/program/program.h"
-#include "plan/merged_trees.h"
+#include "plan/gpu_limits.h"
 
 namespace skshap {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "plan/gpu_limits.h"
 #include "plan/quadrature.h"
 #include "simd/kernels.h"
 

@@ -8,10 +8,10 @@
 
 namespace skshap {
 
-// The most features of a model. Models with more features would need many windows. In measurements, laying
-// out their tables took longer than the tables saved, except in calls of as many rows as are worthwhile on a
-// GPU.
-constexpr size_t kMostFeatures = 32, kMostGpuFeatures = 64;
+// The most features of a model on the CPU. Models with more features would need many windows. In
+// measurements, laying out their tables took longer than the tables saved, except in calls of as many rows as
+// are worthwhile on a GPU, where a model may have kMostGpuFeatures.
+constexpr size_t kMostFeatures = 32;
 
 // Positions in Plan::features, as bits.
 using FeatureSet = uint64_t;

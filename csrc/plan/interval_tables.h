@@ -16,11 +16,6 @@
 
 namespace skshap {
 
-// Limits of tables for a GPU (cuda/program/intervals.h): of the codes of a column, of the entries of a table,
-// and of the bytes of these entries.
-constexpr uint32_t kMostGpuCode = 0x7bff, kMostGpuEntries = 1024;
-constexpr size_t kMostGpuTableBytes = size_t{32} << 10;
-
 struct IntervalTable {
   uint32_t columns, n_columns;  // in IntervalTables::columns
   uint32_t n_entries;

@@ -16,9 +16,6 @@
 
 namespace skshap {
 
-// Limits of trees that are merged for a GPU (cuda/program/tree.h).
-constexpr int kMostGpuLevels = 32;
-
 struct MergedNode {
   DecideNode test;      // without its place on a path
   double share;         // cover fraction of the left child

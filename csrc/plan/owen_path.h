@@ -1,5 +1,5 @@
 // The path to a leaf of a tree for Owen values. A GPU makes tables of such paths
-// (cuda/program/owen_leaves.h); their limits are below.
+// (cuda/program/owen_leaves.h). Their limits are in plan/gpu_limits.h.
 //
 // A table has an entry for each set of players that a row may fail. The players are the groups of a path, or
 // the features of one group on the path. A path of many groups has no table of the groups, but a list of
@@ -9,20 +9,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "plan/gpu_limits.h"
 #include "plan/tree_paths.h"
 
 namespace skshap {
 
-// The most players of a table, and the most groups on a path.
-constexpr int kMostOwenPlayers = 8, kMostOwenGroups = 16;
-// Each row has a word of this many bits. The first bits are for the groups, in the order in which a path
-// meets them. Then each group with several features on some path below its first node has as many bits as it
-// has features there.
-constexpr int kOwenWordBits = 32;
-
 // The numbers of an entry are in pieces of this many bytes, of which the last may be narrower, or each number
-// is in a list of its own. All tables of a leaf together have at most kOwenTableBytes.
-constexpr size_t kOwenPiece = 16, kOwenTableBytes = size_t{24} << 10;
+// is in a list of its own.
+constexpr size_t kOwenPiece = 16;
 template <class T>
 constexpr int owen_piece() {
   return kOwenPiece / sizeof(T);

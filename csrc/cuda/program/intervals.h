@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "plan/gpu_limits.h"
 #include "plan/interval_tables.h"
 
 namespace skshap {
@@ -17,9 +18,6 @@ struct Plan;
 // these forms there is a kernel.
 constexpr int kIntervalForms[] = {8, 16};
 constexpr int kMostIntervalSums = 16;
-// The largest table is smaller than this, including its steps and margins. The shared memory of a block must
-// hold two stages of this size.
-constexpr size_t kLeastStageBytes = kMostGpuTableBytes + kMostGpuTableBytes / 2;
 
 // Tables that a block looks up for its rows. They pass through shared memory, one stage after another. All
 // tables of a part add to the same sums.

@@ -106,7 +106,7 @@ class OwenLeafWriter {
     for (size_t i = chunk_.first_slot; i < program_.slots.size(); ++i)
       slot_of_[program_.slots[i].place] = kNone;
     is_open_ = false;
-    n_leaves_ = n_left_ = 0;
+    n_leaves_ = n_postponed_ = 0;
   }
 
   // Return where the sums of a feature begin, in bytes.
@@ -157,7 +157,7 @@ class OwenLeafWriter {
     const bool passes = visit.right == static_cast<bool>(decision.flags & kNodeFlip);
     ops_.insert(ops_.end(), {kind | decision.flags << kOwenFlagShift | decision.column << kOwenColumnShift,
                              decision.operand, passes ? 0 : visit.bits, passes ? visit.bits : 0});
-    if (!visit.second) out_.most_left = std::max(out_.most_left, ++n_left_);
+    if (!visit.second) out_.most_postponed = std::max(out_.most_postponed, ++n_postponed_);
   }
 
   void write_leaf(size_t leaf) {
@@ -169,7 +169,7 @@ class OwenLeafWriter {
       ensure_stage(4, 0, 0);
     else
       ensure_stage_for_leaf(is_short);
-    if (n_left_) --n_left_;
+    if (n_postponed_) --n_postponed_;
     const size_t op = ops_.size();
     ops_.insert(ops_.end(), {is_short ? kOwenLeaf : kOwenLongLeaf, 0, 0, 0});
     if (value != 0) {
@@ -320,7 +320,7 @@ class OwenLeafWriter {
   // The open chunk and stage.
   bool is_open_ = false;
   CudaOwenChunk chunk_{};
-  size_t n_leaves_ = 0, n_left_ = 0, table_bytes_ = 0;
+  size_t n_leaves_ = 0, n_postponed_ = 0, table_bytes_ = 0;
   std::vector<uint32_t> tables_, ops_;
   std::vector<uint16_t> fours_;
 };

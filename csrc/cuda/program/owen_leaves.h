@@ -19,14 +19,9 @@ namespace skshap {
 
 class CudaColumns;
 
-// The number of words of a stage. Leaves pass through shared memory in stages. A stage consists of words for
-// the descriptions of tables, words for operations, and the tables themselves, which are computed in shared
-// memory.
-constexpr size_t kOwenStageWords = 2048;
-
-// The entries of tables are computed in fours. A stage begins with the number of fours, and with the
-// positions of its operations and of its list of entries, in words. For each four, the list has the position
-// of the description of its table, in 16 bits.
+// Leaves pass through shared memory in stages of at most kOwenStageWords. The entries of tables are computed
+// in fours. A stage begins with the number of fours, and with the positions of its operations and of its list
+// of entries, in words. For each four, the list has the position of the description of its table, in 16 bits.
 constexpr int kOwenStageHeader = 4;
 
 // A table has an entry for each set of players that a row may fail. The description of a table consists of
@@ -78,7 +73,7 @@ struct CudaOwenLeaves {
   std::vector<CudaOwenChunk> chunks;
   std::vector<uint32_t> stream;
   std::vector<uint32_t> stages;  // where each begins in the stream, in units of kOwenPiece, and the end
-  size_t most_left = 0;          // the most subtrees that are postponed at a time
+  size_t most_postponed = 0;     // the most subtrees that are postponed at a time
 };
 
 template <class T>
