@@ -61,10 +61,10 @@ class TableCounter {
 
   void write_patterns() {
     for (size_t i = 0; i < patterns_.size(); ++i) {
-      merge(patterns_[i].found);
+      merge(patterns_[i].entries);
       tables_.leaves[i].patterns = tables_.patterns.size();
-      tables_.leaves[i].n_patterns = patterns_[i].found.size();
-      for (const auto& [pattern, weight] : patterns_[i].found) {
+      tables_.leaves[i].n_patterns = patterns_[i].entries.size();
+      for (const auto& [pattern, weight] : patterns_[i].entries) {
         tables_.patterns.own().push_back(pattern);
         tables_.weights.own().push_back(weight);
       }
@@ -74,7 +74,7 @@ class TableCounter {
 
  private:
   struct Patterns {
-    std::vector<std::pair<uint64_t, double>> found;
+    std::vector<std::pair<uint64_t, double>> entries;
     size_t n_merged = 0;
   };
 
@@ -104,11 +104,12 @@ class TableCounter {
     for (size_t i = tree.leaves; i < tree.leaves_end; ++i) {
       const PatternLeaf& leaf = tables_.leaves[i];
       Patterns& counted = patterns_[i];
-      const auto add = [&](const uint64_t* patterns, const double* of_rows, size_t n_rows) {
-        for (size_t row = 0; row < n_rows; ++row) counted.found.emplace_back(patterns[row], of_rows[row]);
-        if (counted.found.size() <= 2 * counted.n_merged + 4096) return;
-        merge(counted.found);
-        counted.n_merged = counted.found.size();
+      const auto add = [&](const uint64_t* patterns, const double* row_weights, size_t n_rows) {
+        for (size_t row = 0; row < n_rows; ++row)
+          counted.entries.emplace_back(patterns[row], row_weights[row]);
+        if (counted.entries.size() <= 2 * counted.n_merged + 4096) return;
+        merge(counted.entries);
+        counted.n_merged = counted.entries.size();
       };
       counter.add_patterns(tables_.bits.data() + leaf.bits, leaf.n_bits, add);
     }

@@ -39,7 +39,7 @@ TileSize tile_size(const Plan& plan) {
 
 size_t BackgroundPairsPlan::count_bytes() const {
   size_t total = 0;
-  for (const PatternCounts& of_tree : counts) total += of_tree.bytes();
+  for (const PatternCounts& tree_counts : counts) total += tree_counts.bytes();
   return total;
 }
 

@@ -44,13 +44,14 @@ const LeafVectors::Rule& LeafVectors::rule(uint32_t n) {
 }
 
 void LeafVectors::sum_up(uint32_t n, const double* weights) {
-  const Rule& of = rule(n);
+  const Rule& leaf_rule = rule(n);
   const size_t size = size_t{1} << n;
   n_ = n;
   if (sums_.size() < size * n_sums_) sums_.resize(size * n_sums_);
   if (scratch_.size() < 2 * size) scratch_.resize(2 * size);
-  kernels().subset_sums({weights, static_cast<int>(n), static_cast<int>(of.coefficients.size()) / n_sums_,
-                         n_sums_, of.coefficients.data(), of.on.data(), of.off.data(), kOffOfSum,
+  kernels().subset_sums({weights, static_cast<int>(n),
+                         static_cast<int>(leaf_rule.coefficients.size()) / n_sums_, n_sums_,
+                         leaf_rule.coefficients.data(), leaf_rule.on.data(), leaf_rule.off.data(), kOffOfSum,
                          order_ > 1 ? 3 : 2, scratch_.data(), sums_.data()});
 }
 
@@ -84,8 +85,8 @@ void LeafVectors::write(size_t x, double value, T* out) const {
     for (size_t rest = x >> i >> 1 << i << 1; rest; rest &= rest - 1) {
       const uint32_t j = __builtin_ctzll(rest);
       // In this order of subtractions, the result is exactly zero if one of the two features changes nothing.
-      const double of_pair = (both - without[i]) - (without[j] - least[less_i ^ size_t{1} << j]);
-      to[j - i - 1] = static_cast<T>(of_pair * value);
+      const double interaction = (both - without[i]) - (without[j] - least[less_i ^ size_t{1} << j]);
+      to[j - i - 1] = static_cast<T>(interaction * value);
     }
   }
 }

@@ -44,21 +44,21 @@ class LinearCompiler {
   // Code the columns of the tests and of the linear terms.
   void add_columns(const Rows& rows, const double* weights) {
     Plan& plan = out_.plan;
-    std::vector<int32_t> inputs, of_terms(linear_.feature, linear_.feature + n_terms());
-    sort_unique(of_terms);
+    std::vector<int32_t> inputs, term_inputs(linear_.feature, linear_.feature + n_terms());
+    sort_unique(term_inputs);
     for (Column& column : plan.columns) {
       column.input = used_.feature(column.input);
       column.feature = used_.player(column.feature);
       inputs.push_back(column.input);
     }
     for (int32_t& feature : plan.features) feature = used_.player(feature);
-    for (const int32_t input : of_terms) plan.features.push_back(player_of(input));
+    for (const int32_t input : term_inputs) plan.features.push_back(player_of(input));
     sort_unique(plan.features);
-    inputs.insert(inputs.end(), of_terms.begin(), of_terms.end());
+    inputs.insert(inputs.end(), term_inputs.begin(), term_inputs.end());
     sort_unique(inputs);
     plan.n_used_inputs = static_cast<int32_t>(inputs.size());
     for (Column& column : plan.columns) column.packed = packed_in(inputs, column.input);
-    for (const int32_t input : of_terms)
+    for (const int32_t input : term_inputs)
       out_.model.columns.push_back({input, packed_in(inputs, input), 0.0, 0.0});
     find_means(rows, weights);
   }
@@ -198,16 +198,16 @@ double mean_of(const LinearModel& model, const LinearTree& tree, const PatternSu
   double mean = 0;
   for (size_t i = 0; i < tree.n_leaves; ++i) {
     const LinearLeaf& leaf = model.leaves[tree.first_leaf + i];
-    const double* of_pattern = sums.sums.data() + sums.sums_begin[i];
-    for (size_t p = sums.begin[i]; p < sums.begin[i + 1]; ++p, of_pattern += 1 + leaf.n_terms) {
+    const double* pattern_sums = sums.sums.data() + sums.sums_begin[i];
+    for (size_t p = sums.begin[i]; p < sums.begin[i + 1]; ++p, pattern_sums += 1 + leaf.n_terms) {
       if (sums.patterns[p].fits != leaf.all()) continue;
       if (sums.patterns[p].present != leaf.all()) {
-        mean += of_pattern[0] * leaf.otherwise;
+        mean += pattern_sums[0] * leaf.otherwise;
         continue;
       }
-      mean += of_pattern[0] * leaf.constant;
+      mean += pattern_sums[0] * leaf.constant;
       for (uint32_t j = 0; j < leaf.n_terms; ++j)
-        mean += model.terms[leaf.first_term + j].coefficient * of_pattern[1 + j];
+        mean += model.terms[leaf.first_term + j].coefficient * pattern_sums[1 + j];
     }
   }
   return mean;
@@ -247,7 +247,7 @@ void find_reach(LinearPlan& out) {
   const size_t n_columns = out.model.columns.size(), n_outputs = out.plan.n_outputs;
   out.reach.assign(n_outputs, 0.0);
   out.column_reach.assign(n_outputs * n_columns, 0.0);
-  std::vector<double> of_tree(n_columns, 0.0);
+  std::vector<double> tree_largest(n_columns, 0.0);
   std::vector<uint32_t> columns;
   for (size_t o = 0; o < n_outputs; ++o)
     for (size_t i = out.first_tree[o]; i < out.first_tree[o + 1]; ++i) {
@@ -259,15 +259,15 @@ void find_reach(LinearPlan& out) {
         largest = std::max({largest, std::fabs(leaf.constant), std::fabs(leaf.otherwise)});
         for (uint32_t j = 0; j < leaf.n_terms; ++j) {
           const LinearTerm& term = out.model.terms[leaf.first_term + j];
-          double& of_column = of_tree[term.column];
-          if (of_column == 0) columns.push_back(term.column);
-          of_column = std::max(of_column, std::fabs(term.coefficient));
+          double& largest = tree_largest[term.column];
+          if (largest == 0) columns.push_back(term.column);
+          largest = std::max(largest, std::fabs(term.coefficient));
         }
       }
       out.reach[o] += largest;
       for (const uint32_t column : columns) {
-        out.column_reach[o * n_columns + column] += of_tree[column];
-        of_tree[column] = 0;
+        out.column_reach[o * n_columns + column] += tree_largest[column];
+        tree_largest[column] = 0;
       }
     }
   out.plan.leaf_magnitude = out.reach;
@@ -286,7 +286,7 @@ void find_reach(LinearPlan& out) {
 
 size_t LinearPlan::sum_bytes() const {
   size_t total = 0;
-  for (const PatternSums& of_tree : sums) total += of_tree.bytes();
+  for (const PatternSums& tree_sums : sums) total += tree_sums.bytes();
   return total;
 }
 

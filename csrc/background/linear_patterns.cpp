@@ -53,7 +53,7 @@ LeafPatterns::LeafPatterns(size_t most_rows)
     : index_(whole_blocks(most_rows)),
       fits_(index_.size()),
       missing_(index_.size()),
-      of_row_(index_.size()) {}
+      pattern_numbers_(index_.size()) {}
 
 void LeafPatterns::find(const LinearModel& model, const LinearLeaf& leaf, const DecidedRows& rows,
                         const TermValues& values) {
@@ -75,7 +75,7 @@ void LeafPatterns::find(const LinearModel& model, const LinearLeaf& leaf, const 
   ids_.clear();
   if (any_missing) return number_with_missing(model, leaf, rows.n_rows);
   const uint64_t others = leaf.all() & (leaf.n_path ? ~(~uint64_t{0} >> (64 - leaf.n_path)) : ~uint64_t{0});
-  for (size_t row = 0; row < rows.n_rows; ++row) of_row_[row] = ids_.id(fits_[row]);
+  for (size_t row = 0; row < rows.n_rows; ++row) pattern_numbers_[row] = ids_.id(fits_[row]);
   for (const uint64_t fits : ids_.patterns()) patterns_.push_back({fits | others, fits | others});
 }
 
@@ -83,7 +83,8 @@ void LeafPatterns::number_with_missing(const LinearModel& model, const LinearLea
   missing_ids_.clear();
   pair_ids_.clear();
   for (size_t row = 0; row < n_rows; ++row)
-    of_row_[row] = pair_ids_.id(uint64_t{ids_.id(fits_[row])} << 32 | missing_ids_.id(missing_[row]));
+    pattern_numbers_[row] =
+        pair_ids_.id(uint64_t{ids_.id(fits_[row])} << 32 | missing_ids_.id(missing_[row]));
   const uint64_t others = leaf.all() & (leaf.n_path ? ~(~uint64_t{0} >> (64 - leaf.n_path)) : ~uint64_t{0});
   for (const uint64_t pair : pair_ids_.patterns()) {
     const uint64_t fits = ids_.patterns()[pair >> 32] | others;
@@ -116,11 +117,12 @@ void PatternSummer::sum_up(const LinearTree& tree, PatternSums& out) {
     out.begin.push_back(out.patterns.size());
     out.sums.resize(first + width * patterns_.patterns().size(), 0.0);
     double* const sums = out.sums.data() + first;
-    for (size_t row = 0; row < n_rows; ++row) sums[patterns_.of_row(row) * width] += background_.weights[row];
+    for (size_t row = 0; row < n_rows; ++row)
+      sums[patterns_.pattern_number(row) * width] += background_.weights[row];
     for (uint32_t j = 0; j < leaf.n_terms; ++j) {
-      const double* const of_rows = background_.values.column(model_.terms[leaf.first_term + j].column);
+      const double* const term_values = background_.values.column(model_.terms[leaf.first_term + j].column);
       for (size_t row = 0; row < n_rows; ++row)
-        sums[patterns_.of_row(row) * width + 1 + j] += background_.weights[row] * of_rows[row];
+        sums[patterns_.pattern_number(row) * width + 1 + j] += background_.weights[row] * term_values[row];
     }
   }
 }

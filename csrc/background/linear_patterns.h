@@ -98,7 +98,7 @@ class LeafPatterns {
 
   // Return the distinct patterns, in the order of their first rows; and the number of each row's pattern.
   const std::vector<LeafPattern>& patterns() const { return patterns_; }
-  uint32_t of_row(size_t row) const { return of_row_[row]; }
+  uint32_t pattern_number(size_t row) const { return pattern_numbers_[row]; }
 
   static size_t bytes(size_t most_rows) { return most_rows * (2 + 8 + 8 + 4 + 2 * 32); }
 
@@ -107,7 +107,7 @@ class LeafPatterns {
 
   std::vector<uint16_t> index_;
   std::vector<uint64_t> fits_, missing_;  // the latter: a bit for each term
-  std::vector<uint32_t> of_row_;
+  std::vector<uint32_t> pattern_numbers_;
   std::vector<LeafPattern> patterns_;
   PatternIds ids_, missing_ids_, pair_ids_;
 };

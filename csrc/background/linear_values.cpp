@@ -47,17 +47,17 @@ class Contributions {
     const uint64_t all = leaf.all();
     bool any = false;
     for (size_t i = 0; i < n_patterns; ++i, sums += 1 + n_terms_) {
-      const LeafPattern of_b = patterns[i];
-      if ((row.fits | of_b.fits) != all) continue;
+      const LeafPattern background = patterns[i];
+      if ((row.fits | background.fits) != all) continue;
       any = true;
-      if (row.fits == row.present && of_b.fits == of_b.present) {
-        add_function(all & ~of_b.fits, all & ~row.fits, leaf.constant, sums);
+      if (row.fits == row.present && background.fits == background.present) {
+        add_function(all & ~background.fits, all & ~row.fits, leaf.constant, sums);
         continue;
       }
-      begin_game(all & ~of_b.fits, all & ~row.fits);
+      begin_game(all & ~background.fits, all & ~row.fits);
       add_constant(sums[0] * leaf.otherwise);
-      if ((row.present | of_b.present) == all)
-        add_function(all & ~of_b.present, all & ~row.present, leaf.constant - leaf.otherwise, sums);
+      if ((row.present | background.present) == all)
+        add_function(all & ~background.present, all & ~row.present, leaf.constant - leaf.otherwise, sums);
     }
     return any;
   }
@@ -77,8 +77,9 @@ class Contributions {
   void begin_game(uint64_t x, uint64_t b) {
     p_ = static_cast<uint32_t>(__builtin_popcountll(x));
     q_ = static_cast<uint32_t>(__builtin_popcountll(b));
-    const double of_x = p_ ? moments_.value(p_ - 1, q_) : 0, of_b = q_ ? -moments_.value(p_, q_ - 1) : 0;
-    for (uint32_t i = 0; i < n_; ++i) game_[i] = x >> i & 1 ? of_x : b >> i & 1 ? of_b : 0;
+    const double value_x = p_ ? moments_.value(p_ - 1, q_) : 0,
+                 value_b = q_ ? -moments_.value(p_, q_ - 1) : 0;
+    for (uint32_t i = 0; i < n_; ++i) game_[i] = x >> i & 1 ? value_x : b >> i & 1 ? value_b : 0;
   }
 
   void add_constant(double value) {
@@ -94,11 +95,11 @@ class Contributions {
     bool any_change = false;
     for (uint32_t j = 0; j < n_terms_; ++j) {
       const uint64_t feature = uint64_t{1} << terms_[j].player;
-      const double of_b = terms_[j].coefficient * sums[1 + j];
+      const double background_term = terms_[j].coefficient * sums[1 + j];
       if (x & feature) continue;
-      value += of_b;
+      value += background_term;
       if (b & feature) continue;
-      change -= of_b;
+      change -= background_term;
       any_change = true;
     }
     add_constant(value);
@@ -107,11 +108,11 @@ class Contributions {
       const uint64_t feature = uint64_t{1} << terms_[j].player;
       if (b & feature) continue;
       double* const numbers = numbers_.data() + (1 + j) * n_;
-      const double of_x = terms_[j].coefficient * sums[0];
+      const double row_term = terms_[j].coefficient * sums[0];
       const double* const game = x & feature ? game_ : changed_;
-      for (uint32_t i = 0; i < n_; ++i) numbers[i] += of_x * game[i];
+      for (uint32_t i = 0; i < n_; ++i) numbers[i] += row_term * game[i];
       if (x & feature) continue;
-      numbers[terms_[j].player] += of_x * added_;
+      numbers[terms_[j].player] += row_term * added_;
       numbers_[terms_[j].player] -= terms_[j].coefficient * sums[1 + j] * added_;
     }
   }
@@ -119,10 +120,11 @@ class Contributions {
   // Find the game with one more feature in x, except for this feature itself. Add the constant part of all
   // changes.
   void find_change(uint64_t x, uint64_t b, double change) {
-    const double of_x = p_ ? moments_.value(p_, q_) : 0, of_b = q_ ? -moments_.value(p_ + 1, q_ - 1) : 0;
+    const double value_x = p_ ? moments_.value(p_, q_) : 0,
+                 value_b = q_ ? -moments_.value(p_ + 1, q_ - 1) : 0;
     added_ = moments_.value(p_, q_);
     for (uint32_t i = 0; i < n_; ++i) {
-      changed_[i] = x >> i & 1 ? of_x : b >> i & 1 ? of_b : 0;
+      changed_[i] = x >> i & 1 ? value_x : b >> i & 1 ? value_b : 0;
       numbers_[i] += change * changed_[i];
     }
   }
@@ -198,7 +200,7 @@ class LinearWorker {
   void list_rows(size_t n_rows) {
     first_.assign(patterns_.patterns().size(), kNone);
     for (size_t row = n_rows; row-- > 0;) {
-      uint32_t& first = first_[patterns_.of_row(row)];
+      uint32_t& first = first_[patterns_.pattern_number(row)];
       next_[row] = first;
       first = static_cast<uint32_t>(row);
     }
@@ -218,7 +220,7 @@ class LinearWorker {
   }
 
   void add_contributions(const LinearLeaf& leaf, size_t pattern) {
-    double of_features[kMaxPathFeatures], values[kMaxPathFeatures];
+    double contributions[kMaxPathFeatures], values[kMaxPathFeatures];
     double* to[kMaxPathFeatures];
     const double* from[kMaxPathFeatures];
     for (uint32_t i = 0; i < leaf.n_features; ++i)
@@ -227,8 +229,8 @@ class LinearWorker {
       from[j] = values_.column(model_.terms[leaf.first_term + j].column);
     for (uint32_t row = first_[pattern]; row != kNone; row = next_[row]) {
       for (uint32_t j = 0; j < leaf.n_terms; ++j) values[j] = from[j][row];
-      contributions_.evaluate(values, of_features);
-      for (uint32_t i = 0; i < leaf.n_features; ++i) to[i][row] += of_features[i];
+      contributions_.evaluate(values, contributions);
+      for (uint32_t i = 0; i < leaf.n_features; ++i) to[i][row] += contributions[i];
     }
   }
 

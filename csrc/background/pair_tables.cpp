@@ -196,8 +196,8 @@ class PairLayout {
     const auto before = [](const FeaturePair& a, const FeaturePair& b) {
       return a.first != b.first ? a.first < b.first : a.second < b.second;
     };
-    const auto found = std::lower_bound(plan_.pairs.begin(), plan_.pairs.end(), pair, before);
-    return static_cast<uint32_t>(plan_.features.size() + (found - plan_.pairs.begin()));
+    const auto position = std::lower_bound(plan_.pairs.begin(), plan_.pairs.end(), pair, before);
+    return static_cast<uint32_t>(plan_.features.size() + (position - plan_.pairs.begin()));
   }
 
   void begin_batch(size_t chunk) {
@@ -229,9 +229,9 @@ class PairLayout {
     const auto sorted = out_.targets.begin() + first_target;
     std::sort(sorted, out_.targets.end());
     for (const uint32_t place : numbers_) {
-      const auto found =
+      const auto target =
           std::lower_bound(sorted, out_.targets.end(), static_cast<uint32_t>(position_[place]));
-      columns_.push_back(static_cast<uint32_t>(found - sorted));
+      columns_.push_back(static_cast<uint32_t>(target - sorted));
     }
     out_.lookups.push_back({static_cast<uint32_t>(first_bit), group.n_bits(),
                             static_cast<uint32_t>(first_target), static_cast<uint32_t>(numbers_.size()),
@@ -284,7 +284,7 @@ class LeafWeights {
   }
 
   // Return the weight of each pattern of a leaf that has a table.
-  const std::vector<double>& of_leaf(size_t number) {
+  const std::vector<double>& leaf_weights(size_t number) {
     const TreeGroups::Leaf& leaf = groups_.leaves[number];
     weights_.assign(size_t{1} << leaf.n_features, 0.0);
     if (!leaf.grouped) {
@@ -305,18 +305,18 @@ class LeafWeights {
   // Append the patterns of a leaf that has no table to `out`, in ascending order.
   void append_patterns(size_t number, PatternCounts& out) {
     const TreeGroups::Leaf& leaf = groups_.leaves[number];
-    found_.clear();
+    weighted_patterns_.clear();
     if (leaf.grouped) {
-      const std::vector<double>& weights = of_leaf(number);
+      const std::vector<double>& weights = leaf_weights(number);
       for (size_t x = 0; x < weights.size(); ++x)
-        if (weights[x] != 0) found_.emplace_back(x, weights[x]);
+        if (weights[x] != 0) weighted_patterns_.emplace_back(x, weights[x]);
     } else {
       for (size_t i = counts_->begin[long_leaf_]; i < counts_->begin[long_leaf_ + 1]; ++i)
-        found_.emplace_back(counts_->patterns[i], counts_->weights[i]);
+        weighted_patterns_.emplace_back(counts_->patterns[i], counts_->weights[i]);
       ++long_leaf_;
-      std::sort(found_.begin(), found_.end());
+      std::sort(weighted_patterns_.begin(), weighted_patterns_.end());
     }
-    for (const auto& [pattern, weight] : found_) {
+    for (const auto& [pattern, weight] : weighted_patterns_) {
       out.patterns.push_back(pattern);
       out.weights.push_back(weight);
     }
@@ -342,7 +342,7 @@ class LeafWeights {
   Aligned<uint16_t> pattern_of_;  // by index of the group
   std::vector<uint32_t> bits_;
   std::vector<double> weights_;
-  std::vector<std::pair<uint64_t, double>> found_;
+  std::vector<std::pair<uint64_t, double>> weighted_patterns_;
 };
 
 // --- Numbers ---
@@ -419,7 +419,7 @@ class PairWriter {
       const PathStep* const path = groups_.steps.data() + from.path;
       const uint32_t n = from.n_features;
       LeafNumbers& leaf = leaves_[i - group.leaves];
-      const std::vector<double>& weights = weights_.of_leaf(i);
+      const std::vector<double>& weights = weights_.leaf_weights(i);
       const double* const values = plan_.leaf_values.data() + tree.leaves + from.value;
       for (size_t o = 0; o < n_outputs_; ++o) reached[o] += weights.back() * values[o];
       vectors_.sum_up(n, weights.data());

@@ -98,12 +98,12 @@ class RescaledWorker {
       for (size_t b = 0; b < n_background_; ++b) {
         T* out = factors_.data() + (o * kBackgroundTile + b) * kBlockRows;
         const double weight = rescaled_.weights[first_background_ + b];
-        const double of_b = rescaled_.margins[o * n_background + first_background_ + b];
+        const double background_margin = rescaled_.margins[o * n_background + first_background_ + b];
         for (int row = 0; row < n_rows_; ++row) {
           const double label = labels_ ? labels_[tile.first_row + row] : 0;
-          const double of_x = tile.margin.at(o)[row];
-          out[row] =
-              static_cast<T>(weight * secant_slope(rescaled_.link, rescaled_.scale, of_x, of_b, label));
+          const double row_margin = tile.margin.at(o)[row];
+          out[row] = static_cast<T>(
+              weight * secant_slope(rescaled_.link, rescaled_.scale, row_margin, background_margin, label));
         }
         std::fill(out + n_rows_, out + kBlockRows, T(0));
       }

@@ -71,7 +71,7 @@ RescaledTables make_rescaled_tables(const RescaledPlan& rescaled, const Ensemble
     out.doubles.emplace_back();
     out.weights.emplace_back();
     for (size_t k = 0; k < slope.n_terms; ++k) {
-      for (size_t b = 0; b < n; ++b) weights[b] = rescaled.weights[b] * slope.of_background[k * n + b];
+      for (size_t b = 0; b < n; ++b) weights[b] = rescaled.weights[b] * slope.background_factors[k * n + b];
       Plan term = make_background_plan(ensemble, rescaled.plan.precision, rows, weights.data(),
                                        parts.term_bytes, n_threads);
       out.floats.back().push_back(std::move(term.tables.floats));
@@ -79,7 +79,7 @@ RescaledTables make_rescaled_tables(const RescaledPlan& rescaled, const Ensemble
       out.weights.back().push_back(std::move(term.tables.weights));
       out.plan = std::move(term);
     }
-    slope.of_background.clear();
+    slope.background_factors.clear();
   }
   return out;
 }

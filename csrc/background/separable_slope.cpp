@@ -86,14 +86,14 @@ std::vector<double> basis_of(std::vector<double> samples, size_t n_nodes, double
   std::vector<double> basis;
   while (basis.size() < n_nodes * n_nodes) {
     size_t best = 0;
-    double norm = 0, left = 0;
+    double norm = 0, remainder = 0;
     for (size_t i = 0; i < n; ++i) {
       const double* const row = samples.data() + i * n_nodes;
       const double square = dot(row, row, n_nodes);
       if (square > norm) best = i, norm = square;
-      for (size_t j = 0; j < n_nodes; ++j) left = std::max(left, std::fabs(row[j]));
+      for (size_t j = 0; j < n_nodes; ++j) remainder = std::max(remainder, std::fabs(row[j]));
     }
-    if (!(left > error * largest)) break;
+    if (!(remainder > error * largest)) break;
     if (basis.size() == kMostTerms * n_nodes) throw_spread(kMostTerms, "terms or more");
     std::vector<double> next(samples.begin() + best * n_nodes, samples.begin() + (best + 1) * n_nodes);
     for (int pass = 0; pass < 2; ++pass) {
@@ -161,16 +161,16 @@ SeparableSlope separate_slope(Link link, double scale, const double* margins, si
   out.factors.resize(basis.size());
   for (size_t k = 0; k < out.n_terms; ++k)
     for (size_t j = 0; j < n_nodes; ++j) out.factors[j * out.n_terms + k] = basis[k * n_nodes + j];
-  out.of_background.resize(out.n_terms * n);
+  out.background_factors.resize(out.n_terms * n);
   std::vector<double> at(n_nodes);
   for (size_t b = 0; b < n; ++b) {
     if (interpolates) {
       lagrange(out.nodes, margins[b], at);
       for (size_t k = 0; k < out.n_terms; ++k)
-        out.of_background[k * n + b] = dot(at.data(), basis.data() + k * n_nodes, n_nodes);
+        out.background_factors[k * n + b] = dot(at.data(), basis.data() + k * n_nodes, n_nodes);
     } else {
       const size_t j = std::lower_bound(distinct.begin(), distinct.end(), margins[b]) - distinct.begin();
-      for (size_t k = 0; k < out.n_terms; ++k) out.of_background[k * n + b] = basis[k * n_nodes + j];
+      for (size_t k = 0; k < out.n_terms; ++k) out.background_factors[k * n + b] = basis[k * n_nodes + j];
     }
   }
   return out;

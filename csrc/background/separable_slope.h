@@ -27,9 +27,9 @@ constexpr size_t kMostSlopeNodes = 4096;
 
 struct SeparableSlope {
   size_t n_terms;
-  std::vector<double> nodes;          // margins
-  std::vector<double> factors;        // [node][term]
-  std::vector<double> of_background;  // [term][background row]: beta
+  std::vector<double> nodes;               // margins
+  std::vector<double> factors;             // [node][term]
+  std::vector<double> background_factors;  // [term][background row]: beta
 };
 
 // Separate the slope of a link, to the accuracy of a precision, for n background margins and for margins x

@@ -33,8 +33,8 @@ size_t longest_row(const Plan& plan) {
 // block of rows.
 template <class T>
 size_t table_elements(const Plan& plan, uint32_t longest_path) {
-  const size_t of_block = size_t{leaf_numbers(plan.order, longest_path)} * kBlockRows;
-  return std::max(kTableBytes / sizeof(T), of_block);
+  const size_t block_elements = size_t{leaf_numbers(plan.order, longest_path)} * kBlockRows;
+  return std::max(kTableBytes / sizeof(T), block_elements);
 }
 
 }  // namespace
@@ -284,12 +284,13 @@ void TileTables<T>::add_lookup(size_t first_row, size_t n_rows, const T* table) 
 template <class T>
 void TileTables<T>::run_lookups() {
   for (size_t first = 0; first < n_blocks_ * kBlockRows; first += kPartRows)
-    for (const TileLookup& of : lookups_) {
-      const size_t begin = std::max(first, of.first_row),
-                   end = std::min(first + kPartRows, of.first_row + of.n_rows);
+    for (const TileLookup& waiting : lookups_) {
+      const size_t begin = std::max(first, waiting.first_row),
+                   end = std::min(first + kPartRows, waiting.first_row + waiting.n_rows);
       if (begin >= end) continue;
-      lookup(LookupArgs<T>{of.index + begin, end - begin, of.table, waiting_targets_.data() + of.targets,
-                           of.n_targets, phi_.data() + begin * row_size_, row_size_});
+      lookup(LookupArgs<T>{waiting.index + begin, end - begin, waiting.table,
+                           waiting_targets_.data() + waiting.targets, waiting.n_targets,
+                           phi_.data() + begin * row_size_, row_size_});
     }
   lookups_.clear();
   waiting_targets_.clear();

@@ -10,7 +10,7 @@
 #include <new>
 #include <vector>
 
-#include "base/of_process.h"
+#include "base/process_singleton.h"
 
 namespace skshap {
 namespace {
@@ -124,7 +124,7 @@ class MemoryStore {
 }  // namespace
 
 LargeMemory take_memory(size_t bytes) {
-  MemoryStore& store = of_process<MemoryStore>();
+  MemoryStore& store = process_singleton<MemoryStore>();
   const MemoryBlock kept = store.take(whole_pages(bytes));
   if (kept.data) return {kept.data, false};
   void* data = allocate(whole_pages(bytes));
@@ -137,14 +137,14 @@ LargeMemory take_memory(size_t bytes) {
 }
 
 void give_back_memory(void* data, size_t bytes) noexcept {
-  of_process<MemoryStore>().keep({data, whole_pages(bytes)});
+  process_singleton<MemoryStore>().keep({data, whole_pages(bytes)});
 }
 
 void keep_memory(size_t bytes) {
   most_bytes = bytes;
-  of_process<MemoryStore>().shrink(bytes);
+  process_singleton<MemoryStore>().shrink(bytes);
 }
 
-size_t kept_memory() { return of_process<MemoryStore>().n_bytes(); }
+size_t kept_memory() { return process_singleton<MemoryStore>().n_bytes(); }
 
 }  // namespace skshap

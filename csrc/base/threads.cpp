@@ -17,7 +17,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "base/of_process.h"
+#include "base/process_singleton.h"
 
 namespace skshap {
 namespace {
@@ -56,7 +56,7 @@ struct Job {
   const std::function<void(bool)>& work;
   int64_t n_wanted;                   // threads that may still join
   std::atomic<int64_t> n_helping{0};  // threads that have joined and not left
-  std::condition_variable left;
+  std::condition_variable helper_left;
   std::mutex error_mutex;
   std::exception_ptr error;
   Job* next = nullptr;  // in the pool's list
@@ -159,12 +159,12 @@ class Pool {
       lock.lock();
       --n_busy_;
       // Once the calling thread gets the lock, the job no longer exists.
-      if (--job.n_helping == 0) job.left.notify_one();
+      if (--job.n_helping == 0) job.helper_left.notify_one();
     }
   }
 
   void finish(Job& job) {
-    if (&of_process<Pool>() != this)
+    if (&process_singleton<Pool>() != this)
       throw std::runtime_error("the process was forked while several threads worked on this call");
     std::unique_lock<std::mutex> lock(mutex_);
     remove(job);
@@ -173,7 +173,7 @@ class Pool {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (job.n_helping > 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     lock.lock();
-    job.left.wait(lock, [&job] { return job.n_helping == 0; });
+    job.helper_left.wait(lock, [&job] { return job.n_helping == 0; });
   }
 
   std::mutex mutex_;
@@ -187,7 +187,7 @@ class Pool {
 void run_threads(int64_t n_threads, const std::function<void(bool)>& work) {
   prepare_for_exceptions();
   if (n_threads > 1)
-    of_process<Pool>().run(work, n_threads - 1);
+    process_singleton<Pool>().run(work, n_threads - 1);
   else
     work(true);
 }

@@ -53,8 +53,8 @@ class ChunkWalk {
 
   // Return the bytes that a ChunkWalk allocates.
   static size_t bytes(const Plan& plan) {
-    const size_t of_margins = 8 * most_nodes(plan);
-    return stack_size(plan) * sizeof(T) + n_words(plan) * 8 + of_margins +
+    const size_t margin_bytes = 8 * most_nodes(plan);
+    return stack_size(plan) * sizeof(T) + n_words(plan) * 8 + margin_bytes +
            (plan.tree_algorithm ? plan.tree_algorithm->of<T>().bytes(plan) : 0);
   }
 

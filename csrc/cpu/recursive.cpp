@@ -264,11 +264,11 @@ void Recursion<T, kFast>::take_out(const RecursionNode& node, RecursionPath& pat
     return;
   }
   RecursionElement* const end = path.elements + path.n_elements;
-  RecursionElement* const found = std::find_if(
+  RecursionElement* const match = std::find_if(
       path.elements, end, [&](const RecursionElement& element) { return element.slot == node.slot; });
-  path.split = *found;
+  path.split = *match;
   unwind(path, path.split, path.weights);
-  *found = *(end - 1);
+  *match = *(end - 1);
   --path.n_elements;
   if (kFast && !path.split.satisfied)
     path.split.zero_fraction = T(1);  // it remains in the product

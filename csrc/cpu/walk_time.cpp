@@ -34,7 +34,7 @@ WalkTime time_walk_in(const Plan& plan, const Rows& rows) {
   for (const Chunk& chunk : plan.chunks) {
     // All trees are decided first, and then walked, because reading the clock takes as long as walking a
     // small tree.
-    const auto each_tree = [&](const auto& run) {
+    const auto run_trees = [&](const auto& run) {
       size_t first = 0;
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         const TreeProgram& tree = plan.trees[i];
@@ -44,17 +44,17 @@ WalkTime time_walk_in(const Plan& plan, const Rows& rows) {
       }
       return first;
     };
-    words.resize(each_tree([](const TreeProgram&, uint64_t*) {}));
+    words.resize(run_trees([](const TreeProgram&, uint64_t*) {}));
     for (int block = 0; block < tile.n_blocks(); ++block) {
       std::fill_n(phi.data(), n_phi, T(0));
       const double start = now();
-      each_tree([&](const TreeProgram& tree, uint64_t* of_tree) {
+      run_trees([&](const TreeProgram& tree, uint64_t* tree_words) {
         decide_block(plan, kernels(), plan.decide.data() + tree.decide, tree.n_inner, tile.codes, block,
-                     of_tree);
+                     tree_words);
       });
       const double decided = now();
-      each_tree([&](const TreeProgram& tree, uint64_t* of_tree) {
-        walk_values(plan, chunk, tree, of_tree, tile.block_rows(block), phi.data(), stack.data());
+      run_trees([&](const TreeProgram& tree, uint64_t* tree_words) {
+        walk_values(plan, chunk, tree, tree_words, tile.block_rows(block), phi.data(), stack.data());
       });
       time.decide += decided - start;
       time.walk += now() - decided;

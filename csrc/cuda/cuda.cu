@@ -28,12 +28,12 @@ constexpr int64_t kBatchRows = 1 << 17;
 // The number of batches in flight, whose copies and kernels overlap. The walk fills the GPU, so the kernels
 // that add up the sums of a batch may have to wait for the walk of the next batch. Only after them does the
 // copy of the result begin. With two batches, the GPU would have no work during this copy.
-constexpr int kLanes = 4;
+constexpr int kFlights = 4;
 // If more than two batches are in flight, each has at least this many rows.
 constexpr size_t kLeastRows = 1 << 10;
 // The number of batches in flight for rows on the device, whose results are not copied. The second batch
 // fills the GPU while the first one ends.
-constexpr int kDeviceLanes = 2;
+constexpr int kDeviceFlights = 2;
 
 }  // namespace
 
@@ -103,35 +103,36 @@ class ExplainPipeline : public CudaPlan::Impl {
     const bool margins = result.values.margin || result.gap, direct = is_direct(result, rows.n_rows);
     // A large job has several batches, so that copies overlap with kernels.
     const int64_t several = std::max<int64_t>(rows.n_rows / 8, 1 << 14);
-    const auto [batch, n_lanes] = batches_of(rows.n_rows, several, kLanes, io_row, margins, memory_limit);
-    for (const Lane& lane : lanes_) lane.done.wait(kComputing);  // calls on the device return early
-    reset_gap(result.gap, lanes_[0].stream.stream);
-    check(cudaStreamSynchronize(lanes_[0].stream.stream), "clearing the gap");  // for all lanes
-    for (Lane& lane : lanes_) lane.n_rows = 0;
+    const auto [batch, n_flights] = batches_of(rows.n_rows, several, kFlights, io_row, margins, memory_limit);
+    for (const Flight& flight : flights_) flight.done.wait(kComputing);  // calls on the device return early
+    reset_gap(result.gap, flights_[0].stream.stream);
+    check(cudaStreamSynchronize(flights_[0].stream.stream), "clearing the gap");  // for all flights
+    for (Flight& flight : flights_) flight.n_rows = 0;
     try {
       int l = 0;
-      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % n_lanes) {
+      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % n_flights) {
         if (interrupted()) {
           finish();
           return false;
         }
-        Lane& lane = lanes_[l];
-        if (!direct) fetch_result(lane, result.values);
-        lane.first_row = first;
-        lane.n_rows = std::min(batch, rows.n_rows - first);
-        launches_.reserve(lane, lane.n_rows, margins, result.values);
-        const Result on_lane = reserve_result(lane, result.values, direct);
-        const Rows on_device = send_rows(lane, rows);
-        const cudaStream_t s = lane.stream.stream;
-        launches_.explain(lane, {on_device, kNoNumber, on_lane, margins, gap_of(result)}, nullptr, s, [] {});
-        send_result(lane, result.values, direct);
-        lane.done.record(s);
+        Flight& flight = flights_[l];
+        if (!direct) fetch_result(flight, result.values);
+        flight.first_row = first;
+        flight.n_rows = std::min(batch, rows.n_rows - first);
+        launches_.reserve(flight, flight.n_rows, margins, result.values);
+        const Result on_flight = reserve_result(flight, result.values, direct);
+        const Rows on_device = send_rows(flight, rows);
+        const cudaStream_t s = flight.stream.stream;
+        launches_.explain(flight, {on_device, kNoNumber, on_flight, margins, gap_of(result)}, nullptr, s,
+                          [] {});
+        send_result(flight, result.values, direct);
+        flight.done.record(s);
       }
-      for (int i = 0; i < n_lanes; ++i, l = (l + 1) % n_lanes) {
+      for (int i = 0; i < n_flights; ++i, l = (l + 1) % n_flights) {
         if (direct)
-          lanes_[l].done.wait(kComputing);
+          flights_[l].done.wait(kComputing);
         else
-          fetch_result(lanes_[l], result.values);
+          fetch_result(flights_[l], result.values);
       }
       read_gap(result.gap);
     } catch (...) {
@@ -146,42 +147,46 @@ class ExplainPipeline : public CudaPlan::Impl {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
     const bool margins = result.gap;
-    const int64_t several = std::max<int64_t>(rows.n_rows / kDeviceLanes, 1 << 15);
-    const auto [batch, most_lanes] = batches_of(rows.n_rows, several, kDeviceLanes, 0, margins, memory_limit);
+    const int64_t several = std::max<int64_t>(rows.n_rows / kDeviceFlights, 1 << 15);
+    const auto [batch, most_flights] =
+        batches_of(rows.n_rows, several, kDeviceFlights, 0, margins, memory_limit);
     // A single batch needs no stream of its own.
-    const int n_lanes = rows.n_rows > batch ? most_lanes : 1;
-    const auto stream_of = [&](const Lane& lane) { return n_lanes > 1 ? lane.stream.stream : stream; };
+    const int n_flights = rows.n_rows > batch ? most_flights : 1;
+    const auto stream_of = [&](const Flight& flight) {
+      return n_flights > 1 ? flight.stream.stream : stream;
+    };
     const bool refuses = input.refuses() && rows.n_rows && plan_.n_inputs;
     reset_gap(result.gap, stream);
     CudaCheck rules{};
     if (refuses) rules = check_.start(input, stream);
     // Check numbers while they are coded, if every column is coded.
-    const bool beside = refuses && n_lanes == 1 && model_.codes_all;
+    const bool beside = refuses && n_flights == 1 && model_.codes_all;
     if (refuses && !beside) check_.queue(rows, plan_.n_inputs, rules, model_.multiprocessors, stream);
-    for (int l = 0; l < n_lanes; ++l) lanes_[l].done.delay(stream_of(lanes_[l]));
-    if (n_lanes > 1) {  // begin once the rows are there
+    for (int l = 0; l < n_flights; ++l) flights_[l].done.delay(stream_of(flights_[l]));
+    if (n_flights > 1) {  // begin once the rows are there
       begin_.record(stream);
-      for (int l = 0; l < n_lanes; ++l) begin_.delay(lanes_[l].stream.stream);
+      for (int l = 0; l < n_flights; ++l) begin_.delay(flights_[l].stream.stream);
     }
     try {
       int l = 0;
-      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % n_lanes) {
+      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % n_flights) {
         if (interrupted()) {
           finish_on(stream);
           return false;
         }
-        Lane& lane = lanes_[l];
-        const cudaStream_t s = stream_of(lane);
+        Flight& flight = flights_[l];
+        const cudaStream_t s = stream_of(flight);
         const Rows part = part_of(rows, first, std::min(batch, rows.n_rows - first));
-        launches_.reserve(lane, part.n_rows, margins, result.values);
-        launches_.explain(lane, {part, input.missing, part_of(result.values, first), margins, gap_of(result)},
+        launches_.reserve(flight, part.n_rows, margins, result.values);
+        launches_.explain(flight,
+                          {part, input.missing, part_of(result.values, first), margins, gap_of(result)},
                           beside ? &rules : nullptr, s, [&] {
                             if (beside) check_.mark(s);
                           });
       }
-      for (int l = 0; l < n_lanes; ++l) {  // from now on, the caller's stream sees the values
-        lanes_[l].done.record(stream_of(lanes_[l]));
-        if (n_lanes > 1) lanes_[l].done.delay(stream);
+      for (int l = 0; l < n_flights; ++l) {  // from now on, the caller's stream sees the values
+        flights_[l].done.record(stream_of(flights_[l]));
+        if (n_flights > 1) flights_[l].done.delay(stream);
       }
       if (refuses) input.refused = check_.finish(stream);
     } catch (...) {
@@ -207,24 +212,25 @@ class ExplainPipeline : public CudaPlan::Impl {
   // The division of a call: rows of a batch, and batches in flight.
   struct Batches {
     int64_t n_rows;
-    int n_lanes;
+    int n_flights;
   };
 
-  // Divide a call into batches of at most `most` rows. At most n_lanes batches are in flight, and fewer if
+  // Divide a call into batches of at most `most` rows. At most n_flights batches are in flight, and fewer if
   // there is not enough memory for that many batches of a useful size. All batches have about the same size,
   // because a small batch would not fill the GPU.
-  Batches batches_of(int64_t n_rows, int64_t most, int n_lanes, size_t io_row, bool margins,
+  Batches batches_of(int64_t n_rows, int64_t most, int n_flights, size_t io_row, bool margins,
                      size_t memory_limit) const {
     most = std::min(most, kBatchRows);
     size_t by_memory = 0;
-    for (;; n_lanes /= 2) {
-      const size_t fixed = n_lanes * model_.frame_bytes,
-                   row = n_lanes * (launches_.lane_row_bytes(margins) + io_row), least = fixed + row * kTile;
+    for (;; n_flights /= 2) {
+      const size_t fixed = n_flights * model_.frame_bytes,
+                   row = n_flights * (launches_.flight_row_bytes(margins) + io_row),
+                   least = fixed + row * kTile;
       const size_t limit =
           memory_limit ? memory_limit : usual_limit(fixed + row * std::min(most, n_rows + kTile), least);
       by_memory = limit > fixed ? (limit - fixed) / std::max<size_t>(row, 1) : 0;
-      if (by_memory >= (n_lanes > kDeviceLanes ? std::min<size_t>(most, kLeastRows) : kTile)) break;
-      if (n_lanes == 1)
+      if (by_memory >= (n_flights > kDeviceFlights ? std::min<size_t>(most, kLeastRows) : kTile)) break;
+      if (n_flights == 1)
         throw CudaMemoryError("the GPU needs " + std::to_string(least) +
                               " bytes for the smallest batch, but may use " + std::to_string(limit) +
                               "; raise memory_limit or use device='cpu'");
@@ -232,7 +238,7 @@ class ExplainPipeline : public CudaPlan::Impl {
     most = std::min<int64_t>(by_memory, most) / kTile * kTile;
     const int64_t n_batches = (n_rows + most - 1) / most;
     const int64_t rows = (n_rows + n_batches - 1) / std::max<int64_t>(n_batches, 1);
-    return {std::max<int64_t>((rows + kTile - 1) / kTile, 1) * kTile, n_lanes};
+    return {std::max<int64_t>((rows + kTile - 1) / kTile, 1) * kTile, n_flights};
   }
 
   // Return how much memory a call without a limit may use, if it can use at most `most` and needs at least
@@ -268,77 +274,78 @@ class ExplainPipeline : public CudaPlan::Impl {
     return true;
   }
 
-  // Copy the rows of a lane to the device, through page-locked memory. Return the rows on the device.
-  Rows send_rows(Lane& lane, const Rows& rows) const {
-    const size_t size = lane.n_rows * input_row_bytes(rows);
-    lane.sent.wait("copying rows");
-    if (!lane.X.holds(size)) lane.done.wait(kComputing);
-    lane.X.reserve(size, kNoRoom);
-    lane.X_host.reserve(size, kNoHostRoom);
-    Rows out = gather(rows, plan_.n_inputs, lane.first_row, lane.n_rows, lane.X_host.template as<char>());
-    out.data = lane.X.template as<char>();
-    check(cudaMemcpyAsync(lane.X.template as<char>(), lane.X_host.template as<char>(), size,
-                          cudaMemcpyHostToDevice, lane.stream.stream),
+  // Copy the rows of a flight to the device, through page-locked memory. Return the rows on the device.
+  Rows send_rows(Flight& flight, const Rows& rows) const {
+    const size_t size = flight.n_rows * input_row_bytes(rows);
+    flight.sent.wait("copying rows");
+    if (!flight.X.holds(size)) flight.done.wait(kComputing);
+    flight.X.reserve(size, kNoRoom);
+    flight.X_host.reserve(size, kNoHostRoom);
+    Rows out =
+        gather(rows, plan_.n_inputs, flight.first_row, flight.n_rows, flight.X_host.template as<char>());
+    out.data = flight.X.template as<char>();
+    check(cudaMemcpyAsync(flight.X.template as<char>(), flight.X_host.template as<char>(), size,
+                          cudaMemcpyHostToDevice, flight.stream.stream),
           "copying rows");
-    lane.sent.record(lane.stream.stream);
+    flight.sent.record(flight.stream.stream);
     return out;
   }
 
-  // Reserve the arrays of a lane for its part of a result. Return the arrays on the device.
-  Result reserve_result(Lane& lane, const Result& result, bool direct) const {
+  // Reserve the arrays of a flight for its part of a result. Return the arrays on the device.
+  Result reserve_result(Flight& flight, const Result& result, bool direct) const {
     const Arrays out = arrays(result);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
-    Arrays on_lane{};
+    Arrays on_flight{};
     for (int i = 0; i < kArrays; ++i) {
       if (!out[i]) continue;
-      const size_t size = lane.n_rows * out_rows[i];
-      if (!lane.results[i].holds(size)) lane.done.wait(kComputing);
-      lane.results[i].reserve(size, kNoRoom);
-      if (!direct) lane.results_host[i].reserve(size, kNoHostRoom);
-      on_lane[i] = lane.results[i].template as<void>();
+      const size_t size = flight.n_rows * out_rows[i];
+      if (!flight.results[i].holds(size)) flight.done.wait(kComputing);
+      flight.results[i].reserve(size, kNoRoom);
+      if (!direct) flight.results_host[i].reserve(size, kNoHostRoom);
+      on_flight[i] = flight.results[i].template as<void>();
     }
-    return result_of(on_lane, result.is_float32);
+    return result_of(on_flight, result.is_float32);
   }
 
-  // Copy the result of a lane to page-locked memory, which is the caller's array if the result is `direct`.
-  void send_result(Lane& lane, const Result& result, bool direct) const {
+  // Copy the result of a flight to page-locked memory, which is the caller's array if the result is `direct`.
+  void send_result(Flight& flight, const Result& result, bool direct) const {
     const Arrays out = arrays(result);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
-    const cudaStream_t s = lane.stream.stream;
+    const cudaStream_t s = flight.stream.stream;
     for (int i = 0; i < kArrays; ++i)
       if (out[i])
-        check(cudaMemcpyAsync(direct ? static_cast<char*>(out[i]) + lane.first_row * out_rows[i]
-                                     : lane.results_host[i].template as<char>(),
-                              lane.results[i].template as<char>(), lane.n_rows * out_rows[i],
+        check(cudaMemcpyAsync(direct ? static_cast<char*>(out[i]) + flight.first_row * out_rows[i]
+                                     : flight.results_host[i].template as<char>(),
+                              flight.results[i].template as<char>(), flight.n_rows * out_rows[i],
                               cudaMemcpyDeviceToHost, s),
               "copying SHAP values");
     if (!result.margin) return;
-    const size_t size = lane.n_rows * plan_.n_outputs * sizeof(double);
-    lane.margin_host.reserve(size, kNoHostRoom);
-    check(cudaMemcpyAsync(lane.margin_host.template as<char>(), lane.margin.template as<char>(), size,
+    const size_t size = flight.n_rows * plan_.n_outputs * sizeof(double);
+    flight.margin_host.reserve(size, kNoHostRoom);
+    check(cudaMemcpyAsync(flight.margin_host.template as<char>(), flight.margin.template as<char>(), size,
                           cudaMemcpyDeviceToHost, s),
           "copying margins");
   }
 
-  // Wait for the result of a lane, if there is one, and copy it to the caller's arrays.
-  void fetch_result(Lane& lane, const Result& result) const {
-    if (!lane.n_rows) return;
-    lane.done.wait(kComputing);
+  // Wait for the result of a flight, if there is one, and copy it to the caller's arrays.
+  void fetch_result(Flight& flight, const Result& result) const {
+    if (!flight.n_rows) return;
+    flight.done.wait(kComputing);
     const Arrays out = arrays(result);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
     for (int i = 0; i < kArrays; ++i)
       if (out[i])
-        copy(static_cast<char*>(out[i]) + lane.first_row * out_rows[i],
-             lane.results_host[i].template as<char>(), lane.n_rows * out_rows[i]);
+        copy(static_cast<char*>(out[i]) + flight.first_row * out_rows[i],
+             flight.results_host[i].template as<char>(), flight.n_rows * out_rows[i]);
     if (result.margin)
-      std::memcpy(result.margin + lane.first_row * plan_.n_outputs, lane.margin_host.template as<double>(),
-                  lane.n_rows * plan_.n_outputs * sizeof(double));
-    lane.n_rows = 0;
+      std::memcpy(result.margin + flight.first_row * plan_.n_outputs,
+                  flight.margin_host.template as<double>(), flight.n_rows * plan_.n_outputs * sizeof(double));
+    flight.n_rows = 0;
   }
 
   // Wait for all work, because no work may continue when the caller's memory is freed.
   void finish() {
-    for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.stream);
+    for (const Flight& flight : flights_) cudaStreamSynchronize(flight.stream.stream);
   }
   void finish_on(cudaStream_t stream) {
     finish();
@@ -367,7 +374,7 @@ class ExplainPipeline : public CudaPlan::Impl {
   DeviceBuffer gap_;
   InputCheck check_;
   Event begin_;
-  Lane lanes_[kLanes];
+  Flight flights_[kFlights];
 };
 
 // Reject arrays that the program does not compute for the plan's order.

@@ -134,9 +134,9 @@ __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
       // EXTEND by element n of each path.
       T w = place ? T(0) : T(1);
       for (int n = 1; n < longest; ++n) {
-        const T added = __shfl_sync(~0u, z, first + n), left = __shfl_up_sync(~0u, w, 1);
-        const T known = path_ones >> n & 1 ? T(place) * left : T(0);
-        w = n < length ? (added * T(n - place) * w + known) * reciprocal[n + 1] : w;
+        const T added = __shfl_sync(~0u, z, first + n), previous = __shfl_up_sync(~0u, w, 1);
+        const T gained = path_ones >> n & 1 ? T(place) * previous : T(0);
+        w = n < length ? (added * T(n - place) * w + gained) * reciprocal[n + 1] : w;
       }
       // UNWOUND SUM, from weight length - 2 down to weight 0, divided by `length`.
       T next = __shfl_sync(~0u, w, first + length - 1), sum = 0;

@@ -23,15 +23,15 @@ class InputCheck {
  public:
   // Prepare the buffer that records rejected numbers. Return the rules for the kernels.
   CudaCheck start(const CudaInput& input, cudaStream_t stream) {
-    if (!none_found_) {
+    if (!none_rejected_) {
       first_.reserve(8, "the rows of a batch do not fit the device's memory");
-      found_.reserve(sizeof(int), "page-locked host memory");
+      any_rejected_.reserve(sizeof(int), "page-locked host memory");
       check(cudaMemsetAsync(first_.as<char>(), 0xff, 8, stream), kChecking);
     }
-    none_found_ = false;
-    auto* const found = found_.as<volatile int>();
-    *found = 0;
-    return {input.allow_nan, input.limit, input.missing, first_.as<unsigned long long>(), found};
+    none_rejected_ = false;
+    auto* const any_rejected = any_rejected_.as<volatile int>();
+    *any_rejected = 0;
+    return {input.allow_nan, input.limit, input.missing, first_.as<unsigned long long>(), any_rejected};
   }
 
   // Queue a check of all columns of X.
@@ -56,8 +56,8 @@ class InputCheck {
   // Wait for the check; return the position of the first rejected number, or -1.
   int64_t finish(cudaStream_t stream) {
     checked_.wait(kChecking);
-    none_found_ = !*found_.as<volatile int>();
-    if (none_found_) return -1;
+    none_rejected_ = !*any_rejected_.as<volatile int>();
+    if (none_rejected_) return -1;
     int64_t first = -1;
     check(cudaMemcpyAsync(&first, first_.as<char>(), 8, cudaMemcpyDeviceToHost, stream), kChecking);
     check(cudaStreamSynchronize(stream), kChecking);
@@ -68,8 +68,8 @@ class InputCheck {
   static constexpr const char* kChecking = "checking rows";
 
   DeviceBuffer first_;
-  HostBuffer found_;
-  bool none_found_ = false;  // by the last check; if so, its buffers can be reused as they are
+  HostBuffer any_rejected_;
+  bool none_rejected_ = false;  // by the last check; if so, its buffers can be reused as they are
   Event checked_;
 };
 

@@ -18,13 +18,13 @@ constexpr int cuda_tile_rows() {
 }
 
 template <class T, int R>
-struct Lanes {
+struct RowValues {
   T x[R];
 };
 
 template <class T, int R>
-__device__ __forceinline__ Lanes<T, R> load_lanes(const T* p) {
-  Lanes<T, R> out;
+__device__ __forceinline__ RowValues<T, R> load_row_values(const T* p) {
+  RowValues<T, R> out;
   if constexpr (R == 2 && sizeof(T) == 4) {
     const float2 v = *reinterpret_cast<const float2*>(p);
     out.x[0] = v.x, out.x[1] = v.y;
@@ -35,7 +35,7 @@ __device__ __forceinline__ Lanes<T, R> load_lanes(const T* p) {
 }
 
 template <class T, int R>
-__device__ __forceinline__ void store_lanes(T* p, const Lanes<T, R>& x) {
+__device__ __forceinline__ void store_row_values(T* p, const RowValues<T, R>& x) {
   if constexpr (R == 2 && sizeof(T) == 4) {
     *reinterpret_cast<float2*>(p) = make_float2(x.x[0], x.x[1]);
   } else {

@@ -26,9 +26,9 @@ inline Result result_of(const Arrays& arrays, bool is_float32) {
 }
 
 // Stream and buffers of a batch in flight.
-struct Lane {
+struct Flight {
   Stream stream;
-  Event sent, done;  // the latest copy of its rows to the device, and the latest use of the lane
+  Event sent, done;  // the latest copy of its rows to the device, and the latest use of the flight
   DeviceBuffer X, codes, partial, margin_sums, margin, frames, counters, path_codes, phi, sums;
   DeviceBuffer results[kArrays];
   HostBuffer X_host, results_host[kArrays], margin_host;
@@ -60,66 +60,66 @@ class Launches {
             result.triples ? item * plan_.n_outputs * plan_.triples.size() : 0};
   }
 
-  // Return the bytes of a lane for each row, except for the input and the result on the device.
-  size_t lane_row_bytes(bool margins) const {
+  // Return the bytes of a flight for each row, except for the input and the result on the device.
+  size_t flight_row_bytes(bool margins) const {
     return sizeof(T) * model_.n_slots + 2 * static_cast<size_t>(model_.n_columns) +
            (model_.paths.used ? 4 * plan_.columns.size() + 8 * plan_.n_outputs * plan_.features.size() : 0) +
            (margins ? 8 * (static_cast<size_t>(model_.n_sums) + plan_.n_outputs) : 0) +
            (plan_.interactions() ? 8 * plan_.n_outputs * n_places() : 0);
   }
 
-  // Reserve the buffers of a lane, except for the input and the result.
-  void reserve(Lane& lane, int64_t n_rows, bool margins, const Result& out) const {
+  // Reserve the buffers of a flight, except for the input and the result.
+  void reserve(Flight& flight, int64_t n_rows, bool margins, const Result& out) const {
     const size_t n = (n_rows + kTile - 1) / kTile * kTile;
     const auto reserve = [&](DeviceBuffer& buffer, size_t size) {
       if (buffer.holds(size)) return;
-      lane.done.wait(kComputing);  // the old one may be in use
+      flight.done.wait(kComputing);  // the old one may be in use
       buffer.reserve(size, kNoRoom);
     };
-    reserve(lane.codes, 2 * n * model_.n_columns);
-    reserve(lane.partial, sizeof(T) * n * model_.n_slots);
-    reserve(lane.frames, model_.frame_bytes);
+    reserve(flight.codes, 2 * n * model_.n_columns);
+    reserve(flight.partial, sizeof(T) * n * model_.n_slots);
+    reserve(flight.frames, model_.frame_bytes);
     if (plan_.interactions() && !fused_matrices(out))
-      reserve(lane.sums, 8 * n_rows * plan_.n_outputs * n_places());
-    reserve(lane.counters, 4 * n_counters());
+      reserve(flight.sums, 8 * n_rows * plan_.n_outputs * n_places());
+    reserve(flight.counters, 4 * n_counters());
     if (model_.paths.used) {
-      reserve(lane.path_codes, 4 * cuda_path_code_elements(n_rows, plan_.columns.size()));
-      reserve(lane.phi, 8 * n_rows * plan_.n_outputs * plan_.features.size());
+      reserve(flight.path_codes, 4 * cuda_path_code_elements(n_rows, plan_.columns.size()));
+      reserve(flight.phi, 8 * n_rows * plan_.n_outputs * plan_.features.size());
     }
     if (!margins) return;
-    reserve(lane.margin_sums, 8 * n * model_.n_sums);
-    reserve(lane.margin, 8 * n * plan_.n_outputs);
+    reserve(flight.margin_sums, 8 * n * model_.n_sums);
+    reserve(flight.margin, 8 * n * plan_.n_outputs);
   }
 
-  // Explain the rows of a batch with the buffers of a lane. If there are rules for numbers, check the numbers
-  // of the rows while coding them. Call `coded` after that.
+  // Explain the rows of a batch with the buffers of a flight. If there are rules for numbers, check the
+  // numbers of the rows while coding them. Call `coded` after that.
   template <class Coded>
-  void explain(Lane& lane, const Batch& batch, const CudaCheck* rules, cudaStream_t s,
+  void explain(Flight& flight, const Batch& batch, const CudaCheck* rules, cudaStream_t s,
                const Coded& coded) const {
     const int32_t n_tiles = static_cast<int32_t>((batch.rows.n_rows + kTile - 1) / kTile);
-    const CudaCodeArgs coding = code_args(lane, batch, rules);
+    const CudaCodeArgs coding = code_args(flight, batch, rules);
     if (model_.n_columns && (batch.margins || !model_.paths.used)) {
       code(coding, n_tiles, s);
       coded();
     }
-    if (model_.paths.used) run_gputreeshap(lane, coding, batch.out, s);
-    walk_trees(lane, n_tiles, s);
-    explain_leaves(lane, batch.rows.n_rows, s);
-    if (model_.general.n_chunks) walk_general_trees(lane, n_tiles, s);
-    if (model_.tables.n_chunks) run_lookups(lane, n_tiles, s);
-    model_.pattern_leaves.run(lane.codes.template as<int16_t>(), nullptr, n_tiles,
-                              lane.partial.template as<T>(), s);
-    model_.owen_leaves.run(lane.codes.template as<int16_t>(), n_tiles, lane.partial.template as<T>(), s);
-    if (plan_.intervals.any()) look_up_intervals(lane, n_tiles, batch.margins, s);
-    const CudaSumArgs sums = sum_args(lane, batch);
+    if (model_.paths.used) run_gputreeshap(flight, coding, batch.out, s);
+    walk_trees(flight, n_tiles, s);
+    explain_leaves(flight, batch.rows.n_rows, s);
+    if (model_.general.n_chunks) walk_general_trees(flight, n_tiles, s);
+    if (model_.tables.n_chunks) run_lookups(flight, n_tiles, s);
+    model_.pattern_leaves.run(flight.codes.template as<int16_t>(), nullptr, n_tiles,
+                              flight.partial.template as<T>(), s);
+    model_.owen_leaves.run(flight.codes.template as<int16_t>(), n_tiles, flight.partial.template as<T>(), s);
+    if (plan_.intervals.any()) look_up_intervals(flight, n_tiles, batch.margins, s);
+    const CudaSumArgs sums = sum_args(flight, batch);
     if (fused_matrices(batch.out)) {
       add_up_matrices(sums, batch.out, n_tiles, s);
     } else {
       if (!model_.paths.used) add_up_chunks(sums, batch, n_tiles, s);
-      if (plan_.interactions()) write_interactions(lane, batch.out, batch.rows.n_rows, s);
+      if (plan_.interactions()) write_interactions(flight, batch.out, batch.rows.n_rows, s);
     }
     if (!batch.margins) return;
-    find_margins(lane, sums, n_tiles, s);
+    find_margins(flight, sums, n_tiles, s);
     if (batch.gap) find_largest_gaps(sums, batch, s);
   }
 
@@ -132,7 +132,7 @@ class Launches {
   // general walk.
   size_t n_counters() const { return model_.launches.size() + 1; }
 
-  CudaCodeArgs code_args(const Lane& lane, const Batch& batch, const CudaCheck* rules) const {
+  CudaCodeArgs code_args(const Flight& flight, const Batch& batch, const CudaCheck* rules) const {
     return {batch.rows.data,
             batch.rows.is_float32,
             batch.rows.n_rows,
@@ -144,8 +144,8 @@ class Launches {
             batch.missing,
             model_.thresholds.template as<void>(),
             model_.categories.template as<int32_t>(),
-            lane.codes.template as<int16_t>(),
-            lane.counters.template as<int32_t>(),
+            flight.codes.template as<int16_t>(),
+            flight.counters.template as<int32_t>(),
             static_cast<int32_t>(n_counters()),
             rules != nullptr,
             plan_.n_inputs,
@@ -162,7 +162,7 @@ class Launches {
     check_launch("coding rows");
   }
 
-  void run_gputreeshap(const Lane& lane, const CudaCodeArgs& coding, const Result& out,
+  void run_gputreeshap(const Flight& flight, const CudaCodeArgs& coding, const Result& out,
                        cudaStream_t s) const {
     CudaPathArgs a{};
     a.elements = model_.paths.elements.template as<PathElement>();
@@ -179,8 +179,8 @@ class Launches {
     a.code = coding;
     a.code.columns = model_.full_columns.template as<CudaCodeColumn>();
     a.code.n_columns = static_cast<int32_t>(plan_.columns.size());
-    a.codes = lane.path_codes.template as<uint32_t>();
-    a.phi = lane.phi.template as<double>();
+    a.codes = flight.path_codes.template as<uint32_t>();
+    a.phi = flight.phi.template as<double>();
     a.values = out.values;
     // The recurrences of GPUTreeShap lose accuracy with every feature on a path. float32 suffices for about
     // 16 features.
@@ -192,7 +192,7 @@ class Launches {
           "running GPUTreeShap");
   }
 
-  void walk_trees(const Lane& lane, int32_t n_tiles, cudaStream_t s) const {
+  void walk_trees(const Flight& flight, int32_t n_tiles, cudaStream_t s) const {
     for (size_t i = 0; i < model_.launches.size(); ++i) {
       const auto& launch = model_.launches[i];
       CudaWalkArgs<T> a = launch.args;
@@ -200,17 +200,17 @@ class Launches {
       const int n_warps = launch.n_warps(n_tiles, model_.multiprocessors);
       a.n_groups = (n_tiles + n_warps - 1) / n_warps;
       a.n_tasks = a.n_groups * launch.n_chunks;
-      a.codes = lane.codes.template as<int16_t>();
-      a.partial = lane.partial.template as<T>();
-      a.frames = lane.frames.template as<T>();
-      a.next_task = lane.counters.template as<int32_t>() + i;
+      a.codes = flight.codes.template as<int16_t>();
+      a.partial = flight.partial.template as<T>();
+      a.frames = flight.frames.template as<T>();
+      a.next_task = flight.counters.template as<int32_t>() + i;
       const int n_blocks = std::min(launch.n_blocks[n_warps - 1], a.n_tasks);
       launch.kernel.kernel<<<n_blocks, n_warps * kWarp, launch.shared(n_warps), s>>>(a);
       check_launch("walking the trees");
     }
   }
 
-  void explain_leaves(const Lane& lane, int64_t n_rows, cudaStream_t s) const {
+  void explain_leaves(const Flight& flight, int64_t n_rows, cudaStream_t s) const {
     constexpr int64_t kMostRows = 1 << 15;  // of a launch
     CudaLeafArgs<T> a = model_.leaves.args;
     for (const auto& launch : model_.leaves.launches) {
@@ -219,8 +219,8 @@ class Launches {
       std::copy(std::begin(launch.weight), std::end(launch.weight), a.weight);
       for (int64_t first = 0; first < n_rows; first += kMostRows) {
         const int64_t tile = first / kTile;
-        a.codes = lane.codes.template as<int16_t>() + tile * model_.n_columns * kTile;
-        a.partial = lane.partial.template as<T>() + tile * model_.n_slots * kTile;
+        a.codes = flight.codes.template as<int16_t>() + tile * model_.n_columns * kTile;
+        a.partial = flight.partial.template as<T>() + tile * model_.n_slots * kTile;
         const dim3 grid(launch.n_chunks, static_cast<unsigned>(std::min(kMostRows, n_rows - first)));
         leaf_kernel<T>(launch.n_nodes)<<<grid, kChunkOfLeaves, launch.shared, s>>>(a);
         check_launch("explaining the leaves");
@@ -228,40 +228,40 @@ class Launches {
     }
   }
 
-  void walk_general_trees(const Lane& lane, int32_t n_tiles, cudaStream_t s) const {
+  void walk_general_trees(const Flight& flight, int32_t n_tiles, cudaStream_t s) const {
     CudaGeneralArgs<T> a = model_.general.args;
     a.n_tiles = n_tiles;
     a.n_tasks = n_tiles * model_.general.n_chunks;
-    a.codes = lane.codes.template as<int16_t>();
-    a.partial = lane.partial.template as<T>();
-    a.memory = lane.frames.template as<T>();
-    a.next_task = lane.counters.template as<int32_t>() + model_.launches.size();
+    a.codes = flight.codes.template as<int16_t>();
+    a.partial = flight.partial.template as<T>();
+    a.memory = flight.frames.template as<T>();
+    a.next_task = flight.counters.template as<int32_t>() + model_.launches.size();
     const auto kernel = plan_.order < 3 ? walk_general<T, cuda_lane_rows<T>(), false>
                                         : walk_general<T, cuda_lane_rows<T>(), true>;
     kernel<<<std::min(model_.general.n_blocks, (a.n_tasks + 1) / 2), 64, 0, s>>>(a);
     check_launch("walking the trees");
   }
 
-  void run_lookups(const Lane& lane, int32_t n_tiles, cudaStream_t s) const {
+  void run_lookups(const Flight& flight, int32_t n_tiles, cudaStream_t s) const {
     CudaTableArgs<T> a = model_.tables.args;
     a.n_tiles = n_tiles;
     const int n_warps = model_.tables.n_warps;
     a.n_groups = (n_tiles * (kTile / kWarp) + n_warps - 1) / n_warps;
     a.n_tasks = a.n_groups * model_.tables.n_chunks;
-    a.codes = lane.codes.template as<int16_t>();
-    a.partial = lane.partial.template as<T>();
-    a.words = model_.tables.words_bytes ? lane.frames.template as<uint32_t>() : nullptr;
+    a.codes = flight.codes.template as<int16_t>();
+    a.partial = flight.partial.template as<T>();
+    a.words = model_.tables.words_bytes ? flight.frames.template as<uint32_t>() : nullptr;
     lookup_tables<T, kTile>
         <<<std::min(model_.tables.n_blocks, a.n_tasks), n_warps * kWarp, model_.tables.shared, s>>>(a);
     check_launch("looking up values");
   }
 
-  void look_up_intervals(const Lane& lane, int32_t n_tiles, bool margins, cudaStream_t s) const {
+  void look_up_intervals(const Flight& flight, int32_t n_tiles, bool margins, cudaStream_t s) const {
     CudaIntervalArgs<T> a = model_.intervals.args;
     a.n_rows = static_cast<int64_t>(n_tiles) * kTile;
-    a.codes = lane.codes.template as<int16_t>();
-    a.partial = lane.partial.template as<T>();
-    a.margins = margins ? lane.margin_sums.template as<double>() : nullptr;
+    a.codes = flight.codes.template as<int16_t>();
+    a.partial = flight.partial.template as<T>();
+    a.margins = margins ? flight.margin_sums.template as<double>() : nullptr;
     for (size_t form = 0; form < std::size(kIntervalForms); ++form) {
       const IntervalKernel<T> kernel = interval_kernel<T>(kIntervalForms[form], margins);
       const dim3 grid(static_cast<unsigned>((a.n_rows + kernel.n_rows - 1) / kernel.n_rows),
@@ -273,14 +273,14 @@ class Launches {
     }
   }
 
-  CudaSumArgs sum_args(const Lane& lane, const Batch& batch) const {
+  CudaSumArgs sum_args(const Flight& flight, const Batch& batch) const {
     const bool pairs = plan_.interactions();
     CudaSumArgs sums{};
     sums.part_offsets = model_.offsets.template as<int64_t>();
     sums.parts = model_.parts.template as<int32_t>();
     sums.part_weights = model_.part_weights.template as<double>();
     sums.features = pairs ? nullptr : model_.features.template as<int32_t>();
-    sums.n_whole = static_cast<int32_t>(plan_.order == 2 ? plan_.features.size() : n_places());
+    sums.n_undoubled = static_cast<int32_t>(plan_.order == 2 ? plan_.features.size() : n_places());
     sums.n_places = static_cast<int32_t>(n_places());
     sums.n_outputs = plan_.n_outputs;
     sums.n_features = plan_.n_features;
@@ -288,11 +288,11 @@ class Launches {
     sums.n_sums = model_.n_sums;
     sums.scale = plan_.leaf_scale;
     sums.constant = model_.constant.template as<double>();
-    sums.partial = lane.partial.template as<void>();
-    sums.margin_sums = lane.margin_sums.template as<double>();
+    sums.partial = flight.partial.template as<void>();
+    sums.margin_sums = flight.margin_sums.template as<double>();
     sums.n_rows = batch.rows.n_rows;
-    sums.values = pairs ? lane.sums.template as<void>() : batch.out.values;
-    sums.margin = lane.margin.template as<double>();
+    sums.values = pairs ? flight.sums.template as<void>() : batch.out.values;
+    sums.margin = flight.margin.template as<double>();
     return sums;
   }
 
@@ -350,9 +350,9 @@ class Launches {
     check_launch("adding up chunks");
   }
 
-  void write_interactions(const Lane& lane, const Result& out, int64_t n_rows, cudaStream_t s) const {
+  void write_interactions(const Flight& flight, const Result& out, int64_t n_rows, cudaStream_t s) const {
     const size_t n_used = plan_.features.size(), n_features = plan_.n_features, n_sets = n_places() - n_used;
-    const CudaMatrixArgs a = matrix_args(lane.sums.template as<double>(), out, n_rows);
+    const CudaMatrixArgs a = matrix_args(flight.sums.template as<double>(), out, n_rows);
     const bool complete = n_used == n_features && 2 * n_sets == n_features * (n_features - 1);
     if (out.matrices && !complete)
       check(cudaMemsetAsync(out.matrices, 0, row_bytes(out)[1] * n_rows, s), "clearing the result");
@@ -371,17 +371,17 @@ class Launches {
     check_launch("writing interactions");
   }
 
-  void find_margins(const Lane& lane, const CudaSumArgs& sums, int32_t n_tiles, cudaStream_t s) const {
+  void find_margins(const Flight& flight, const CudaSumArgs& sums, int32_t n_tiles, cudaStream_t s) const {
     if (model_.n_groups) {
       const CudaMarginArgs a{model_.groups.template as<CudaMarginGroup>(),
                              model_.tree_nodes.template as<int64_t>(),
                              model_.nodes.template as<CudaNode>(),
                              model_.leaf_values.template as<double>(),
                              model_.category_bits.template as<uint32_t>(),
-                             lane.codes.template as<int16_t>(),
+                             flight.codes.template as<int16_t>(),
                              model_.n_columns,
                              model_.n_sums,
-                             lane.margin_sums.template as<double>()};
+                             flight.margin_sums.template as<double>()};
       add_margins<kTile><<<dim3(n_tiles, model_.n_groups), kTile, 0, s>>>(a);
       check_launch("finding margins");
     }

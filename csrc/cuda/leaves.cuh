@@ -43,7 +43,8 @@ __device__ __forceinline__ bool satisfies(const uint16_t* codes, int stride, con
 template <class T, int K, int kTile>
 __global__ void __launch_bounds__(kChunkOfLeaves) explain_leaves(const __grid_constant__ CudaLeafArgs<T> a) {
   extern __shared__ __align__(16) char leaf_shared[];
-  T* const of_element = reinterpret_cast<T*>(leaf_shared);  // the contribution of each element to its feature
+  // The contribution of each element to its feature.
+  T* const contributions = reinterpret_cast<T*>(leaf_shared);
   const CudaLeafChunk chunk = a.chunks[blockIdx.x];
   const int64_t tile = blockIdx.y / kTile;
   const int row = blockIdx.y % kTile;
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kChunkOfLeaves) explain_leaves(const __grid_co
     T on = 0;
 #pragma unroll
     for (int k = 0; k < K; ++k) on += P[k] / multiply_add(z, T(1) - a.t[k], a.t[k]);
-    of_element[i * kChunkOfLeaves + threadIdx.x] = ones >> i & 1 ? on * (T(1) - z) : off;
+    contributions[i * kChunkOfLeaves + threadIdx.x] = ones >> i & 1 ? on * (T(1) - z) : off;
   }
   __syncthreads();
 
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(kChunkOfLeaves) explain_leaves(const __grid_co
   for (uint32_t slot = threadIdx.x / kWarp; slot < chunk.n_slots; slot += kChunkOfLeaves / kWarp) {
     const uint32_t* const begin = a.slot_begins + chunk.slot_begins + slot;
     T sum = 0;
-    for (uint32_t i = begin[0] + lane; i < begin[1]; i += kWarp) sum += of_element[a.slot_elements[i]];
+    for (uint32_t i = begin[0] + lane; i < begin[1]; i += kWarp) sum += contributions[a.slot_elements[i]];
     for (int offset = kWarp / 2; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
     if (lane == 0) a.partial[(tile * a.n_slots + chunk.first_slot + slot) * kTile + row] = sum;
   }

@@ -96,12 +96,13 @@ __device__ __forceinline__ void fill_owen_entry(const CudaOwenArgs<T>& a, const 
   const uint32_t size = max(4u, 1u << n);
   T* const pieces = reinterpret_cast<T*>(tables + (head.y & 0xffff) * kOwenPiece);
   T* const lists = reinterpret_cast<T*>(tables + (head.y >> kOwenListsShift) * kOwenPiece) + fails;
-  const uint32_t n_numbers = head.x >> kOwenNumbersShift, whole = n_numbers / kNumbers * kNumbers;
+  const uint32_t n_numbers = head.x >> kOwenNumbersShift, n_in_full_pieces = n_numbers / kNumbers * kNumbers;
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
     if (i >= n) break;
     const uint32_t place = head.z >> 4 * i & 15, in_piece = place % kNumbers, first = place - in_piece;
-    const uint32_t width = first < whole ? kNumbers : owen_last_width(n_numbers - whole);
+    const uint32_t width =
+        first < n_in_full_pieces ? kNumbers : owen_last_width(n_numbers - n_in_full_pieces);
     if (place < kOwenList)
       pieces[first * size + fails * width + in_piece] = sum[i] * ((fails >> i & 1 ? T(0) : T(1)) - z[i]);
     else
@@ -197,10 +198,10 @@ struct OwenRows {
   // Add a number of each row to a slot.
   __device__ __forceinline__ void add(uint32_t slot, const T (&x)[R]) const {
     T* const to = reinterpret_cast<T*>(phi + slot);
-    Lanes<T, R> sum = load_lanes<T, R>(to);
+    RowValues<T, R> sum = load_row_values<T, R>(to);
 #pragma unroll
     for (int r = 0; r < R; ++r) sum.x[r] += x[r];
-    store_lanes<T, R>(to, sum);
+    store_row_values<T, R>(to, sum);
   }
 
  private:
@@ -217,14 +218,14 @@ struct OwenRows {
     const uint4 slots = *reinterpret_cast<const uint4*>(op);
     const uint32_t slot[4] = {slots.x, slots.y, slots.z, slots.w};
     // The slots differ, so all sums are loaded before any sum is stored.
-    Lanes<T, R> sum[kUsed];
+    RowValues<T, R> sum[kUsed];
 #pragma unroll
-    for (int i = 0; i < kUsed; ++i) sum[i] = load_lanes<T, R>(reinterpret_cast<const T*>(phi + slot[i]));
+    for (int i = 0; i < kUsed; ++i) sum[i] = load_row_values<T, R>(reinterpret_cast<const T*>(phi + slot[i]));
 #pragma unroll
     for (int i = 0; i < kUsed; ++i) {
 #pragma unroll
       for (int r = 0; r < R; ++r) sum[i].x[r] = multiply_add(factor[r], x[r][i], sum[i].x[r]);
-      store_lanes<T, R>(reinterpret_cast<T*>(phi + slot[i]), sum[i]);
+      store_row_values<T, R>(reinterpret_cast<T*>(phi + slot[i]), sum[i]);
     }
   }
 };
@@ -428,7 +429,7 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
 #pragma unroll
           for (int r = 0; r < R; ++r) own_codes[c * kTile + lane * R + r] = codes[c * kTile + r];
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-        store_lanes<T, R>(reinterpret_cast<T*>(rows.phi) + slot * kTile, Lanes<T, R>{});
+        store_row_values<T, R>(reinterpret_cast<T*>(rows.phi) + slot * kTile, RowValues<T, R>{});
     }
     uint32_t word[R] = {}, *postponed = rows.postponed;
     __pipeline_wait_prior(0);
@@ -447,8 +448,8 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
     }
     if (kShared && has_rows)
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-        store_lanes<T, R>(partial + slot * kTile,
-                          load_lanes<T, R>(reinterpret_cast<const T*>(rows.phi) + slot * kTile));
+        store_row_values<T, R>(partial + slot * kTile,
+                               load_row_values<T, R>(reinterpret_cast<const T*>(rows.phi) + slot * kTile));
     __syncthreads();  // before the next chunk's stages replace these
   }
 }

@@ -41,8 +41,8 @@ class OwenModel {
                      [](double x) { return static_cast<T>(x); });
     }
     const auto most_warps = [&](bool shared) {
-      const size_t of_warp = owen_warp_bytes<T>(a.n_postponed, a.max_slots, n_columns, shared);
-      return static_cast<int>(std::min<size_t>((max_shared - kOwenBlockBytes) / of_warp, owen_warps<T>()));
+      const size_t warp_bytes = owen_warp_bytes<T>(a.n_postponed, a.max_slots, n_columns, shared);
+      return static_cast<int>(std::min<size_t>((max_shared - kOwenBlockBytes) / warp_bytes, owen_warps<T>()));
     };
     const bool shared = most_warps(true) >= kLeastWarps;
     n_warps_ = most_warps(shared);

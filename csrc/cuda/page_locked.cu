@@ -12,7 +12,7 @@
 #include <new>
 #include <vector>
 
-#include "base/of_process.h"
+#include "base/process_singleton.h"
 #include "base/threads.h"
 
 namespace skshap {
@@ -103,12 +103,12 @@ class PageLockedStore {
 
   void give_back(const void* data) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = std::find_if(blocks_.begin(), blocks_.end(),
-                                    [&](const PageLockedBlock& block) { return block.data == data; });
-    if (found == blocks_.end()) return;  // of the process that was forked
+    const auto position = std::find_if(blocks_.begin(), blocks_.end(),
+                                       [&](const PageLockedBlock& block) { return block.data == data; });
+    if (position == blocks_.end()) return;  // of the process that was forked
     // Move the block to the end: the block that was given back last is freed last.
-    found->used = false;
-    std::rotate(found, found + 1, blocks_.end());
+    position->used = false;
+    std::rotate(position, position + 1, blocks_.end());
     free_beyond(most_bytes);
   }
 
@@ -135,9 +135,9 @@ class PageLockedStore {
     const auto alike = [&](size_t size) {
       return size / kLargestPart <= bytes && bytes / kLargestPart <= size;
     };
-    if (std::any_of(sizes_.begin(), sizes_.end(), alike)) return true;
-    if (sizes_.size() == kMostSizes) sizes_.erase(sizes_.begin());
-    sizes_.push_back(bytes);
+    if (std::any_of(requested_sizes_.begin(), requested_sizes_.end(), alike)) return true;
+    if (requested_sizes_.size() == kMostSizes) requested_sizes_.erase(requested_sizes_.begin());
+    requested_sizes_.push_back(bytes);
     return false;
   }
 
@@ -156,25 +156,25 @@ class PageLockedStore {
 
   std::mutex mutex_;
   std::vector<PageLockedBlock> blocks_;
-  std::vector<size_t> sizes_;  // that were asked for
+  std::vector<size_t> requested_sizes_;
   size_t n_bytes_ = 0;
 };
 
 }  // namespace
 
-void* take_page_locked(size_t bytes) { return of_process<PageLockedStore>().take(bytes); }
+void* take_page_locked(size_t bytes) { return process_singleton<PageLockedStore>().take(bytes); }
 
-void give_back_page_locked(void* data) noexcept { of_process<PageLockedStore>().give_back(data); }
+void give_back_page_locked(void* data) noexcept { process_singleton<PageLockedStore>().give_back(data); }
 
 bool is_page_locked(const void* data, size_t bytes) {
-  return of_process<PageLockedStore>().contains(static_cast<const char*>(data), bytes);
+  return process_singleton<PageLockedStore>().contains(static_cast<const char*>(data), bytes);
 }
 
 void limit_page_locked(size_t bytes) {
   most_bytes = bytes;
-  of_process<PageLockedStore>().shrink();
+  process_singleton<PageLockedStore>().shrink();
 }
 
-size_t page_locked_bytes() { return of_process<PageLockedStore>().n_bytes(); }
+size_t page_locked_bytes() { return process_singleton<PageLockedStore>().n_bytes(); }
 
 }  // namespace skshap

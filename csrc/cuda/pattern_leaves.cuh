@@ -225,12 +225,12 @@ __device__ __forceinline__ void add_pairs(const CudaPatternArgs<T>& a, const Cud
           both_factor = p > 1 ? moment_of(a.pair_moments, p - 2, q) : 0;
         },
         [&](Word missing, bool counts, uint32_t pattern) {
-          const double w = counts ? weight(pattern) : 0, of_both = w * both_factor;
+          const double w = counts ? weight(pattern) : 0, weighted_both = w * both_factor;
           on += w * on_factor;
           mixed += w * mixed_factor;
 #pragma unroll
           for (int j = 0; j < kBits; ++j)
-            if (missing >> j & 1) both[j] += of_both;
+            if (missing >> j & 1) both[j] += weighted_both;
         });
     const bool fails_i = failed >> i & 1;
     row.phi[__ldg(slots + i) * row.stride] += static_cast<T>((fails_i ? -off : on) * value);

@@ -240,7 +240,7 @@ class RescaledPipeline : public CudaRescaledPlan::Impl {
     a.part_offsets = model_.offsets.template as<int64_t>();
     a.parts = model_.parts.template as<int32_t>();
     a.features = model_.features.template as<int32_t>();
-    a.n_whole = a.n_places = static_cast<int32_t>(model_.plan.features.size());
+    a.n_undoubled = a.n_places = static_cast<int32_t>(model_.plan.features.size());
     a.n_outputs = model_.plan.n_outputs;
     a.n_features = model_.plan.n_features;
     a.n_slots = model_.n_slots;
@@ -340,9 +340,9 @@ class RescaledPipeline : public CudaRescaledPlan::Impl {
     CudaSumArgs sums = sum_args(n);
     sums.values = result.values;
     const cudaStream_t s = stream_.stream;
-    if (sums.n_whole < model_.plan.n_features)
+    if (sums.n_undoubled < model_.plan.n_features)
       check(cudaMemsetAsync(sums.values, 0, n * out_row_bytes(result), s), "clearing the result");
-    if (!sums.n_whole) return;
+    if (!sums.n_undoubled) return;
     const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_places + 31) / 32;
     const dim3 grid(n_tiles, static_cast<unsigned>(std::min<int64_t>(groups, 1024)));
     if (result.is_float32)

@@ -236,10 +236,10 @@ __global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(Res
     }
     const uint4* entry =
         (stage.n_pieces ? rescaled_shared + (s & 1) * a.buffer : a.data + stage.data) + index * stage.entry;
-    const bool whole = stage.n_terms == kTerms;
+    const bool has_all_terms = stage.n_terms == kTerms;
     for (uint32_t first = 0; first < stage.n_targets; first += kSize) {
       RescaledPiece<T> sum;
-      if (whole) {
+      if (has_all_terms) {
 #pragma unroll
         for (int k = 0; k < kTerms; ++k) sum.add(alpha[k], entry[k]);
       } else {

@@ -111,26 +111,26 @@ struct RescaledModel {
   void upload_trees(const CudaColumns& coded) {
     std::vector<CudaNode> to_leaves;
     std::vector<int64_t> roots;
-    std::vector<CudaMarginGroup> of_margins;
+    std::vector<CudaMarginGroup> margin_groups;
     for (const Chunk& chunk : plan.chunks) {
       const int32_t width = static_cast<int32_t>(n_used_outputs(plan, chunk));
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         const int32_t number = static_cast<int32_t>(roots.size());
-        if (i == chunk.tree_begin ||
-            of_margins.back().tree_end - of_margins.back().tree_begin == static_cast<int32_t>(kMarginTrees)) {
-          of_margins.push_back({number, number, n_sums, width});
+        if (i == chunk.tree_begin || margin_groups.back().tree_end - margin_groups.back().tree_begin ==
+                                         static_cast<int32_t>(kMarginTrees)) {
+          margin_groups.push_back({number, number, n_sums, width});
           margin_outputs_.push_back(std::max(chunk.output, 0));
           n_sums += width;
         }
-        of_margins.back().tree_end = number + 1;
+        margin_groups.back().tree_end = number + 1;
         roots.push_back(add_margin_tree(coded, plan.trees[i], width, to_leaves));
       }
     }
-    n_groups = static_cast<int32_t>(of_margins.size());
-    for (const CudaMarginGroup& group : of_margins) first_sums_.push_back({group.first_sum, group.width});
+    n_groups = static_cast<int32_t>(margin_groups.size());
+    for (const CudaMarginGroup& group : margin_groups) first_sums_.push_back({group.first_sum, group.width});
     margin_nodes = upload(to_leaves);
     tree_nodes = upload(roots);
-    groups = upload(of_margins);
+    groups = upload(margin_groups);
     leaf_values = upload(plan.leaf_values);
     upload_decisions(coded);
   }
@@ -192,13 +192,13 @@ struct RescaledModel {
     std::vector<double> all_nodes, all_factors;
     for (const SeparableSlope& slope : tables.slopes) {
       const int32_t n = static_cast<int32_t>(slope.n_terms), rows = (n + n_terms - 1) / n_terms * n_terms;
-      of_slopes_.push_back(
+      slope_list_.push_back(
           {static_cast<int32_t>(slope.nodes.size()), n, n_alpha, rows, all_nodes.size(), all_factors.size()});
       n_alpha += rows;
       all_nodes.insert(all_nodes.end(), slope.nodes.begin(), slope.nodes.end());
       all_factors.insert(all_factors.end(), slope.factors.begin(), slope.factors.end());
     }
-    slopes = upload(of_slopes_);
+    slopes = upload(slope_list_);
     slope_nodes = upload(all_nodes);
     factors = upload(all_factors);
   }
@@ -258,14 +258,14 @@ struct RescaledModel {
       for (size_t p = batch.places; p < batch.places_end; ++p) {
         const uint32_t place = t.places[p];
         const auto first = slot_places_.begin() + out.back().first_slot;
-        auto found = std::find(first, slot_places_.end(), place);
-        if (found == slot_places_.end()) {
+        auto slot = std::find(first, slot_places_.end(), place);
+        if (slot == slot_places_.end()) {
           slot_places_.push_back(place);
-          found = slot_places_.end() - 1;
+          slot = slot_places_.end() - 1;
           ++out.back().n_slots;
           ++n_slots;
         }
-        slot_of_[i].push_back(static_cast<uint32_t>(found - slot_places_.begin() - out.back().first_slot));
+        slot_of_[i].push_back(static_cast<uint32_t>(slot - slot_places_.begin() - out.back().first_slot));
       }
       done += size_of(t.trees[i]);
     }
@@ -277,7 +277,7 @@ struct RescaledModel {
     const Tables& t = plan.tables;
     chunk.stages = static_cast<int32_t>(stages_.size());
     for (int32_t output = 0; output < plan.n_outputs; ++output)
-      for (int32_t panel = 0; panel < of_slopes_[output].n_rows; panel += n_terms)
+      for (int32_t panel = 0; panel < slope_list_[output].n_rows; panel += n_terms)
         for (size_t tree = tree_begin; tree < tree_end; ++tree)
           for (size_t l = t.trees[tree].lookups; l < t.trees[tree].lookups_end; ++l)
             add_stages(t.lookups[l], l, tree, output, panel);
@@ -297,7 +297,7 @@ struct RescaledModel {
     if (columns.empty()) return;
     const size_t n_entries = size_t{1} << lookup.n_bits, room = buffer / n_entries;
     const size_t n_vectors = (columns.size() + kSize - 1) / kSize, terms = n_terms;
-    const auto pieces = [](size_t vectors, size_t of_terms) { return vectors * of_terms | 1; };
+    const auto pieces = [](size_t vectors, size_t n_used_terms) { return vectors * n_used_terms | 1; };
     size_t vectors = n_vectors, at_once = terms;
     while (vectors > 1 && pieces(vectors, terms) > room) --vectors;
     while (at_once > 1 && pieces(vectors, at_once) > room) --at_once;
@@ -305,16 +305,16 @@ struct RescaledModel {
     if (!fits) vectors = n_vectors, at_once = terms;
     for (size_t v = 0; v < n_vectors; v += vectors)
       for (size_t k = 0; k < terms; k += at_once) {
-        const size_t here = std::min(at_once, terms - k), first = v * kSize,
+        const size_t n_stage_terms = std::min(at_once, terms - k), first = v * kSize,
                      last = std::min(columns.size(), (v + vectors) * kSize);
         RescaledStage stage{};
-        stage.entry = static_cast<uint32_t>(pieces((last - first + kSize - 1) / kSize, here));
+        stage.entry = static_cast<uint32_t>(pieces((last - first + kSize - 1) / kSize, n_stage_terms));
         stage.data = n_pieces_;
         stage.n_pieces = fits ? static_cast<uint32_t>(n_entries * stage.entry) : 0;
         stage.lookup = static_cast<uint32_t>(number);
-        stage.panel = static_cast<uint32_t>(of_slopes_[output].first_row + panel);
+        stage.panel = static_cast<uint32_t>(slope_list_[output].first_row + panel);
         stage.first_term = static_cast<uint32_t>(stage.panel + k);
-        stage.n_terms = static_cast<uint32_t>(here);
+        stage.n_terms = static_cast<uint32_t>(n_stage_terms);
         stage.targets = static_cast<uint32_t>(targets_.size());
         stage.n_targets = static_cast<uint32_t>(last - first);
         for (size_t i = first; i < last; ++i) targets_.push_back(slot_of_[tree][positions[columns[i]]]);
@@ -329,7 +329,7 @@ struct RescaledModel {
     T* const out = all + stage.data * kSize;
     for (uint32_t k = 0; k < stage.n_terms; ++k) {
       const size_t term = part.first_term + k;
-      if (term >= static_cast<size_t>(of_slopes_[part.output].n_terms)) break;
+      if (term >= static_cast<size_t>(slope_list_[part.output].n_terms)) break;
       const T* from = term_tables<T>(tables)[part.output][term].data() + part.lookup->table;
       for (size_t index = 0; index < n_entries; ++index, from += n_targets)
         for (size_t i = 0; i < part.columns.size(); ++i)
@@ -341,8 +341,8 @@ struct RescaledModel {
   // Upload the leaves that have no table, and list their slots.
   void upload_pattern_leaves(const RescaledTables& tables, const CudaColumns& coded) {
     std::vector<PatternPanel> panels;
-    for (size_t output = 0; output < of_slopes_.size(); ++output) {
-      const RescaledSlope& slope = of_slopes_[output];
+    for (size_t output = 0; output < slope_list_.size(); ++output) {
+      const RescaledSlope& slope = slope_list_[output];
       for (int32_t first = 0; first < slope.n_terms; first += n_terms) {
         PatternPanel panel{output, static_cast<uint32_t>(slope.first_row + first), {}};
         for (int32_t k = first; k < std::min(first + n_terms, slope.n_terms); ++k)
@@ -380,7 +380,7 @@ struct RescaledModel {
 
   std::vector<int32_t> margin_outputs_;                  // by group of margins: its first output
   std::vector<std::pair<int32_t, int32_t>> first_sums_;  // and its first sum and their number
-  std::vector<RescaledSlope> of_slopes_;
+  std::vector<RescaledSlope> slope_list_;
   std::vector<size_t> chunk_trees_;
   std::vector<uint32_t> slot_places_;           // of all chunks: output * used features + feature
   std::vector<std::vector<uint32_t>> slot_of_;  // [tree][position in its batch]

@@ -17,16 +17,16 @@ struct CudaCodeColumn {
 // Rules that say which numbers of X are rejected, and the memory in which a rejected number is recorded.
 struct CudaCheck {
   bool allow_nan;
-  double limit;               // numbers of this magnitude or more are rejected; NaN: no limit
-  double missing;             // taken for NaN
-  unsigned long long* first;  // the smallest row * n_inputs + column that is rejected
-  volatile int* found;        // on the host: set if a number is rejected
+  double limit;                // numbers of this magnitude or more are rejected; NaN: no limit
+  double missing;              // taken for NaN
+  unsigned long long* first;   // the smallest row * n_inputs + column that is rejected
+  volatile int* any_rejected;  // on the host: set if a number is rejected
 
   __device__ void look_at(double x, int64_t position) const {
     const bool refused = isnan(x) || x == missing ? !allow_nan : fabs(x) >= limit;
     if (!refused) return;
     atomicMin(first, static_cast<unsigned long long>(position));
-    *found = 1;
+    *any_rejected = 1;
   }
 };
 
@@ -70,9 +70,9 @@ __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& colum
     }
     return low;
   }
-  const double whole = trunc(static_cast<double>(x));
-  if (!(whole >= 0 && whole <= 2147483647.0)) return column.n;
-  const int32_t wanted = static_cast<int32_t>(whole), *categories = a.categories + column.values;
+  const double truncated = trunc(static_cast<double>(x));
+  if (!(truncated >= 0 && truncated <= 2147483647.0)) return column.n;
+  const int32_t wanted = static_cast<int32_t>(truncated), *categories = a.categories + column.values;
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
     if (categories[middle] < wanted)
@@ -215,7 +215,8 @@ struct CudaSumArgs {
   const int32_t* parts;
   const double* part_weights;  // of parts of features; null: each part counts once
   const int32_t* features;     // used features: columns of `values`; null if it has a column per place
-  int32_t n_whole;  // places of features and triples; for the other places, the walk computes twice the value
+  // The places of features and triples. For the other places, the walk computes twice the value.
+  int32_t n_undoubled;
   int32_t n_places, n_outputs, n_features;
   uint32_t n_slots;
   int32_t n_sums;
@@ -250,7 +251,7 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
       double sum = 0;
       for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
         sum += weighted_part<T, kTile>(a, partial + i % kTile, p);
-      const bool half = column % a.n_places >= a.n_whole;
+      const bool half = column % a.n_places >= a.n_undoubled;
       transposed[i / kTile][i % kTile] = static_cast<Out>(sum * (half ? a.scale / 2 : a.scale));
     }
     __syncthreads();
@@ -367,10 +368,10 @@ __global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArg
     double sum = 0;
     for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
       sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + row]);
-    matrix_shared[place * kStride + row] = sum * (place < a.n_whole ? a.scale : a.scale / 2);
+    matrix_shared[place * kStride + row] = sum * (place < a.n_undoubled ? a.scale : a.scale / 2);
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < a.n_whole * kMatrixRows; i += blockDim.x) {
+  for (int i = threadIdx.x; i < a.n_undoubled * kMatrixRows; i += blockDim.x) {
     const int used = i / kMatrixRows, row = i % kMatrixRows;
     double main = matrix_shared[used * kStride + row];
     if (m.subtract)
@@ -379,8 +380,8 @@ __global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArg
     matrix_shared[(a.n_places + used) * kStride + row] = main;
   }
   __syncthreads();
-  const int64_t first = tile * kTile + part * kMatrixRows, left = a.n_rows - first;
-  const int n_rows = left < kMatrixRows ? static_cast<int>(left) : kMatrixRows;
+  const int64_t first = tile * kTile + part * kMatrixRows, n_remaining = a.n_rows - first;
+  const int n_rows = n_remaining < kMatrixRows ? static_cast<int>(n_remaining) : kMatrixRows;
   const int n_features = a.n_features, size = n_features * n_features;
   for (int row = threadIdx.x / 32; row < n_rows; row += blockDim.x / 32) {
     const int64_t matrix = (first + row) * a.n_outputs + output;

@@ -121,30 +121,32 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     V base, delta, c[K], b[K];
     enter<kRepeated>({base, delta, c, b});
 #pragma unroll
-    for (int k = 0; k < K; ++k) store_lanes<T, R>(p + k * kWarp * R, c[k]);
-    store_lanes<T, R>(p + 2 * K * kWarp * R, base);
-    store_lanes<T, R>(p + (2 * K + 1) * kWarp * R, delta);
+    for (int k = 0; k < K; ++k) store_row_values<T, R>(p + k * kWarp * R, c[k]);
+    store_row_values<T, R>(p + 2 * K * kWarp * R, base);
+    store_row_values<T, R>(p + (2 * K + 1) * kWarp * R, delta);
   }
   template <bool kRepeated>
   __device__ __forceinline__ void memory_middle() {
     T* p = memory_frame();
-    V base = load_lanes<T, R>(p + 2 * K * kWarp * R), delta = load_lanes<T, R>(p + (2 * K + 1) * kWarp * R);
+    V base = load_row_values<T, R>(p + 2 * K * kWarp * R),
+      delta = load_row_values<T, R>(p + (2 * K + 1) * kWarp * R);
     V c[K], b[K];
 #pragma unroll
-    for (int k = 0; k < K; ++k) c[k] = load_lanes<T, R>(p + k * kWarp * R);
+    for (int k = 0; k < K; ++k) c[k] = load_row_values<T, R>(p + k * kWarp * R);
     middle<kRepeated>({base, delta, c, b});
 #pragma unroll
-    for (int k = 0; k < K; ++k) store_lanes<T, R>(p + (K + k) * kWarp * R, b[k]);
+    for (int k = 0; k < K; ++k) store_row_values<T, R>(p + (K + k) * kWarp * R, b[k]);
   }
   template <bool kRepeated, bool kRightLeaf>
   __device__ __forceinline__ void memory_exit() {
     T* p = memory_frame();
-    V base = load_lanes<T, R>(p + 2 * K * kWarp * R), delta = load_lanes<T, R>(p + (2 * K + 1) * kWarp * R);
+    V base = load_row_values<T, R>(p + 2 * K * kWarp * R),
+      delta = load_row_values<T, R>(p + (2 * K + 1) * kWarp * R);
     V c[K], b[K];
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      c[k] = load_lanes<T, R>(p + k * kWarp * R);
-      if (!kRightLeaf) b[k] = load_lanes<T, R>(p + (K + k) * kWarp * R);
+      c[k] = load_row_values<T, R>(p + k * kWarp * R);
+      if (!kRightLeaf) b[k] = load_row_values<T, R>(p + (K + k) * kWarp * R);
     }
     exit<kRepeated, kRightLeaf>({base, delta, c, b});
   }
@@ -157,8 +159,8 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     take(e);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      store_lanes<T, R>(p + k * kWarp * R, C[k]);
-      store_lanes<T, R>(p + (K + k) * kWarp * R, V{});
+      store_row_values<T, R>(p + k * kWarp * R, C[k]);
+      store_row_values<T, R>(p + (K + k) * kWarp * R, V{});
     }
   }
   __device__ __forceinline__ void join_middle() {
@@ -166,8 +168,8 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     join_exit();
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      store_lanes<T, R>(p + (K + k) * kWarp * R, B[k]);
-      C[k] = load_lanes<T, R>(p + k * kWarp * R);
+      store_row_values<T, R>(p + (K + k) * kWarp * R, B[k]);
+      C[k] = load_row_values<T, R>(p + k * kWarp * R);
     }
   }
   __device__ __forceinline__ void join_exit() {
@@ -176,7 +178,7 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     take(e);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const V sum = load_lanes<T, R>(p + k * kWarp * R);
+      const V sum = load_row_values<T, R>(p + k * kWarp * R);
 #pragma unroll
       for (int r = 0; r < R; ++r) B[k].x[r] += sum.x[r];
     }
@@ -207,7 +209,7 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
       E e[kStep];
       fetch(p, e);
       T* const place[2] = {slot(e[0] & kPairSlot), slot(e[1] & kPairSlot)};
-      V sum[2] = {load_lanes<T, R>(place[0]), load_lanes<T, R>(place[1])};
+      V sum[2] = {load_row_values<T, R>(place[0]), load_row_values<T, R>(place[1])};
 #pragma unroll
       for (int i = 0; i < 2; ++i)
 #pragma unroll
@@ -218,8 +220,8 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
           const bool is_alive = alive_bits[r] >> (static_cast<uint32_t>(e[i]) >> kPairBitShift) & 1;
           sum[i].x[r] = multiply_add(Q_delta.x[r], is_alive ? on : off.x[r], sum[i].x[r]);
         }
-      store_lanes<T, R>(place[0], sum[0]);
-      store_lanes<T, R>(place[1], sum[1]);
+      store_row_values<T, R>(place[0], sum[0]);
+      store_row_values<T, R>(place[1], sum[1]);
     }
   }
 
@@ -406,7 +408,7 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
       walker.phi = kShared && !kTriples ? shared_phi : partial_of(task);
       if constexpr (kTriples) walker.shared_phi = shared_phi;
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-        store_lanes<T, R>(walker.slot(slot), Lanes<T, R>{});
+        store_row_values<T, R>(walker.slot(slot), RowValues<T, R>{});
       walker.codes = args.codes + (static_cast<size_t>(tile_of(task)) * args.n_columns * kWarp + lane) * R;
       walker.memory = args.frames + warp_index * args.warp_frames + lane * R;
       walker.category_sets = args.category_sets + chunk.category_base;
@@ -422,7 +424,8 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
             kTriples ? min(chunk_of(same).n_slots, args.shared_slots) : chunk_of(same).n_slots;
         T* const partial = partial_of(same);
         for (uint32_t slot = 0; slot < n_slots; ++slot)
-          store_lanes<T, R>(partial + slot * (kWarp * R), load_lanes<T, R>(shared_phi + slot * (kWarp * R)));
+          store_row_values<T, R>(partial + slot * (kWarp * R),
+                                 load_row_values<T, R>(shared_phi + slot * (kWarp * R)));
       }
     } else {
       keep_up(args.stream + chunk.begin, chunk.n_segments);

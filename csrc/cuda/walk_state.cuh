@@ -35,7 +35,7 @@ template <class T, int K, int R, bool kTriples = false>
 struct CudaWalkState : Segments<typename CudaProgram<T>::Element> {
   using E = typename CudaProgram<T>::Element;
   using Segments<E>::next;
-  using V = Lanes<T, R>;
+  using V = RowValues<T, R>;
 
   const CudaWalkArgs<T>& a;
   E head[4];             // first elements of the current operation; of the next one after take()
@@ -75,10 +75,10 @@ struct CudaWalkState : Segments<typename CudaProgram<T>::Element> {
 
   __device__ __forceinline__ void add_phi(uint32_t node, const V& x, const V& y) {
     T* p = slot(node >> 16);
-    V sum = load_lanes<T, R>(p);
+    V sum = load_row_values<T, R>(p);
 #pragma unroll
     for (int r = 0; r < R; ++r) sum.x[r] = multiply_add(x.x[r], y.x[r], sum.x[r]);
-    store_lanes<T, R>(p, sum);
+    store_row_values<T, R>(p, sum);
   }
 
   // Find whether each row goes left, whether it is alive or not.

@@ -43,29 +43,29 @@ Cells::Cells(const Plan& plan, const std::vector<int32_t>& inputs, const Rows& p
   CodeTile tile;
   tile.allocate(plan, static_cast<int>(whole_blocks(n_points)));
   code_tile(plan, kernels(), points, 0, static_cast<int>(n_points), tile);
-  std::vector<std::vector<uint32_t>> of_points;
+  std::vector<std::vector<uint32_t>> point_codes;
   for (size_t c = 0; c < plan.columns.size(); ++c) {
     if (std::find(inputs.begin(), inputs.end(), plan.columns[c].input) == inputs.end()) continue;
-    place_[c] = static_cast<int32_t>(of_points.size());
-    of_points.push_back(codes_of(plan, tile, c, n_points));
+    place_[c] = static_cast<int32_t>(point_codes.size());
+    point_codes.push_back(codes_of(plan, tile, c, n_points));
   }
   std::vector<uint32_t> order(n_points);
   std::iota(order.begin(), order.end(), 0u);
   const auto differ = [&](uint32_t a, uint32_t b) {
-    return std::find_if(of_points.begin(), of_points.end(),
+    return std::find_if(point_codes.begin(), point_codes.end(),
                         [=](const std::vector<uint32_t>& codes) { return codes[a] != codes[b]; });
   };
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     const auto codes = differ(a, b);
-    return codes != of_points.end() && (*codes)[a] < (*codes)[b];
+    return codes != point_codes.end() && (*codes)[a] < (*codes)[b];
   });
-  codes_.resize(of_points.size());
+  codes_.resize(point_codes.size());
   n_cells_ = 0;
   for (size_t i = 0; i < n_points; ++i) {
-    if (i == 0 || differ(order[i], order[i - 1]) != of_points.end()) {
+    if (i == 0 || differ(order[i], order[i - 1]) != point_codes.end()) {
       ++n_cells_;
       for (size_t place = 0; place < codes_.size(); ++place)
-        codes_[place].push_back(of_points[place][order[i]]);
+        codes_[place].push_back(point_codes[place][order[i]]);
     }
     cell_of_point_[order[i]] = static_cast<uint32_t>(n_cells_ - 1);
   }

@@ -230,11 +230,11 @@ class Weigher {
 class CellSums {
  public:
   explicit CellSums(const DependentTrees& trees) : trees_(trees) {
-    for (size_t axis = 0; axis < trees.axes.size(); ++axis) sizes_[axis] = trees.axes[axis].n_cells() + 1;
+    for (size_t axis = 0; axis < trees.axes.size(); ++axis) shape_[axis] = trees.axes[axis].n_cells() + 1;
     for (size_t axis = 0; axis < trees.axes.size(); ++axis) n_points_ *= points(axis).size();
   }
 
-  size_t size() const { return sizes_[0] * sizes_[1]; }
+  size_t size() const { return shape_[0] * shape_[1]; }
   size_t n_points() const { return n_points_; }
 
   // Add a value at the cells of the region of a leaf.
@@ -254,24 +254,24 @@ class CellSums {
       }
       for (size_t j = begins[1]; j < begins[2]; ++j) {
         const Run& second = trees_.runs[j];
-        sums[run.begin * sizes_[1] + second.begin] += value;
-        sums[run.begin * sizes_[1] + second.end] -= value;
-        sums[run.end * sizes_[1] + second.begin] -= value;
-        sums[run.end * sizes_[1] + second.end] += value;
+        sums[run.begin * shape_[1] + second.begin] += value;
+        sums[run.begin * shape_[1] + second.end] -= value;
+        sums[run.end * shape_[1] + second.begin] -= value;
+        sums[run.end * shape_[1] + second.end] += value;
       }
     }
   }
 
   // Sum the differences. Write a constant plus the value of the cell of each point.
   void write(double* sums, double constant, double* out) const {
-    const size_t n_axes = trees_.axes.size(), width = sizes_[1];
+    const size_t n_axes = trees_.axes.size(), width = shape_[1];
     if (n_axes == 0) {
       *out = constant + *sums;
       return;
     }
-    for (size_t row = 0; row < sizes_[0]; ++row) {
-      double* const here = sums + row * width;
-      for (size_t i = 1; i < width; ++i) here[i] += here[i - 1];
+    for (size_t row = 0; row < shape_[0]; ++row) {
+      double* const row_sums = sums + row * width;
+      for (size_t i = 1; i < width; ++i) row_sums[i] += row_sums[i - 1];
     }
     for (size_t i = width; i < size(); ++i) sums[i] += sums[i - width];
     for (const uint32_t cell : points(0)) {
@@ -286,7 +286,7 @@ class CellSums {
   const std::vector<uint32_t>& points(size_t axis) const { return trees_.axes[axis].cell_of_point(); }
 
   const DependentTrees& trees_;
-  std::array<size_t, kMostAxes> sizes_{1, 1};
+  std::array<size_t, kMostAxes> shape_{1, 1};
   size_t n_points_ = 1;
 };
 

@@ -59,11 +59,11 @@ class DependentTreeCompiler {
       stack_.push_back({left, edge, item.regions});
       return;
     }
-    Runs of_left, of_right;
-    out_.axes[axis].split(test, out_.plan.category_bits, regions_[item.regions[axis]], of_left, of_right);
+    Runs left_runs, right_runs;
+    out_.axes[axis].split(test, out_.plan.category_bits, regions_[item.regions[axis]], left_runs, right_runs);
     out_.plan.category_bits.resize(n_bits);
-    push(right, item, axis, std::move(of_right));
-    push(left, item, axis, std::move(of_left));
+    push(right, item, axis, std::move(right_runs));
+    push(left, item, axis, std::move(left_runs));
   }
 
   void push(int64_t node, const RegionNode& above, size_t axis, Runs runs) {

@@ -180,17 +180,17 @@ class IntervalTableWriter {
     size_t size = 1, at = 0, stride = 1;
     for (size_t d = 0; d < table.digits.size(); ++d) {
       const Digit& digit = table.digits[d];
-      of_class_.assign(digit.n_classes, 0);
+      class_numbers_.assign(digit.n_classes, 0);
       const bool used = at < unit.n_digits && layout_.units.digits[unit.digits + at].column == digit.column;
       if (used) {
         const Digit& own = layout_.units.digits[unit.digits + at++];
         for (uint32_t i = 0; i < digit.n_classes; ++i)
-          of_class_[i] = static_cast<uint16_t>(class_of(numbers, own, codes_of_table_[d][i]) * stride);
+          class_numbers_[i] = static_cast<uint16_t>(class_of(numbers, own, codes_of_table_[d][i]) * stride);
         stride *= own.n_classes;
       }
       for (uint32_t i = digit.n_classes; i-- > 0;)
         for (size_t x = 0; x < size; ++x)
-          index[i * size + x] = static_cast<uint16_t>(index[x] + of_class_[i]);
+          index[i * size + x] = static_cast<uint16_t>(index[x] + class_numbers_[i]);
       size *= digit.n_classes;
     }
   }
@@ -202,7 +202,8 @@ class IntervalTableWriter {
   EntryNumbers numbers_{};                             // of the window
   std::vector<uint16_t> codes_of_class_, pattern_;     // of a digit of the unit
   std::vector<std::vector<uint16_t>> codes_of_table_;  // by digit of the table: a code for each class
-  std::vector<uint16_t> of_class_;  // by class of a digit of the table: its part of the unit's entry number
+  // By class of a digit of the table: its part of the unit's entry number.
+  std::vector<uint16_t> class_numbers_;
   CodeTile codes_;
   Aligned<T> unit_sums_;
   Aligned<double> unit_margins_;

@@ -25,9 +25,9 @@ Digit Digits::add(uint32_t column, bool categorical, const std::vector<uint16_t>
 
 template <class Take>
 void Digits::for_intervals(const Digit& a, const Digit& b, const Take& take) const {
-  const uint16_t *const of_a = classes(a), *const of_b = classes(b);
+  const uint16_t *const classes_a = classes(a), *const classes_b = classes(b);
   if (a.categorical) {
-    for (uint32_t i = 0; i < a.n_intervals; ++i) take(uint16_t{0}, of_a[i], of_b[i]);
+    for (uint32_t i = 0; i < a.n_intervals; ++i) take(uint16_t{0}, classes_a[i], classes_b[i]);
     return;
   }
   const uint16_t *const end_a = operands(a), *const end_b = operands(b);
@@ -36,7 +36,7 @@ void Digits::for_intervals(const Digit& a, const Digit& b, const Take& take) con
   for (uint32_t i = 0, j = 0;;) {
     const uint32_t next_a = i < last_a ? end_a[i] : kNone, next_b = j < last_b ? end_b[j] : kNone;
     const uint32_t next = std::min(next_a, next_b);
-    take(static_cast<uint16_t>(next), of_a[i], of_b[j]);
+    take(static_cast<uint16_t>(next), classes_a[i], classes_b[j]);
     if (next == kNone) return;
     i += next_a == next;
     j += next_b == next;

@@ -28,7 +28,7 @@ constexpr double kSharing = 2;
 
 // The time to merge trees: for each of their leaves, and for each leaf that remains to be compiled. It is
 // relative to the time for a node of a unit.
-constexpr double kMergedLeaf = 0.5, kLeafLeft = 1.5;
+constexpr double kMergedLeaf = 0.5, kRemainingLeaf = 1.5;
 
 // The time to pack a unit, relative to the time for one of its nodes.
 constexpr double kPackedUnit = 5;
@@ -145,9 +145,9 @@ class IntervalLayoutBuilder {
     double without = 0, saved = 0;
     for (size_t tree = 0; tree < n_trees; ++tree) {
       if (!chosen[tree]) continue;
-      const double of_tree = limits_.n_rows * seconds_without(tree);
-      without += of_tree;
-      if (out_.units.has(tree)) saved += std::max(0.0, of_tree - with[tree]);
+      const double tree_seconds = limits_.n_rows * seconds_without(tree);
+      without += tree_seconds;
+      if (out_.units.has(tree)) saved += std::max(0.0, tree_seconds - with[tree]);
     }
     if (saved >= kLeastSaving * without && sampled_bytes_fit(chosen)) return true;
     out_.units = {};
@@ -174,11 +174,11 @@ class IntervalLayoutBuilder {
     for (const PackedWindow& window : out_.windows)
       for (const size_t i : window.tables) {
         const PackedTable& table = out_.tables[i];
-        const double each = limits_.n_rows * lookup_seconds(table, row_bytes(window)) /
-                            static_cast<double>(table.units.size());
+        const double lookup_share = limits_.n_rows * lookup_seconds(table, row_bytes(window)) /
+                                    static_cast<double>(table.units.size());
         for (const size_t unit : table.units)
           seconds[out_.units.units[unit].tree] +=
-              each + build_seconds(table, out_.units.units[unit], row_bytes(window));
+              lookup_share + build_seconds(table, out_.units.units[unit], row_bytes(window));
       }
     return seconds;
   }
@@ -222,8 +222,8 @@ class IntervalLayoutBuilder {
   // Merge the trees that are walked, if this saves time. Return, for each tree, the fraction of its leaves
   // that remain.
   std::vector<double> merge() {
-    std::vector<double> part_left(plan_.trees.size(), 1.0);
-    if (plan_.tables.against_background || !plan_.groups.empty()) return part_left;
+    std::vector<double> remaining_fraction(plan_.trees.size(), 1.0);
+    if (plan_.tables.against_background || !plan_.groups.empty()) return remaining_fraction;
     std::vector<size_t> walked;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree)
       if (!out_.units.has(tree) && may_be_merged(tree)) walked.push_back(tree);
@@ -233,20 +233,20 @@ class IntervalLayoutBuilder {
         n_before += static_cast<double>(n_leaves(tree));
         walking += limits_.n_rows * walk_seconds(tree);
       }
-      const auto seconds = [&](double n_left) {
-        return prices_.unit_node * (kMergedLeaf * n_before + kLeafLeft * n_left);
+      const auto seconds = [&](double n_remaining) {
+        return prices_.unit_node * (kMergedLeaf * n_before + kRemainingLeaf * n_remaining);
       };
-      if (seconds(alike.part_left * n_before) > (1 - alike.part_left) * walking) continue;
+      if (seconds(alike.remaining_fraction * n_before) > (1 - alike.remaining_fraction) * walking) continue;
       out_.merged.push_back(merge_trees(plan_, alike));
-      const double n_left = static_cast<double>(out_.merged.back().n_leaves);
-      for (const size_t tree : alike.trees) part_left[tree] = n_left / n_before;
-      out_.costs.build_seconds += seconds(n_left);
+      const double n_remaining = static_cast<double>(out_.merged.back().n_leaves);
+      for (const size_t tree : alike.trees) remaining_fraction[tree] = n_remaining / n_before;
+      out_.costs.build_seconds += seconds(n_remaining);
     }
-    return part_left;
+    return remaining_fraction;
   }
 
-  // Sum up the costs. `part_left` is, for each tree, the fraction of its leaves that remain.
-  void sum_costs(const std::vector<double>& part_left) {
+  // Sum up the costs. `remaining_fraction` is, for each tree, the fraction of its leaves that remain.
+  void sum_costs(const std::vector<double>& remaining_fraction) {
     IntervalCosts& costs = out_.costs;
     TableCost& tables = costs.tables;
     tables.n_lookups = out_.tables.size();
@@ -261,7 +261,7 @@ class IntervalLayoutBuilder {
       cost.n_leaves += n_leaves(tree);
       if (out_.units.has(tree)) continue;
       if (!plan_.tables.against_background) {
-        cost.n_walked += static_cast<size_t>(part_left[tree] * static_cast<double>(n_leaves(tree)));
+        cost.n_walked += static_cast<size_t>(remaining_fraction[tree] * static_cast<double>(n_leaves(tree)));
         continue;
       }
       costs.lookup_seconds += background_seconds(tree);

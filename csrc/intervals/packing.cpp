@@ -146,7 +146,7 @@ class Packer {
     digits_.insert(digits_.end(), table.digits.begin() + i, table.digits.end());
     table.digits.swap(digits_);
     table.n_entries = 1;
-    for (const Digit& each : table.digits) table.n_entries *= each.n_classes;
+    for (const Digit& digit : table.digits) table.n_entries *= digit.n_classes;
     table.features |= features_;
     table.thresholds |= u.thresholds;
     table.units.push_back(unit);
@@ -202,21 +202,22 @@ std::vector<PackedWindow> group_tables(const std::vector<PackedTable>& tables, s
   for (const size_t i : order) {
     const PackedTable& table = tables[i];
     PackedWindow* best = nullptr;
-    FeatureSet of_best = 0;
+    FeatureSet best_features = 0;
     for (PackedWindow& window : windows) {
       if (window.output != table.output) continue;
       const FeatureSet features = window.features | table.features;
       if (size(features) > std::max(most_features, size(window.features))) continue;
-      if (best && size(features) - size(window.features) >= size(of_best) - size(best->features)) continue;
+      if (best && size(features) - size(window.features) >= size(best_features) - size(best->features))
+        continue;
       best = &window;
-      of_best = features;
+      best_features = features;
     }
     if (!best) {
       windows.push_back({{i}, table.features, table.output});
       continue;
     }
     best->tables.push_back(i);
-    best->features = of_best;
+    best->features = best_features;
   }
   return windows;
 }

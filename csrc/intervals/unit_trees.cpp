@@ -21,10 +21,10 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
   for (const Chunk& chunk : plan.chunks) width_ = std::max(width_, n_used_outputs(plan, chunk));
   reserve(layout);
   std::vector<bool> merged(plan.trees.size(), false);
-  for (const MergedTrees& each : layout.merged) {
-    for (const size_t tree : each.trees) merged[tree] = true;
-    const size_t most = std::clamp(each.n_leaves / kManyParts, kFewPartLeaves, kMostPartLeaves);
-    add_merged(each, layout.on_gpu ? kFewPartLeaves : most);
+  for (const MergedTrees& merged_trees : layout.merged) {
+    for (const size_t tree : merged_trees.trees) merged[tree] = true;
+    const size_t most = std::clamp(merged_trees.n_leaves / kManyParts, kFewPartLeaves, kMostPartLeaves);
+    add_merged(merged_trees, layout.on_gpu ? kFewPartLeaves : most);
   }
   for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
     if (layout.units.has(tree) || merged[tree]) continue;
@@ -162,8 +162,8 @@ void UnitTrees::add_unit(const Unit& unit) {
 // Copy a node and all nodes below it. Return the number of the copy in its new tree.
 int32_t UnitTrees::copy(int32_t node, double cover) {
   const int64_t first = tree_offsets_.back();
-  const auto add = [&](int32_t from, double of_parent) {
-    const int32_t number = add_leaf(of_parent, is_leaf(from) ? from - n_inner_ : kNoLeaf);
+  const auto add = [&](int32_t from, double share) {
+    const int32_t number = add_leaf(share, is_leaf(from) ? from - n_inner_ : kNoLeaf);
     if (!is_leaf(from)) stack_.push_back({from, number});
     return number;
   };

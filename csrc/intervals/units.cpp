@@ -294,10 +294,10 @@ class Finder {
       // Split each class by this test. The codes that pass keep the number of their class.
       std::vector<uint32_t> other(n_classes, kOutside);
       for (size_t code = 0; code < n_codes; ++code) {
-        uint32_t& of_code = classes_[code];
-        if (of_code == kOutside || passes(test, code)) continue;
-        if (other[of_code] == kOutside) other[of_code] = n_classes++;
-        of_code = other[of_code];
+        uint32_t& code_class = classes_[code];
+        if (code_class == kOutside || passes(test, code)) continue;
+        if (other[code_class] == kOutside) other[code_class] = n_classes++;
+        code_class = other[code_class];
       }
     }
     const uint32_t missing = classes_.back();
@@ -344,7 +344,7 @@ int32_t output_of(const Plan& plan, size_t tree) { return chunk_of(plan, tree).o
 
 const TableTree& table_tree_of(const Plan& plan, size_t tree) {
   return *std::lower_bound(plan.tables.trees.begin(), plan.tables.trees.end(), tree,
-                           [](const TableTree& each, size_t i) { return each.tree < i; });
+                           [](const TableTree& tables, size_t i) { return tables.tree < i; });
 }
 
 }  // namespace skshap

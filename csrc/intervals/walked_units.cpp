@@ -20,9 +20,9 @@ class UnitWalker : public UnitValues<T> {
     size_t phi = 0, stack = 0;
     for (const Chunk& chunk : plan.chunks) stack = std::max(stack, walk_stack(plan, chunk));
     for (const std::vector<UnitCopy>& copies : trees_of_unit) {
-      size_t of_unit = 0;
-      for (const UnitCopy& copy : copies) of_unit += n_sums(chunk_of(plan, copy.tree));
-      phi = std::max(phi, of_unit);
+      size_t unit_sums = 0;
+      for (const UnitCopy& copy : copies) unit_sums += n_sums(chunk_of(plan, copy.tree));
+      phi = std::max(phi, unit_sums);
     }
     phi_.resize(phi);
     stack_.resize(stack);
@@ -147,7 +147,7 @@ void WalkedUnits::drop_units() {
   if (first == out_.trees.end()) return;
   const size_t n_trees = static_cast<size_t>(first - out_.trees.begin());
   const auto chunk = std::find_if(out_.chunks.begin(), out_.chunks.end(),
-                                  [&](const Chunk& each) { return each.tree_begin >= n_trees; });
+                                  [&](const Chunk& candidate) { return candidate.tree_begin >= n_trees; });
   const auto cut = [](auto& stream, size_t n) {
     stream.resize(std::min(stream.size(), n));
     stream.shrink_to_fit();

@@ -39,8 +39,8 @@ void InteractionNumbers::begin_chunk() {
 // Return the number of an interaction, and whether it is new.
 std::pair<uint32_t, bool> InteractionNumbers::number(Numbers& numbers, uint32_t first, uint32_t second) {
   const uint64_t key = static_cast<uint64_t>(first) << 32 | second;
-  const auto [found, is_new] = numbers.try_emplace(key, static_cast<uint32_t>(numbers.size()));
-  return {found->second, is_new};
+  const auto [entry, is_new] = numbers.try_emplace(key, static_cast<uint32_t>(numbers.size()));
+  return {entry->second, is_new};
 }
 
 uint32_t InteractionNumbers::pair_place(int32_t first, int32_t second) {

@@ -15,7 +15,7 @@ namespace {
 // that may remain. Parts of merged trees repeat the nodes of some paths, and places that several nodes take
 // cost time, too.
 constexpr size_t kSampled = 16;
-constexpr double kMostLeft = 0.75;
+constexpr double kMostRemaining = 0.75;
 
 // The largest difference between a cover fraction and 1 less the other child's fraction. The two differ
 // because both are rounded.
@@ -48,7 +48,7 @@ class Merger {
     while (!unfilled_.empty()) {
       const UnfilledPlace place = unfilled_.back();
       unfilled_.pop_back();
-      here_.assign(members_.begin() + static_cast<std::ptrdiff_t>(place.members), members_.end());
+      place_members_.assign(members_.begin() + static_cast<std::ptrdiff_t>(place.members), members_.end());
       members_.resize(place.members);
       fill(place);
     }
@@ -75,7 +75,7 @@ class Merger {
     groups_.clear();
     double value = 0;
     size_t n_inner = 0;
-    for (Member member : here_) {
+    for (Member member : place_members_) {
       if (member.is_leaf()) {
         value += plan_.leaf_values[member.tree->leaves + member.node - member.tree->n_inner];
         continue;
@@ -88,11 +88,11 @@ class Merger {
       } else {
         member.swapped = test(member).flags != test(*group).flags;
       }
-      here_[n_inner] = member;
+      place_members_[n_inner] = member;
       group_of_.resize(std::max(group_of_.size(), n_inner + 1));
       group_of_[n_inner++] = static_cast<size_t>(group - groups_.begin());
     }
-    const bool has_leaf = n_inner < here_.size();
+    const bool has_leaf = n_inner < place_members_.size();
     for (size_t i = 0; i < groups_.size(); ++i) {
       const int32_t number = first + static_cast<int32_t>(i);
       const bool last = i + 1 == groups_.size() && !has_leaf;
@@ -103,7 +103,8 @@ class Merger {
         unfilled_.push_back({members_.size(), number, right});
         for (size_t j = 0; j < n_inner; ++j)
           if (group_of_[j] == i)
-            members_.push_back({here_[j].tree, child(here_[j], right != here_[j].swapped), false});
+            members_.push_back({place_members_[j].tree,
+                                child(place_members_[j], right != place_members_[j].swapped), false});
       }
     }
     if (has_leaf) nodes_.push_back({{}, 0, -1, -1, -1, value, 0, 0, 1});
@@ -158,8 +159,8 @@ class Merger {
   const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
   std::vector<MergedNode> nodes_;
   std::vector<UnfilledPlace> unfilled_;
-  std::vector<Member> members_;        // of all places
-  std::vector<Member> here_, groups_;  // nodes of the place being filled; first node of each split
+  std::vector<Member> members_;                 // of all places
+  std::vector<Member> place_members_, groups_;  // nodes of the place being filled; first node of each split
   std::vector<size_t> group_of_;
 };
 
@@ -176,22 +177,23 @@ std::vector<size_t> sample_of(const Plan& plan, std::vector<size_t> trees) {
 }  // namespace
 
 std::vector<AlikeTrees> find_alike_trees(const Plan& plan, const std::vector<size_t>& trees) {
-  std::map<int32_t, std::vector<size_t>> of_output;
+  std::map<int32_t, std::vector<size_t>> trees_by_output;
   auto chunk = plan.chunks.begin();
   for (const size_t tree : trees) {
     while (chunk->tree_end <= tree) ++chunk;
-    if (chunk->radau) of_output[chunk->output].push_back(tree);
+    if (chunk->radau) trees_by_output[chunk->output].push_back(tree);
   }
   std::vector<AlikeTrees> out;
   Merger merger(plan);
-  for (auto& [output, found] : of_output) {
-    const std::vector<size_t> sample = sample_of(plan, found);
+  for (auto& [output, candidates] : trees_by_output) {
+    const std::vector<size_t> sample = sample_of(plan, candidates);
     if (sample.size() < 2 || !merger.begin_alike(sample)) continue;
     size_t n_leaves = 0;
     for (const size_t tree : sample) n_leaves += plan.trees[tree].n_inner + 1;
-    const size_t n_left = merger.merge(output, sample).n_leaves;
-    const double part_left = static_cast<double>(n_left) / static_cast<double>(n_leaves);
-    if (part_left <= kMostLeft) out.push_back({output, std::move(found), part_left});
+    const size_t n_remaining = merger.merge(output, sample).n_leaves;
+    const double remaining_fraction = static_cast<double>(n_remaining) / static_cast<double>(n_leaves);
+    if (remaining_fraction <= kMostRemaining)
+      out.push_back({output, std::move(candidates), remaining_fraction});
   }
   return out;
 }

@@ -40,7 +40,7 @@ struct MergedTrees {
 struct AlikeTrees {
   int32_t output;
   std::vector<size_t> trees;  // of the plan, ascending
-  double part_left;           // fraction of the sample's leaves that remain once its trees are merged
+  double remaining_fraction;  // fraction of the sample's leaves that remain once its trees are merged
 };
 
 // Find trees that begin alike among `trees`, which are in ascending order; the result is by output. Only

@@ -186,15 +186,15 @@ size_t OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool 
   if (!any) return 0;  // where a feature of the group is on a path, it is alone there
   uint64_t set = any;
   const auto next = [&] { return set & ~(set - 1); };
-  const size_t whole = cost(tree, any);
-  size_t apart = 0;
-  for (; set && !is_unit; set &= set - 1) apart += cost(tree, next());
-  if (is_unit || apart >= whole) {
+  const size_t joint_work = cost(tree, any);
+  size_t divided_work = 0;
+  for (; set && !is_unit; set &= set - 1) divided_work += cost(tree, next());
+  if (is_unit || divided_work >= joint_work) {
     if (adds) copy(tree, group, any);
-    return whole;
+    return joint_work;
   }
   for (set = any; set && adds; set &= set - 1) copy(tree, group, next());
-  return apart;
+  return divided_work;
 }
 
 // Find the set of each leaf of a tree, which is the number of nodes that the leaf needs for the integral of a

@@ -118,8 +118,8 @@ struct Plan {
 
   // Return the position of a node's feature in `features`.
   int32_t feature_of(const DecideNode& node) const {
-    const auto found = std::lower_bound(features.begin(), features.end(), columns[node.column].feature);
-    return static_cast<int32_t>(found - features.begin());
+    const auto position = std::lower_bound(features.begin(), features.end(), columns[node.column].feature);
+    return static_cast<int32_t>(position - features.begin());
   }
 
   // Return the bytes that the CPU kernels stream for each block of rows.

@@ -74,9 +74,9 @@ void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<do
 
 void product_quadrature(int n_outer, int n_inner, std::vector<double>& t, std::vector<double>& s,
                         std::vector<double>& weights) {
-  std::vector<double> outer, inner, of_outer, of_inner;
-  gauss_legendre(n_outer, outer, of_outer);
-  gauss_legendre(n_inner, inner, of_inner);
+  std::vector<double> outer, inner, outer_weights, inner_weights;
+  gauss_legendre(n_outer, outer, outer_weights);
+  gauss_legendre(n_inner, inner, inner_weights);
   t.clear();
   s.clear();
   weights.clear();
@@ -84,7 +84,7 @@ void product_quadrature(int n_outer, int n_inner, std::vector<double>& t, std::v
     for (int j = 0; j < n_inner; ++j) {
       t.push_back(outer[i]);
       s.push_back(inner[j]);
-      weights.push_back(of_outer[i] * of_inner[j]);
+      weights.push_back(outer_weights[i] * inner_weights[j]);
     }
 }
 

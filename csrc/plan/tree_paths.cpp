@@ -7,8 +7,8 @@ namespace skshap {
 std::vector<int32_t> column_features(const Plan& plan) {
   std::vector<int32_t> features;
   for (const Column& column : plan.columns) {
-    const auto found = std::lower_bound(plan.features.begin(), plan.features.end(), column.feature);
-    features.push_back(static_cast<int32_t>(found - plan.features.begin()));
+    const auto position = std::lower_bound(plan.features.begin(), plan.features.end(), column.feature);
+    features.push_back(static_cast<int32_t>(position - plan.features.begin()));
   }
   return features;
 }

@@ -43,18 +43,18 @@ struct NamedMethod {
 NamedMethod method_named(const std::string& name) {
   if (name == "walk") return {Method::kWalk, nullptr};
   if (name == "fast_v2") return {Method::kFastV2, nullptr};
-  std::string known = "'walk'";
-  for (const TreeAlgorithm* each : tree_algorithms()) {
-    if (name == each->name) return {Method::kWalk, each};
-    known += std::string(", '") + each->name + "'";
+  std::string names = "'walk'";
+  for (const TreeAlgorithm* algorithm : tree_algorithms()) {
+    if (name == algorithm->name) return {Method::kWalk, algorithm};
+    names += std::string(", '") + algorithm->name + "'";
   }
-  throw py::value_error("method must be " + known + " or 'fast_v2', not '" + name + "'");
+  throw py::value_error("method must be " + names + " or 'fast_v2', not '" + name + "'");
 }
 
 Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
              const std::string& tables, size_t table_bytes, int n_threads, const std::string& method_name,
              const py::object& stored) {
-  const Precision of = precision_named(precision);
+  const Precision plan_precision = precision_named(precision);
   const Index index = index_named(name);
   const NamedMethod method = method_named(method_name);
   if (order < 1 || order > kMaxOrder)
@@ -68,13 +68,13 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   if (tables == "none" && method.method == Method::kFastV2) {
     if (order != 1) throw py::value_error("only plans of order 1 have tables");
     return with_view(ensemble, [&](const EnsembleView& view) {
-      return make_fast_v2_plan(view, of, index, table_bytes, n_threads, contents.get());
+      return make_fast_v2_plan(view, plan_precision, index, table_bytes, n_threads, contents.get());
     });
   }
   if (tables == "none") {
     if (contents) throw py::value_error("a plan without tables takes none that were stored");
     return with_view(ensemble, [&](const EnsembleView& view) {
-      Plan plan = make_plan(view, of, order, index, true, n_threads);
+      Plan plan = make_plan(view, plan_precision, order, index, true, n_threads);
       if (method.tree_algorithm) set_algorithm(plan, *method.tree_algorithm);
       return plan;
     });
@@ -85,7 +85,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   if (method.method != Method::kWalk || method.tree_algorithm)
     throw py::value_error("the method '" + method_name + "' has no tables of this kind");
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_level_plan(view, of, index, table_bytes, n_threads, contents.get());
+    return make_level_plan(view, plan_precision, index, table_bytes, n_threads, contents.get());
   });
 }
 
@@ -95,18 +95,18 @@ IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
     throw py::value_error("only plans for values, by the walk or background data, have tables by intervals");
   if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
   const auto price = [&](const char* name) {
-    const auto found = prices.extract(name);
-    if (!found) throw py::value_error(std::string("prices must have ") + name);
-    return found.mapped();
+    const auto entry = prices.extract(name);
+    if (!entry) throw py::value_error(std::string("prices must have ") + name);
+    return entry.mapped();
   };
-  const IntervalPrices each{price("leaf"),       price("leaf_node"),  price("table"),
-                            price("lookup"),     price("doubling"),   price("small_bytes"),
-                            price("line_bytes"), price("built_leaf"), price("built_table"),
-                            price("unit_node"),  price("entry"),      price("byte")};
+  const IntervalPrices interval_prices{price("leaf"),       price("leaf_node"),  price("table"),
+                                       price("lookup"),     price("doubling"),   price("small_bytes"),
+                                       price("line_bytes"), price("built_leaf"), price("built_table"),
+                                       price("unit_node"),  price("entry"),      price("byte")};
   const IntervalLimits limits{most_entries, price("least_leaves"), n_rows, most_bytes, on_gpu};
   if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
   const WithoutGil release;
-  return lay_out_intervals(plan, each, limits);
+  return lay_out_intervals(plan, interval_prices, limits);
 }
 
 Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_threads, bool unwalked) {
@@ -135,24 +135,25 @@ std::vector<int32_t> groups_of(const py::dict& ensemble, const py::object& group
 
 Plan compile_owen(const py::dict& ensemble, const std::string& precision, const py::object& groups,
                   int n_threads) {
-  const Precision of = precision_named(precision);
+  const Precision plan_precision = precision_named(precision);
   require_threads(n_threads);
   const std::vector<int32_t> list = groups_of(ensemble, groups);
-  return with_view(
-      ensemble, [&](const EnsembleView& view) { return make_owen_plan(view, of, list.data(), n_threads); });
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_owen_plan(view, plan_precision, list.data(), n_threads);
+  });
 }
 
 Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
                         const py::array& weights, size_t table_bytes, int n_threads, const py::object& stored,
                         const py::object& groups) {
-  const Precision of = precision_named(precision);
+  const Precision plan_precision = precision_named(precision);
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
   const std::vector<int32_t> list = groups_of(ensemble, groups);
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_plan(view, of, rows, p, table_bytes, n_threads, contents.get(),
+    return make_background_plan(view, plan_precision, rows, p, table_bytes, n_threads, contents.get(),
                                 list.empty() ? nullptr : list.data());
   });
 }
@@ -160,14 +161,14 @@ Plan compile_background(const py::dict& ensemble, const std::string& precision, 
 BackgroundPairsPlan compile_background_pairs(const py::dict& ensemble, const std::string& precision,
                                              const py::array& background, const py::array& weights, int order,
                                              const std::string& name, size_t count_bytes, int n_threads) {
-  const Precision of = precision_named(precision);
+  const Precision plan_precision = precision_named(precision);
   const Index index = index_named(name);
   if (order < 1 || order > 2) throw py::value_error("order must be 1 or 2, not " + std::to_string(order));
   require_threads(n_threads);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_pairs_plan(view, of, rows, p, order, index, count_bytes, n_threads);
+    return make_background_pairs_plan(view, plan_precision, rows, p, order, index, count_bytes, n_threads);
   });
 }
 
@@ -181,13 +182,13 @@ void add_leaf_weights_of(const py::dict& ensemble, const py::array& rows, const 
   if (!out) throw py::type_error("weight_at must be a float64 array");
   const double* const w = static_cast<const double*>(weights.data());
   const py::ssize_t n_columns = rows.shape(1);
-  Rows given = rows_of(rows);
+  Rows row_view = rows_of(rows);
   Interrupt interrupted;
   const bool complete = with_view(ensemble, [&](const EnsembleView& view) {
-    given.packed = n_columns != view.n_features;
-    if (given.packed && n_columns != UsedFeatures(view).view().n_features)
+    row_view.packed = n_columns != view.n_features;
+    if (row_view.packed && n_columns != UsedFeatures(view).view().n_features)
       throw std::invalid_argument("rows must have all columns, or those that trees test");
-    return add_leaf_weights(view, given, w, n_threads, std::ref(interrupted), out);
+    return add_leaf_weights(view, row_view, w, n_threads, std::ref(interrupted), out);
   });
   if (!complete) throw py::error_already_set();
 }
@@ -207,12 +208,12 @@ Link link_named(const std::string& name) {
 RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& precision,
                               const py::array& background, const py::array& weights, const std::string& link,
                               double scale) {
-  const Precision of = precision_named(precision);
+  const Precision plan_precision = precision_named(precision);
   const Link which = link_named(link);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_rescaled_plan(view, of, rows, p, which, scale);
+    return make_rescaled_plan(view, plan_precision, rows, p, which, scale);
   });
 }
 
@@ -421,8 +422,8 @@ py::dict info(const Plan& plan) {
 }
 
 // Return the information about a plan that contains another plan.
-template <class Whole>
-py::dict whole_info(const Whole& plan) {
+template <class OuterPlan>
+py::dict outer_info(const OuterPlan& plan) {
   py::dict out = info(plan.plan);
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
   out["shared_bytes_per_thread"] = 0;
@@ -477,7 +478,7 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("leaf_magnitude",
                              [](const RescaledPlan& plan) { return leaf_magnitude(plan.plan); })
       .def("table_costs", &costs_of_rescaled_tables, py::arg("table_bytes"))
-      .def("info", &whole_info<RescaledPlan>);
+      .def("info", &outer_info<RescaledPlan>);
   py::class_<RescaledTables>(module, "RescaledTables")
       .def(py::init(&compile_rescaled_tables), py::arg("plan"), py::arg("ensemble"), py::arg("background"),
            py::arg("table_bytes"), py::arg("n_threads") = 1)
@@ -494,7 +495,7 @@ PYBIND11_MODULE(_core, module) {
       .def("table_costs", &table_costs, py::arg("table_bytes"))
       .def("with_tables", &fill_pair_tables, py::arg("table_bytes"), py::arg("n_threads") = 1)
       .def("info", [](const BackgroundPairsPlan& plan) {
-        py::dict out = whole_info(plan);
+        py::dict out = outer_info(plan);
         out["table_bytes"] = plan.count_bytes();
         return out;
       });

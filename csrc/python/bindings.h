@@ -89,12 +89,12 @@ inline void require_weights(const py::array& weights, py::ssize_t n_rows) {
 }
 
 // Return the data of an optional float64 result.
-inline double* optional_doubles(const py::object& given, const char* name,
+inline double* optional_doubles(const py::object& result, const char* name,
                                 const std::vector<py::ssize_t>& shape) {
-  if (given.is_none()) return nullptr;
-  if (!py::isinstance<py::array>(given) || !is_float64(given))
+  if (result.is_none()) return nullptr;
+  if (!py::isinstance<py::array>(result) || !is_float64(result))
     throw py::type_error(std::string(name) + " must be a float64 array");
-  auto array = py::reinterpret_borrow<py::array>(given);
+  auto array = py::reinterpret_borrow<py::array>(result);
   check_array(array, name, shape);
   return static_cast<double*>(array.mutable_data());
 }
@@ -115,10 +115,11 @@ inline const double* checked_labels(const py::object& labels, py::ssize_t n_rows
   if (!labels.is_none()) {
     if (!py::isinstance<py::array>(labels) || !is_float64(labels))
       throw py::type_error("labels must be a float64 array");
-    const auto given = py::reinterpret_borrow<py::array>(labels);
-    if (given.ndim() != 1 || given.shape(0) != n_rows || !(given.flags() & py::array::c_style))
+    const auto label_array = py::reinterpret_borrow<py::array>(labels);
+    if (label_array.ndim() != 1 || label_array.shape(0) != n_rows ||
+        !(label_array.flags() & py::array::c_style))
       throw py::value_error("labels must be contiguous, one for each row of X");
-    data = static_cast<const double*>(given.data());
+    data = static_cast<const double*>(label_array.data());
   }
   if (has_labels != (data != nullptr))
     throw py::value_error("labels belong to the links 'log_loss' and 'squared_error'");
@@ -126,12 +127,13 @@ inline const double* checked_labels(const py::object& labels, py::ssize_t n_rows
 }
 
 // Return the data of an optional result that has the same dtype as the values.
-inline void* optional_array(const py::object& given, const char* name, const py::array& like,
+inline void* optional_array(const py::object& result, const char* name, const py::array& like,
                             const std::vector<py::ssize_t>& shape) {
-  if (given.is_none()) return nullptr;
-  if (!py::isinstance<py::array>(given) || !py::reinterpret_borrow<py::array>(given).dtype().is(like.dtype()))
+  if (result.is_none()) return nullptr;
+  if (!py::isinstance<py::array>(result) ||
+      !py::reinterpret_borrow<py::array>(result).dtype().is(like.dtype()))
     throw py::type_error(std::string(name) + " must be an array of the dtype of values");
-  auto array = py::reinterpret_borrow<py::array>(given);
+  auto array = py::reinterpret_borrow<py::array>(result);
   check_array(array, name, shape);
   return array.mutable_data();
 }

@@ -15,21 +15,22 @@ DependentTrees compile(const py::dict& ensemble, const Axes& axes, int n_threads
   require_threads(n_threads);
   if (axes.size() > kMostAxes) throw py::value_error("a grid has at most two axes");
   const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
-  std::vector<GridAxis> given;
+  std::vector<GridAxis> grid_axes;
   for (const auto& [inputs, points] : axes) {
     require_floats(points, "points");
     if (points.ndim() != 2 || points.shape(1) != n_features || points.shape(0) < 1 ||
         points.shape(0) > INT32_MAX / 2)
       throw py::value_error("points must have shape (n_points, " + std::to_string(n_features) +
                             ") with at least one point");
-    given.push_back({inputs, rows_of(points)});
+    grid_axes.push_back({inputs, rows_of(points)});
   }
-  for (size_t i = 0; i < given.size(); ++i)
-    for (const int32_t input : given[i].inputs)
-      if (i && std::find(given[0].inputs.begin(), given[0].inputs.end(), input) != given[0].inputs.end())
+  for (size_t i = 0; i < grid_axes.size(); ++i)
+    for (const int32_t input : grid_axes[i].inputs)
+      if (i && std::find(grid_axes[0].inputs.begin(), grid_axes[0].inputs.end(), input) !=
+                   grid_axes[0].inputs.end())
         throw py::value_error("the axes of a grid must have different columns");
-  return with_view(ensemble,
-                   [&](const EnsembleView& view) { return make_dependent_trees(view, given, n_threads); });
+  return with_view(
+      ensemble, [&](const EnsembleView& view) { return make_dependent_trees(view, grid_axes, n_threads); });
 }
 
 double* weights_at(const DependentTrees& trees, const py::object& weight_at) {
@@ -42,16 +43,16 @@ void add_weights(const DependentTrees& trees, const py::array& X, const py::obje
                  const py::object& weight_at, int n_threads) {
   require_threads(n_threads);
   const Rows rows = host_rows(trees.plan, X);
-  const double* given = nullptr;
+  const double* weight_data = nullptr;
   if (!weights.is_none()) {
     if (!py::isinstance<py::array>(weights)) throw py::type_error("weights must be float64");
     const auto array = py::reinterpret_borrow<py::array>(weights);
     require_weights(array, rows.n_rows);
-    given = static_cast<const double*>(array.data());
+    weight_data = static_cast<const double*>(array.data());
   }
   double* const out = weights_at(trees, weight_at);
   run_interruptibly([&](const auto& interrupted) {
-    return add_dependent_weights(trees, rows, given, n_threads, interrupted, out);
+    return add_dependent_weights(trees, rows, weight_data, n_threads, interrupted, out);
   });
 }
 
@@ -86,9 +87,9 @@ py::array_t<double> individual(const DependentTrees& trees, const py::array& X, 
 // Return the cell of each point of an axis, counted from 0.
 py::array_t<int64_t> cells(const DependentTrees& trees, size_t axis) {
   if (axis >= trees.axes.size()) throw py::index_error("the grid has no such axis");
-  const std::vector<uint32_t>& found = trees.axes[axis].cell_of_point();
-  py::array_t<int64_t> out(static_cast<py::ssize_t>(found.size()));
-  std::copy(found.begin(), found.end(), out.mutable_data());
+  const std::vector<uint32_t>& cell_of_point = trees.axes[axis].cell_of_point();
+  py::array_t<int64_t> out(static_cast<py::ssize_t>(cell_of_point.size()));
+  std::copy(cell_of_point.begin(), cell_of_point.end(), out.mutable_data());
   return out;
 }
 

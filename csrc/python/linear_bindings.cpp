@@ -10,19 +10,19 @@ namespace {
 
 LinearPlan compile(const py::dict& ensemble, const std::string& precision, const py::array& background,
                    const py::array& weights, const std::string& index, size_t sum_bytes, int n_threads) {
-  const Precision of = precision_named(precision);
+  const Precision plan_precision = precision_named(precision);
   const Index which = index_named(index);
   if (which == Index::kTaylor) throw py::value_error("index must be 'SII' or 'BII', not 'STII'");
   require_threads(n_threads);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
-  const LinearAttributes given = linear_attributes(ensemble);
-  const LinearLeavesView leaves{or_null(given.offsets), given.feature.data(), given.coefficient.data(),
-                                given.intercept.data()};
+  const LinearAttributes attributes = linear_attributes(ensemble);
+  const LinearLeavesView leaves{or_null(attributes.offsets), attributes.feature.data(),
+                                attributes.coefficient.data(), attributes.intercept.data()};
   return with_view(
       ensemble,
       [&](const EnsembleView& view) {
-        return make_linear_plan(view, leaves, of, which, rows, p, sum_bytes, n_threads);
+        return make_linear_plan(view, leaves, plan_precision, which, rows, p, sum_bytes, n_threads);
       },
       true);
 }
@@ -33,9 +33,9 @@ void explain_rows(const LinearPlan& plan, const py::array& X, py::array& values,
   const Rows rows = host_rows(plan.plan, X);
   Result result = checked_result(plan.plan, rows.n_rows, values, margin);
   result.zeroed = zeroed;
-  double* const of_rows = optional_doubles(reach, "reach", {rows.n_rows, plan.plan.n_outputs});
+  double* const reach_data = optional_doubles(reach, "reach", {rows.n_rows, plan.plan.n_outputs});
   run_interruptibly([&](const auto& interrupted) {
-    return explain_linear(plan, rows, result, of_rows, n_threads, interrupted);
+    return explain_linear(plan, rows, result, reach_data, n_threads, interrupted);
   });
 }
 

@@ -31,9 +31,9 @@ Contents<T> stored_array(const py::dict& stored, const char* name) {
 
 // Return the stored tables, given the result of contents(). `layout` consists of the digest, level_limit and
 // leaf_bits.
-inline std::unique_ptr<StoredTables> stored_tables_of(const py::object& given) {
-  if (given.is_none()) return nullptr;
-  const auto dict = given.cast<py::dict>();
+inline std::unique_ptr<StoredTables> stored_tables_of(const py::object& contents) {
+  if (contents.is_none()) return nullptr;
+  const auto dict = contents.cast<py::dict>();
   auto stored = std::make_unique<StoredTables>();
   const Contents<uint64_t> layout = stored_array<uint64_t>(dict, "layout");
   if (layout.size() != 3) throw py::value_error("the stored tables have no layout");

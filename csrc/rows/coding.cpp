@@ -39,9 +39,10 @@ uint32_t category_code(const std::vector<int32_t>& categories, double x) {
   const double code = std::trunc(x);
   const uint32_t other = static_cast<uint32_t>(categories.size());
   if (!(code >= 0 && code <= 2147483647.0)) return other;
-  const auto found = std::lower_bound(categories.begin(), categories.end(), static_cast<int32_t>(code));
-  return found != categories.end() && *found == code ? static_cast<uint32_t>(found - categories.begin())
-                                                     : other;
+  const auto position = std::lower_bound(categories.begin(), categories.end(), static_cast<int32_t>(code));
+  return position != categories.end() && *position == code
+             ? static_cast<uint32_t>(position - categories.begin())
+             : other;
 }
 
 template <class X>

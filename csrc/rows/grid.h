@@ -47,7 +47,7 @@ class Grid {
     const int64_t at_once = std::max<int64_t>(1, std::min(n_blocks, by_memory));
     sums_.resize(at_once * block_bytes_);
     codes_.allocate(plan_, static_cast<int>(at_once * kBlockRows));
-    n_left_ = std::vector<std::atomic<size_t>>(at_once);
+    n_unfinished_ = std::vector<std::atomic<size_t>>(at_once);
     for (first_block_ = 0; first_block_ < n_blocks; first_block_ += at_once) {
       n_blocks_ = std::min(at_once, n_blocks - first_block_);
       if (!code(interrupted) || !run_cells(interrupted)) return false;
@@ -76,7 +76,7 @@ class Grid {
   }
 
   bool run_cells(const Stop& interrupted) {
-    for (int64_t block = 0; block < n_blocks_; ++block) n_left_[block] = parts_.count();
+    for (int64_t block = 0; block < n_blocks_; ++block) n_unfinished_[block] = parts_.count();
     const int64_t n_parts = static_cast<int64_t>(parts_.count());
     return work_off(n_blocks_ * n_parts, n_threads_, interrupted, [this, n_parts] {
       return [this, n_parts, worker = parts_.worker(), writer = std::unique_ptr<Writer>()](
@@ -86,7 +86,7 @@ class Grid {
         const size_t part = static_cast<size_t>(n_parts - 1 - i / n_blocks_);
         const int64_t block = i % n_blocks_;
         worker.run(part, codes_, static_cast<int>(block), n_rows(block), sums(block, part));
-        if (--n_left_[block] == 0) {
+        if (--n_unfinished_[block] == 0) {
           if (!writer) writer = std::make_unique<Writer>(parts_.writer());
           finish(block, *writer);
         }
@@ -111,7 +111,7 @@ class Grid {
   int64_t first_block_ = 0, n_blocks_ = 0;  // those explained at once
   Aligned<char> sums_;                      // [block][part]
   CodeTile codes_;
-  std::vector<std::atomic<size_t>> n_left_;  // by block: cells that are not done
+  std::vector<std::atomic<size_t>> n_unfinished_;  // by block: cells that are not done
 };
 
 }  // namespace skshap

@@ -47,7 +47,7 @@ X limit_of(double limit) {
 }
 
 template <class X>
-bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, int64_t n_threads) {
+bool check(const Rows& rows, int64_t n_columns, double row_limit, bool allow_nan, int64_t n_threads) {
   // Lines of numbers. A line is a row, or a column if the column's numbers are adjacent. If the lines are
   // adjacent, all numbers are one line.
   const bool by_column = rows.row_stride == sizeof(X) && rows.column_stride != sizeof(X);
@@ -61,7 +61,7 @@ bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, 
   }
   const int64_t n = rows.n_rows * n_columns,
                 at_once = std::max<int64_t>(kPartBytes / (length * int64_t{sizeof(X)}), 1);
-  const X limit = limit_of<X>(of_rows);
+  const X limit = limit_of<X>(row_limit);
   const char* const data = static_cast<const char*>(rows.data);
   const auto check_lines = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)

@@ -24,13 +24,13 @@ void scatter_values(const Plan& plan, const std::vector<const double*>& columns,
   for (int begin = 0; begin < n_rows; begin += kBlockRows) {
     const size_t n = static_cast<size_t>(std::min(kBlockRows, n_rows - begin));
     for (size_t first = 0; first < columns.size(); first += kFeatures) {
-      const size_t n_here = std::min(kFeatures, columns.size() - first);
-      for (size_t i = 0; i < n_here; ++i) part[i] = columns[first + i] + begin;
-      write_rows(
-          WriteRowsArgs<Out>{part.data(), n_here, n, kFeatures, buffer, totals ? totals + begin : nullptr});
+      const size_t n_columns = std::min(kFeatures, columns.size() - first);
+      for (size_t i = 0; i < n_columns; ++i) part[i] = columns[first + i] + begin;
+      write_rows(WriteRowsArgs<Out>{part.data(), n_columns, n, kFeatures, buffer,
+                                    totals ? totals + begin : nullptr});
       for (size_t row = 0; row < n; ++row) {
         Out* const to = out + (begin + row) * row_size;
-        for (size_t i = 0; i < n_here; ++i) to[plan.features[first + i]] = buffer[row * kFeatures + i];
+        for (size_t i = 0; i < n_columns; ++i) to[plan.features[first + i]] = buffer[row * kFeatures + i];
       }
     }
   }

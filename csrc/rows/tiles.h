@@ -79,11 +79,11 @@ struct Tile {
 };
 
 // The rule for dividing rows into tiles. A tile has at most `most_rows` rows, rounded up to whole blocks. If
-// several threads work, each gets at least `tiles_each` tiles, if there are enough rows. Tiles are about
-// equal unless they are `shrinking`. Then each tile takes a share of the rows that are left, so that all
-// threads end at about the same time.
+// several threads work, each gets at least `tiles_per_thread` tiles, if there are enough rows. Tiles are
+// about equal unless they are `shrinking`. Then each tile takes a share of the rows that are left, so that
+// all threads end at about the same time.
 struct TileSize {
-  int64_t most_rows, tiles_each;
+  int64_t most_rows, tiles_per_thread;
   bool shrinking = false;
 
   // Return the first row of each tile, and the number of rows at the end. No tile is larger than the first
@@ -93,10 +93,10 @@ struct TileSize {
     const int64_t equal = equal_blocks(n_rows, n_threads) * kBlockRows;
     std::vector<int64_t> bounds{0};
     while (bounds.back() < n_rows) {
-      const int64_t n_left = n_rows - bounds.back();
-      const int64_t share = n_left / kBlockRows / (2 * n_threads) * kBlockRows;
+      const int64_t n_remaining = n_rows - bounds.back();
+      const int64_t share = n_remaining / kBlockRows / (2 * n_threads) * kBlockRows;
       const int64_t rows = shrinks ? std::clamp<int64_t>(share, kBlockRows, most()) : equal;
-      bounds.push_back(bounds.back() + std::min(rows, n_left));
+      bounds.push_back(bounds.back() + std::min(rows, n_remaining));
     }
     return bounds;
   }
@@ -106,7 +106,7 @@ struct TileSize {
 
  private:
   int64_t equal_blocks(int64_t n_rows, int64_t n_threads) const {
-    const int64_t at_once = n_threads * most_rows, least = n_threads > 1 ? tiles_each : 1;
+    const int64_t at_once = n_threads * most_rows, least = n_threads > 1 ? tiles_per_thread : 1;
     const int64_t n_tiles = n_threads * std::max(least, (n_rows + at_once - 1) / at_once);
     const int64_t n_blocks = ((n_rows + n_tiles - 1) / n_tiles + kBlockRows - 1) / kBlockRows;
     return std::max<int64_t>(1, n_blocks);

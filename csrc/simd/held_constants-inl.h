@@ -25,16 +25,16 @@ class HeldConstants {
   static constexpr int kTaken = kCount;  // registers, if there are enough
   explicit SKSHAP_INLINE HeldConstants(const T* from) : p_(from) {
     SKSHAP_UNROLL
-    for (int i = 0; i < kHeld; ++i) held_[i] = S::set1(from[i]);
+    for (int i = 0; i < kInRegisters; ++i) registers_[i] = S::set1(from[i]);
   }
-  SKSHAP_INLINE V operator[](int i) const { return i < kHeld ? held_[i] : S::set1(p_[i]); }
+  SKSHAP_INLINE V operator[](int i) const { return i < kInRegisters ? registers_[i] : S::set1(p_[i]); }
   // Return a constant that is only multiplied by.
   SKSHAP_INLINE V factor(int i) const { return (*this)[i]; }
 
  private:
   static constexpr int kRoom = S::kRegisters - kWorking;
-  static constexpr int kHeld = kCount < kRoom ? kCount : kRoom < 0 ? 0 : kRoom;
-  V held_[kHeld > 0 ? kHeld : 1];
+  static constexpr int kInRegisters = kCount < kRoom ? kCount : kRoom < 0 ? 0 : kRoom;
+  V registers_[kInRegisters > 0 ? kInRegisters : 1];
   const T* p_;
 };
 
@@ -49,29 +49,31 @@ class HeldConstants<S, kCount, kWorking, true> {
   using Factor = typename S::Factor;
   // No vector is read beyond the last constant. If there are too few constants for a vector, each takes a
   // register. The last vector may repeat some constants of the previous vector.
-  static constexpr int kLanes = kCount < S::kFactorLanes ? 1 : S::kFactorLanes;
-  static constexpr int kTaken = (kCount + kLanes - 1) / kLanes;
+  static constexpr int kVectorConstants = kCount < S::kFactorLanes ? 1 : S::kFactorLanes;
+  static constexpr int kTaken = (kCount + kVectorConstants - 1) / kVectorConstants;
   explicit SKSHAP_INLINE HeldConstants(const T* from) : p_(from) {
     SKSHAP_UNROLL
-    for (int i = 0; i < kHeld; ++i) held_[i] = read(i);
+    for (int i = 0; i < kInRegisters; ++i) registers_[i] = read(i);
     SKSHAP_UNROLL
     for (int i = 0; i < kBroadcast; ++i) broadcast_[i] = S::broadcast(factor(i));
   }
   SKSHAP_INLINE V operator[](int i) const { return i < kBroadcast ? broadcast_[i] : S::broadcast(factor(i)); }
   SKSHAP_INLINE Factor factor(int i) const {
-    const int n = i / kLanes;
-    return {n < kHeld ? held_[n] : read(n), i - begin(n)};
+    const int n = i / kVectorConstants;
+    return {n < kInRegisters ? registers_[n] : read(n), i - begin(n)};
   }
 
  private:
   static constexpr int kRoom = S::kRegisters - kWorking < 0 ? 0 : S::kRegisters - kWorking;
-  static constexpr int kHeld = kTaken < kRoom ? kTaken : kRoom;
-  static constexpr int kBroadcast = kCount < kRoom - kHeld ? kCount : kRoom - kHeld;
-  static SKSHAP_INLINE int begin(int n) { return (n + 1) * kLanes <= kCount ? n * kLanes : kCount - kLanes; }
-  SKSHAP_INLINE V read(int n) const {
-    return kLanes == 1 ? S::set1(p_[n]) : S::load_unaligned(p_ + begin(n));
+  static constexpr int kInRegisters = kTaken < kRoom ? kTaken : kRoom;
+  static constexpr int kBroadcast = kCount < kRoom - kInRegisters ? kCount : kRoom - kInRegisters;
+  static SKSHAP_INLINE int begin(int n) {
+    return (n + 1) * kVectorConstants <= kCount ? n * kVectorConstants : kCount - kVectorConstants;
   }
-  V held_[kHeld > 0 ? kHeld : 1], broadcast_[kBroadcast > 0 ? kBroadcast : 1];
+  SKSHAP_INLINE V read(int n) const {
+    return kVectorConstants == 1 ? S::set1(p_[n]) : S::load_unaligned(p_ + begin(n));
+  }
+  V registers_[kInRegisters > 0 ? kInRegisters : 1], broadcast_[kBroadcast > 0 ? kBroadcast : 1];
   const T* p_;
 };
 

@@ -42,16 +42,16 @@ class RowWriter {
     if (column < args_.n_columns) write_squares<true>(first, last, column - last);
   }
 
-  // Write n columns. The first n_known of them were written, and added to the totals, before.
-  template <bool kSomeKnown>
-  void write_squares(size_t first, size_t column, size_t n_known = 0) {
+  // Write n columns. The first n_written of them were written, and added to the totals, before.
+  template <bool kSomeWritten>
+  void write_squares(size_t first, size_t column, size_t n_written = 0) {
     const size_t end = std::min(first + kLine, args_.n_rows);
     for (size_t part = 0, row = first; row < end; ++part, row += n) {
       Values square[n];
       for (size_t i = 0; i < n; ++i) {
         const double* const sums = args_.columns[column + i] + row;
         square[i] = __builtin_convertvector(*reinterpret_cast<const Sums*>(sums), Values);
-        if (!kSomeKnown || i >= n_known) totals_[part] += __builtin_convertvector(square[i], Sums);
+        if (!kSomeWritten || i >= n_written) totals_[part] += __builtin_convertvector(square[i], Sums);
       }
       transpose<1, n>(square);
       Out* to = args_.rows + row * args_.row_size + column;

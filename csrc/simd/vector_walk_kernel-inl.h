@@ -74,14 +74,14 @@ struct VectorWalker : WalkState<S, 0, kRows, kOrder> {
   template <bool kRepeated>
   SKSHAP_INLINE void leaves(uint32_t slot, const uint32_t* list) {
     const VectorWalker w = *this;
-    const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0, n_each = kRepeated ? 5 : 3;
+    const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0, n_per_output = kRepeated ? 5 : 3;
     for (int v = 0; v < w.n_vectors; ++v) {
       const M alive = w.mask(0, v), left = w.mask(1, v);
       V sum = S::zero();
       for (int k = 0; k < n; ++k) sum = kRepeated ? S::fma(w.C(k, v), w.at(k), sum) : S::add(sum, w.C(k, v));
       T* out = w.value + v * W;
       for (int output = 0; output < w.n_outputs; ++output, out += w.value_elements()) {
-        const T* p = w.c + n_shared + n_each * output;
+        const T* p = w.c + n_shared + n_per_output * output;
         const V off = S::set1(p[1]), on = S::set1(p[2]);
         const V slope = kRepeated ? repeated_delta(alive, left, off, on) : S::select(left, off, on);
         w.add_phi(slot, v, slope, sum, output);
@@ -106,7 +106,7 @@ struct VectorWalker : WalkState<S, 0, kRows, kOrder> {
       }
     }
     value += value_elements() * n_outputs;
-    c += n_shared + n_each * n_outputs;
+    c += n_shared + n_per_output * n_outputs;
     m += 2;
   }
 

@@ -89,12 +89,12 @@ void fill_tables(Plan& plan, int64_t n_threads) {
   int n_nodes[kMaxLeafBits + 1] = {};
   std::vector<T> t[kMaxLeafBits + 1], weights[kMaxLeafBits + 1];
   for (uint32_t n = 1; n <= longest; ++n) {
-    std::vector<double> at, of;
+    std::vector<double> nodes, node_weights;
     n_nodes[n] = quadrature_nodes(plan.index, static_cast<int>(n));
-    quadrature(plan.index, n_nodes[n], at, of);
+    quadrature(plan.index, n_nodes[n], nodes, node_weights);
     for (int k = 0; k < n_nodes[n]; ++k) {
-      t[n].push_back(static_cast<T>(at[k]));
-      weights[n].push_back(static_cast<T>(of[k] / (1 - at[k])));
+      t[n].push_back(static_cast<T>(nodes[k]));
+      weights[n].push_back(static_cast<T>(node_weights[k] / (1 - nodes[k])));
     }
   }
   constexpr size_t kPart = 256;

@@ -49,9 +49,9 @@ std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
   const std::vector<size_t> level = node_levels(plan, tree);
   std::vector<int32_t> first(n_levels, -1);
   for (int32_t node = 0; node < static_cast<int32_t>(tree.n_inner); ++node) {
-    int32_t& of_level = first[level[node]];
-    if (of_level < 0) of_level = node;
-    if (!same_split(plan, decide[of_level], decide[node])) return {};
+    int32_t& first_node = first[level[node]];
+    if (first_node < 0) first_node = node;
+    if (!same_split(plan, decide[first_node], decide[node])) return {};
   }
   return first;
 }
@@ -62,7 +62,7 @@ size_t level_bytes(const Plan& plan, const Chunk& chunk, size_t n_levels) {
 
 // Take as many such trees as the memory allows. Subtract the bytes of their tables from table_bytes.
 std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
-  std::vector<LevelTree> found;
+  std::vector<LevelTree> level_trees;
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       std::vector<int32_t> nodes = levels_of(plan, plan.trees[i]);
@@ -70,9 +70,9 @@ std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
       if (nodes.empty() || needed > table_bytes) continue;
       table_bytes -= needed;
       plan.trees[i].walked = false;
-      found.push_back({i, std::move(nodes)});
+      level_trees.push_back({i, std::move(nodes)});
     }
-  return found;
+  return level_trees;
 }
 
 // One thread's work: it fills the tables of such trees.
@@ -150,8 +150,8 @@ Plan make_level_plan(const EnsembleView& ensemble, Precision precision, Index in
   Plan plan = make_plan(ensemble, precision, 1, index, true, n_threads);
   const TableClock clock;
   plan.tables.level_limit = stored ? stored->level_limit : table_bytes;
-  size_t left = plan.tables.level_limit;
-  const std::vector<LevelTree> levels = take_level_trees(plan, left);
+  size_t spare_bytes = plan.tables.level_limit;
+  const std::vector<LevelTree> levels = take_level_trees(plan, spare_bytes);
   if (levels.empty() && !stored) return plan;
   lay_out_level_tables(plan, levels);
   if (stored) {

@@ -139,14 +139,15 @@ void TableRunner<T>::add_level_margin(const TableTree& tree, size_t n_outputs, s
 template <class T>
 void TableRunner<T>::find_groups(const PatternLeaf& leaf, const TableBatch& batch) {
   const Tables& tables = plan_.tables;
-  std::vector<int32_t> found;
+  std::vector<int32_t> distinct_groups;
   groups_.clear();
   for (uint32_t i = 0; i < leaf.n_bits; ++i) {
     const uint32_t place = tables.places[batch.places + tables.targets[leaf.targets + i]];
     const int32_t group = plan_.groups[place % plan_.features.size()];
-    const size_t number = static_cast<size_t>(std::find(found.begin(), found.end(), group) - found.begin());
-    if (number == found.size()) {
-      found.push_back(group);
+    const size_t number = static_cast<size_t>(
+        std::find(distinct_groups.begin(), distinct_groups.end(), group) - distinct_groups.begin());
+    if (number == distinct_groups.size()) {
+      distinct_groups.push_back(group);
       groups_.push_back(0);
     }
     groups_[number] |= uint64_t{1} << i;

@@ -20,17 +20,17 @@ void PatternVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, con
     if (q) off += w * moments_.value(p, q - 1);
     if (order_ > 1 && q > 1) pair_off += w * moments_.pair(p, q - 2);
     if (!p) continue;
-    const double of_one = w * moments_.value(p - 1, q);
-    const double of_mixed = order_ > 1 && q ? w * moments_.pair(p - 1, q - 1) : 0;
-    const double of_two = order_ > 1 && p > 1 ? w * moments_.pair(p - 2, q) : 0;
+    const double single = w * moments_.value(p - 1, q);
+    const double mixed_share = order_ > 1 && q ? w * moments_.pair(p - 1, q - 1) : 0;
+    const double pair_share = order_ > 1 && p > 1 ? w * moments_.pair(p - 2, q) : 0;
     for (uint64_t rest = only_x; rest;) {
       const uint32_t i = __builtin_ctzll(rest);
       rest &= rest - 1;
-      numbers_[i] += of_one;
+      numbers_[i] += single;
       if (order_ < 2) continue;
-      mixed[i] += of_mixed;
+      mixed[i] += mixed_share;
       for (uint64_t others = rest; others; others &= others - 1)
-        pairs[pair_number(n, i, __builtin_ctzll(others))] += of_two;
+        pairs[pair_number(n, i, __builtin_ctzll(others))] += pair_share;
     }
   }
   for (uint32_t i = 0; i < n; ++i) out[i] = static_cast<T>((x >> i & 1 ? numbers_[i] : -off) * value);
@@ -38,11 +38,11 @@ void PatternVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, con
   for (uint32_t i = 0, number = n; i < n; ++i)
     for (uint32_t j = i + 1; j < n; ++j, ++number) {
       const bool has_i = x >> i & 1, has_j = x >> j & 1;
-      const double of_pair = has_i && has_j ? numbers_[number]
-                             : has_i        ? -mixed[i]
-                             : has_j        ? -mixed[j]
-                                            : pair_off;
-      out[number] = static_cast<T>(of_pair * value);
+      const double interaction = has_i && has_j ? numbers_[number]
+                                 : has_i        ? -mixed[i]
+                                 : has_j        ? -mixed[j]
+                                                : pair_off;
+      out[number] = static_cast<T>(interaction * value);
     }
 }
 
@@ -59,15 +59,15 @@ void PatternVectors::write_owen(uint32_t n, uint64_t x, const std::vector<uint64
     // neither satisfies.
     uint32_t n_only_x = 0, n_only_b = 0, n_neither = 0;
     for (const uint64_t group : groups) {
-      const bool of_x = (x & group) == group, of_b = (b & group) == group;
-      n_only_x += of_x && !of_b;
-      n_only_b += of_b && !of_x;
-      n_neither += !of_x && !of_b;
+      const bool in_x = (x & group) == group, in_b = (b & group) == group;
+      n_only_x += in_x && !in_b;
+      n_only_b += in_b && !in_x;
+      n_neither += !in_x && !in_b;
     }
     for (const uint64_t group : groups) {
-      const bool of_x = (x & group) == group, of_b = (b & group) == group;
-      if ((of_x && of_b) || n_neither > static_cast<uint32_t>(!of_x && !of_b)) continue;
-      const double w = weights[i] * moments_.value(n_only_x - (of_x && !of_b), n_only_b - (of_b && !of_x));
+      const bool in_x = (x & group) == group, in_b = (b & group) == group;
+      if ((in_x && in_b) || n_neither > static_cast<uint32_t>(!in_x && !in_b)) continue;
+      const double w = weights[i] * moments_.value(n_only_x - (in_x && !in_b), n_only_b - (in_b && !in_x));
       const uint64_t only_x = group & ~b, only_b = group & ~x;
       const uint32_t p = __builtin_popcountll(only_x), q = __builtin_popcountll(only_b);
       const double on = p ? w * moments_.value(p - 1, q) : 0, off = q ? w * moments_.value(p, q - 1) : 0;

@@ -102,13 +102,14 @@ class TableWriter {
   // the game in which the groups are players. The values of the other features are from the games in which
   // their group is apart.
   void make_owen_table(const PathStep* path, uint32_t d) {
-    std::vector<int32_t> found;
+    std::vector<int32_t> distinct_groups;
     std::vector<uint32_t> members, alone;
     for (uint32_t i = 0; i < d; ++i) {
       const int32_t group = plan_.groups[path[i].feature];
-      const size_t number = static_cast<size_t>(std::find(found.begin(), found.end(), group) - found.begin());
-      if (number == found.size()) {
-        found.push_back(group);
+      const size_t number = static_cast<size_t>(
+          std::find(distinct_groups.begin(), distinct_groups.end(), group) - distinct_groups.begin());
+      if (number == distinct_groups.size()) {
+        distinct_groups.push_back(group);
         members.push_back(0);
       }
       members[number] |= 1u << i;
@@ -169,22 +170,22 @@ class TableWriter {
       const std::vector<double> on = powers(t[k], n), off = powers(1 - t[k], n);
       const std::vector<double> on_apart = powers(n_apart ? s[k] : 0, n_apart),
                                 off_apart = powers(n_apart ? 1 - s[k] : 0, n_apart);
-      double* const of = out.data() + 4 * size * k;
+      double* const node_factors = out.data() + 4 * size * k;
       for (size_t x = 0; x < size; ++x) {
         const uint32_t p = __builtin_popcountll(x & ~mask), q = n - p;
         if (!n_apart) {
-          of[x] = on[p];
-          of[size + x] = weights[k] / t[k] * off[q];
-          of[2 * size + x] = q ? weights[k] / t[k] * off[q - 1] : 0;
-          of[3 * size + x] = q ? weights[k] * off[q - 1] : 0;
+          node_factors[x] = on[p];
+          node_factors[size + x] = weights[k] / t[k] * off[q];
+          node_factors[2 * size + x] = q ? weights[k] / t[k] * off[q - 1] : 0;
+          node_factors[3 * size + x] = q ? weights[k] * off[q - 1] : 0;
           continue;
         }
         const uint32_t p_apart = __builtin_popcountll(x & mask), q_apart = n_apart - p_apart;
         const double weight = weights[k] * off[q], less = q_apart ? off_apart[q_apart - 1] : 0;
-        of[x] = on[p] * on_apart[p_apart];
-        of[size + x] = weight / s[k] * off_apart[q_apart];
-        of[2 * size + x] = weight / s[k] * less;
-        of[3 * size + x] = weight * less;
+        node_factors[x] = on[p] * on_apart[p_apart];
+        node_factors[size + x] = weight / s[k] * off_apart[q_apart];
+        node_factors[2 * size + x] = weight / s[k] * less;
+        node_factors[3 * size + x] = weight * less;
       }
     }
     return out;

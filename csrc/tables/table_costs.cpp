@@ -13,12 +13,13 @@ namespace skshap {
 std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
   TreeGroups groups(plan);
   std::vector<int32_t> features;
-  std::map<int, TableCost> found;
+  std::map<int, TableCost> costs_by_nodes;
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       if (!plan.trees[i].walked) continue;
       const int n_nodes = quadrature_nodes(plan.index, plan.trees[i].n_features);
-      TableCost& cost = found.try_emplace(n_nodes, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
+      TableCost& cost =
+          costs_by_nodes.try_emplace(n_nodes, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
       groups.find(chunk, plan.trees[i], {leaf_bits});
       cost.n_trees += 1;
       cost.n_leaves += groups.leaves.size();
@@ -34,7 +35,7 @@ std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
       }
     }
   std::vector<TableCost> costs;
-  for (const auto& [n_nodes, cost] : found) costs.push_back(cost);
+  for (const auto& [n_nodes, cost] : costs_by_nodes) costs.push_back(cost);
   return costs;
 }
 

@@ -51,7 +51,7 @@ class Groups {
 
   std::vector<TreeGroup> list() const {
     std::vector<TreeGroup> out;
-    for (const auto& [key, cost] : found_) out.push_back({key.second, cost});
+    for (const auto& [key, cost] : costs_) out.push_back({key.second, cost});
     const IntervalTables& intervals = plan_.intervals;
     if (intervals.any())
       out.push_back({true,
@@ -64,12 +64,12 @@ class Groups {
   int nodes_of(const TreeProgram& tree) const { return quadrature_nodes(plan_.index, tree.n_features); }
   TableCost& group(const TreeProgram& tree, bool tables) { return group(nodes_of(tree), tables); }
   TableCost& group(int n_nodes, bool tables) {
-    return found_.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
+    return costs_.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
   }
 
   const Plan& plan_;
   const size_t element_;
-  std::map<std::pair<int, bool>, TableCost> found_;  // by number of nodes, and whether the trees have tables
+  std::map<std::pair<int, bool>, TableCost> costs_;  // by number of nodes, and whether the trees have tables
 };
 
 }  // namespace

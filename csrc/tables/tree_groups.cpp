@@ -61,7 +61,8 @@ void TreeGroups::add_leaf(int32_t leaf) {
 bool TreeGroups::shares_table(bool is_leaf, size_t n_below) const {
   const size_t n_bits = walk_.steps().size() + n_below;
   if (is_leaf) return n_bits <= limits_.leaf_bits;
-  if (limits_.of_pairs) return n_bits <= limits_.leaf_bits && (n_below <= kFewNodes || n_bits <= kFewBits);
+  if (limits_.is_for_pairs)
+    return n_bits <= limits_.leaf_bits && (n_below <= kFewNodes || n_bits <= kFewBits);
   return n_bits <= std::min(limits_.leaf_bits, kMaxTableBits) &&
          (n_bits * width_ * element_bytes(plan_) << n_bits) <= kGroupBytes;
 }

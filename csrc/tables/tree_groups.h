@@ -18,7 +18,7 @@ constexpr uint32_t kLeafBits = 12;
 // more indices than the separate tables of these leaves together.
 struct TableLimits {
   uint32_t leaf_bits;
-  bool of_pairs = false;
+  bool is_for_pairs = false;
 };
 
 // The leaves of one tree, and the groups of leaves that share tables.

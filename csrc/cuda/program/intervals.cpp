@@ -199,14 +199,14 @@ class IntervalDivider {
 template <class T>
 class CudaIntervalTableWriter {
  public:
-  CudaIntervalTableWriter(const Plan& plan, const CudaIntervals& of, const CudaIntervalTable& table)
+  CudaIntervalTableWriter(const Plan& plan, const CudaIntervals& intervals, const CudaIntervalTable& table)
       : plan_(plan),
         from_(plan.intervals),
         table_(from_.tables[table.table]),
         window_(from_.windows[table.window]),
-        part_(of.parts[table.part]),
-        columns_(of.plan_columns.data() + part_.columns),
-        n_sums_(kIntervalForms[table.part >= of.n_parts[0]]),
+        part_(intervals.parts[table.part]),
+        columns_(intervals.plan_columns.data() + part_.columns),
+        n_sums_(kIntervalForms[table.part >= intervals.n_parts[0]]),
         first_(table.first),
         has_margins_(table.has_margins),
         shape_(shape_of<T>(from_, table_, n_sums_, has_margins_)) {}

@@ -140,7 +140,7 @@ bool has_leaf_chunks(const Plan& plan) {
          std::all_of(plan.columns.begin(), plan.columns.end(), is_narrow) &&
          std::all_of(plan.columns.begin(), plan.columns.end(), is_alone) &&
          std::all_of(
-             plan.chunks.begin(), plan.chunks.end(), [](const Chunk& each) { return each.output >= 0; }) &&
+             plan.chunks.begin(), plan.chunks.end(), [](const Chunk& chunk) { return chunk.output >= 0; }) &&
          std::all_of(
              plan.trees.begin(), plan.trees.end(),
              [](const TreeProgram& tree) {

@@ -183,7 +183,7 @@ class OwenLeafWriter {
 
   void ensure_stage_for_leaf(bool is_short) {
     const size_t n = groups().size();
-    const size_t of_groups = is_short ? path_.template group_bytes<T>() : owen_long_bytes<T>(n);
+    const size_t group_bytes = is_short ? path_.template group_bytes<T>() : owen_long_bytes<T>(n);
     size_t n_words = 4 + table_words(n), n_fours = fours(is_short ? owen_entries(n) : n), n_single = 0;
     for (const OwenPath::PathGroup& group : groups()) {
       const size_t m = group.n_features;
@@ -194,7 +194,7 @@ class OwenLeafWriter {
       n_fours += fours(owen_entries(m));
     }
     if (is_short) n_words += 4 * pieces(n_single);
-    ensure_stage(n_words, n_fours, of_groups + path_.template own_bytes<T>());
+    ensure_stage(n_words, n_fours, group_bytes + path_.template own_bytes<T>());
   }
 
   void write_short_leaf(size_t op, double value) {

@@ -55,8 +55,8 @@ class PatternWriter {
 
   void add_leaf(const TableBatch& batch, const TableTree& tree, const PatternLeaf& from) {
     // The outputs of a leaf may have separate entries in the plan, too.
-    const auto [found, is_new] = paths_.try_emplace(from.patterns);
-    PatternPath& path = found->second;
+    const auto [entry, is_new] = paths_.try_emplace(from.patterns);
+    PatternPath& path = entry->second;
     if (is_new) {
       add_tests(tree, from, path);
       add_patterns(from, path);
@@ -103,11 +103,11 @@ class PatternWriter {
 
   // Add the patterns in runs.
   void add_patterns(const PatternLeaf& from, PatternPath& path) {
-    const uint64_t all = ~uint64_t{0} >> (64 - from.n_bits), *const given =
+    const uint64_t all = ~uint64_t{0} >> (64 - from.n_bits), *const patterns =
                                                                  tables_.patterns.data() + from.patterns;
     std::vector<std::vector<uint32_t>> by_missing(from.n_bits + 1);
     for (uint32_t i = 0; i < from.n_patterns; ++i)
-      by_missing[__builtin_popcountll(all & ~given[i])].push_back(i);
+      by_missing[__builtin_popcountll(all & ~patterns[i])].push_back(i);
     const bool is_narrow = from.n_bits <= kNarrowBits;
     path.patterns = is_narrow ? out_.narrow.size() : out_.wide.size();
     path.weights = out_.weights.size();
@@ -118,7 +118,7 @@ class PatternWriter {
       run.resize((run.size() + kPatternsAtOnce - 1) / kPatternsAtOnce * kPatternsAtOnce, kNone);
       out_.runs.push_back({n_missing, static_cast<uint32_t>(run.size())});
       for (const uint32_t i : run) {
-        const uint64_t missing = i == kNone ? all : all & ~given[i];  // padding has the weight 0
+        const uint64_t missing = i == kNone ? all : all & ~patterns[i];  // padding has the weight 0
         if (is_narrow)
           out_.narrow.push_back(static_cast<uint32_t>(missing));
         else

@@ -85,8 +85,8 @@ void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
       return child < n_inner && child < end && subtree_end_[child] > begin;
     };
     const auto leaf = [&](int32_t child) {
-      const bool here = child >= n_inner && item.node >= begin && item.node < end;
-      return Place{-1, here ? leaves + static_cast<size_t>(child - n_inner) * width_ : zeros_.data()};
+      const bool is_in_part = child >= n_inner && item.node >= begin && item.node < end;
+      return Place{-1, is_in_part ? leaves + static_cast<size_t>(child - n_inner) * width_ : zeros_.data()};
     };
     int32_t left = children[2 * item.node], right = children[2 * item.node + 1];
     if (!is_kept(left) && is_kept(right)) {  // the left subtree is cut off
@@ -236,8 +236,9 @@ int32_t CudaTree::pair_of(int32_t i, int32_t j) const {
   const auto less = [](const FeaturePair& a, const FeaturePair& b) {
     return a.first != b.first ? a.first < b.first : a.second < b.second;
   };
-  const auto found = std::lower_bound(plan.pairs.begin(), plan.pairs.end(), FeaturePair{first, second}, less);
-  return static_cast<int32_t>(plan.features.size() + (found - plan.pairs.begin()));
+  const auto position =
+      std::lower_bound(plan.pairs.begin(), plan.pairs.end(), FeaturePair{first, second}, less);
+  return static_cast<int32_t>(plan.features.size() + (position - plan.pairs.begin()));
 }
 
 int32_t CudaTree::triple_of(int32_t i, int32_t j, int32_t l) const {
@@ -247,8 +248,8 @@ int32_t CudaTree::triple_of(int32_t i, int32_t j, int32_t l) const {
     return std::tie(a.first, a.second, a.third) < std::tie(b.first, b.second, b.third);
   };
   const FeatureTriple triple{features[0], features[1], features[2]};
-  const auto found = std::lower_bound(plan.triples.begin(), plan.triples.end(), triple, less);
-  return static_cast<int32_t>(plan.features.size() + (found - plan.triples.begin()));
+  const auto position = std::lower_bound(plan.triples.begin(), plan.triples.end(), triple, less);
+  return static_cast<int32_t>(plan.features.size() + (position - plan.triples.begin()));
 }
 
 }  // namespace skshap

@@ -51,9 +51,9 @@ void CudaWriter<T>::begin_chunk(const Chunk& chunk, const CudaQuadrature& nodes,
 // Return the position of these nodes among the nodes of the program. If they are new, add them.
 template <class T>
 int32_t CudaWriter<T>::number_of(const CudaQuadrature& nodes) {
-  const auto found = std::find(out_.quadratures.begin(), out_.quadratures.end(), nodes);
-  const int32_t number = static_cast<int32_t>(found - out_.quadratures.begin());
-  if (found == out_.quadratures.end()) out_.quadratures.push_back(nodes);
+  const auto position = std::find(out_.quadratures.begin(), out_.quadratures.end(), nodes);
+  const int32_t number = static_cast<int32_t>(position - out_.quadratures.begin());
+  if (position == out_.quadratures.end()) out_.quadratures.push_back(nodes);
   return number;
 }
 

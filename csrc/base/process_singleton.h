@@ -13,7 +13,7 @@ namespace skshap {
 // may outlive the objects of main(). A child process makes an object of its own, because a thread of the
 // parent may have been changing the parent's object at the time of the fork.
 template <class T>
-T& of_process() {
+T& process_singleton() {
   static std::atomic<T*> current{nullptr};
 #ifndef _WIN32  // which cannot fork
   [[maybe_unused]] static const int registered =
