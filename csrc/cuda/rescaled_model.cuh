@@ -204,7 +204,7 @@ struct RescaledModel {
   }
 
   // Stages are planned first. Then their numbers are written, in parallel.
-  struct Part {
+  struct StageSource {
     const Lookup* lookup;
     int32_t output;
     size_t first_term;              // of the output
@@ -225,14 +225,14 @@ struct RescaledModel {
     std::vector<T> all(n_pieces_ * kSize);
     std::atomic<size_t> next{0};
     run_threads(std::min<int64_t>(8, std::max(1u, std::thread::hardware_concurrency())), [&](bool) {
-      for (size_t i; (i = next++) < stages_.size();) write(tables, stages_[i], parts_of_[i], all.data());
+      for (size_t i; (i = next++) < stages_.size();) write(tables, stages_[i], sources_[i], all.data());
     });
     chunks = upload(planned);
     stages = upload(stages_);
     targets = upload(targets_);
     data = upload(all);
     stages_ = {};
-    parts_of_ = {};
+    sources_ = {};
   }
 
   // Divide the trees into chunks of about the same size. List the slots of each chunk.
@@ -319,22 +319,23 @@ struct RescaledModel {
         stage.n_targets = static_cast<uint32_t>(last - first);
         for (size_t i = first; i < last; ++i) targets_.push_back(slot_of_[tree][positions[columns[i]]]);
         stages_.push_back(stage);
-        parts_of_.push_back({&lookup, output, panel + k, {columns.begin() + first, columns.begin() + last}});
+        sources_.push_back({&lookup, output, panel + k, {columns.begin() + first, columns.begin() + last}});
         n_pieces_ += n_entries * stage.entry;
       }
   }
 
-  void write(const RescaledTables& tables, const RescaledStage& stage, const Part& part, T* all) const {
-    const size_t n_entries = size_t{1} << part.lookup->n_bits, n_targets = part.lookup->n_targets;
+  void write(const RescaledTables& tables, const RescaledStage& stage, const StageSource& source,
+             T* all) const {
+    const size_t n_entries = size_t{1} << source.lookup->n_bits, n_targets = source.lookup->n_targets;
     T* const out = all + stage.data * kSize;
     for (uint32_t k = 0; k < stage.n_terms; ++k) {
-      const size_t term = part.first_term + k;
-      if (term >= static_cast<size_t>(slope_list_[part.output].n_terms)) break;
-      const T* from = term_tables<T>(tables)[part.output][term].data() + part.lookup->table;
+      const size_t term = source.first_term + k;
+      if (term >= static_cast<size_t>(slope_list_[source.output].n_terms)) break;
+      const T* from = term_tables<T>(tables)[source.output][term].data() + source.lookup->table;
       for (size_t index = 0; index < n_entries; ++index, from += n_targets)
-        for (size_t i = 0; i < part.columns.size(); ++i)
+        for (size_t i = 0; i < source.columns.size(); ++i)
           out[(index * stage.entry + i / kSize * stage.n_terms + k) * kSize + i % kSize] =
-              from[part.columns[i]];
+              from[source.columns[i]];
     }
   }
 
@@ -385,7 +386,7 @@ struct RescaledModel {
   std::vector<uint32_t> slot_places_;           // of all chunks: output * used features + feature
   std::vector<std::vector<uint32_t>> slot_of_;  // [tree][position in its batch]
   std::vector<RescaledStage> stages_;
-  std::vector<Part> parts_of_;
+  std::vector<StageSource> sources_;
   std::vector<uint32_t> targets_;
   size_t n_pieces_ = 0;
 };

@@ -92,11 +92,11 @@ class MeasuredTrees::Measurer {
     shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !interactions_;
     shape.n_nodes = shape.radau ? n_radau : n_legendre;
     for (int32_t o = 0; o < e_.value_width; ++o) {
-      const Sums sums = sum(o, 0);
+      const LeafSums sums = sum(o, 0);
       // A row reaches several leaves of a merged tree, so an offset of each leaf would not be an offset of
       // their sum.
       const double center = shape.merged ? 0 : sums.expected;
-      const Sums centered = center == 0 ? sums : sum(o, center);
+      const LeafSums centered = center == 0 ? sums : sum(o, center);
       centers[o] = {center, sums.largest, centered.largest, centered.expected};
     }
     return shape;
@@ -120,11 +120,11 @@ class MeasuredTrees::Measurer {
   }
   // The expected value of the leaves less the center; and the largest magnitude of the leaves less the
   // center.
-  struct Sums {
+  struct LeafSums {
     double expected = 0, largest = 0;
   };
-  Sums sum(int32_t o, double center) const {
-    Sums sums;
+  LeafSums sum(int32_t o, double center) const {
+    LeafSums sums;
     for (const MeasuredLeaf& leaf : leaves_) {
       const double centered = value(leaf, o, center), magnitude = std::fabs(centered);
       sums.expected += leaf.share * centered;

@@ -62,16 +62,16 @@ void rank_by_search(const RankArgs<typename S::T>& args) {
     });
   } else {
     // Steps are as wide as the values, so that the compiler vectorizes the comparisons without conversions.
-    using Step = std::conditional_t<sizeof(X) == 4, uint32_t, uint64_t>;
+    using RankType = std::conditional_t<sizeof(X) == 4, uint32_t, uint64_t>;
     const X* __restrict const x = args.values;
-    Step rank[kBlockRows] = {};
+    RankType rank[kBlockRows] = {};
     for (size_t length = args.n_thresholds, half; length > 0; length -= half) {
       half = (length + 1) / 2;
       const X* __restrict const thresholds = args.thresholds + half - 1;
-      const Step step = static_cast<Step>(half);
+      const RankType step = static_cast<RankType>(half);
       for (int i = 0; i < kBlockRows; ++i) {
         const X threshold = thresholds[rank[i]];
-        rank[i] += step & -static_cast<Step>(kStrict ? threshold <= x[i] : threshold < x[i]);
+        rank[i] += step & -static_cast<RankType>(kStrict ? threshold <= x[i] : threshold < x[i]);
       }
     }
     for (int i = 0; i < kBlockRows; ++i) args.ranks[i] = static_cast<uint32_t>(rank[i]);
