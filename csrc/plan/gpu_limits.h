@@ -9,8 +9,8 @@ namespace skshap {
 
 // --- Merged trees (plan/merged_trees.h) ---
 
-// The most levels of a merged tree. A thread that adds up margins keeps the nodes that it has still to visit,
-// at most one for each level and one more, in an array of this size (cuda/rows.cuh).
+// The most levels of a merged tree. A thread that adds up margins keeps the nodes that it has still to visit
+// in an array with a place for each level and one more (cuda/rows.cuh).
 constexpr int kMostGpuLevels = 32;
 
 // --- Tables by intervals (plan/interval_tables.h) ---
