@@ -1,4 +1,4 @@
-"""Interactions of triples, on a GPU and on all cores of its host, from and to NumPy."""
+"""Time interactions of triples on a GPU and on all cores of its host. Rows and values are NumPy arrays."""
 
 from __future__ import annotations
 

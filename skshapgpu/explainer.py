@@ -62,7 +62,7 @@ from ._engine.features import (
     two_levels,
 )
 from ._engine.interactions import MATRICES, Request, compute_interactions, interaction_matrices
-from ._engine.linear_leaves import require_explainable
+from ._engine.linear_leaves import require_explainable_leaves
 from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.options import Options
 from ._engine.runs import HostRun, Run, execute, shap_values
@@ -444,7 +444,7 @@ class TreeExplainer:
         self._adapted = adapt_file(last).with_output(model_output, self._times).with_cover(cover)
         interventional = is_interventional(feature_perturbation, data)
         link = link_of(self._adapted, model_output, outputs == "all", interventional)  # before data is read
-        require_explainable(self._adapted, interventional, link)
+        require_explainable_leaves(self._adapted, interventional, link)
         self._reader = Reader(steps, self._adapted)
         groups = None
         if feature_groups is not None:
@@ -500,7 +500,7 @@ class TreeExplainer:
             )
         widen = outputs == "all" and adapted.binary is not None
         link = link_of(adapted, model_output, outputs == "all", background is not None)
-        require_explainable(adapted, background is not None, link)
+        require_explainable_leaves(adapted, background is not None, link)
         n_outputs = 2 if widen else adapted.ensemble.n_outputs
         self._output_names: tuple[Any, ...] | None = None
         if widen:

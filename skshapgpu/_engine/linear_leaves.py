@@ -11,7 +11,7 @@ from ..errors import UnsupportedModelError
 from .links import Link
 
 
-def require_explainable(adapted: AdaptedModel, interventional: bool, link: Link | None) -> None:
+def require_explainable_leaves(adapted: AdaptedModel, interventional: bool, link: Link | None) -> None:
     """Reject options with which a model with linear leaves cannot be explained.
 
     Raises

@@ -24,7 +24,7 @@ from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
 _ROUNDING = 2.0**-48
 
-#: Rounding error of Shapley values that are sums over coalitions of numbers up to 1.
+#: Rounding error of a Shapley value that is computed as a sum, over coalitions, of numbers up to 1.
 _ROUNDING_OF_SUMS = 2.0**-44
 
 #: A bound on values of exp, so that an infinite gap is never allowed.

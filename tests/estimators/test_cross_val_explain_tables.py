@@ -184,7 +184,7 @@ def test_columns_without_names() -> None:
 
 
 def test_repeated_splits_of_a_pipeline_of_mixed_columns() -> None:
-    """A last step that sees categories has an array of objects as data."""
+    """If the last step receives categories, ``explanation.data`` is an array of objects."""
     pd = pytest.importorskip("pandas")
     lightgbm = pytest.importorskip("lightgbm")
     rng = np.random.default_rng(0)

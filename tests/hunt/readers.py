@@ -18,7 +18,7 @@ from .trees import Tree, encoded
 def readable(model: Any) -> bool:
     """Return whether :func:`trees_of` supports the model.
 
-    Categories of CatBoost, linear leaves of LightGBM and scikit-survival cannot be read.
+    It supports no categories of CatBoost, no linear leaves of LightGBM and no model of scikit-survival.
     """
     if has_linear_leaves(model) or library_of(model) == "sksurv":
         return False

@@ -233,7 +233,7 @@ def test_wrong_values_are_found(monkeypatch, mode, task, change):
 
 
 def test_a_shift_is_found_whatever_the_offset(monkeypatch):
-    """The error is 1e-4 of the spread; the offset is a million times larger."""
+    """An error of 1e-4 of the spread is found, although the margins are about a million."""
     options = PLAIN | {"mode": "values", "task": "regression", "offset": 1e6, "outputs": "auto"}
     assert not run(5, options).findings
     _with(monkeypatch, _shift)

@@ -231,7 +231,8 @@ class CudaCompiler {
   void write_merged_margin_nodes(const TreeProgram& tree, int64_t first_leaf) {
     const size_t n_inner = tree.n_inner, n = n_inner + tree.n_leaves;
     const int32_t* const edges = plan_.children.data() + tree.children;
-    // The nodes and leaves of each place: by inner node and side, then of the root.
+    // List the nodes and leaves of each place. Each inner node has two places, one for each side. The last
+    // place is that of the root.
     std::vector<std::vector<int32_t>> places(2 * n_inner + 1);
     for (size_t i = 0; i < n; ++i) {
       const uint32_t edge = static_cast<uint32_t>(edges[i]);

@@ -118,7 +118,10 @@ def test_every_number_of_rows(n_rows: int) -> None:
 @pytest.mark.parametrize("n_features", [5, 14, 19, 20, 60, 400])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_wide_models(n_features: int, n_outputs: int) -> None:
-    """Sums of one batch and divided sums; 8, 4 or 2 warps of a block share the block's shared memory."""
+    """The sums of some models fit into one batch, and those of wider models are divided.
+
+    Depending on the number of features, 8, 4 or 2 warps of a block share its shared memory.
+    """
     rng = np.random.default_rng(n_features)
     trees = []
     for i in range(40):
