@@ -70,7 +70,7 @@ from ._engine.sharing import Sharing
 from ._explanations.interactions import InteractionExplanation
 from ._explanations.values import Explanation
 from ._files import saving
-from ._files.locations import Place, locate
+from ._files.locations import Content, Place, locate, quoted
 from ._files.model_files import adapt_file
 from ._files.saving import Saved
 from ._rows import gpu_arrays
@@ -130,6 +130,7 @@ def explain(
     >>> explain(model, X).shape
     (442, 10)
     """
+    require_options(explain, options)
     require_one_of("index", index, VALUE_INDICES)
     require_progress(progress)
     return as_explainer(NoCopy(model), options).explain(X, y, index=index, progress=progress)
@@ -180,6 +181,7 @@ def explain_interactions(
     >>> explain_interactions(model, X, interactions=5).shape
     (442, 5)
     """
+    require_options(explain_interactions, options)
     Request.parse(interactions, index, order)
     require_progress(progress)
     return as_explainer(NoCopy(model), options).explain_interactions(
@@ -195,7 +197,7 @@ def as_explainer(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
     model : Model, or NoCopy with one
         A fitted model or its file, an explainer or its file.
     options : dict
-        Options of ``TreeExplainer``; of ``TreeExplainer.load`` for an explainer's file, and none for an
+        Options of ``TreeExplainer``; of ``TreeExplainer.load`` for an explainer file, and none for an
         explainer.
 
     Raises
@@ -234,19 +236,22 @@ def model_of(model: Any) -> tuple[Sequence[Any], AdaptedModel]:
     return steps, adapted
 
 
-def _existing(model: Any) -> TreeExplainer | Place | None:
-    """Return the explainer that ``model`` is, or the path of the explainer's file that it names, if any."""
+def _existing(model: Any) -> TreeExplainer | Place | Content | None:
+    """Return the explainer that ``model`` is, or the explainer file of which it is the path or the content.
+
+    None means that ``model`` is a model or a model file.
+    """
     while isinstance(model, NoCopy | FrozenEstimator):
         model = model.model if isinstance(model, NoCopy) else model.estimator
     return model if isinstance(model, TreeExplainer) else saving.explainer_file(model)
 
 
 def is_explainer(model: Any) -> bool:
-    """Return whether a model is an explainer or an explainer's file."""
+    """Return whether a model is an explainer or an explainer file."""
     return _existing(model) is not None
 
 
-def _reopened(existing: TreeExplainer | Place, options: Mapping[str, Any]) -> TreeExplainer:
+def _reopened(existing: TreeExplainer | Place | Content, options: Mapping[str, Any]) -> TreeExplainer:
     """Return an explainer, or load one from its file, where only options of ``load`` can be chosen.
 
     Raises
@@ -257,7 +262,8 @@ def _reopened(existing: TreeExplainer | Place, options: Mapping[str, Any]) -> Tr
     is_file = not isinstance(existing, TreeExplainer)
     settled = [name for name in options if not is_file or name not in _CHOSEN_LATER]
     if settled:
-        whose = f"the explainer in {str(existing)!r}" if is_file else "an explainer"
+        has_no_path = isinstance(existing, (TreeExplainer, Content))
+        whose = "an explainer" if has_no_path else f"the explainer in {quoted(existing)}"
         raise TypeError(f"{whose} has its own options: pass {', '.join(settled)} when you create it")
     if isinstance(existing, TreeExplainer):
         return existing
@@ -289,11 +295,11 @@ class TreeExplainer:
         last step is explained, in terms of the columns that it receives, and copies of the other steps
         transform X. Of a fitted search, ``best_estimator_`` is explained; docs/models.md lists all wrappers.
 
-        Or the file of a model: its path or URL, such as "s3://bucket/model.ubj", or its content as bytes.
+        Or a model file: its path or URL, such as "s3://bucket/model.ubj", or its content as bytes.
 
-        Or an explainer, or the path of the file that its :meth:`save` wrote. It has its own options; from a
-        file, only ``device``, ``n_jobs``, ``memory_limit``, ``expected_rows`` and ``check_additivity`` can be
-        chosen, as in :meth:`load`.
+        Or an explainer, or an explainer file, which its :meth:`save` wrote: the path, URL or content. It has
+        its own options; from a file, only ``device``, ``n_jobs``, ``memory_limit``, ``expected_rows`` and
+        ``check_additivity`` can be chosen, as in :meth:`load`.
     data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
         Background rows, in any form that X may have on the host. For interventional values, the value of a
         coalition is the mean margin over the background rows, with the coalition's features replaced by
@@ -1288,7 +1294,11 @@ class TreeExplainer:
         ImportError
             A package for the URL or file system is not installed.
         """
-        place = locate(path, filesystem)
+        if isinstance(path, bytes):
+            raise TypeError(
+                "path must be a path, not bytes: TreeExplainer(content) reads the content of a file"
+            )
+        place: Place | Content = path if isinstance(path, Content) else locate(path, filesystem)
         saved = saving.load(place, verify)
         outputs, model_output = (saved.options.get(name) for name in ("outputs", "model_output"))
         columns = saved.options.get("columns", "all")
@@ -1326,7 +1336,7 @@ class TreeExplainer:
                 tables=saved.tables,
             )
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{str(place)!r} cannot be loaded: {error}") from error
+            raise ValueError(f"{quoted(place)} cannot be loaded: {error}") from error
         return explainer
 
     def __getstate__(self) -> dict[str, Any]:

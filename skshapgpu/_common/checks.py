@@ -2,17 +2,25 @@
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from inspect import signature
+from inspect import Parameter, signature
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+
+from .types import OPTION_LINES
 
 
 def require_one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise ``ValueError``, naming the option, unless its value is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{option} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def with_article(value: Any) -> str:
+    """Return the name of a value's class for a message: "a str", "an InteractionExplanation"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def require_unmasked(name: str, values: object, advice: str) -> None:
@@ -26,23 +34,96 @@ def require_weights_unmasked(name: str, weights: object) -> None:
     require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
 
 
-#: Names for options in other libraries or in the documentation, with a hint at the option's own name.
-_HINTS = {
-    "background": "Did you mean 'data'?",
-    "masker": "Did you mean 'data'?",
+def require_bool(option: str, value: object) -> None:
+    """Raise ``TypeError``, naming the option, unless its value is a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{option} must be a bool, not {value!r}")
+
+
+def require_count(option: str, value: object) -> None:
+    """Raise ``TypeError`` or ``ValueError``, naming the option, unless its value is an int >= 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{option} must be an int, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{option} must be at least 1, not {value!r}")
+
+
+#: Words for options in other libraries and in the documentation, with the names of the options. A hint shows
+#: the first name that is a parameter of the called function. Words without a name are similar to the name of
+#: an option that means something else.
+_NAMES_OF_WORDS = {
+    "background": ("data",),
+    "background_data": ("data",),
+    "masker": ("data",),
+    "weights": ("data_weight",),
+    "perturbation": ("feature_perturbation",),
+    "group": ("sum_by", "feature_groups"),
+    "groups": ("feature_groups",),
+    "max_display": ("max_features",),
+    "color": ("color_by", "cmap"),
+    "colors": ("color", "cmap"),
+    "colormap": ("cmap",),
+    "top": ("reasons",),
+    "resume": ("if_exists",),
+    "overwrite": ("if_exists",),
+    "delimiter": ("csv_options",),
+    "sep": ("csv_options",),
+    "quote_char": ("csv_options",),
+    "null_values": ("csv_options",),
+    "decimal": ("csv_options",),
+    "nthread": ("n_jobs",),
+    "n_threads": ("n_jobs",),
+    "num_threads": ("n_jobs",),
+    "thread_count": ("n_jobs",),
+    "gpu": ("device",),
+    "use_gpu": ("device",),
+    "max_memory": ("memory_limit",),
+    "cat_features": (),
+    "categorical_features": (),
+}
+
+#: Advice about words for something that is no option.
+_ADVICE = {
+    "approximate": "the values are always exact",
     "interactions": "explain_interactions computes interactions",
 }
 
+#: Smallest similarity of an unknown option and the name in the hint, as ``difflib`` measures it.
+_SIMILARITY = 0.76
+
 
 def require_options(called: Callable[..., Any], options: Iterable[str]) -> None:
-    """Raise ``TypeError`` for an option that a callable does not have; the message names a similar one."""
-    parameters = tuple(signature(called).parameters)
+    """Raise ``TypeError`` for a keyword argument that is not an option of an explainer.
+
+    The message hints at the parameter of the called function, or the option of the explainer, that the user
+    probably means.
+
+    Parameters
+    ----------
+    called : callable
+        Function or class that the user called.
+    options : iterable of str
+        Names of the keyword arguments that are not parameters of ``called``.
+    """
     for option in options:
-        if option not in parameters:
-            similar = get_close_matches(option, parameters, 1)
-            hint = _HINTS.get(option) or (f"Did you mean {similar[0]!r}?" if similar else "")
-            hint = f". {hint}" if hint else ""
-            raise TypeError(f"{called.__name__} got an unexpected keyword argument {option!r}{hint}")
+        if option not in OPTION_LINES:
+            raise TypeError(
+                f"{called.__qualname__}() got an unexpected keyword argument {option!r}{_hint(called, option)}"
+            )
+
+
+def _hint(called: Callable[..., Any], unknown: str) -> str:
+    """Return the end of a message about an unknown option; nothing if no parameter is similar."""
+    parameters = signature(called).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind != Parameter.VAR_KEYWORD]
+    names = [name for name in dict.fromkeys([*names, *OPTION_LINES]) if name != unknown]
+    if unknown in _ADVICE:
+        return f": {_ADVICE[unknown]}"
+    if unknown in _NAMES_OF_WORDS:
+        meant = [name for name in _NAMES_OF_WORDS[unknown] if name in names]
+    else:
+        meant = get_close_matches(unknown, names, 1, _SIMILARITY)
+    return f". Did you mean {meant[0]!r}?" if meant else ""
 
 
 def require_n_jobs(n_jobs: object) -> None:

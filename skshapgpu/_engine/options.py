@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.utils import check_scalar
 
 from .._common import devices, memory
-from .._common.checks import require_n_jobs, require_one_of
+from .._common.checks import require_bool, require_n_jobs, require_one_of
 from .._common.devices import Devices
 from . import algorithms
 from .algorithms import Algorithm
@@ -63,6 +63,7 @@ class Options:
         if "cuda" not in entry.devices:
             devices.require_cpu(device, option)
         require_n_jobs(n_jobs)
+        require_bool("check_additivity", check_additivity)
         if expected_rows is not None:
             expected_rows = int(check_scalar(expected_rows, "expected_rows", Integral, min_val=1))
         limit, requested = memory.parse_bytes(memory_limit), Devices.parse(device)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import numpy as np
 import numpy.typing as npt
 
+from .._common.checks import require_count
 from .._common.digits import number
 from .._rows.columns import GroupedRows, read_column
 from .._rows.real_numbers import is_missing
@@ -100,7 +101,13 @@ class Cohorts(Mapping[Any, ExplanationT], Generic[ExplanationT]):
         -------
         dict of object to list of (str, float)
             The result of ``strongest(n)`` of each cohort, by label.
+
+        Raises
+        ------
+        ValueError, TypeError
+            ``n`` is not an int from 1 on.
         """
+        require_count("n", n)  # there may be no cohort
         return {label: cohort.strongest(n) for label, cohort in self.items()}
 
     def to_frame(self) -> DataFrame:

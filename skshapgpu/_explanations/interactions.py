@@ -203,6 +203,11 @@ class InteractionExplanation(LabelledValues):
         -------
         list of (str, float)
             Name and mean magnitude of the whole index, summed over the outputs, the strongest first.
+
+        Raises
+        ------
+        ValueError, TypeError
+            ``n`` is not an int from 1 on.
         """
         return ranking(self.interaction_names, self.importance(), n)
 

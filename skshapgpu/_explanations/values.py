@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_scalar
 
+from .._common.checks import require_bool, require_count
 from .._common.digits import number
 from .._common.indices import INDICES
 from .._common.types import Values
@@ -432,6 +431,11 @@ class Explanation(LabelledValues):
         -------
         list of (str, float)
             Name and mean magnitude, summed over the outputs, the largest first.
+
+        Raises
+        ------
+        ValueError, TypeError
+            ``n`` is not an int from 1 on.
         """
         return ranking(self.feature_names, self.importance(), n)
 
@@ -460,7 +464,7 @@ class Explanation(LabelledValues):
         Raises
         ------
         ValueError, TypeError
-            ``n`` is not a number from 1 on, or ``by_sign`` is not a bool.
+            ``n`` is not an int from 1 on, or ``by_sign`` is not a bool.
 
         See Also
         --------
@@ -476,8 +480,8 @@ class Explanation(LabelledValues):
         >>> [(r["feature"], r["value"], r["reason"]) for r in explanation.loc[0].reasons(2)]
         [('s5', 4.8598, 'for'), ('bmi', 32.1, 'for')]
         """
-        check_scalar(by_sign, "by_sign", bool)
-        check_scalar(n, "n", Integral, min_val=1)
+        require_bool("by_sign", by_sign)
+        require_count("n", n)
         rows: Any = range(len(self)) if self.row_labels is None else self.row_labels
         values, outputs = to_host(self.values), self._several_outputs()
         if outputs is None:
@@ -501,7 +505,11 @@ def _mean_without_nan(values: np.ndarray) -> np.ndarray:
 
 
 def ranking(names: Sequence[str], means: np.ndarray, n: int) -> list[tuple[str, float]]:
-    """Return the n names with the largest means, summed over the outputs; ties keep their order."""
+    """Return the n names with the largest means, summed over the outputs; ties keep their order.
+
+    Raise ``ValueError`` or ``TypeError`` if ``n`` is not an int from 1 on.
+    """
+    require_count("n", n)
     total = means.reshape(len(names), int(np.prod(means.shape[1:]))).sum(axis=1)
     return [(names[i], float(total[i])) for i in np.argsort(-total, kind="stable")[:n]]
 

@@ -42,6 +42,9 @@ _OBJECT_STORES = {
 #: Bytes that are copied at once.
 _COPIED_BYTES = 2**23
 
+#: Multiple of bytes at which the content of a file in memory begins. Arrays in explainer files need it.
+_CONTENT_ALIGNMENT = 64
+
 #: Attempts to delete a folder in which another call renames files.
 _DELETE_TRIES = 10
 
@@ -236,6 +239,27 @@ class RemotePath:
         return stamps
 
 
+class Content:
+    """Content of a file, which a user passes instead of its path.
+
+    Attributes
+    ----------
+    content : bytes
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def read_array(self) -> np.ndarray:
+        """Return the content as a read-only array of bytes, aligned like a memory-mapped one."""
+        padded = np.empty(len(self.content) + _CONTENT_ALIGNMENT, np.uint8)
+        begin = -padded.ctypes.data % _CONTENT_ALIGNMENT
+        content = padded[begin : begin + len(self.content)]
+        content[:] = np.frombuffer(self.content, np.uint8)
+        content.flags.writeable = False
+        return content
+
+
 #: A place of a file or folder.
 Place = Path | RemotePath
 
@@ -248,6 +272,11 @@ def is_path(value: Any) -> bool:
 def is_url(path: Any) -> bool:
     """Return whether a path has a scheme."""
     return not isinstance(path, RemotePath) and bool(_URL.match(os.fsdecode(path)))
+
+
+def quoted(place: Place | Content) -> str:
+    """Return a file for the beginning of a message: its path in quotes, or "the content"."""
+    return "the content" if isinstance(place, Content) else repr(str(place))
 
 
 def shown(path: Any) -> str:

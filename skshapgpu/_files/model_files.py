@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..adapters import adapt
+from ..adapters.files import EXPECTED
 from ..adapters.schema import AdaptedModel
 from ..adapters.spark_ml import folder as spark_folder
 from .locations import RemotePath, fetched, is_path, is_url, locate
@@ -21,8 +22,8 @@ def adapt_file(model: Any) -> AdaptedModel:
     if not isinstance(place, RemotePath):
         return adapt(place)
     if not place.exists():
-        raise ValueError(f"there is no file {str(place)!r}; a string is treated as the path of a model file")
+        raise ValueError(f"there is no file {str(place)!r}; a string is treated as the path of {EXPECTED}")
     if place.is_dir() and not spark_folder.is_saved(place):  # copying it might take long
-        raise ValueError(f"{str(place)!r} is a directory; expected a model file")
+        raise ValueError(f"{str(place)!r} is a folder; expected {EXPECTED}")
     with fetched(place) as copy:
         return adapt(copy)

@@ -1,4 +1,4 @@
-"""Files of explainers: the adapted model, the options that affect its values, the background data, and the
+"""Explainer files: the adapted model, the options that affect its values, the background data, and the
 content of the compiled plan's tables.
 
 Python objects (names, labels, categories) are written as JSON with their types, arrays as arrays; only
@@ -21,7 +21,7 @@ from .._versions import __version__
 from ..adapters.ensemble import LINEAR_FIELDS, Ensemble
 from ..adapters.schema import AdaptedModel, InputSchema
 from . import storage
-from .locations import Place, RemotePath, head, is_path, locate
+from .locations import Content, Place, RemotePath, head, is_path, locate, quoted
 
 #: Version 2 is for models with linear leaves. Readers of version 1 reject such files, instead of ignoring the
 #: leaves.
@@ -119,12 +119,12 @@ def _fields_of(ensemble: Ensemble) -> list[str]:
     return [f.name for f in fields(Ensemble) if ensemble.has_linear_leaves or f.name not in LINEAR_FIELDS]
 
 
-def load(path: Place, verify: bool = False) -> Saved:
+def load(path: Place | Content, verify: bool = False) -> Saved:
     """Read a file.
 
     Parameters
     ----------
-    path : Path or RemotePath
+    path : Path, RemotePath or Content
     verify : bool
         Whether to compare large tables with their checksums, too.
 
@@ -137,10 +137,10 @@ def load(path: Place, verify: bool = False) -> Saved:
     """
     header, arrays = storage.read(path, _LARGE, verify)
     if header.get("format") != _FORMAT:
-        raise ValueError(f"{str(path)!r} holds no explainer")
+        raise ValueError(f"{quoted(path)} holds no explainer")
     if header.get("version") not in (_VERSION, _LINEAR_VERSION):
         raise ValueError(
-            f"{str(path)!r} has version {header.get('version')!r} of the format, written by skshapgpu "
+            f"{quoted(path)} has version {header.get('version')!r} of the format, written by skshapgpu "
             f"{header.get('library')}; this one reads versions {_VERSION} and {_LINEAR_VERSION}"
         )
     try:
@@ -157,11 +157,13 @@ def load(path: Place, verify: bool = False) -> Saved:
             raise ValueError(f"its options are {options!r:.80}")
         return Saved(adapted, options, background, tables)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{str(path)!r} is damaged: {error}") from error
+        raise ValueError(f"{quoted(path)} is damaged: {error}") from error
 
 
-def explainer_file(model: Any) -> Place | None:
-    """Return the place of an explainer's file if ``model`` is its path, and None otherwise."""
+def explainer_file(model: Any) -> Place | Content | None:
+    """Return the explainer file of which ``model`` is the path or the content; None if there is none."""
+    if isinstance(model, bytes):
+        return Content(model) if storage.begins_like_ours(model[: storage.N_FIRST_BYTES]) else None
     if not is_path(model):
         return None
     place = locate(model)

@@ -18,13 +18,14 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
 
-from .locations import Place, RemotePath, shown
+from .locations import Content, Place, RemotePath, quoted, shown
 
 _HEADER = "header.json"
 
@@ -67,7 +68,7 @@ def is_ours(path: str | os.PathLike[str] | RemotePath) -> bool:
 
 
 def begins_like_ours(first_bytes: bytes) -> bool:
-    """Return whether a file begins with the header of a file of skshapgpu, given its ``N_FIRST_BYTES``."""
+    """Return whether a file begins with the header of an explainer file, given its ``N_FIRST_BYTES``."""
     return first_bytes[:4] == _LOCAL_SIGNATURE and first_bytes[_LOCAL_BYTES:] == _HEADER.encode()
 
 
@@ -199,13 +200,13 @@ def _member(file: BinaryIO, name: str) -> zipfile.ZipInfo:
 
 
 def read(
-    path: Place, lazy: Collection[str] = (), verify: bool = False
+    path: Place | Content, lazy: Collection[str] = (), verify: bool = False
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Open a file that :func:`write` wrote, and compare it with its checksums.
 
     Parameters
     ----------
-    path : Path or RemotePath
+    path : Path, RemotePath or Content
     lazy : collection of str
         Names of arrays that are not compared with their checksums if they are large.
     verify : bool
@@ -215,7 +216,7 @@ def read(
     -------
     header : dict
     arrays : dict of str to ndarray
-        Read-only; memory-mapped, or in memory if the file is in another file system.
+        Read-only; memory-mapped, or in memory if the file is not in the local file system.
 
     Raises
     ------
@@ -224,6 +225,8 @@ def read(
     ValueError
         This package did not write the file, or it is damaged.
     """
+    if isinstance(path, Content):
+        return _checked(path, path.read_array(), BytesIO(path.content), lazy, verify)
     if isinstance(path, RemotePath):
         from pyarrow import BufferReader
 
@@ -236,7 +239,7 @@ def read(
 
 
 def _checked(
-    path: Place, raw: np.ndarray, file: Any, lazy: Collection[str], verify: bool
+    path: Place | Content, raw: np.ndarray, file: Any, lazy: Collection[str], verify: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return what a file holds, given its bytes as an array and as an open file."""
     if not len(raw):
@@ -251,8 +254,8 @@ def _checked(
         raise _damaged(path, error) from error
 
 
-def _damaged(path: Place, why: object) -> ValueError:
-    return ValueError(f"{str(path)!r} is not a file of skshapgpu, or it is damaged: {why}")
+def _damaged(path: Place | Content, why: object) -> ValueError:
+    return ValueError(f"{quoted(path)} is not an explainer file, or it is damaged: {why}")
 
 
 def _read(

@@ -38,11 +38,14 @@ from .spark_ml import folder as spark_folder
 
 #: First bytes of files that are not model files, and advice on what to pass instead.
 _NO_MODELS = {
-    b"PK\x03\x04": "is a ZIP archive, but not one that TreeExplainer.save wrote; if skops wrote it, load the "
-    "model with skops, and pass the model",
+    b"PK\x03\x04": "is a ZIP archive, but not an explainer file; if skops wrote it, load the model with skops, "
+    "and pass the model",
     b"\x80": "is a pickle, which can execute anything when it is loaded; if you trust it, load it yourself, "
     "and pass the model",
 }
+
+#: Files that a user may pass. Other modules read explainer files.
+EXPECTED = "a model file or an explainer file"
 
 #: Exit status of the script below if a model cannot be explained, by the reason.
 _NO_WEIGHTS, _TEXT_FEATURES = 3, 4
@@ -98,7 +101,7 @@ def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
     if isinstance(model, bytes):
         name, content = "the content", model
         if not content:
-            raise ValueError("the content is empty; expected that of a model file")
+            raise ValueError(f"the content is empty; expected the content of {EXPECTED}")
     else:
         path = os.fsdecode(model)
         name = f"{path!r}"
@@ -133,19 +136,19 @@ def content_of(name: str) -> bytes:
         status = os.stat(name)
     except FileNotFoundError as error:
         raise ValueError(
-            f"there is no file {name!r:.200}; a string is treated as the path of a model file"
+            f"there is no file {name!r:.200}; a string is treated as the path of {EXPECTED}"
         ) from error
     except PermissionError:
         raise
     except OSError as error:  # the name is too long, or has a file where a folder should be
-        raise ValueError(f"{name!r:.200} is not the path of a model file: {error.strerror}") from error
+        raise ValueError(f"{name!r:.200} is not the path of {EXPECTED}: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode):
-        kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        raise ValueError(f"{name!r} is {kind}; expected a model file")
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise ValueError(f"{name!r} is {kind}; expected {EXPECTED}")
     with open(name, "rb") as file:
         content = file.read()
     if not content:
-        raise ValueError(f"{name!r} is empty; expected a model file")
+        raise ValueError(f"{name!r} is empty; expected {EXPECTED}")
     return content
 
 
@@ -165,7 +168,7 @@ def _kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedModel]]:
         return "treelite", lambda: _read_treelite(content)
     raise ValueError(
         f"{name} holds no model of a known kind: expected JSON or UBJSON of XGBoost, the model text of "
-        "LightGBM, .cbm or JSON of CatBoost, a checkpoint of treelite, or ONNX"
+        "LightGBM, .cbm or JSON of CatBoost, a checkpoint of treelite, ONNX, or an explainer file"
     )
 
 

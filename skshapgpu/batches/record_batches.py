@@ -16,7 +16,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from sklearn.utils import get_tags
 
-from .._common.checks import require_one_of
+from .._common.checks import require_one_of, require_options, with_article
 from .._common.indices import INDICES
 from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, Values, lists_options
 from .._engine.agreement import quiet
@@ -153,6 +153,7 @@ class BatchExplainer:
         dtype: Literal["auto", "float32", "float64"] = "auto",
         **options: Unpack[ExplainerOptions],
     ) -> None:
+        require_options(BatchExplainer, options)
         require_arrow()
         require_one_of("dtype", dtype, _DTYPES)
         self._features = None if features is None else parse_names("features", features)
@@ -424,7 +425,7 @@ class BatchExplainer:
 
         Parameters
         ----------
-        batch : pyarrow.RecordBatch
+        batch : pyarrow.RecordBatch or pyarrow.Table
             Rows to explain.
 
         Returns
@@ -435,11 +436,16 @@ class BatchExplainer:
         Raises
         ------
         ValueError, TypeError
-            A column is missing, or holds a value that the model does not accept; the message names the column
-            and the row.
+            ``batch`` is neither a record batch nor a table; or a column is missing, or holds a value that the
+            model does not accept; the message names the column and the row.
         MemoryError, RuntimeError
             As for :meth:`.TreeExplainer.explain`.
         """
+        if not isinstance(getattr(batch, "schema", None), require_arrow().Schema):
+            raise TypeError(
+                f"batch must be a pyarrow RecordBatch or Table, not {with_article(batch)}: for a pandas data "
+                "frame, pass pyarrow.RecordBatch.from_pandas(frame)"
+            )
         last = self._last  # batches of a run have the same schema; replacing a tuple is thread-safe
         if last is None:
             self._warn_of_names(batch.schema)

@@ -20,7 +20,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from .._common.checks import require_one_of
+from .._common.checks import require_one_of, require_options
 from .._common.progress import require_progress, watched
 from .._common.types import (
     CsvOptions,
@@ -241,6 +241,7 @@ def explain_batches(
     ['patient', 'age', 'sex']
     """
     start = perf_counter()
+    require_options(explain_batches, options)
     require_progress(progress)
     _require_batch_size(batch_size)
     require_one_of("if_exists", if_exists, ("resume", "overwrite", "error"))

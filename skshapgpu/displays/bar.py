@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
+from .._common.checks import require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.cohorts import Cohorts
 from .._explanations.grouping import require_sum_by
@@ -327,6 +328,7 @@ class ShapBarDisplay:
         -------
         ShapBarDisplay
         """
+        require_options(cls.from_estimator, options)
         explanation = explanation_of(estimator, X, y, options)
         return cls.from_explanation(explanation, max_features=max_features, output=output, ax=ax, color=color)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from .._common.checks import require_count, with_article
 from .._common.digits import number
 from .._common.indices import INDICES
 from .._explanations.selection import positions, positions_of_label
@@ -73,14 +74,6 @@ def with_unit(label: str, explanation: Any) -> str:
     return label if explanation.unit == "margin" else f"{label} ({explanation.unit})"
 
 
-def require_count(option: str, value: Any) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless the value of an option is an int >= 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{option} must be an int, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{option} must be at least 1, not {value!r}")
-
-
 def require_max_features(max_features: Any) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless ``max_features`` is None or an int >= 1."""
     if max_features is not None:
@@ -91,12 +84,6 @@ def require_explanation(explanation: Any) -> Explanation:
     if not isinstance(explanation, Explanation):
         raise TypeError(f"explanation must be an Explanation, not {with_article(explanation)}")
     return explanation
-
-
-def with_article(value: Any) -> str:
-    """Return the name of a value's class for a message: "a str", "an InteractionExplanation"."""
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def explanation_of(estimator: Any, X: Any, y: Any, options: Mapping[str, Any]) -> Explanation:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from .._common.checks import require_count, require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import is_group, read_column
@@ -22,7 +23,6 @@ from .base import (
     legend_of_missing,
     others_name,
     ranked,
-    require_count,
     require_explanation,
     require_max_features,
     row_axes,
@@ -277,6 +277,7 @@ class ShapBeeswarmDisplay:
         -------
         ShapBeeswarmDisplay
         """
+        require_options(cls.from_estimator, options)
         return cls.from_explanation(
             explanation_of(estimator, X, y, options),
             max_features=max_features,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._common.checks import with_article
 from .._common.types import Values, Vector
 from .._drift.comparison import ExplanationComparison
 from .base import (
@@ -24,7 +25,6 @@ from .base import (
     series_colors,
     short,
     value_name,
-    with_article,
     with_unit,
 )
 

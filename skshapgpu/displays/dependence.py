@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from .._common.checks import require_count, require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.selection import positions
 from .._explanations.values import Explanation
@@ -27,7 +28,6 @@ from .base import (
     new_axes,
     output_position,
     pyplot,
-    require_count,
     require_explanation,
     short,
     some_rows,
@@ -374,6 +374,7 @@ class ShapDependenceDisplay:
         KeyError, IndexError
             The feature or output does not exist, or a column of X is not a feature by itself.
         """
+        require_options(cls.from_estimator, options)
         pyplot()  # without matplotlib, this fails before any work is done
         explainer = as_explainer(estimator, options)
         explanation = explainer.explain(X, y)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from .._common.checks import require_options, with_article
 from .._common.types import ExplainerOptions, InteractionIndex, Model, Table, Values, lists_options
 from .._explanations.interactions import InteractionExplanation
 from ..explainer import as_explainer
@@ -21,7 +22,6 @@ from .base import (
     ranked,
     require_max_features,
     short,
-    with_article,
 )
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ class ShapInteractionDisplay:
     Create one with :meth:`from_explanation` or :meth:`from_estimator`. A cell off the diagonal shows the
     mean magnitude of a pair's interaction index. A cell on the diagonal shows the mean magnitude of a
     feature's main effect or, with the Banzhaf index, of its Banzhaf value. Colours follow the square root,
-    because main effects are often much larger than interactions. Pairs that were not requested are blank,
-    and so is the diagonal unless the explanation has all pairs that occur.
+    because main effects are often much larger than interactions. If the caller chose the pairs, all other
+    pairs are blank, and so is the diagonal: they are unknown. :meth:`InteractionExplanation.matrices` has 0
+    for these pairs, and NaN on the diagonal.
 
     Parameters
     ----------
@@ -217,6 +218,7 @@ class ShapInteractionDisplay:
         -------
         ShapInteractionDisplay
         """
+        require_options(cls.from_estimator, options)
         pyplot()  # without matplotlib, this fails before any work is done
         explanation = as_explainer(estimator, options).explain_interactions(
             X, interactions="occurring", index=index

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 from scipy.special import expit, logit
 
+from .._common.checks import require_options
 from .._common.digits import digits_for
 from .._common.indices import INDICES
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
@@ -286,6 +287,7 @@ class ShapWaterfallDisplay:
         -------
         ShapWaterfallDisplay
         """
+        require_options(cls.from_estimator, options)
         explanation = explanation_of(estimator, X, y, options)
         return cls.from_explanation(
             explanation, row=row, max_features=max_features, output=output, ax=ax, color=color

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 import scipy.sparse as sp
 
+from .._common.checks import require_options
 from .._common.devices import elsewhere
 from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
 from ..batches.batch_arguments import explainer_of
@@ -102,6 +103,7 @@ def explain_dask(
     >>> values.compute().shape
     (442, 10)
     """
+    require_options(explain_dask, options)
     try:
         import dask.array as da
         from dask import __version__ as version

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Unpack
 
+from .._common.checks import require_options
 from .._common.devices import elsewhere
 from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
 from ..batches.record_batches import BatchExplainer
@@ -103,6 +104,7 @@ def explain_ray(
     ImportError
         Ray Data is not installed.
     """
+    require_options(explain_ray, options)
     try:
         from ray import cloudpickle
         from ray.data import ActorPoolStrategy, Dataset

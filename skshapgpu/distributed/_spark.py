@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Unpack
 
+from .._common.checks import require_options
 from .._common.devices import elsewhere
 from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
 from ..batches.record_batches import BatchExplainer
@@ -91,6 +92,7 @@ def explain_spark(
     ImportError
         PySpark is not installed.
     """
+    require_options(explain_spark, options)
     try:
         from pyspark import cloudpickle
         from pyspark.sql.functions import col
