@@ -21,7 +21,7 @@ LEVELS = (9, 16, 7, 15, 6, 5, 2, 42)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", metavar="DIR", help="directory with load.py and Adult; default: generated")
+    parser.add_argument("--data", metavar="DIR", help="folder with load.py and Adult; default: generated")
     parser.add_argument(
         "--encodings",
         nargs="+",

@@ -220,7 +220,7 @@ def load_data(dataset: str, directory: str | None) -> tuple[np.ndarray, np.ndarr
 
 
 def loader(directory: str) -> Callable[..., Any]:
-    """Import the ``load`` function of the ``load.py`` in a directory."""
+    """Import the ``load`` function of the ``load.py`` in a folder."""
     spec = importlib.util.spec_from_file_location("stored_data", Path(directory) / "load.py")
     assert spec is not None and spec.loader is not None
     stored_data = importlib.util.module_from_spec(spec)

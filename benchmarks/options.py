@@ -196,7 +196,7 @@ def add_fasttreeshap(parser: argparse.ArgumentParser) -> None:
 
 
 def add_common(parser: argparse.ArgumentParser, names: Sequence[str] = models.names()) -> None:
-    parser.add_argument("--data", metavar="DIR", help="directory with load.py and data; default: generated")
+    parser.add_argument("--data", metavar="DIR", help="folder with load.py and data; default: generated")
     parser.add_argument(
         "--models", nargs="+", metavar="NAME", help=f"names or patterns of: {' '.join(names)}"
     )

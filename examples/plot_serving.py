@@ -67,7 +67,7 @@ print(
 )
 
 # %%
-# The server's values equal the values of the saved explainer, and add up to the model's predictions.
+# The server's values equal the values of the explainer that was saved, and add up to the model's predictions.
 values = np.concatenate([np.load(path / f"values_of_batch{i}.npy") for i in range(len(batches))])
 print("the same values:", (values == explainer.shap_values(X_new.to_numpy())).all())
 difference = explainer.expected_value + values.sum(axis=1) - model.predict(X_new)

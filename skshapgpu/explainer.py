@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_scalar
 
-from ._common.checks import require_one_of, require_options
+from ._common.checks import require_bool, require_one_of, require_options, with_article
 from ._common.indices import VALUE_INDICES
 from ._common.progress import require_progress
 from ._common.types import (
@@ -61,7 +61,13 @@ from ._engine.features import (
     saved_groups,
     two_levels,
 )
-from ._engine.interactions import MATRICES, Request, compute_interactions, interaction_matrices
+from ._engine.interactions import (
+    MATRICES,
+    Request,
+    compute_interactions,
+    interaction_matrices,
+    require_order,
+)
 from ._engine.linear_leaves import require_explainable_leaves
 from ._engine.links import link_of, read_times, require_model_output, unit_of
 from ._engine.options import Options
@@ -70,7 +76,7 @@ from ._engine.sharing import Sharing
 from ._explanations.interactions import InteractionExplanation
 from ._explanations.values import Explanation
 from ._files import saving
-from ._files.locations import Content, Place, locate, quoted
+from ._files.locations import Content, Place, is_path, locate, quoted
 from ._files.model_files import adapt_file
 from ._files.saving import Saved
 from ._rows import gpu_arrays
@@ -716,6 +722,7 @@ class TreeExplainer:
         if interactions is None:
             index = "SV" if index is None else index
             require_one_of("index", index, VALUE_INDICES)
+            require_order(order)
             self._require_values(index)
             return Kind(1, index), None
         index = "SII" if index is None else index
@@ -952,6 +959,8 @@ class TreeExplainer:
         >>> explainer.shap_values(X, out=values) is values
         True
         """
+        if check_additivity is not None:
+            require_bool("check_additivity", check_additivity)
         rows = self._read(X, SHAP_VALUES)
         labels = self._read_labels(y, rows)
         output = self._core_view(out, rows, 1, labels)
@@ -1193,7 +1202,7 @@ class TreeExplainer:
         return self._compiled.n_features
 
     def save(self, path: str | os.PathLike[str], *, tables: bool = True, filesystem: Any = None) -> None:
-        """Write the explainer to a file, from which :meth:`load` restores it without the model.
+        """Write the explainer to an explainer file, from which :meth:`load` restores it without the model.
 
         The file is an uncompressed ``.npz`` file of NumPy with a JSON header and no pickled objects; it is
         written completely or not at all. It contains the model's trees, names and categories, the options
@@ -1223,6 +1232,7 @@ class TreeExplainer:
         ImportError
             A package for the URL or file system is not installed.
         """
+        require_bool("tables", tables)
         place = locate(path, filesystem)
         if self._reader.steps:
             raise ValueError(
@@ -1255,7 +1265,7 @@ class TreeExplainer:
         verify: bool = False,
         filesystem: Any = None,
     ) -> TreeExplainer:
-        """Load an explainer from a file that :meth:`save` wrote; the model's library is not needed.
+        """Load an explainer from an explainer file, which :meth:`save` wrote; the model's library is not needed.
 
         Nothing in the file is executed. Its tables are neither filled again nor read in full: they are mapped
         into memory, so a call reads only the parts that its rows need, and processes that load the same file
@@ -1269,7 +1279,7 @@ class TreeExplainer:
         Parameters
         ----------
         path : path-like
-            File that :meth:`save` wrote. A URL such as "s3://bucket/explainer.npz" names one in another file
+            Explainer file. A URL such as "s3://bucket/explainer.npz" names one in another file
             system; it is read into memory as a whole, and no copy of it is left on disk.
         device, n_jobs, memory_limit, expected_rows, check_additivity
             As for :class:`TreeExplainer`.
@@ -1285,7 +1295,7 @@ class TreeExplainer:
         Raises
         ------
         ValueError
-            The file is not that of an explainer, is damaged, or was written by a later version, or its
+            The file is not an explainer file, is damaged, or was written by a later version, or its
             tables by a different one; or an option has an invalid value.
         MemoryError
             The file has no tables, and those of "fast_v2" need more memory than they may take.
@@ -1294,10 +1304,14 @@ class TreeExplainer:
         ImportError
             A package for the URL or file system is not installed.
         """
-        if isinstance(path, bytes):
-            raise TypeError(
-                "path must be a path, not bytes: TreeExplainer(content) reads the content of a file"
+        require_bool("verify", verify)
+        if not (isinstance(path, Content) or is_path(path)):
+            advice = (
+                ": TreeExplainer(content) reads the content of an explainer file"
+                if isinstance(path, bytes)
+                else ""
             )
+            raise TypeError(f"path must be a str or path, not {with_article(path)}{advice}")
         place: Place | Content = path if isinstance(path, Content) else locate(path, filesystem)
         saved = saving.load(place, verify)
         outputs, model_output = (saved.options.get(name) for name in ("outputs", "model_output"))
@@ -1369,7 +1383,7 @@ class TreeExplainer:
         )
 
 
-#: Options of an explainer that do not affect what it explains, so that a saved one has none of them.
+#: Options of an explainer that do not affect what it explains, so that an explainer file has none of them.
 _CHOSEN_LATER = ("device", "n_jobs", "memory_limit", "expected_rows", "check_additivity")
 
 

@@ -1,6 +1,6 @@
 """Checks of options that several functions have."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from numbers import Integral
@@ -107,9 +107,8 @@ def require_options(called: Callable[..., Any], options: Iterable[str]) -> None:
     """
     for option in options:
         if option not in OPTION_LINES:
-            raise TypeError(
-                f"{called.__qualname__}() got an unexpected keyword argument {option!r}{_hint(called, option)}"
-            )
+            problem = f"{called.__qualname__}() got an unexpected keyword argument {option!r}"
+            raise TypeError(f"{problem}{_hint(called, option)}")
 
 
 def _hint(called: Callable[..., Any], unknown: str) -> str:
@@ -124,6 +123,12 @@ def _hint(called: Callable[..., Any], unknown: str) -> str:
     else:
         meant = get_close_matches(unknown, names, 1, _SIMILARITY)
     return f". Did you mean {meant[0]!r}?" if meant else ""
+
+
+def require_explain_params(explain_params: object) -> None:
+    """Raise ``TypeError`` unless ``explain_params``, options of an explainer, is None or a mapping."""
+    if not isinstance(explain_params, Mapping | None):
+        raise TypeError(f"explain_params must be a dict or None, not {with_article(explain_params)}")
 
 
 def require_n_jobs(n_jobs: object) -> None:

@@ -83,7 +83,7 @@ class TreeliteModel(Protocol):
     def dump_as_json(self) -> Callable[..., Any]: ...
 
 
-#: A fitted model, its file, an explainer, or an explainer's file.
+#: A fitted model, a model file, an explainer, or an explainer file.
 Model = (
     Estimator
     | Explaining

@@ -16,6 +16,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from .._common import memory
+from .._common.checks import require_n_jobs
 from .._common.progress import ProgressTracker
 from .._engine.additivity import require_resolved
 from .._engine.cancellation import half_ranges
@@ -93,6 +94,7 @@ class Computation:
         UnsupportedModelError, ValueError, TypeError
             As ``TreeExplainer`` raises them.
         """
+        require_n_jobs(n_jobs)
         limit, n_threads = memory.parse_bytes(memory_limit), effective_n_jobs(n_jobs)
         if gpu_arrays.on_gpu(X):
             raise TypeError(

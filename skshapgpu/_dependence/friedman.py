@@ -86,6 +86,8 @@ def friedman_h(
     names = computation.names
     if isinstance(features, str):  # its letters are not the names
         features = [features]
+    if features is not None and not np.iterable(features):
+        raise TypeError(f"features must be a list of names or positions of columns, not {features!r}")
     columns = _used_columns(computation) if features is None else _requested_columns(features, computation)
     if features is not None and (len(set(columns)) < len(columns) or len(columns) < 2):
         raise ValueError(f"at least two different features are needed, not {features!r}")

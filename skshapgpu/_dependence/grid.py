@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats.mstats import mquantiles
 
+from .._common.checks import with_article
 from .._engine.features import Group
 from .._rows.columns import read_column
 from .._rows.inputs import read
@@ -55,6 +56,8 @@ class GridOptions:
             if int(grid_resolution) < 2:
                 raise ValueError(f"grid_resolution must be at least 2, not {grid_resolution}")
         custom: dict[int, Any] = {}
+        if not isinstance(custom_values, Mapping | None):
+            raise TypeError(f"custom_values must be a dict or None, not {with_article(custom_values)}")
         for key, values in (custom_values or {}).items():
             feature = players.number(key)
             if feature in custom:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import Bunch
 
-from .._common.checks import require_one_of
+from .._common.checks import require_bool, require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import FeatureGroups, Model, Progress, Table, Vector
 from .computation import Computation
@@ -132,6 +132,7 @@ def partial_dependence(
     """
     require_one_of("kind", kind, _KINDS)
     require_one_of("model_output", model_output, _OUTPUTS)
+    require_bool("centered", centered)
     if progress is not False:
         require_progress(progress)
     computation = Computation.read(model, X, sample_weight, model_output, n_jobs, memory_limit)

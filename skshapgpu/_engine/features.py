@@ -213,7 +213,7 @@ def have_positions(groups: Any) -> bool:
 
 
 def saved_groups(groups: Any, n_columns: int) -> tuple[Group, ...] | None:
-    """Return the groups that an explainer's file stores.
+    """Return the groups that an explainer file stores.
 
     Raises
     ------

@@ -22,6 +22,12 @@ from .runs import Run, chunk_of
 _NOUNS = {2: "pair", 3: "triple"}
 
 
+def require_order(order: Any) -> None:
+    """Raise ``ValueError`` unless ``order``, the number of features that interact, is 2 or 3."""
+    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order not in _NOUNS:
+        raise ValueError(f"order must be 2 or 3, not {order!r}")
+
+
 @dataclass(frozen=True)
 class Request:
     """Interactions that are requested by the arguments ``interactions``, ``index`` and ``order``.
@@ -55,8 +61,7 @@ class Request:
         ValueError, TypeError
             An argument has an invalid value.
         """
-        if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order not in _NOUNS:
-            raise ValueError(f"order must be 2 or 3, not {order!r}")
+        require_order(order)
         if not isinstance(index, str) or index not in INTERACTION_INDICES:
             raise ValueError(
                 f"index must be one of {', '.join(map(repr, INTERACTION_INDICES))}, not {index!r}"

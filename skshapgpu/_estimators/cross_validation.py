@@ -19,7 +19,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
-from .._common.checks import require_n_jobs
+from .._common.checks import require_explain_params, require_n_jobs
 from .._common.types import ExplainerOptions, Table, Vector
 from .._engine.features import have_positions
 from .._rows.gpu_arrays import on_gpu
@@ -203,6 +203,7 @@ def explained_splits(
     )  # their import takes a third of the time of importing this package
 
     require_n_jobs(n_jobs)
+    require_explain_params(explain_params)
     requested = {"n_jobs": n_jobs, **(explain_params or {})}
     require_explainable(estimator, requested)
     if explainer_options(estimator, requested).get("model_output") == "log_loss":

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.utils import Bunch, check_scalar, indexable
 from sklearn.utils.validation import _num_features
 
-from .._common.checks import require_one_of
+from .._common.checks import require_bool, require_explain_params, require_one_of
 from .._common.types import Aggregation, ExplainerOptions, Table, Vector
 from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
@@ -104,6 +104,7 @@ def shap_importance(
     >>> shap_importance(model, X).importances.shape
     (10, 5)
     """
+    require_bool("per_output", per_output)
     importances = find_importances(
         estimator,
         X,
@@ -215,6 +216,7 @@ def find_importances(
             raise ValueError(
                 "groups and params are for fits with cv=: without cv=, the model is not fitted again"
             )
+        require_explain_params(explain_params)
         options = ({} if n_jobs is None else {"n_jobs": n_jobs}) | dict(explain_params or {})
         read_features = partial(_features, X=X, sum_by=sum_by, by_input=by_input)
         return _fitted_importances(estimator, X, y, aggregate, n_parts, options, read_features)

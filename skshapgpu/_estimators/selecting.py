@@ -17,7 +17,7 @@ from sklearn.utils import Tags, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._common.checks import require_n_jobs, require_weights_unmasked
+from .._common.checks import require_explain_params, require_n_jobs, require_weights_unmasked
 from .._rows.gpu_arrays import on_gpu
 from .._rows.tables import n_rows_of, table
 from .changed_columns import changed_model, changed_params
@@ -100,6 +100,7 @@ class OutOfFoldSelector(BaseShapSelector):
     def _rows(self, X: Any, y: Any, params: dict[str, Any], *, reset: bool = True) -> TrainingRows:
         """Return the training rows after all checks that need no fit."""
         require_n_jobs(self.n_jobs)
+        require_explain_params(self.explain_params)
         if on_gpu(X):
             raise TypeError("X is on a GPU, where cv= cannot split it: copy it to the host")
         if isinstance(self.estimator, FrozenEstimator):

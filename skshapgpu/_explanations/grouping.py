@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from .._common.checks import with_article
 from .._rows.origins import Origins
 
 #: Advice for explanations without all pairs.
@@ -66,9 +67,13 @@ def grouping_of(
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         The mapping is invalid, or the columns of X from which the features were made are not known.
     """
+    if not isinstance(mapping, str | Mapping):
+        raise TypeError(
+            f"mapping must be 'input' or map names to lists of features, not {with_article(mapping)}"
+        )
     if not isinstance(mapping, str):
         names, features = _members(_group_names(mapping, feature_names))
         return Grouping(names, features, None, None if origins is None else origins.grouped(features))

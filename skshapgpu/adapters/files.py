@@ -38,8 +38,8 @@ from .spark_ml import folder as spark_folder
 
 #: First bytes of files that are not model files, and advice on what to pass instead.
 _NO_MODELS = {
-    b"PK\x03\x04": "is a ZIP archive, but not an explainer file; if skops wrote it, load the model with skops, "
-    "and pass the model",
+    b"PK\x03\x04": "is a ZIP archive, but not an explainer file; if skops wrote it, load the model with "
+    "skops, and pass the model",
     b"\x80": "is a pickle, which can execute anything when it is loaded; if you trust it, load it yourself, "
     "and pass the model",
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .._common.checks import require_one_of
 from .._common.indices import VALUE_INDICES
 from .._engine.interactions import Request
@@ -91,7 +93,7 @@ def _no_labels() -> ValueError:
 
 
 def parse_names(argument: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+    if isinstance(value, str) or not np.iterable(value) or not all(isinstance(name, str) for name in value):
         raise TypeError(f"{argument} must be a sequence of names, not {value!r}")
     names = tuple(value)
     if len(set(names)) < len(names):

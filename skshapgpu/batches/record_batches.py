@@ -113,7 +113,7 @@ class BatchExplainer:
         otherwise. For a ``Pipeline`` it is always float64, because the dtype that its steps return is not
         known in advance.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is one; for a saved explainer, options of
+        Options of :class:`.TreeExplainer`, unless ``model`` is one; for an explainer file, options of
         :meth:`.TreeExplainer.load`. ``model_output="log_loss"`` is rejected, as there are no labels.
 
     Raises

@@ -73,7 +73,7 @@ examples:
   skshapgpu doctor --json > report.json
 """
 
-_MODEL_HELP = "model file, file of skops, or file written by TreeExplainer.save or 'skshapgpu save'"
+_MODEL_HELP = "model file, file of skops, or explainer file (of 'skshapgpu save' or TreeExplainer.save)"
 
 
 class UsageError(Exception):
@@ -324,7 +324,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
 
 
 def _add_model_options(group: Any) -> None:
-    """Add the options that a saved explainer fixes. The value of an option that is not given is None."""
+    """Add the options that an explainer file fixes. The value of an option that is not given is None."""
     group.add_argument(
         "--background", metavar="FILE", help="background data, for interventional values or for covers"
     )

@@ -1,4 +1,4 @@
-"""``skshapgpu info``: contents of a model file or of a saved explainer."""
+"""``skshapgpu info``: contents of a model file or an explainer file."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _text(facts: dict[str, Any]) -> str:
         outputs += f": {some(facts['output_names'])}"
     lines = [("file", f"{facts['file']}, {bytes_text(facts['file_bytes'])}")]
     if facts["kind"] == "explainer":
-        lines.append(("written by", f"skshapgpu {facts['library_version']}, a saved explainer"))
+        lines.append(("written by", f"skshapgpu {facts['library_version']}, an explainer file"))
     if facts.get("steps"):
         lines.append(("steps", f"{', '.join(facts['steps'])}; then the model"))
     lines += [

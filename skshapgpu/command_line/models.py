@@ -1,4 +1,4 @@
-"""MODEL on the command line, which is a model file, a file of skops or a saved explainer."""
+"""MODEL on the command line, which is a model file, a file of skops or an explainer file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_MODEL_MAGIC = {
 #: First bytes of data files, which belong after MODEL.
 _DATA_MAGIC = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"\x93NUMPY": "a file of a NumPy array"}
 
-#: Flags of the options that affect the values, which a saved explainer fixes.
+#: Flags of the options that affect the values, which an explainer file fixes.
 _FIXED_FLAGS = {
     "background": "--background",
     "background_rows": "--background-rows",
@@ -71,7 +71,7 @@ def require_place(path: str) -> None:
 
 
 def is_explainer(path: str) -> bool:
-    """Return whether MODEL is, by its content, a saved explainer; otherwise it may be a model file.
+    """Return whether MODEL is, by its content, an explainer file; otherwise it may be a model file.
 
     Raises
     ------
@@ -84,9 +84,11 @@ def is_explainer(path: str) -> bool:
     if place.is_dir():
         if spark_folder.is_saved(place):
             return False
-        raise ValueError(f"MODEL: {shown(path)!r} is a folder; expected a model file")
+        raise ValueError(f"MODEL: {shown(path)!r} is a folder; expected a model file or an explainer file")
     if not place.is_file():
-        raise ValueError(f"MODEL: {shown(path)!r} is not a regular file; expected a model file")
+        raise ValueError(
+            f"MODEL: {shown(path)!r} is not a regular file; expected a model file or an explainer file"
+        )
     start = head(place, 8)
     for magic, description in _NO_MODEL_MAGIC.items():
         if start.startswith(magic):
@@ -102,7 +104,7 @@ def is_explainer(path: str) -> bool:
 def open_model(path: str, args: argparse.Namespace) -> Any:
     """Return the path of a model file as it is, or the object that a file of skops holds.
 
-    MODEL must not be a saved explainer. Raise ``ValueError`` if types are trusted in a file of another kind.
+    MODEL must not be an explainer file. Raise ``ValueError`` if types are trusted in a file of another kind.
     """
     place = locate(path)
     if is_skops(place):
@@ -126,18 +128,18 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         Options that both ``TreeExplainer`` and ``TreeExplainer.load`` have.
 
     Errors are raised as by ``TreeExplainer`` and ``TreeExplainer.load``. ``ValueError`` is also raised if
-    options do not fit together, or if a saved explainer fixes an option that is given.
+    options do not fit together, or if an explainer file fixes an option that is given.
     """
     if is_explainer(path):
         fixed_flags = [flag for name, flag in _FIXED_FLAGS.items() if getattr(args, name, None) is not None]
         if fixed_flags:
             raise ValueError(
-                f"{shown(path)!r} is a saved explainer, which fixes {', '.join(fixed_flags)}: leave it out, "
+                f"{shown(path)!r} is an explainer file, which fixes {', '.join(fixed_flags)}: leave it out, "
                 "or give the model file"
             )
         if args.trust:
             raise ValueError(
-                f"{shown(path)!r} is a saved explainer, which has no types to --trust: leave it out"
+                f"{shown(path)!r} is an explainer file, which has no types to --trust: leave it out"
             )
         return TreeExplainer.load(path, **options)
     if args.background is None:

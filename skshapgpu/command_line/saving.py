@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> Answer:
     explainer = open_explainer(args.model, args, n_jobs=args.n_jobs, memory_limit=args.memory_limit)
     if explainer._steps:
         raise ValueError(
-            f"{shown(args.model)!r} is a pipeline, whose first steps a saved explainer cannot keep: give "
+            f"{shown(args.model)!r} is a pipeline, whose first steps an explainer file cannot keep: give "
             "'skshapgpu explain' the file of skops"
         )
     building_seconds = perf_counter() - start

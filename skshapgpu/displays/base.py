@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from numbers import Integral, Number
+from numbers import Integral, Number, Real
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from sklearn.utils import check_scalar
 
 from .._common.checks import require_count, with_article
 from .._common.digits import number
@@ -72,6 +73,11 @@ def value_name(explanation: Any) -> str:
 def with_unit(label: str, explanation: Any) -> str:
     """Return a label of values, with their unit in parentheses unless it is the margin."""
     return label if explanation.unit == "margin" else f"{label} ({explanation.unit})"
+
+
+def require_size(size: Any) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``size``, the area of a point, is a positive number."""
+    check_scalar(size, "size", Real, min_val=0, include_boundaries="neither")
 
 
 def require_max_features(max_features: Any) -> None:
@@ -258,6 +264,9 @@ def series_colors(
     if len(colors) != len(default):
         required = "one colour" if len(default) == 1 else f"{len(default)} colours, one for each {kind}"
         raise ValueError(f"color must be {required}, not {color!r}")
+    for one in colors:
+        if not is_color_like(one):
+            raise ValueError(f"color: {one!r} is not a colour of matplotlib")
     return colors
 
 

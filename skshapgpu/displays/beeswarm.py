@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.checks import require_count, require_options
+from .._common.checks import require_bool, require_count, require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import is_group, read_column
@@ -25,6 +25,7 @@ from .base import (
     ranked,
     require_explanation,
     require_max_features,
+    require_size,
     row_axes,
     short,
     some_rows,
@@ -143,6 +144,8 @@ class ShapBeeswarmDisplay:
             No row has values, or an argument has an invalid value.
         """
         require_count("max_rows", max_rows)
+        require_size(size)
+        require_bool("colorbar", colorbar)
         rows, values = explained_rows(self.values)
         shown, others = ranked(np.abs(values).mean(axis=0, dtype=np.float64), max_features)
         sample = some_rows(values[:, shown], max_rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from .._common.checks import require_count, require_options
+from .._common.checks import require_bool, require_count, require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.selection import positions
 from .._explanations.values import Explanation
@@ -29,6 +29,7 @@ from .base import (
     output_position,
     pyplot,
     require_explanation,
+    require_size,
     short,
     some_rows,
     values_label,
@@ -162,6 +163,8 @@ class ShapDependenceDisplay:
         ShapDependenceDisplay
             The display itself.
         """
+        require_size(size)
+        require_bool("histogram", histogram)
         if ax is None:
             names = self.color_categories or ()
             longest = max((min(len(name), _CATEGORY_LETTERS) for name in names), default=0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from .._common.checks import require_options, with_article
+from .._common.checks import require_bool, require_options, with_article
 from .._common.types import ExplainerOptions, InteractionIndex, Model, Table, Values, lists_options
 from .._explanations.interactions import InteractionExplanation
 from ..explainer import as_explainer
@@ -107,6 +107,8 @@ class ShapInteractionDisplay:
         """
         plt = pyplot()
         from matplotlib.colors import PowerNorm
+
+        require_bool("colorbar", colorbar)
 
         shown, _ = ranked(np.nan_to_num(self.matrix).sum(axis=0), max_features)
         names = [short(self.feature_names[i]) for i in shown]

@@ -45,7 +45,7 @@ def test_scikit_learn_models_are_not_unpickled(fails: Any, forest: Any, tmp_path
         (b"{}", "neither a model of XGBoost nor one of CatBoost"),
         (b"tree\nversion=v4\n", "cannot be read as a model of LightGBM"),
         (b"{L\0\0\0\0", "cannot be read as a model of XGBoost"),
-        (b"PK\x03\x04", "is not a file of skshapgpu, or it is damaged"),
+        (b"PK\x03\x04", "is not an explainer file, or it is damaged"),
         (b"PAR1", "is a Parquet file, not a model: write MODEL before DATA"),
         (b"\x93NUMPY", "is a file of a NumPy array, not a model"),
     ],

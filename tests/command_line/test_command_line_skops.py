@@ -100,7 +100,7 @@ def test_info_and_models_without_steps(run: Any, fails: Any, files: Any, tmp_pat
     assert facts["steps"] == ["ColumnTransformer"] and facts["n_trees"] == 4
     assert "ColumnTransformer; then the model" in run("info", files[0], *TRUST)[1]
     message = fails("save", files[0], *TRUST, "-o", tmp_path / "explainer.npz")
-    assert "is a pipeline, whose first steps a saved explainer cannot keep" in message
+    assert "is a pipeline, whose first steps an explainer file cannot keep" in message
     numbers = FRAME[["size", "id"]]
     model = HistGradientBoostingClassifier(max_iter=3).fit(numbers, Y > 71)
     skops.dump(model, tmp_path / "model.skops")

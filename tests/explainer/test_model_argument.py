@@ -1,4 +1,4 @@
-"""One meaning of "model": a fitted model, its file, an explainer, or an explainer's file."""
+"""One meaning of "model": a fitted model, a model file, an explainer, or an explainer file."""
 
 from __future__ import annotations
 

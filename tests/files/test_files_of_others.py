@@ -1,4 +1,4 @@
-"""Foreign files are never replaced or deleted: outputs of explain_batches, and saved explainers."""
+"""Foreign files are never replaced or deleted: outputs of explain_batches, and explainer files."""
 
 from __future__ import annotations
 

@@ -233,10 +233,10 @@ def test_explainer_of_a_file_is_saved_like_any_other(tmp_path):
 # ---- files without a model ------------------------------------------------------------------------
 
 
-def test_missing_file_and_directory(tmp_path):
+def test_missing_file_and_folder(tmp_path):
     with pytest.raises(ValueError, match=r"there is no file '.*nothing\.json'"):
         TreeExplainer(tmp_path / "nothing.json")
-    with pytest.raises(ValueError, match="is a directory"):
+    with pytest.raises(ValueError, match="is a folder; expected a model file or an explainer file"):
         explain(str(tmp_path), np.zeros((1, 4)))
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(ValueError, match="not the path of a model file"):
@@ -266,7 +266,7 @@ def test_pipe_is_refused_without_waiting(tmp_path):
 CONTENTS = [
     (b"", "is empty"),
     (b"\x80\x04\x95", "is a pickle"),
-    (b"PK\x03\x04rest", "ZIP archive, but not one that TreeExplainer.save wrote"),
+    (b"PK\x03\x04rest", "ZIP archive, but not an explainer file"),
     (b"hello", "holds no model of a known kind"),
     (b"\x89PNG\r\n\x1a\n" + bytes(100), "holds no model of a known kind"),
     (b"{", "begins like JSON, but is not valid"),

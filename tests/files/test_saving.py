@@ -277,7 +277,7 @@ def test_random_corruptions(file: Path, forest: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PK", b"no file of ours" * 100])
 def test_other_files(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(ValueError, match="is not a file of skshapgpu, or it is damaged"):
+    with pytest.raises(ValueError, match="is not an explainer file, or it is damaged"):
         TreeExplainer.load(tmp_path / "file")
 
 

@@ -452,7 +452,7 @@ def test_random_corruptions_of_large_tables(make: Any, forest: Any, tmp_path: Pa
 
 
 def test_files_have_the_usual_permissions(forest: Any, tmp_path: Path) -> None:
-    """Other users may load a saved explainer."""
+    """Other users may load an explainer file."""
     fast_v2(forest).save(tmp_path / "file")
     (tmp_path / "usual").touch()
     assert os.stat(tmp_path / "file").st_mode == os.stat(tmp_path / "usual").st_mode

@@ -89,7 +89,7 @@ def covers(case: Case, report: Report) -> None:
 
 
 def command_line(case: Case, report: Report) -> None:
-    """Check ``skshapgpu explain`` of a model file or a saved explainer, from a file to a file."""
+    """Check ``skshapgpu explain`` of a model file or an explainer file, from a file to a file."""
     folder = Path(wrappers.FOLDER or ".")
     X = case.converted.plain
     if case.fitted.steps or not isinstance(X, (pd.DataFrame, np.ndarray)):

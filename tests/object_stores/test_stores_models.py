@@ -66,7 +66,7 @@ def test_errors_of_models_name_the_url(url_store: Store, monkeypatch: pytest.Mon
         url = url_store.write(name, content)
         with pytest.raises(ValueError, match=f"'{url}' {message}"):
             TreeExplainer(url)
-    for name, message in (("nowhere", "there is no file '{}'"), ("folder", "'{}' is a directory")):
+    for name, message in (("nowhere", "there is no file '{}'"), ("folder", "'{}' is a folder")):
         url = url_store.place(name)
         with pytest.raises(ValueError, match=message.format(url)):
             TreeExplainer(url)
@@ -113,7 +113,7 @@ def test_explainer_files_of_others(store: Store) -> None:
     with pytest.raises(FileExistsError, match="mine' exists, and is not a file that skshapgpu would replace"):
         explainer.save(place, **store.given)
     assert store.read("mine") == b"dear"
-    for content, message in ((b"dear", "is not a file of skshapgpu, or it is damaged"), (b"", "it is empty")):
+    for content, message in ((b"dear", "is not an explainer file, or it is damaged"), (b"", "it is empty")):
         store.write("mine", content)
         with pytest.raises(ValueError, match=message):
             TreeExplainer.load(place, **store.given)
@@ -121,5 +121,5 @@ def test_explainer_files_of_others(store: Store) -> None:
         TreeExplainer.load(store.place("nowhere"), **store.given)
     explainer.save(store.place("whole"), **store.given)
     store.write("whole", store.read("whole")[:-100])
-    with pytest.raises(ValueError, match="whole' is not a file of skshapgpu, or it is damaged"):
+    with pytest.raises(ValueError, match="whole' is not an explainer file, or it is damaged"):
         TreeExplainer.load(store.place("whole"), **store.given)
