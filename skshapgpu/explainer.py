@@ -268,8 +268,8 @@ def _reopened(existing: TreeExplainer | Place | Content, options: Mapping[str, A
     is_file = not isinstance(existing, TreeExplainer)
     settled = [name for name in options if not is_file or name not in _CHOSEN_LATER]
     if settled:
-        has_no_path = isinstance(existing, (TreeExplainer, Content))
-        whose = "an explainer" if has_no_path else f"the explainer in {quoted(existing)}"
+        has_path = not isinstance(existing, TreeExplainer | Content)
+        whose = f"the explainer in {str(existing)!r}" if has_path else "an explainer"
         raise TypeError(f"{whose} has its own options: pass {', '.join(settled)} when you create it")
     if isinstance(existing, TreeExplainer):
         return existing
@@ -1265,7 +1265,7 @@ class TreeExplainer:
         verify: bool = False,
         filesystem: Any = None,
     ) -> TreeExplainer:
-        """Load an explainer from an explainer file, which :meth:`save` wrote; the model's library is not needed.
+        """Load an explainer from a file that :meth:`save` wrote; the model's library is not needed.
 
         Nothing in the file is executed. Its tables are neither filled again nor read in full: they are mapped
         into memory, so a call reads only the parts that its rows need, and processes that load the same file
@@ -1305,13 +1305,10 @@ class TreeExplainer:
             A package for the URL or file system is not installed.
         """
         require_bool("verify", verify)
+        if isinstance(path, bytes):
+            raise TypeError("path must not be bytes: TreeExplainer(content) reads the content of a file")
         if not (isinstance(path, Content) or is_path(path)):
-            advice = (
-                ": TreeExplainer(content) reads the content of an explainer file"
-                if isinstance(path, bytes)
-                else ""
-            )
-            raise TypeError(f"path must be a str or path, not {with_article(path)}{advice}")
+            raise TypeError(f"path must be a str or path, not {with_article(path)}")
         place: Place | Content = path if isinstance(path, Content) else locate(path, filesystem)
         saved = saving.load(place, verify)
         outputs, model_output = (saved.options.get(name) for name in ("outputs", "model_output"))

@@ -84,7 +84,7 @@ _NAMES_OF_WORDS = {
 
 #: Advice about words for something that is no option.
 _ADVICE = {
-    "approximate": "the values are always exact",
+    "approximate": "The values are always exact",
     "interactions": "explain_interactions computes interactions",
 }
 
@@ -117,7 +117,7 @@ def _hint(called: Callable[..., Any], unknown: str) -> str:
     names = [parameter.name for parameter in parameters if parameter.kind != Parameter.VAR_KEYWORD]
     names = [name for name in dict.fromkeys([*names, *OPTION_LINES]) if name != unknown]
     if unknown in _ADVICE:
-        return f": {_ADVICE[unknown]}"
+        return f". {_ADVICE[unknown]}"
     if unknown in _NAMES_OF_WORDS:
         meant = [name for name in _NAMES_OF_WORDS[unknown] if name in names]
     else:

@@ -22,8 +22,8 @@ examples:
   skshapgpu doctor
 
 MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), treelite or ONNX, a
-folder in which Spark ML saved a tree model, a pipeline or model that skops saved (.skops), or a file written
-by TreeExplainer.save. Pickles and files of joblib are not opened, because they can execute anything.
+folder in which Spark ML saved a tree model, a pipeline or model that skops saved (.skops), or an explainer
+file of TreeExplainer.save. Pickles and files of joblib are not opened, because they can execute anything.
 
 All files and folders may be URLs, such as s3://bucket/data.parquet, of a kind that pyarrow or fsspec opens.
 

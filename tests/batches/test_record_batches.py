@@ -300,3 +300,12 @@ def test_pyarrow_is_asked_for(regression: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install skshapgpu\[arrow\]"):
         BatchExplainer(regression)
+
+
+def test_only_arrow_batches_are_explained(regression: RandomForestRegressor) -> None:
+    explain_batch = BatchExplainer(regression)
+    right = explain_batch(pa.RecordBatch.from_pandas(DIABETES, preserve_index=False))
+    assert explain_batch(pa.Table.from_pandas(DIABETES, preserve_index=False)).equals(right)
+    for rows, name in ((DIABETES, "a DataFrame"), (PROGRESSION, "a Series"), ({}, "a dict")):
+        with pytest.raises(TypeError, match=f"batch must be a pyarrow RecordBatch or Table, not {name}"):
+            explain_batch(rows)

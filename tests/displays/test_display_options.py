@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import (
     Explanation,
@@ -16,6 +17,7 @@ from skshapgpu import (
     ShapDependenceDisplay,
     ShapInteractionDisplay,
     ShapWaterfallDisplay,
+    TreeExplainer,
 )
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -33,6 +35,48 @@ def explanation(index: Any = None) -> Explanation:
     """Make an explanation of five rows, in which all values of row i are i + 1."""
     values = np.repeat(np.arange(1.0, 6.0)[:, None], 3, axis=1)
     return Explanation(values, 10.0, values, ("a", "b", "c"), row_labels=index)
+
+
+@pytest.mark.parametrize("cls", [ShapBeeswarmDisplay, ShapDependenceDisplay, ShapInteractionDisplay])
+def test_options_of_points_and_colour_bars(cls: Any) -> None:
+    if cls is ShapInteractionDisplay:
+        display = cls(np.ones((3, 3)), ["a", "b", "c"])
+    else:
+        display = cls.from_explanation(explanation(), *["a"] * (cls is ShapDependenceDisplay))
+        for size in (0, -1.0):
+            with pytest.raises(ValueError, match="size == "):
+                display.plot(size=size)
+        with pytest.raises(TypeError, match="size must be an instance of float"):
+            display.plot(size="large")
+    name = "histogram" if cls is ShapDependenceDisplay else "colorbar"
+    with pytest.raises(TypeError, match=f"{name} must be a bool, not 'no'"):
+        display.plot(**{name: "no"})
+
+
+@pytest.mark.parametrize("color", [3, [2.5], object()])
+def test_what_is_no_colour(color: Any) -> None:
+    with pytest.raises(ValueError, match="is not a colour of matplotlib"):
+        ShapBarDisplay.from_explanation(explanation(), color=color)
+
+
+def test_unlisted_pairs_are_unknown() -> None:
+    """Unlisted pairs are blank in the heat map, and 0 in the matrices, as both docstrings say."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = RandomForestRegressor(5, random_state=0).fit(X, X[:, 0] * X[:, 1] + X[:, 2])
+    every = TreeExplainer(model).explain_interactions(X)
+    assert every.interactions.tolist() == [[0, 1], [0, 2], [1, 2]]
+    strength = ShapInteractionDisplay.from_explanation(every).strength
+    assert (strength > 0).all()
+    np.testing.assert_allclose(strength[0, 1], 2 * np.abs(every.matrices()[:, 0, 1]).mean(), rtol=1e-6)
+    one = TreeExplainer(model).explain_interactions(X, interactions=[(0, 1)])
+    strength, matrices = ShapInteractionDisplay.from_explanation(one).strength, one.matrices()
+    is_listed = np.zeros((3, 3), bool)
+    is_listed[0, 1] = is_listed[1, 0] = True
+    np.testing.assert_array_equal(np.isnan(strength), ~is_listed)
+    assert not matrices[:, ~is_listed & ~np.eye(3, dtype=bool)].any()
+    assert np.isnan(matrices[:, np.eye(3, dtype=bool)]).all()
+    for documented in (ShapInteractionDisplay.__doc__, type(one).matrices.__doc__):
+        assert "If the caller chose the pairs" in " ".join(str(documented).split())
 
 
 def row_of(display: ShapWaterfallDisplay) -> int:

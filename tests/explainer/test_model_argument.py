@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -281,3 +282,52 @@ def test_all_public_functions_of_a_model_are_tested() -> None:
         value = getattr(skshapgpu, name)
         if inspect.isfunction(value) and "model" in inspect.signature(value).parameters:
             assert name in tested
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_an_explainer_file_may_be_given_by_its_content(name: str, fitted: Any, path: str) -> None:
+    np.testing.assert_array_equal(RESULTS[name](Path(path).read_bytes()), RESULTS[name](fitted))
+
+
+def test_the_content_of_an_explainer_file_has_the_options_of_the_explainer(
+    fitted: Any, tmp_path: Any
+) -> None:
+    TreeExplainer(fitted, data=X[:5]).save(tmp_path / "explainer.npz")
+    content = (tmp_path / "explainer.npz").read_bytes()
+    loaded = TreeExplainer(content, n_jobs=2, memory_limit="1GiB")
+    assert loaded.memory_limit == 2**30 and loaded.feature_perturbation == "interventional"
+    right = explain(fitted, FEW, data=X[:5]).values
+    for explainer in (loaded, pickle.loads(pickle.dumps(loaded))):
+        np.testing.assert_array_equal(explainer.shap_values(FEW), right)
+    explain_batches(content, X, tmp_path / "values.npy", batch_size=100)
+    np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), explain(content, X).values)
+    with pytest.raises(
+        TypeError, match=r"^an explainer has its own options: pass precision when you create it"
+    ):
+        explain(content, FEW, precision="double")
+    for damaged in (content[:-100], content[:2000], content[:64]):
+        with pytest.raises(ValueError, match=r"^the content is not an explainer file, or it is damaged"):
+            TreeExplainer(damaged)
+    with pytest.raises(TypeError, match=r"path must not be bytes: TreeExplainer\(content\) reads"):
+        TreeExplainer.load(content)
+    with pytest.raises(TypeError, match="path must be a str or path, not an int"):
+        TreeExplainer.load(3)
+
+
+@pytest.mark.parametrize(
+    "options", [{"feature_perturbation": "interventional"}, {"data_weight": [1.0] * 5}], ids=str
+)
+def test_an_explainer_with_data_says_that_it_has_options(options: Any, fitted: Any) -> None:
+    explainer = TreeExplainer(fitted, data=X[:5])
+    for call in (TreeExplainer, lambda model, **options: explain(model, FEW, **options)):
+        with pytest.raises(TypeError, match=f"an explainer has its own options: pass {next(iter(options))}"):
+            call(explainer, **options)
+
+
+def test_messages_about_files_name_both_kinds(tmp_path: Any) -> None:
+    (tmp_path / "other").write_text("neither")
+    for model in ("no such file", tmp_path, b"", b"neither", tmp_path / "other", "x" * 5000):
+        with pytest.raises(ValueError, match=r"(a model file or|or) an explainer file"):
+            TreeExplainer(model)
+    with pytest.raises(ValueError, match="is a ZIP archive, but not an explainer file; if skops wrote it"):
+        TreeExplainer(b"PK\x03\x04rest")

@@ -1,7 +1,9 @@
-"""Invalid numbers of threads and rows raise errors that name the option, before any work starts."""
+"""Unknown options, and invalid values, raise errors that name the option, before any work starts."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,26 @@ from sklearn.ensemble import RandomForestRegressor
 import skshapgpu
 from skshapgpu import (
     ShapBarDisplay,
+    ShapBeeswarmDisplay,
     ShapBoruta,
+    ShapDependenceDisplay,
+    ShapInteractionDisplay,
     ShapInteractionTransformer,
     ShapRFECV,
     ShapSelector,
     ShapTransformer,
+    ShapWaterfallDisplay,
     TreeExplainer,
     cross_val_explain,
+    distributed,
     explain,
     explain_batches,
+    explain_interactions,
+    friedman_h,
+    partial_dependence,
     shap_importance,
 )
+from skshapgpu.batches import BatchExplainer
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -113,3 +124,121 @@ def test_threads_that_joblib_counts(n_jobs: Any, forest: RandomForestRegressor) 
         TreeExplainer(forest, n_jobs=n_jobs).shap_values(X[:100]), TreeExplainer(forest).shap_values(X[:100])
     )
     assert skshapgpu.explain(forest, X[:5], n_jobs=n_jobs).shape == (5, 10)
+
+
+#: Functions that pass other keyword arguments on as options of an explainer, with their required arguments.
+CALLS: list[tuple[Any, int]] = [
+    (explain, 2),
+    (explain_interactions, 2),
+    (explain_batches, 3),
+    (BatchExplainer, 1),
+    (distributed.explain_dask, 2),
+    (distributed.explain_ray, 2),
+    (distributed.explain_spark, 2),
+    (ShapBarDisplay.from_estimator, 2),
+    (ShapBeeswarmDisplay.from_estimator, 2),
+    (ShapDependenceDisplay.from_estimator, 3),
+    (ShapInteractionDisplay.from_estimator, 2),
+    (ShapWaterfallDisplay.from_estimator, 2),
+]
+
+
+def message_about(call: Any, n_required: int, word: str) -> str:
+    """Return the message about an unknown option, which comes before any other error."""
+    with pytest.raises(TypeError) as caught:
+        call(*[None] * n_required, **{word: 1})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("call, n_required", CALLS)
+def test_unknown_options_are_named_with_the_function(call: Any, n_required: int) -> None:
+    problem = f"{call.__qualname__}() got an unexpected keyword argument"
+    for word in ("unknown", "cat_features"):
+        assert message_about(call, n_required, word) == f"{problem} {word!r}"
+    for word, name in (
+        ("groups", "feature_groups"),
+        ("background", "data"),
+        ("masker", "data"),
+        ("presicion", "precision"),
+        ("nthread", "n_jobs"),
+    ):
+        assert message_about(call, n_required, word) == f"{problem} {word!r}. Did you mean {name!r}?"
+    assert message_about(call, n_required, "approximate").endswith(". The values are always exact")
+    for name, parameter in inspect.signature(call).parameters.items():
+        if parameter.kind == parameter.KEYWORD_ONLY and len(name) > 3:
+            misspelt = name[:1] + name[2:]
+            assert message_about(call, n_required, misspelt).endswith(f"Did you mean {name!r}?")
+
+
+@pytest.mark.parametrize(
+    "call, word, name",
+    [
+        (explain_batches, "reason", "reasons"),
+        (explain_batches, "if_exist", "if_exists"),
+        (explain_batches, "overwrite", "if_exists"),
+        (explain_batches, "group", "sum_by"),
+        (explain, "indx", "index"),
+        (explain, "group", "feature_groups"),
+        (explain, "reason", None),
+        (explain, "max_features", None),
+        (distributed.explain_dask, "reasons", None),
+        (distributed.explain_spark, "top", "reasons"),
+        (ShapBarDisplay.from_estimator, "colors", "color"),
+        (ShapBarDisplay.from_estimator, "max_feature", "max_features"),
+        (ShapBarDisplay.from_estimator, "max_display", "max_features"),
+        (ShapBeeswarmDisplay.from_estimator, "colors", "cmap"),
+        (ShapDependenceDisplay.from_estimator, "color", "color_by"),
+        (ShapInteractionDisplay.from_estimator, "color", "cmap"),
+    ],
+)
+def test_hints_at_parameters_of_the_function(call: Any, word: str, name: str | None) -> None:
+    message = message_about(call, dict(CALLS)[call], word)
+    assert message.endswith(f"{word!r}" if name is None else f"{word!r}. Did you mean {name!r}?")
+
+
+@pytest.mark.parametrize("value", ["x", 2.5, 1, None, []])
+def test_options_that_must_be_booleans(value: Any, forest: RandomForestRegressor, tmp_path: Any) -> None:
+    explainer, path = TreeExplainer(forest), tmp_path / "explainer.npz"
+    explainer.save(path)
+    calls: list[tuple[str, Any]] = [
+        ("check_additivity", lambda: TreeExplainer(forest, check_additivity=value)),
+        ("check_additivity", lambda: TreeExplainer.load(path, check_additivity=value)),
+        ("verify", lambda: TreeExplainer.load(path, verify=value)),
+        ("tables", lambda: explainer.save(path, tables=value)),
+        ("centered", lambda: partial_dependence(forest, X, 2, centered=value)),
+        ("per_output", lambda: shap_importance(forest, X, per_output=value)),
+        ("by_sign", lambda: explainer.explain(X[:5]).reasons(by_sign=value)),
+    ]
+    if value is not None:
+        calls.append(("check_additivity", lambda: explainer.shap_values(X[:5], check_additivity=value)))
+    for name, call in calls:
+        with pytest.raises(TypeError, match=re.escape(f"{name} must be a bool, not {value!r}")):
+            call()
+    assert TreeExplainer(forest, check_additivity=np.bool_(False)).explain(X[:5]).additivity_error is None
+
+
+def test_other_parameters_are_checked(forest: RandomForestRegressor) -> None:
+    for call in (partial_dependence, friedman_h):
+        with pytest.raises(TypeError, match="n_jobs must be an int or None, not 'x'"):
+            call(forest, X, [2, 3], n_jobs="x")
+    with pytest.raises(TypeError, match="custom_values must be a dict or None, not a list"):
+        partial_dependence(forest, X, 2, custom_values=[1])
+    with pytest.raises(TypeError, match="features must be a list of names or positions of columns, not 2"):
+        friedman_h(forest, X, 2)
+    for order in ("x", 2.5, 4, None):
+        with pytest.raises(ValueError, match="order must be 2 or 3"):
+            TreeExplainer(forest).plan(5, order=order)
+    for argument in ("features", "keep"):
+        with pytest.raises(TypeError, match=f"{argument} must be a sequence of names, not 3"):
+            BatchExplainer(forest, **{argument: 3})
+
+
+@pytest.mark.parametrize("params", ["x", [("n_jobs", 1)]])
+def test_explain_params_are_a_dict(params: Any, forest: RandomForestRegressor) -> None:
+    for call in (
+        lambda: shap_importance(forest, X, explain_params=params),
+        lambda: cross_val_explain(NeverFitted(), X, Y, explain_params=params),
+        lambda: ShapBoruta(NeverFitted(), explain_params=params).fit(X, Y),
+    ):
+        with pytest.raises(TypeError, match="explain_params must be a dict or None, not a"):
+            call()

@@ -97,7 +97,14 @@ def test_strongest() -> None:
     order = np.argsort(-means)
     assert [name for name, _ in whole.strongest()] == [NAMES[i] for i in order]
     np.testing.assert_allclose([mean for _, mean in whole.strongest(2)], means[order[:2]], rtol=1e-12)
-    assert whole[:, :, 0].strongest(0) == []
+    assert whole.strongest(np.int64(100)) == whole.strongest()
+    for method in (whole.strongest, whole.reasons, whole.groupby([0, 1, 0, 1, 1]).strongest):
+        for n in (0, -1):
+            with pytest.raises(ValueError, match=f"n must be at least 1, not {n}"):
+                method(n)
+        for n in ("x", 2.5, True, None):
+            with pytest.raises(TypeError, match=f"n must be an int, not {n!r}"):
+                method(n)
 
 
 @pytest.mark.parametrize(
@@ -354,3 +361,9 @@ def test_only_the_top_features_are_shown() -> None:
     )
     html = wide._repr_html_()
     assert "f29" in html and "f18" in html and "f17" not in html
+
+
+@pytest.mark.parametrize("mapping", [None, 3, ["a"]])
+def test_what_sum_by_takes(mapping: Any) -> None:
+    with pytest.raises(TypeError, match="mapping must be 'input' or map names to lists of features, not a"):
+        explanation().sum_by(mapping)

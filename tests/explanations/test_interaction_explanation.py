@@ -138,7 +138,9 @@ def test_importance() -> None:
 
 def test_strongest() -> None:
     assert listed().strongest(2) == [("c x d", 3 * 230.0 + 3), ("b x c", 3 * 220.0 + 3)]
-    assert len(listed().strongest()) == 4 and listed().strongest(0) == []
+    assert len(listed().strongest()) == 4
+    with pytest.raises(ValueError, match="n must be at least 1, not -1"):
+        listed().strongest(-1)
     assert dict(listed()[..., 0].strongest())["a x d"] == 200 + 10
 
 
