@@ -65,11 +65,11 @@ def test_unlisted_pairs_are_unknown() -> None:
     model = RandomForestRegressor(5, random_state=0).fit(X, X[:, 0] * X[:, 1] + X[:, 2])
     every = TreeExplainer(model).explain_interactions(X)
     assert every.interactions.tolist() == [[0, 1], [0, 2], [1, 2]]
-    strength = ShapInteractionDisplay.from_explanation(every).strength
+    strength = ShapInteractionDisplay.from_explanation(every).matrix
     assert (strength > 0).all()
     np.testing.assert_allclose(strength[0, 1], 2 * np.abs(every.matrices()[:, 0, 1]).mean(), rtol=1e-6)
     one = TreeExplainer(model).explain_interactions(X, interactions=[(0, 1)])
-    strength, matrices = ShapInteractionDisplay.from_explanation(one).strength, one.matrices()
+    strength, matrices = ShapInteractionDisplay.from_explanation(one).matrix, one.matrices()
     is_listed = np.zeros((3, 3), bool)
     is_listed[0, 1] = is_listed[1, 0] = True
     np.testing.assert_array_equal(np.isnan(strength), ~is_listed)
