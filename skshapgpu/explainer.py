@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial, wraps
 from numbers import Integral
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,10 @@ from ._common.types import (
     FeatureGroups,
     FeaturePerturbation,
     InteractionIndex,
+    Interactions,
     Model,
     ModelOutput,
+    Order,
     Outputs,
     Precision,
     Progress,
@@ -147,9 +149,9 @@ def explain_interactions(
     model: Model,
     X: Table,
     *,
-    interactions: Any = "occurring",
+    interactions: Interactions = "occurring",
     index: InteractionIndex = "SII",
-    order: int = 2,
+    order: Order = 2,
     progress: Progress = False,
     **options: Unpack[ExplainerOptions],
 ) -> InteractionExplanation:
@@ -663,10 +665,10 @@ class TreeExplainer:
         self,
         n_rows: int,
         *,
-        dtype: str = "float64",
-        interactions: Any = None,
-        index: str | None = None,
-        order: int = 2,
+        dtype: Literal["float64", "float32"] = "float64",
+        interactions: Interactions | Literal["matrices"] | None = None,
+        index: ValueIndex | InteractionIndex | None = None,
+        order: Order = 2,
     ) -> CallPlan:
         """Plan a call for a number of rows from the host, and estimate its time and memory.
 
@@ -740,7 +742,7 @@ class TreeExplainer:
             request.positions(self._names_explained(), self._features_are_columns)
         return request.kind, request
 
-    def occurring_interactions(self, order: int = 2) -> npt.NDArray[np.int32]:
+    def occurring_interactions(self, order: Order = 2) -> npt.NDArray[np.int32]:
         """Return the pairs of features that occur together on a path; no other pairs interact.
 
         Parameters
@@ -845,9 +847,9 @@ class TreeExplainer:
         self,
         X: Table,
         *,
-        interactions: Any = "occurring",
+        interactions: Interactions = "occurring",
         index: InteractionIndex = "SII",
-        order: int = 2,
+        order: Order = 2,
         progress: Progress = False,
     ) -> InteractionExplanation:
         """Compute interactions of features, with names, data, row labels and base values.

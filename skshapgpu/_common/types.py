@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 F = TypeVar("F", bound=Callable[..., Any])  # a function or a class
+T_co = TypeVar("T_co", covariant=True)
 
 ValueIndex = Literal["SV", "BV", "OV"]
 InteractionIndex = Literal["SII", "STII", "BII"]
@@ -28,35 +30,145 @@ Outputs = Literal["auto", "all"]
 Columns = Literal["all", "used"]
 Aggregation = Literal["mean_abs", "rms", "max_abs"]
 
-#: A device, or a list of GPUs. GPUs with larger numbers are passed in a list.
-Device = Literal["auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"] | list[str] | tuple[str, ...]
+#: "auto", "cpu", "cuda", a GPU such as "cuda:1", or a list of GPUs. Strings other than the listed ones are
+#: accepted, because the number of a GPU is often made at run time, as in f"cuda:{rank}".
+Device = (
+    Literal["auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"] | str | list[str] | tuple[str, ...]
+)
+
+
+class ListOf(Protocol[T_co]):
+    """List, tuple or range, but not a string, which would be a sequence of strings.
+
+    ``str`` and ``bytes`` do not satisfy ``__contains__``, because they do not look for any object.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[T_co]: ...
+
+    def __getitem__(self, position: int, /) -> T_co: ...
+
+    def __contains__(self, item: object, /) -> bool: ...
+
+    def __reversed__(self) -> Iterator[T_co]: ...
+
+
+class SupportsArray(Protocol):
+    """Array of NumPy, or an object that NumPy converts, such as a series or an index of pandas."""
+
+    def __array__(self) -> npt.NDArray[Any]: ...
+
+
+class LabelArray(Protocol):
+    """Array of NumPy, or an index or a series of pandas, with names or positions."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __array__(self) -> npt.NDArray[Any]: ...
 
 
 class TwoDimensional(Protocol):
-    """Array, matrix or data frame, as opposed to a series of labels."""
+    """Array, matrix or data frame, as opposed to a series of labels.
+
+    An array of NumPy whose number of dimensions the type checker does not know has this type, too.
+    """
 
     @property
     def shape(self) -> tuple[int, int]: ...
 
 
 class Exporting(Protocol):
-    """Array of another library, which offers it by DLPack."""
+    """Array of another library, which offers it by DLPack.
+
+    The standard of arrays prescribes an enumeration for the kind of the device. NumPy returns a number, so
+    that its arrays are only :class:`TwoDimensional`.
+    """
 
     def __dlpack__(self) -> Any: ...
 
+    def __dlpack_device__(self) -> tuple[Enum, int]: ...
 
-class Estimator(Protocol):
-    """Model with a method ``predict``, which a ``Pipeline`` has only if its last step has it."""
+
+class SparseMatrix(Protocol):
+    """Sparse matrix or array of SciPy, whose ``shape`` has no type."""
 
     @property
-    def predict(self) -> Any: ...
+    def tocsr(self) -> Callable[..., Any]: ...
+
+
+class DMatrix(Protocol):
+    """Container of rows of XGBoost."""
+
+    @property
+    def num_row(self) -> Callable[[], int]: ...
+
+    @property
+    def num_col(self) -> Callable[[], int]: ...
+
+
+class Dataset(Protocol):
+    """Container of rows of LightGBM."""
+
+    @property
+    def num_data(self) -> Callable[[], int]: ...
+
+    @property
+    def num_feature(self) -> Callable[[], int]: ...
+
+
+class GuessedSeries(Protocol):
+    """Series of pandas whose type a checker guesses from the code of pandas, without ``pandas-stubs``.
+
+    The checker then takes ``frame[["age", "income"]]`` for a series or a data frame, so it cannot tell a
+    series from the rows of a frame. ``pandas-stubs`` does not have this private attribute.
+    """
+
+    @property
+    def _mgr(self) -> Any: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+class AvailableIf(Protocol):
+    """Method that scikit-learn makes available if the last step of a ``Pipeline`` has it."""
+
+    @property
+    def check(self) -> Callable[..., Any]: ...
+
+    @property
+    def attribute_name(self) -> Any: ...
+
+
+class Estimator(Protocol):
+    """Model with a method ``predict``.
+
+    The method takes one argument. The function of a class, which also takes ``self``, does not fit, so the
+    class of a model is no model.
+    """
+
+    @property
+    def predict(self) -> Callable[[Any], Any] | AvailableIf: ...
+
+
+class Frozen(Protocol):
+    """``FrozenEstimator`` of scikit-learn, which has the methods of its estimator at run time."""
+
+    @property
+    def estimator(self) -> Any: ...
+
+    @property
+    def __sklearn_is_fitted__(self) -> Callable[[], Any]: ...
 
 
 class Explaining(Protocol):
     """Explainer."""
 
     @property
-    def explain(self) -> Callable[..., Any]: ...
+    def explain(self) -> Callable[[Any], Any]: ...
 
 
 class SparkModel(Protocol):
@@ -83,34 +195,72 @@ class TreeliteModel(Protocol):
     def dump_as_json(self) -> Callable[..., Any]: ...
 
 
+class Splitter(Protocol):
+    """Splitter of scikit-learn."""
+
+    @property
+    def split(self) -> Callable[..., Any]: ...
+
+    @property
+    def get_n_splits(self) -> Callable[..., Any]: ...
+
+
+class ArrowSource(Protocol):
+    """Dataset, table or reader of record batches of PyArrow."""
+
+    @property
+    def schema(self) -> Any: ...
+
+
+#: The path or the URL of a file or a folder.
+PathOrUrl = str | os.PathLike[str]
+
 #: A fitted model, a model file, an explainer, or an explainer file.
-Model = (
-    Estimator
-    | Explaining
-    | SparkModel
-    | OnnxModel
-    | TreeliteModel
-    | str
-    | os.PathLike[str]
-    | bytes
-    | bytearray
-    | memoryview
+Model = Estimator | Explaining | Frozen | SparkModel | OnnxModel | TreeliteModel | PathOrUrl | bytes
+
+#: Rows: an array, a sparse matrix, a data frame, a library's container of rows, or a list of rows.
+Table = (
+    TwoDimensional
+    | Exporting
+    | SparseMatrix
+    | DMatrix
+    | Dataset
+    | GuessedSeries
+    | Sequence[ListOf[Any] | SupportsArray]
 )
 
-#: Rows: an array, a sparse matrix, a data frame or a list of lists.
-Table = TwoDimensional | Exporting | Sequence[Sequence[Any]]
+#: Rows of any number: files, a table, or an iterator of tables.
+BatchSource = PathOrUrl | Sequence[PathOrUrl] | Table | ArrowSource | Iterator[Any]
 
 #: One value for each row: an array, a series or a list.
-Vector = npt.ArrayLike | Sequence[Any]
+Vector = SupportsArray | Exporting | ListOf[Any]
 
-#: Groups of columns: names of features to lists of columns, or a feature for each column of X.
-FeatureGroups = Mapping[str, Sequence[str | int]] | Literal["input"]
+#: Names of columns, as a list or an index of pandas.
+ColumnNames = ListOf[str] | LabelArray
+
+#: Names or positions of columns, as a list, an array or an index of pandas.
+ColumnList = ListOf[str | int] | LabelArray
+
+#: Groups of columns: names of features to lists of columns; "input" makes a group of each column of X.
+FeatureGroups = Mapping[str, ColumnList] | Literal["input"]
+
+#: Pairs or triples of features: a list of names or positions of columns, or an array of their positions.
+ListedInteractions = Sequence[ListOf[str | int] | npt.NDArray[Any]] | npt.NDArray[Any]
+
+#: Interactions to compute: all that occur in the trees, the number of the strongest ones, or a list.
+Interactions = Literal["occurring"] | int | ListedInteractions
+
+#: Number of features of an interaction.
+Order = Literal[2, 3]
+
+#: Cross-validation: the number of folds, a splitter, or pairs of training rows and test rows.
+CrossValidation = int | Splitter | Iterable[tuple[Any, Any] | list[Any]] | None
 
 #: True, or a function of the number of finished rows and the number of all rows.
 Progress = bool | Callable[[int, int], object]
 
 #: Times of a function of time.
-Times = float | Sequence[float] | npt.NDArray[Any]
+Times = float | Sequence[float] | SupportsArray
 
 #: Numbers that a call returns, such as SHAP values: a NumPy array. If X was on a GPU, the call returns an
 #: array of the library of X, CuPy or PyTorch, which a type checker takes for an array of NumPy.
@@ -136,6 +286,51 @@ class ExplainerOptions(TypedDict, total=False):
     memory_limit: int | str | None
     expected_rows: int | None
     check_additivity: bool
+
+
+class LoadOptions(TypedDict, total=False):
+    """Options of :meth:`skshapgpu.TreeExplainer.load`."""
+
+    device: Device
+    n_jobs: int | None
+    memory_limit: int | str | None
+    expected_rows: int | None
+    check_additivity: bool
+    verify: bool
+    filesystem: Any
+
+
+class SharedOptions(TypedDict, total=False):
+    """Parameters of every transformer that fits a model."""
+
+    cv: CrossValidation
+    data: Table | None
+    feature_perturbation: FeaturePerturbation
+    data_weight: Vector | None
+    cover: Cover
+    feature_groups: FeatureGroups | None
+    algorithm: AlgorithmName
+    device: Device
+    precision: Precision
+    outputs: Outputs
+    n_jobs: int | None
+    memory_limit: int | str | None
+    check_additivity: bool
+
+
+class TransformerOptions(SharedOptions, total=False):
+    """Parameters of :class:`skshapgpu.ShapTransformer`."""
+
+    model_output: ModelOutput
+    times: Times | None
+    columns: Columns
+
+
+class InteractionTransformerOptions(SharedOptions, total=False):
+    """Parameters of :class:`skshapgpu.ShapInteractionTransformer`."""
+
+    interactions: Interactions
+    index: InteractionIndex
 
 
 class CsvOptions(TypedDict, total=False):
@@ -167,20 +362,36 @@ OPTION_LINES = {
     "check_additivity": "check sums against the margins, and the first call against the model's prediction",
 }
 
+#: The purpose of each parameter that only transformers have.
+_TRANSFORMER_LINES = {
+    "cv": "folds in which ``fit_transform`` refits the model, to explain the rows that were left out",
+    "interactions": '"occurring", the number of the strongest pairs, or a list of pairs',
+    "index": 'index of the interactions: "SII", "STII", "BII"',
+}
+
+#: The options that a docstring lists if it names a class.
+_OPTIONS_OF = {
+    "TreeExplainer": ExplainerOptions,
+    "ShapTransformer": TransformerOptions,
+    "ShapInteractionTransformer": InteractionTransformerOptions,
+}
+
 #: The entry of a docstring below which the options are listed.
 _ENTRY = re.compile(
-    r"^ *\*\*options\n( *)Options of :class:`\.?TreeExplainer`[^\n]*\n(?:\1[^\n]+\n)*", re.MULTILINE
+    r"^ *\*\*options\n( *)(?:Options|Parameters) of :class:`\.?(\w+)`[^\n]*\n(?:\1[^\n]+\n)*", re.MULTILINE
 )
 
 
 def lists_options(function: F) -> F:
-    """List the options of an explainer in the docstring of a function that takes them as ``**options``."""
+    """List the options of a class in the docstring of a function that takes them as ``**options``."""
     docstring = function.__doc__
     if docstring is None:  # Python runs without docstrings
         return function
     entry = _ENTRY.search(docstring)
     if entry is None:
         raise ValueError(f"the docstring of {function.__qualname__} has no entry for **options")
-    lines = "".join(f"{entry[1]}- ``{name}``: {line}\n" for name, line in OPTION_LINES.items())
+    purposes = _TRANSFORMER_LINES | OPTION_LINES
+    names = _OPTIONS_OF[entry[2]].__annotations__
+    lines = "".join(f"{entry[1]}- ``{name}``: {purposes[name]}\n" for name in names)
     function.__doc__ = f"{docstring[: entry.end()]}\n{lines}{docstring[entry.end() :]}"
     return function

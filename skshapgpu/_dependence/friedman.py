@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 
 from .._common import memory
 from .._common.progress import require_progress, watched
-from .._common.types import Model, Progress, Table, Vector
+from .._common.types import ColumnList, Model, Progress, Table, Vector
 from .._rows.inputs import tested_columns
 from .computation import Axis, Computation
 from .grid import Players
@@ -22,7 +22,7 @@ _ROUNDING_OF_MEAN, _ROUNDING_OF_LEAVES = 2.0**-49, 2.0**-44
 def friedman_h(
     model: Model,
     X: Table,
-    features: Sequence[str | int] | None = None,
+    features: ColumnList | None = None,
     *,
     sample_weight: Vector | None = None,
     n_jobs: int | None = None,
@@ -108,7 +108,7 @@ def friedman_h(
     )
 
 
-def _requested_columns(features: Sequence[str | int], computation: Computation) -> list[int]:
+def _requested_columns(features: ColumnList, computation: Computation) -> list[int]:
     players = Players(computation)
     columns = [players.number(feature, with_values=False) for feature in features]
     dropped = [players.names[column] for column in columns if column in players.dropped]

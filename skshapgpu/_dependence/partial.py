@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 
 from .._common.checks import require_bool, require_one_of
 from .._common.progress import require_progress, watched
-from .._common.types import FeatureGroups, Model, Progress, Table, Vector
+from .._common.types import ColumnList, FeatureGroups, Model, Progress, Table, Vector
 from .computation import Computation
 from .grid import GridFeature, GridOptions, Players, read_dropped, read_feature
 from .grouped import GroupedFeatures
@@ -21,12 +21,12 @@ _KINDS, _OUTPUTS = ("average", "individual", "both"), ("raw", "probability", "re
 def partial_dependence(
     model: Model,
     X: Table,
-    features: Any,
+    features: str | int | ColumnList,
     *,
     sample_weight: Vector | None = None,
-    categorical_features: Any = None,
+    categorical_features: ColumnList | None = None,
     percentiles: tuple[float, float] = (0.05, 0.95),
-    grid_resolution: int | str = 100,
+    grid_resolution: int | Literal["exact"] = 100,
     custom_values: Mapping[Any, Any] | None = None,
     kind: Literal["average", "individual", "both"] = "average",
     centered: bool = False,

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_scalar
 
-from .._common.types import Vector
+from .._common.types import PathOrUrl, Vector
+from .._explanations.values import Explanation
 from .comparison import ExplanationComparison
 from .measures import ROUNDING, QuantileBins, Wasserstein, ndcg, population_stability, ranks
 from .ordering import Pieces, sorted_blocks
@@ -21,8 +22,8 @@ _VALUES_IN_MEMORY = 2**23
 
 
 def compare_explanations(
-    reference: Any,
-    current: Any,
+    reference: Explanation | PathOrUrl | Sequence[PathOrUrl],
+    current: Explanation | PathOrUrl | Sequence[PathOrUrl],
     *,
     n_bins: int = 10,
     reference_weight: Vector | str | None = None,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._common.digits import number
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 #: Number of features in the representation.
 _N_SHOWN = 12
@@ -65,7 +68,7 @@ class ExplanationComparison:
         largest = np.maximum(self.reference_importance, self.current_importance).max(axis=0)
         return self.wasserstein / np.where(largest > 0, largest, 1.0)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return the measures of each feature as a pandas data frame, the largest PSI first.
 
         Returns

@@ -28,6 +28,7 @@ from sklearn.utils.validation import (
 from .._common.types import (
     AlgorithmName,
     Cover,
+    CrossValidation,
     Device,
     FeatureGroups,
     Outputs,
@@ -122,7 +123,7 @@ class ExplainingTransformer(
         self,
         estimator: Any,
         *,
-        cv: Any = None,
+        cv: CrossValidation = None,
         cover: Cover = "auto",
         feature_groups: FeatureGroups | None = None,
         algorithm: AlgorithmName = "auto",
@@ -146,7 +147,7 @@ class ExplainingTransformer(
         self.check_additivity = check_additivity
 
     @classmethod
-    def from_fitted(cls, model: Any, **options: Any) -> Self:
+    def _from_fitted(cls, model: Any, **options: Any) -> Self:
         """Return a fitted transformer around a frozen copy of a fitted model.
 
         If the model is trained further, the transformer still explains the model as it was, and predicts with

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state, check_scalar
 
 from .._common.checks import require_one_of
 from .._common.progress import require_progress, watched
-from .._common.types import ExplainerOptions, Progress, Table, Vector
+from .._common.types import CrossValidation, ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import table
 from .selecting import OutOfFoldSelector, TrainingRows
@@ -138,7 +138,7 @@ class ShapBoruta(OutOfFoldSelector):
         percentile: float = 100,
         correction: Literal["bonferroni", "fdr_bh"] | None = "bonferroni",
         tentative: Literal["drop", "keep", "median"] = "drop",
-        cv: Any = None,
+        cv: CrossValidation = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         warm_start: bool = False,

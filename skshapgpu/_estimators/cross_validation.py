@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
 from .._common.checks import require_explain_params, require_n_jobs
-from .._common.types import ExplainerOptions, Table, Vector
+from .._common.types import CrossValidation, ExplainerOptions, Table, Vector
 from .._engine.features import have_positions
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
@@ -42,7 +42,7 @@ def cross_val_explain(
     y: Vector | None = None,
     *,
     groups: Any = None,
-    cv: Any = None,
+    cv: CrossValidation = None,
     scoring: Any = None,
     n_jobs: int | None = None,
     verbose: int = 0,

@@ -12,7 +12,7 @@ from sklearn.utils.metadata_routing import MetadataRouter
 
 from .._common.checks import require_one_of
 from .._common.progress import require_progress, watched
-from .._common.types import ExplainerOptions, Progress, Table, Vector
+from .._common.types import CrossValidation, ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import select, table
 from .selecting import OutOfFoldSelector, TrainingRows, mapping_to
@@ -101,7 +101,7 @@ class ShapRFECV(OutOfFoldSelector):
         *,
         step: int | float = 1,
         min_features_to_select: int = 1,
-        cv: Any = None,
+        cv: CrossValidation = None,
         scoring: Any = None,
         rule: Literal["best", "one_std_err"] = "best",
         n_jobs: int | None = None,

@@ -187,7 +187,7 @@ def find_importances(
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
     explain_params: Mapping[str, Any] | None = None,
-    sum_by: str | None = None,
+    sum_by: Literal["input"] | None = None,
     by_input: bool = False,
     weights: np.ndarray | None = None,
     scoring: Any = no_score,
@@ -281,7 +281,7 @@ def _fitted_importances(
 
 
 def _features(
-    explanation: Explanation, X: Any, sum_by: str | None, by_input: bool
+    explanation: Explanation, X: Any, sum_by: Literal["input"] | None, by_input: bool
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the names of the features, and their values (n_rows, n_features, n_outputs)."""
     if sum_by is not None:

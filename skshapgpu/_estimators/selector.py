@@ -13,7 +13,7 @@ from sklearn.utils import check_scalar, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._common.types import ExplainerOptions, Table, Vector
+from .._common.types import CrossValidation, ExplainerOptions, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import n_rows_of
 from .base import fit_model
@@ -91,7 +91,7 @@ class ShapSelector(BaseShapSelector):
         *,
         threshold: float | str | None = None,
         max_features: int | Callable[[Any], int] | None = None,
-        cv: Any = None,
+        cv: CrossValidation = None,
         n_jobs: int | None = None,
         explain_params: ExplainerOptions | None = None,
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +13,24 @@ from .._common.types import (
     AlgorithmName,
     Columns,
     Cover,
+    CrossValidation,
     Device,
     FeatureGroups,
     FeaturePerturbation,
     InteractionIndex,
+    Interactions,
+    InteractionTransformerOptions,
+    Model,
     ModelOutput,
     Outputs,
     Precision,
     Progress,
     Table,
     Times,
+    TransformerOptions,
     Values,
     Vector,
+    lists_options,
 )
 from .._engine.interactions import Request
 from .._explanations.interactions import InteractionExplanation, set_names
@@ -122,7 +128,7 @@ class ShapTransformer(ExplainingTransformer):
         self,
         estimator: Any,
         *,
-        cv: Any = None,
+        cv: CrossValidation = None,
         data: Table | None = None,
         feature_perturbation: FeaturePerturbation = "auto",
         data_weight: Vector | None = None,
@@ -165,6 +171,34 @@ class ShapTransformer(ExplainingTransformer):
             raise ValueError(
                 "model_output='log_loss' needs labels, which transform does not get: use TreeExplainer"
             )
+
+    @classmethod
+    @lists_options
+    def from_fitted(cls, model: Model, **options: Unpack[TransformerOptions]) -> Self:
+        """Return a fitted transformer around a frozen copy of a fitted model.
+
+        If the model is trained further, the transformer still explains the model as it was, and predicts with
+        it. Call this method again for the new model.
+
+        Parameters
+        ----------
+        model : fitted model, str, path, bytes or TreeExplainer
+            A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
+        **options
+            Parameters of :class:`ShapTransformer`:
+
+        Returns
+        -------
+        ShapTransformer
+            Transformer that is ready for ``transform``. It lacks the attributes that only ``fit`` learns from
+            rows.
+
+        Raises
+        ------
+        UnsupportedModelError
+            The model cannot be explained, or cannot be copied.
+        """
+        return cls._from_fitted(model, **options)
 
     def _explainer_options(self) -> dict[str, Any]:
         return super()._explainer_options() | {
@@ -349,9 +383,9 @@ class ShapInteractionTransformer(ExplainingTransformer):
         self,
         estimator: Any,
         *,
-        interactions: Any = "occurring",
+        interactions: Interactions = "occurring",
         index: InteractionIndex = "SII",
-        cv: Any = None,
+        cv: CrossValidation = None,
         data: Table | None = None,
         feature_perturbation: FeaturePerturbation = "auto",
         data_weight: Vector | None = None,
@@ -383,6 +417,34 @@ class ShapInteractionTransformer(ExplainingTransformer):
         self.data = data
         self.feature_perturbation = feature_perturbation
         self.data_weight = data_weight
+
+    @classmethod
+    @lists_options
+    def from_fitted(cls, model: Model, **options: Unpack[InteractionTransformerOptions]) -> Self:
+        """Return a fitted transformer around a frozen copy of a fitted model.
+
+        If the model is trained further, the transformer still explains the model as it was, and predicts with
+        it. Call this method again for the new model.
+
+        Parameters
+        ----------
+        model : fitted model, str, path, bytes or TreeExplainer
+            A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
+        **options
+            Parameters of :class:`ShapInteractionTransformer`:
+
+        Returns
+        -------
+        ShapInteractionTransformer
+            Transformer that is ready for ``transform``. It lacks the attributes that only ``fit`` learns from
+            rows.
+
+        Raises
+        ------
+        UnsupportedModelError
+            The model cannot be explained, or cannot be copied.
+        """
+        return cls._from_fitted(model, **options)
 
     def _check_options(self) -> None:
         super()._check_options()

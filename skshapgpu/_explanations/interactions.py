@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._common.indices import INDICES
-from .._common.types import Values
+from .._common.types import ColumnNames, Values
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import select
@@ -128,7 +128,7 @@ class InteractionExplanation(LabelledValues):
             **self._select_outputs(parts[2], arrays),
         )
 
-    def sum_by(self, mapping: Mapping[str, Sequence[str]] | str) -> InteractionExplanation:
+    def sum_by(self, mapping: Mapping[str, ColumnNames] | Literal["input"]) -> InteractionExplanation:
         """Add up the interactions of features that belong together, such as one-hot columns.
 
         The interaction of two groups is the sum over all pairs of a feature of the one and a feature of the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .._common.checks import require_bool, require_count
 from .._common.digits import number
 from .._common.indices import INDICES
-from .._common.types import Values
+from .._common.types import ColumnNames, Values
 from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
@@ -318,7 +318,7 @@ class Explanation(LabelledValues):
             **selected,
         )
 
-    def sum_by(self, mapping: Mapping[str, Sequence[str]] | str) -> Explanation:
+    def sum_by(self, mapping: Mapping[str, ColumnNames] | Literal["input"]) -> Explanation:
         """Add up the values of features that belong together, such as one-hot columns.
 
         Base value and values of a row still add up to its margin. A sum is in general not the SHAP value of

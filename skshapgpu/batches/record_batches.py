@@ -18,7 +18,16 @@ from sklearn.utils import get_tags
 
 from .._common.checks import require_one_of, require_options, with_article
 from .._common.indices import INDICES
-from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, Values, lists_options
+from .._common.types import (
+    ColumnNames,
+    ExplainerOptions,
+    InteractionIndex,
+    ListedInteractions,
+    Model,
+    ValueIndex,
+    Values,
+    lists_options,
+)
 from .._engine.agreement import quiet
 from .._engine.algorithms import Kind
 from .._engine.links import unit_of
@@ -142,12 +151,12 @@ class BatchExplainer:
         self,
         model: Model,
         *,
-        features: Sequence[str] | None = None,
-        keep: Sequence[str] = (),
+        features: ColumnNames | None = None,
+        keep: ColumnNames = (),
         reasons: int | None = None,
         by_sign: bool = False,
         sum_by: Literal["input"] | None = None,
-        interactions: Any = None,
+        interactions: Literal["occurring"] | ListedInteractions | None = None,
         index: ValueIndex | InteractionIndex | None = None,
         prefix: str = "",
         dtype: Literal["auto", "float32", "float64"] = "auto",

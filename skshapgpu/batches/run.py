@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,9 +23,12 @@ import numpy as np
 from .._common.checks import require_one_of, require_options
 from .._common.progress import require_progress, watched
 from .._common.types import (
+    BatchSource,
+    ColumnNames,
     CsvOptions,
     ExplainerOptions,
     InteractionIndex,
+    ListedInteractions,
     Model,
     Progress,
     ValueIndex,
@@ -117,16 +120,16 @@ class BatchesResult:
 @lists_options
 def explain_batches(
     model: Model,
-    source: Any,
+    source: BatchSource,
     sink: str | os.PathLike[str],
     *,
-    batch_size: int | str = "auto",
-    features: Sequence[str] | None = None,
-    keep: Sequence[str] = (),
+    batch_size: int | Literal["auto"] = "auto",
+    features: ColumnNames | None = None,
+    keep: ColumnNames = (),
     reasons: int | None = None,
     by_sign: bool = False,
     sum_by: Literal["input"] | None = None,
-    interactions: Any = None,
+    interactions: Literal["occurring"] | ListedInteractions | None = None,
     index: ValueIndex | InteractionIndex | None = None,
     prefix: str = "",
     dtype: Literal["auto", "float32", "float64"] = "auto",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._common.checks import with_article
-from .._common.types import Values, Vector
+from .._common.types import PathOrUrl, Values, Vector
 from .._drift.comparison import ExplanationComparison
+from .._explanations.values import Explanation
 from .base import (
     NEUTRAL,
     PALETTE,
@@ -197,8 +198,8 @@ class ShapComparisonDisplay:
     @classmethod
     def from_explanations(
         cls,
-        reference: Any,
-        current: Any,
+        reference: Explanation | PathOrUrl | Sequence[PathOrUrl],
+        current: Explanation | PathOrUrl | Sequence[PathOrUrl],
         *,
         n_bins: int = 10,
         reference_weight: Vector | str | None = None,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._common.checks import require_options
 from .._common.devices import elsewhere
-from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
+from .._common.types import (
+    ColumnNames,
+    ExplainerOptions,
+    InteractionIndex,
+    ListedInteractions,
+    Model,
+    ValueIndex,
+    lists_options,
+)
 from ..batches.batch_arguments import explainer_of
 from ..batches.frame_rows import frame_schema
 from ..batches.record_batches import BatchExplainer
@@ -26,9 +33,9 @@ def explain_dask(
     model: Model,
     X: Any,
     *,
-    features: Sequence[str] | None = None,
-    keep: Sequence[str] = (),
-    interactions: Any = None,
+    features: ColumnNames | None = None,
+    keep: ColumnNames = (),
+    interactions: Literal["occurring"] | ListedInteractions | None = None,
     index: ValueIndex | InteractionIndex | None = None,
     prefix: str = "",
     **options: Unpack[ExplainerOptions],

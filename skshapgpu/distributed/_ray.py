@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, Unpack
 
 from .._common.checks import require_options
 from .._common.devices import elsewhere
-from .._common.types import ExplainerOptions, InteractionIndex, Model, ValueIndex, lists_options
+from .._common.types import (
+    ColumnNames,
+    ExplainerOptions,
+    InteractionIndex,
+    ListedInteractions,
+    Model,
+    ValueIndex,
+    lists_options,
+)
 from ..batches.record_batches import BatchExplainer
 from ._parcel import Parcel
 
@@ -17,12 +24,12 @@ def explain_ray(
     model: Model,
     dataset: Any,
     *,
-    features: Sequence[str] | None = None,
-    keep: Sequence[str] = (),
+    features: ColumnNames | None = None,
+    keep: ColumnNames = (),
     reasons: int | None = None,
     by_sign: bool = False,
     sum_by: Literal["input"] | None = None,
-    interactions: Any = None,
+    interactions: Literal["occurring"] | ListedInteractions | None = None,
     index: ValueIndex | InteractionIndex | None = None,
     prefix: str = "",
     dtype: Literal["auto", "float32", "float64"] = "auto",
