@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 
 import skshapgpu
-from skshapgpu import TreeExplainer, distributed
-from skshapgpu._common.types import OPTION_LINES, CsvOptions, ExplainerOptions, lists_options
+from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, distributed
+from skshapgpu._common.types import (
+    OPTION_LINES,
+    CsvOptions,
+    ExplainerOptions,
+    InteractionTransformerOptions,
+    LoadOptions,
+    TransformerOptions,
+    lists_options,
+)
 from skshapgpu._engine.algorithms import MODEL_OUTPUTS, NAMES
 from skshapgpu.batches import BatchExplainer
 from skshapgpu.batches.csv_files import CsvFormat
@@ -35,6 +43,23 @@ def test_options_are_the_parameters_of_an_explainer() -> None:
     parameters = list(inspect.signature(TreeExplainer).parameters)[1:]
     assert list(ExplainerOptions.__annotations__) == parameters == list(OPTION_LINES)
     assert list(CsvOptions.__annotations__) == list(CsvFormat.__dataclass_fields__)
+    assert list(LoadOptions.__annotations__) == list(inspect.signature(TreeExplainer.load).parameters)[1:]
+
+
+@pytest.mark.parametrize(
+    ("transformer", "options"),
+    [(ShapTransformer, TransformerOptions), (ShapInteractionTransformer, InteractionTransformerOptions)],
+)
+def test_options_are_the_parameters_of_a_transformer(transformer: Any, options: Any) -> None:
+    parameters = [*inspect.signature(transformer).parameters.values()][1:]
+    assert {parameter.name: parameter.annotation for parameter in parameters} == {
+        name: annotation.__forward_arg__ for name, annotation in options.__annotations__.items()
+    }
+    docstring = transformer.from_fitted.__doc__
+    assert all(docstring.count(f"- ``{name}``: ") == 1 for name in options.__annotations__)
+    assert options.__name__ in str(
+        inspect.signature(transformer.from_fitted).parameters["options"].annotation
+    )
 
 
 def test_choices_are_those_that_are_accepted() -> None:

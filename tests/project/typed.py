@@ -1,7 +1,9 @@
-"""Check that type checkers report each mistake in ``tests/typed/mistakes.py``, and nothing in the examples.
+"""Check that type checkers report each mistake in ``tests/typed/mistakes.py``, and none in correct scripts.
 
-The checkers are mypy and pyright, the latter as basedpyright, whose package has the program inside. Both
-take the types that a library declares, and guess none for libraries without types, such as scikit-learn.
+The correct scripts are ``tests/typed/correct.py`` and the examples. The checkers are mypy, with all its
+checks, and pyright, as basedpyright, whose package has the program inside. Pyright runs twice. By default,
+it guesses types from the code of libraries that declare none, such as scikit-learn. It then reports correct
+calls of these libraries in the examples, so it checks the examples without guesses.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "tests" / "typed" / "mistakes.py"
+FOLDER = ROOT / "tests" / "typed"
+SCRIPT, CORRECT = FOLDER / "mistakes.py", FOLDER / "correct.py"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 #: File, line and message of an error.
@@ -31,17 +34,19 @@ def output_of(*command: str) -> str:
 
 
 def errors_of_mypy() -> list[Error]:
-    """Return the errors that mypy reports in the script and in the examples."""
-    output = output_of(sys.executable, "-m", "mypy", "--no-error-summary", str(SCRIPT), *map(str, EXAMPLES))
+    """Return the errors that mypy reports in the scripts and in the examples."""
+    scripts = map(str, (SCRIPT, CORRECT, *EXAMPLES))
+    command = (sys.executable, "-m", "mypy", "--no-error-summary", "--config-file", str(FOLDER / "mypy.ini"))
+    output = output_of(*command, *scripts)
     errors = re.findall(r"^([^:\n]+):(\d+): error: (.*)$", output, re.MULTILINE)
     return [(file, int(number), message) for file, number, message in errors]
 
 
-def errors_of_pyright() -> list[Error]:
-    """Return the errors that pyright reports in the script and in the examples."""
+def errors_of_pyright(project: str) -> list[Error]:
+    """Return the errors that pyright reports in the files of a project, a JSON file in ``tests/typed``."""
     program = Path(sys.executable).with_name("basedpyright")
     output = output_of(
-        str(program), "--outputjson", "--pythonpath", sys.executable, "--project", str(SCRIPT.parent)
+        str(program), "--outputjson", "--pythonpath", sys.executable, "--project", str(FOLDER / project)
     )
     return [
         (
@@ -64,13 +69,18 @@ def agrees(checker: str, errors: list[Error]) -> bool:
         print(f"{file}:{number}: {checker}: {message}")
     if unexpected or expected != reported or not expected:
         return False
-    print(f"{checker} reports all {len(expected)} mistakes of {script}, and none in {len(EXAMPLES)} examples")
+    print(f"{checker} reports all {len(expected)} mistakes of {script}, and none in correct scripts")
     return True
 
 
 def main() -> None:
-    """Run both checkers."""
-    if not all([agrees("mypy", errors_of_mypy()), agrees("pyright", errors_of_pyright())]):
+    """Run all checkers."""
+    results = [
+        agrees("mypy", errors_of_mypy()),
+        agrees("pyright", errors_of_pyright("pyrightconfig.json")),
+        agrees("pyright without guesses", errors_of_pyright("no_guesses.json")),
+    ]
+    if not all(results):
         sys.exit(1)
 
 
