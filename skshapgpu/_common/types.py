@@ -92,6 +92,13 @@ class Exporting(Protocol):
     def __dlpack_device__(self) -> tuple[Enum, int]: ...
 
 
+class CudaArray(Protocol):
+    """Array on a GPU, which offers it by the interface of CUDA."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any: ...
+
+
 class SparseMatrix(Protocol):
     """Sparse matrix or array of SciPy, whose ``shape`` has no type."""
 
@@ -222,6 +229,7 @@ Model = Estimator | Explaining | Frozen | SparkModel | OnnxModel | TreeliteModel
 Table = (
     TwoDimensional
     | Exporting
+    | CudaArray
     | SparseMatrix
     | DMatrix
     | Dataset
@@ -233,7 +241,7 @@ Table = (
 BatchSource = PathOrUrl | Sequence[PathOrUrl] | Table | ArrowSource | Iterator[Any]
 
 #: One value for each row: an array, a series or a list.
-Vector = SupportsArray | Exporting | ListOf[Any]
+Vector = SupportsArray | Exporting | CudaArray | ListOf[Any]
 
 #: Names of columns, as a list or an index of pandas.
 ColumnNames = ListOf[str] | LabelArray
@@ -286,18 +294,6 @@ class ExplainerOptions(TypedDict, total=False):
     memory_limit: int | str | None
     expected_rows: int | None
     check_additivity: bool
-
-
-class LoadOptions(TypedDict, total=False):
-    """Options of :meth:`skshapgpu.TreeExplainer.load`."""
-
-    device: Device
-    n_jobs: int | None
-    memory_limit: int | str | None
-    expected_rows: int | None
-    check_additivity: bool
-    verify: bool
-    filesystem: Any
 
 
 class SharedOptions(TypedDict, total=False):

@@ -8,9 +8,8 @@ import tempfile
 from collections.abc import Collection, Sequence
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
-from .._common.types import LoadOptions
 from .._files import steps as steps_file
 from .._versions import __version__
 from ..explainer import TreeExplainer
@@ -209,7 +208,7 @@ def load_model(
     dst_path: str | None = None,
     *,
     skops_trusted_types: Sequence[str] | None = None,
-    **options: Unpack[LoadOptions],
+    **options: Any,
 ) -> TreeExplainer:
     """Load an explainer from an MLflow model.
 
@@ -270,7 +269,7 @@ def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> Score
     return Scorer(explainer, config.get(_CATEGORICAL))
 
 
-def _load_folder(folder: Path, trusted: Collection[str], options: Any) -> TreeExplainer:
+def _load_folder(folder: Path, trusted: Collection[str], options: dict[str, Any]) -> TreeExplainer:
     """Load an explainer, and the leading steps if there are any, from the folder of the flavor."""
     explainer = TreeExplainer.load(folder / _EXPLAINER, **options)
     if not (folder / _STEPS).exists():

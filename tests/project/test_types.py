@@ -15,7 +15,6 @@ from skshapgpu._common.types import (
     CsvOptions,
     ExplainerOptions,
     InteractionTransformerOptions,
-    LoadOptions,
     TransformerOptions,
     lists_options,
 )
@@ -43,7 +42,6 @@ def test_options_are_the_parameters_of_an_explainer() -> None:
     parameters = list(inspect.signature(TreeExplainer).parameters)[1:]
     assert list(ExplainerOptions.__annotations__) == parameters == list(OPTION_LINES)
     assert list(CsvOptions.__annotations__) == list(CsvFormat.__dataclass_fields__)
-    assert list(LoadOptions.__annotations__) == list(inspect.signature(TreeExplainer.load).parameters)[1:]
 
 
 @pytest.mark.parametrize(
