@@ -171,7 +171,7 @@ class Importances:
 
 
 def no_score(estimator: Any, X: Any, y: Any = None) -> float:
-    """Return a constant score, for calls of ``cross_validate`` of which only the models are used."""
+    """Return a constant score: the caller uses the models of ``cross_validate``, not their scores."""
     return 0.0
 
 

@@ -1,7 +1,7 @@
 """Interventional interactions and Banzhaf values: the core and all families against the definition.
 
-Tests that call the core use the CPU's; test_pair_tables.py tests the tables of GPUs. Explainers use the
-device of the test run.
+Tests that call the core compute on the CPU, and tests of explainers on the device of the test run. The tables
+of GPUs have their tests in test_pair_tables.py.
 """
 
 from __future__ import annotations
