@@ -402,7 +402,7 @@ def test_damaged_files(kind, tmp_path):
 def test_content_of_other_files():
     with pytest.raises(ValueError, match="the content is empty"):
         adapt(b"")
-    with pytest.raises(ValueError, match=r"the content holds no model of a known kind: .* or ONNX"):
+    with pytest.raises(ValueError, match=r"no model of a known kind: .*, ONNX, or an explainer file"):
         adapt(b"nothing")
     with pytest.raises(ValueError, match="the content is a pickle"):
         adapt(b"\x80\x04")

@@ -131,7 +131,7 @@ def test_drawn_again() -> None:
 def test_triples_are_refused(explainer: Any) -> None:
     explanation = explainer.explain_interactions(DIABETES, interactions=1)
     triples = type(explanation)(
-        **{**vars(explanation), "interactions": np.array([[0, 1, 2]]), "feature_values": None}
+        **{**vars(explanation), "interactions": np.array([[0, 1, 2]]), "single_values": None}
     )
     with pytest.raises(ValueError, match="the explanation is of triples"):
         ShapInteractionDisplay.from_explanation(triples)

@@ -127,8 +127,10 @@ def expected(kind: Kind, interventional: bool, model_output: str) -> np.ndarray:
         return np.stack([found[tuple(triple)] for triple in occurring.tolist()], axis=1)
     groups = [0, 1, 0, 2, 1, 0] if kind == OWEN_VALUES else None
     if interventional:
-        return reference.interventional(ensemble, X, BACKGROUND, index=kind.index, groups=groups).values[:, 0]
-    return reference.path_dependent(ensemble, X, index=kind.index, groups=groups).values[:, 0]
+        return reference.interventional(
+            ensemble, X, BACKGROUND, index=kind.index, player_groups=groups
+        ).values[:, 0]
+    return reference.path_dependent(ensemble, X, index=kind.index, player_groups=groups).values[:, 0]
 
 
 def sigmoid(margin: Any, y: float) -> Any:

@@ -280,7 +280,7 @@ def test_what_the_explainer_refuses(method: str) -> None:
     only = f"algorithm='{method}' computes SHAP values only, not"
     with pytest.raises(ValueError, match=f"{only} Banzhaf values: use 'auto'"):
         explainer.explain(X, index="BV")
-    with pytest.raises(ValueError, match=f"{only} Shapley interactions of pairs: use 'auto'"):
+    with pytest.raises(ValueError, match=f"{only} SHAP interaction values of pairs: use 'auto'"):
         explainer.shap_interaction_values(X)
     with pytest.raises(ValueError, match=only):
         explainer.explain_interactions(X, interactions=3, index="STII")

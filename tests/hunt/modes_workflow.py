@@ -30,6 +30,7 @@ from . import containers, data, many, models, tolerance, wrappers
 from .case import Case
 from .margins import is_probability, library_of, margin_of
 from .modes import adds_up, background, explainer_of, outputs_last, values
+from .refusals import NO_COLUMN
 from .report import NotDrawnError, Report
 
 #: Options that transformers and cross-validation accept.
@@ -134,7 +135,13 @@ def transformer(case: Case, report: Report) -> None:
     shap = ShapTransformer(nested.estimator, **options_of(case))
     if isinstance(case.train, pd.DataFrame) and case.draw.index != "BII":
         shap.set_output(transform="pandas")
-    shap.fit(case.train, case.y, **nested.routed(case.fit_params))
+    try:
+        shap.fit(case.train, case.y, **nested.routed(case.fit_params))
+    except ValueError as error:
+        # A model of all columns may be constant where the model of the columns that RFE selects is not.
+        if NO_COLUMN not in str(error) or np.ptp(shap.estimator_.predict(case.train)):
+            raise
+        raise NotDrawnError("transformer: the model without its outer step is constant") from error
     got = shap.transform(case.X)
     explanation = explain(shap.estimator_, case.X, **options_of(case))
     transforms_many_rows(case, report, shap, explanation)

@@ -215,13 +215,17 @@ def test_costs_of_long_paths(long_paths: Any) -> None:
 def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
     explainer = TreeExplainer(forest, X[:3], device="cpu", memory_limit=10_000)
     assert explainer._compiled.pair_tables(Kind(2, "SII")) is None
-    what = "interventional Shapley interactions of pairs of a model whose tables do not fit into memory or"
-    with pytest.raises(TypeError, match=f"{what} memory_limit are computed on the CPU only, but X is on a"):
+    what = (
+        "of pairs of a model whose tables do not fit into memory or memory_limit are computed on the CPU only"
+    )
+    matrices, pairs = (
+        f"interventional SHAP interaction values {what}",
+        f"interventional Shapley interactions {what}",
+    )
+    with pytest.raises(TypeError, match=f"{matrices}, but X is on a"):
         explainer.shap_interaction_values(OnGpu())
     explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
-    with pytest.raises(
-        ValueError, match=f"{what} memory_limit are computed on the CPU only: use device='cpu'"
-    ):
+    with pytest.raises(ValueError, match=f"{pairs}: use device='cpu'"):
         explainer.explain_interactions(X, interactions=3)
     limited = TreeExplainer(forest, X[:3], device="cpu", memory_limit=100_000)._compiled.pair_tables(
         Kind(2, "SII")
@@ -290,4 +294,4 @@ def test_display(forest: Any) -> None:
     pytest.importorskip("matplotlib").use("Agg")
     display = ShapInteractionDisplay.from_estimator(forest, X, data=X[:9], max_features=None)
     strength = TreeExplainer(forest, X[:9]).explain_interactions(X, interactions="occurring").strength
-    assert np.triu(display.strength, 1).max() == pytest.approx(strength.max())
+    assert np.triu(display.matrix, 1).max() == pytest.approx(strength.max())

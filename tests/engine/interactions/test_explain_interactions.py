@@ -562,7 +562,7 @@ def test_a_result_beyond_the_machine_is_refused_by_name(
         match=r"442 rows need 353,600 bytes for their SHAP interaction.*explain_interactions\(X\)",
     ):
         on_cpu(regressor).shap_interaction_values(DIABETES)
-    with pytest.raises(MemoryError, match=r"442 rows need 123,760 bytes for their SHAP interaction"):
+    with pytest.raises(MemoryError, match=r"442 rows need 123,760 bytes for their Shapley interactions"):
         on_cpu(regressor).explain_interactions(DIABETES)
 
 
