@@ -47,8 +47,8 @@ class TileSums {
   size_t n_outputs_ = 0, n_places_ = 0, n_rows_ = 0;
 };
 
-// Multiply the sums of rows, [row][row_size], by `scale`, and add them to the sums of a tile, for whole blocks
-// of rows. The sum at position i of a row is added at place `places[i]` of the tile.
+// Multiply the sums of rows, [row][row_size], by `scale`, and add them to the sums of a tile, for whole
+// blocks of rows. The sum at position i of a row is added at place `places[i]` of the tile.
 template <class T>
 void add_row_sums(const T* rows, size_t row_size, size_t n_blocks, double scale, const uint32_t* places,
                   size_t n_places, const TileSums& sums) {

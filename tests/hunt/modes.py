@@ -10,6 +10,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from skshapgpu import TreeExplainer
+from skshapgpu._common.types import Order
 
 from . import containers, games, many, truth
 from .case import N_DEFINED, Case
@@ -220,7 +221,7 @@ def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: Any) -> N
     report.close(f"whole pipeline {index}", got[:N_DEFINED], right, case.allowed(right))
 
 
-def interactions(case: Case, report: Report, with_background: bool = False, order: int = 2) -> None:
+def interactions(case: Case, report: Report, with_background: bool = False, order: Order = 2) -> None:
     """Check interactions of pairs in all forms, or of triples."""
     draw = case.draw
     form = "occurring" if order == 3 and draw.form == "matrices" else draw.form

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -61,7 +61,7 @@ def batches(case: Case, report: Report) -> None:
     sink = folder / SINKS[int(rng.integers(len(SINKS)))]
     if str(sink).endswith(".npy"):
         keep = []
-    sizes: list[int | str] = [3, 5, "auto"] if repeats == 1 else [1024, 2000, "auto"]
+    sizes: list[int | Literal["auto"]] = [3, 5, "auto"] if repeats == 1 else [1024, 2000, "auto"]
     size = sizes[int(rng.integers(3))]
     options = {"device": case.device, **case.draw.options}
     top, target = case.fitted.top, sink

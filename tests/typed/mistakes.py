@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import lightgbm
 import numpy as np
-import polars as pl
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import (
@@ -67,7 +65,6 @@ explain(model, y)  # mistake: y where data belongs
 explain(model, y.astype(np.float32), data=X)  # mistake: y where data belongs
 explain(model, X, data=np.ones(10))  # mistake: weights where data belongs
 explain(model, cube)  # mistake: three dimensions
-explain(model, pl.Series([1.0, 2.0]))  # mistake: a series where data belongs
 explain(model, [1.0, 2.0])  # mistake: one row without a list around it
 explain(model, ["a", "b"])  # mistake: names where data belongs
 explain(model, "rows.parquet")  # mistake: a path where data belongs
@@ -79,7 +76,7 @@ partial_dependence(model, y, 0)  # mistake: y where data belongs
 explain(model, X, "target")  # mistake: the name of a column where its values belong
 explain(model, X, data=X, data_weight=0.5)  # mistake: a number where an array belongs
 explain(model, X, times="30")  # mistake: type
-explain(lightgbm.Booster, X)  # mistake: the class of a model
+explain(TreeExplainer, X)  # mistake: a class instead of an explainer
 explain(bytearray(b"content"), X)  # mistake: the content of a file must be bytes
 explain(model, X, feature_groups={"both": "ab"})  # mistake: a string where a list belongs
 explain_interactions(model, X, order=4)  # mistake: choice
