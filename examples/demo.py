@@ -116,7 +116,9 @@ class Result:
     @property
     def importance(self) -> np.ndarray:
         """Importance of each feature, summed over the classes."""
-        return self.explanation.importance().reshape(self.explanation.values.shape[1], -1).sum(axis=1)
+        by_output = self.explanation.importance().reshape(self.explanation.values.shape[1], -1)
+        importance: np.ndarray = by_output.sum(axis=1)
+        return importance
 
     def strongest(self, count: int) -> tuple[list[str], np.ndarray]:
         """Return the names and the importances of the most important features, the first one first."""
