@@ -30,7 +30,7 @@ DEFAULT_MODELS = tuple(
 
 def measure(case: models.Case) -> dict[str, Any]:
     """Measure bins, utilisation and seconds of each heuristic for one model."""
-    plan = TreeExplainer(case.model, device="cpu")._compiled.plan(SHAP_VALUES)
+    plan = TreeExplainer(case.model, device="cpu")._compiled.of(SHAP_VALUES).plan()
     lengths = _cuda.path_summary(plan, "none")["lengths"]
     result = {**peers.describe(case, peers.ensemble_of(case.model)), "paths": len(lengths), "packings": {}}
     for packing in PACKINGS:

@@ -50,7 +50,7 @@ class Walk:
 
         options = {"device": "cpu", "algorithm": "quadrature", "precision": payload["precision"]}
         explainer: Any = TreeExplainer(payload["model"], **options)
-        self._plan = explainer._compiled.plan(SHAP_VALUES)
+        self._plan = explainer._compiled.of(SHAP_VALUES).plan()
         self._X = np.ascontiguousarray(X[:ROWS])
         self._walk_seconds = _core.walk_seconds
         info = self._plan.info()

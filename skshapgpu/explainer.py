@@ -756,7 +756,7 @@ class TreeExplainer:
             Positions among the features of the results, in ascending order.
         """
         request = Request.parse("occurring", "SII", order)
-        return self._compiled.sets(request.kind, request.result)
+        return self._compiled.of(request.kind).sets(request.result)
 
     def explain(
         self, X: Table, y: Vector | None = None, *, index: ValueIndex = "SV", progress: Progress = False
@@ -1052,7 +1052,7 @@ class TreeExplainer:
         compiled = self._compiled
         if values is None:
             few_rows = self._reader.without_warnings().read_on_host(few)
-            on_cpu = plan_on_cpu(compiled, SHAP_VALUES, few_rows.n_rows)
+            on_cpu = plan_on_cpu(compiled.of(SHAP_VALUES), few_rows.n_rows)
             run = HostRun(compiled.checking(False), SHAP_VALUES, few_rows, on_cpu, labels)
             run.compile()
             few_values = shap_values(run)

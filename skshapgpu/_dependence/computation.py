@@ -8,7 +8,7 @@ grid has.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from .._rows import gpu_arrays
 from .._rows.background import normalized_weights
 from .._rows.inputs import HostRows, Reader
 from .._rows.origins import Origins
+from ..adapters.ensemble import attributes_of
 from ..adapters.schema import AdaptedModel
 from ..explainer import model_of
 
@@ -117,8 +118,7 @@ class Computation:
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """Attributes of the ensemble, for the core."""
-        ensemble = self.adapted.ensemble
-        return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+        return attributes_of(self.adapted.ensemble)
 
     def columns_of(self, *features: int) -> tuple[int, ...]:
         """Return the columns of X that are ``features``, and the columns that are derived from them.

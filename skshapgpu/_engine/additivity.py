@@ -55,7 +55,7 @@ def allowed_gap(
     if model.link is None:
         return allowed
     assert margin is not None
-    highest = np.maximum(margin, model.plan(SHAP_VALUES).background_margin.max(axis=0))
+    highest = np.maximum(margin, model.of(SHAP_VALUES).plan().background_margin.max(axis=0))
     return model.link.allowed_gap(allowed, model.constant, model.leaf_magnitude, labels, highest)
 
 

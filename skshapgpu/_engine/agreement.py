@@ -207,7 +207,7 @@ class Explained:
             reach = np.empty((len(sums.block), compiled.n_computed_outputs))
             margin = np.empty_like(reach)
             values = np.empty((*reach.shape, compiled.n_features))
-            compiled.plan(SHAP_VALUES).explain(sums.block, values, margin, 1, reach=reach)
+            compiled.of(SHAP_VALUES).plan().explain(sums.block, values, margin, 1, reach=reach)
         if self.link is None:
             return additivity.allowed_gap(compiled, sums.dtype, reach=reach, extra=library_rounding)
         margin = np.zeros_like(expected, np.float64)

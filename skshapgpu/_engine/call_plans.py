@@ -19,6 +19,7 @@ from .costs.links import seconds_of_joint_link
 from .costs.trees import TreeGroup
 from .execution import ExecutionPlan, cpu_reason, cpu_seconds_of_link, plan_execution
 from .interactions import Request, row_bytes
+from .kind_plans import TiledPlan
 from .runs import HostRun, value_row_bytes
 
 
@@ -107,11 +108,12 @@ class CallPlan:
 def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request | None) -> CallPlan:
     """Plan a call for values, or for the requested interactions; only the number of rows of X is used."""
     execution, options = plan_execution(compiled, kind, X.n_rows), compiled.options
+    plan = compiled.of(kind)
     run, n_sets = HostRun(compiled, kind, X, execution, None), 0
     if request is None:
         need = run.need(*value_row_bytes(run))
     else:
-        n_sets = len(compiled.sets(kind, request.result))
+        n_sets = len(plan.sets(request.result))
         n_sets_of_form = {"strongest": min(request.count, n_sets), "listed": len(request.listed)}
         need = run.need(*row_bytes(run, request, n_sets, n_sets_of_form.get(request.form, n_sets)))
     refusal = None
@@ -122,9 +124,7 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
     seconds, reason = estimate(compiled, kind, X.n_rows, execution)
     if seconds is not None and request is not None and request.form == "strongest" and size < X.n_rows:
         seconds *= 2  # the first pass finds the strongest
-    treats_trees_alike = (
-        options.algorithm.is_for_comparison or compiled.link is not None or compiled.is_tiled(kind)
-    )
+    treats_trees_alike = options.algorithm.is_for_comparison or compiled.link is not None or plan.is_tiled
     return CallPlan(
         n_rows=X.n_rows,
         device=run.device,
@@ -146,10 +146,11 @@ def estimate(
 ) -> tuple[float | None, str | None]:
     """Return the estimated seconds of a call; or None, and the reason why there is no estimate."""
     options, info, n_outputs = compiled.options, compiled.info, compiled.n_outputs
+    plan = compiled.of(kind)
     n_threads, precision = execution.n_threads, options.precision
     reading = tree_costs.cpu_row_seconds(n_rows, compiled.n_features, n_outputs, n_threads)
     if options.algorithm.is_for_comparison:
-        groups = compiled.tree_groups_of(kind)
+        groups = plan.groups
         if execution.indices:
             transfer = tree_costs.cuda_row_seconds(n_rows, compiled.n_features, n_outputs)
             walking = cuda_comparison_seconds(groups, -(-n_rows // len(execution.indices)), n_outputs)
@@ -165,21 +166,20 @@ def estimate(
         assert compiled.background is not None
         counts = info["n_leaves"], info["n_patterns"], len(compiled.background.weights)
         return reading + linear_seconds(*counts, n_rows, n_threads), None
-    if kind.order == 1 and not compiled.is_tiled(kind):
+    if kind.order == 1 and not plan.is_tiled:
         return execution.seconds, None
-    n_results = compiled.n_results(kind)
+    n_results = plan.n_results
     if execution.indices:
         # The seconds of tables include the transfer of results.
-        n_transferred = 0 if compiled.is_tiled(kind) else n_rows * n_results
+        n_transferred = 0 if plan.is_tiled else n_rows * n_results
         return execution.seconds + cuda_interaction_seconds(n_transferred), None
-    if compiled.is_tiled(kind):
-        tables = compiled.pair_tables(kind) or compiled.pair_tables_within(sys.maxsize, kind)
+    if isinstance(plan, TiledPlan):
+        tables = plan.pair_tables or plan.pair_tables_within(sys.maxsize)
         if tables is None:
             return None, "the background data have too many patterns"
         element = 4 if precision == "single" else 8
         return reading + tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order), None
-    groups, value_groups = compiled.tree_groups_of(kind), compiled.tree_groups_of(SHAP_VALUES)
-    output_work = compiled.work(SHAP_VALUES)
+    values = compiled.of(SHAP_VALUES)
     return reading + interaction_seconds(
-        kind, groups, value_groups, n_rows, n_results, n_threads, output_work, precision
+        kind, plan.groups, values.groups, n_rows, n_results, n_threads, values.work, precision
     ), None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from joblib import effective_n_jobs
 
 from .._rows.background import about_data, normalized_weights
 from .._rows.inputs import HostRows
-from ..adapters.ensemble import Ensemble
+from ..adapters.ensemble import Ensemble, attributes_of
 from ..adapters.schema import AdaptedModel
 
 #: Largest number of bytes of the rows that are converted at once.
@@ -55,7 +55,7 @@ def _leaf_weights(ensemble: Ensemble, rows: HostRows, weights: np.ndarray, n_thr
     """Return the weight of the rows that reach each leaf; 0 at other nodes."""
     from .. import _core
 
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     weight_at = np.zeros(ensemble.n_nodes)
     step = max(1, _BYTES_AT_ONCE // max(1, rows.packed_row_bytes))
     for start in range(0, rows.n_rows, step):

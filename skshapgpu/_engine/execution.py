@@ -9,11 +9,13 @@ from typing import NamedTuple
 from joblib import effective_n_jobs
 
 from .._common import devices
-from .algorithms import OWEN_VALUES, SHAP_VALUES, Kind
-from .compiled_model import NO_INTERVALS, CompiledModel, Intervals
+from .._common.devices import Devices
+from .algorithms import OWEN_VALUES, Kind
+from .compiled_model import CompiledModel
 from .costs import links as link_costs
 from .costs import trees as tree_costs
 from .costs.trees import TableLayout, TreeGroup
+from .kind_plans import NO_INTERVALS, Intervals, KindPlan, LinkPlan, TiledPlan
 
 
 class ExecutionPlan(NamedTuple):
@@ -48,50 +50,50 @@ class ExecutionPlan(NamedTuple):
 
 def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
     """Decide how to run a call with ``n_rows`` rows from the host; no other function decides this."""
-    on_cpu, requested = plan_on_cpu(model, kind, n_rows), model.options.devices
-    if not n_rows or requested.none or not model.on_gpus(kind):
+    plan, requested = model.of(kind), model.options.devices
+    on_cpu = plan_on_cpu(plan, n_rows)
+    if not n_rows or requested.none or not plan.is_on_gpus:
         return on_cpu
-    if model.link is not None:
-        return _plan_link(model, on_cpu, n_rows)
-    if model.is_tiled(kind):
-        return _plan_pairs(model, kind, on_cpu, n_rows)
-    groups = model.gpu_tree_groups_of(kind)
-    walk_seconds = _cuda_seconds(model, kind, groups, n_rows)
+    if isinstance(plan, LinkPlan):
+        return _plan_link(plan, requested, on_cpu, n_rows)
+    if isinstance(plan, TiledPlan):
+        return _plan_pairs(plan, requested, on_cpu, n_rows)
+    walk_seconds = _cuda_seconds(plan, plan.gpu_groups, n_rows)
     # Rows and values are transferred, and rows go through patterns, whatever tables there are.
-    transfer = tree_costs.cuda_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs)
-    transfer += tree_costs.cuda_pattern_seconds(n_rows, model.n_patterns(kind))
+    transfer = tree_costs.cuda_row_seconds(n_rows, plan.n_features, model.n_outputs)
+    transfer += tree_costs.cuda_pattern_seconds(n_rows, plan.n_patterns)
     # Tables pay off only in calls for which a GPU is faster without them, too.
     indices = requested.choose(tree_costs.CPU_BESIDE_GPU * on_cpu.seconds, walk_seconds + transfer)
     if not indices:
         return on_cpu
-    n_threads, table_bytes = on_cpu.n_threads, model.counted_table_bytes(kind)
-    layout = _worthwhile_gpu_layout(model, kind, n_rows)
+    n_threads, table_bytes = on_cpu.n_threads, plan.counted_table_bytes
+    layout = _worthwhile_gpu_layout(plan, n_rows)
     if layout is None:
         seconds = (walk_seconds + transfer) / len(indices)
-        return ExecutionPlan(indices, NO_INTERVALS, groups, 0.0, seconds, n_threads, table_bytes)
+        return ExecutionPlan(indices, NO_INTERVALS, plan.gpu_groups, 0.0, seconds, n_threads, table_bytes)
     building, intervals = layout.build_seconds, Intervals(layout.most_entries, on_gpu=True)
-    lookup_seconds = _laid_out_cuda_seconds(model, kind, layout, n_rows)
+    lookup_seconds = _laid_out_cuda_seconds(plan, layout, n_rows)
     seconds = building + (lookup_seconds + transfer) / len(indices)
     table_bytes += layout.table_bytes
     return ExecutionPlan(indices, intervals, layout.tree_groups, building, seconds, n_threads, table_bytes)
 
 
-def plan_on_cpu(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
+def plan_on_cpu(plan: KindPlan, n_rows: int) -> ExecutionPlan:
     """Decide how to run a call on the CPU, because no GPU is used or a GPU failed."""
+    options, n_outputs = plan.model.options, plan.model.n_outputs
     # Counting processors takes longer than a small call.
-    n_threads = 1 if n_rows <= model.rows_alone(kind) else effective_n_jobs(model.options.n_jobs)
-    work, precision = model.work(kind), model.options.precision
-    groups, intervals, building = model.tree_groups_of(kind), NO_INTERVALS, 0.0
-    seconds = tree_costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
-    table_bytes = model.counted_table_bytes(kind)
-    layout = _worthwhile_tables(model, kind, n_rows)
+    n_threads = 1 if n_rows <= plan.rows_alone else effective_n_jobs(options.n_jobs)
+    groups, intervals, building = plan.groups, NO_INTERVALS, 0.0
+    seconds = tree_costs.cpu_seconds(groups, n_rows, n_threads, plan.work, options.precision)
+    table_bytes = plan.counted_table_bytes
+    layout = _worthwhile_tables(plan, n_rows)
     if layout is not None:
         groups, intervals = layout.tree_groups, Intervals(layout.most_entries)
         building = layout.build_seconds / n_threads
-        seconds = building + layout.call_seconds(n_rows, n_threads, model.layout_work(kind), precision)
+        seconds = building + layout.call_seconds(n_rows, n_threads, plan.layout_work, options.precision)
         table_bytes += layout.table_bytes
-    seconds += tree_costs.cpu_row_seconds(n_rows, model.n_features_of(kind), model.n_outputs, n_threads)
-    seconds += tree_costs.cpu_pattern_seconds(n_rows, model.n_patterns(kind), n_threads)
+    seconds += tree_costs.cpu_row_seconds(n_rows, plan.n_features, n_outputs, n_threads)
+    seconds += tree_costs.cpu_pattern_seconds(n_rows, plan.n_patterns, n_threads)
     return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
 
 
@@ -100,14 +102,14 @@ def cpu_reason(model: CompiledModel, kind: Kind) -> str:
     requested = model.options.devices
     if not (requested.auto or requested.indices):
         return "the device is 'cpu'"
-    if not model.on_gpus(kind):
+    if not model.of(kind).is_on_gpus:
         return "these values are computed on the CPU only"
     return devices.missing() or "the CPU is estimated to be faster"
 
 
-def intervals_on_gpu(model: CompiledModel, kind: Kind, n_rows: int) -> Intervals:
+def intervals_on_gpu(plan: KindPlan, n_rows: int) -> Intervals:
     """Return the tables by intervals of a call with rows on a GPU."""
-    layout = _worthwhile_gpu_layout(model, kind, n_rows)
+    layout = _worthwhile_gpu_layout(plan, n_rows)
     return NO_INTERVALS if layout is None else Intervals(layout.most_entries, on_gpu=True)
 
 
@@ -118,69 +120,66 @@ def cpu_seconds_of_link(model: CompiledModel, n_rows: int, n_threads: int) -> fl
     return link_costs.cpu_seconds_of_link(int(model.info["n_leaves"]), n_background, n_rows, n_threads)
 
 
-def _plan_link(model: CompiledModel, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
+def _plan_link(plan: LinkPlan, requested: Devices, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
     """Choose the GPUs, or the CPU, for values of the link."""
-    table_costs = model.link_costs()
+    model, table_costs = plan.model, plan.table_costs
     assert table_costs is not None
     cpu = cpu_seconds_of_link(model, n_rows, on_cpu.n_threads)
     counts = int(model.info["n_leaves"]), table_costs["n_patterns"]
     building = link_costs.build_seconds_of_link(*counts)
     cuda = link_costs.cuda_seconds_of_link(*counts, n_rows)
     cuda += tree_costs.cuda_row_seconds(n_rows, model.n_features, model.n_outputs)
-    indices = model.options.devices.choose(tree_costs.CPU_BESIDE_GPU * cpu, building + cuda)
+    indices = requested.choose(tree_costs.CPU_BESIDE_GPU * cpu, building + cuda)
     if not indices:
         return on_cpu
     return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
 
 
-def _plan_pairs(model: CompiledModel, kind: Kind, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
+def _plan_pairs(plan: TiledPlan, requested: Devices, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
     """Choose the GPUs, or the CPU, for interventional Banzhaf values or interactions.
 
     Like the choice of other tables, this one does not depend on earlier calls.
     """
-    tables = model.pair_tables(kind)
+    options, tables = plan.model.options, plan.pair_tables
     assert tables is not None
-    element = 4 if model.options.precision == "single" else 8
-    n_threads, n_results = on_cpu.n_threads, model.n_results(kind)
-    cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order)
+    element = 4 if options.precision == "single" else 8
+    n_threads, n_results = on_cpu.n_threads, plan.n_results
+    cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element, plan.kind.order)
     building = tables.build_seconds(n_threads, element)
-    fraction_of_rows = n_rows / max(n_rows, model.options.expected_rows or 0)
+    fraction_of_rows = n_rows / max(n_rows, options.expected_rows or 0)
     cuda = tables.cuda_seconds(n_rows, n_results)
-    indices = model.options.devices.choose(
-        tree_costs.CPU_BESIDE_GPU * cpu, fraction_of_rows * building + cuda
-    )
+    indices = requested.choose(tree_costs.CPU_BESIDE_GPU * cpu, fraction_of_rows * building + cuda)
     if not indices:
         return on_cpu
     return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
 
 
-def _worthwhile_tables(model: CompiledModel, kind: Kind, n_rows: int) -> TableLayout | None:
+def _worthwhile_tables(plan: KindPlan, n_rows: int) -> TableLayout | None:
     """Return the tables by intervals, or the merged trees, that save time in calls of this size.
 
     The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
     """
-    expected_rows = max(n_rows, model.options.expected_rows or 0)
+    options = plan.model.options
+    expected_rows = max(n_rows, options.expected_rows or 0)
     most_entries = tree_costs.table_size(expected_rows)
-    if not _may_have_tables(model, kind) or not most_entries or n_rows < tree_costs.LEAST_TABLE_ROWS:
+    if not plan.may_have_tables or not most_entries or n_rows < tree_costs.LEAST_TABLE_ROWS:
         return None
-    work, precision = model.work(kind), model.options.precision
-    seconds = tree_costs.cpu_seconds(model.tree_groups_of(kind), n_rows, 1, work, precision)
+    seconds = tree_costs.cpu_seconds(plan.groups, n_rows, 1, plan.work, options.precision)
     if seconds * expected_rows < tree_costs.LEAST_TABLE_SECONDS * n_rows:
         return None
-    sizes, work = (Intervals(most_entries), Intervals(tree_costs.MERGED_ONLY)), model.layout_work(kind)
+    sizes, work = (Intervals(most_entries), Intervals(tree_costs.MERGED_ONLY)), plan.layout_work
     n_calls = expected_rows / n_rows
 
     def seconds_with(layout: TableLayout) -> float:
-        if layout.seconds(n_rows, n_calls, work, precision) > seconds:
+        if layout.seconds(n_rows, n_calls, work, options.precision) > seconds:
             return math.inf
-        return layout.seconds(n_rows, max(n_calls, tree_costs.TABLE_CALLS), work, precision)
+        return layout.seconds(n_rows, max(n_calls, tree_costs.TABLE_CALLS), work, options.precision)
 
-    return _best_layout(model, kind, sizes, seconds_with, seconds)
+    return _best_layout(plan, sizes, seconds_with, seconds)
 
 
 def _best_layout(
-    model: CompiledModel,
-    kind: Kind,
+    plan: KindPlan,
     sizes: tuple[Intervals, ...],
     seconds_with: Callable[[TableLayout], float],
     seconds_without: float,
@@ -191,67 +190,60 @@ def _best_layout(
     """
     best, least = None, math.inf
     for intervals in sizes:
-        layout = model.layout(kind, intervals)
+        layout = plan.layout(intervals)
         seconds = seconds_with(layout)
         is_worthwhile = not layout.is_empty and seconds < min(
             least, layout.largest_fraction * seconds_without
         )
-        if is_worthwhile and layout.table_bytes <= model.interval_room():
+        if is_worthwhile and layout.table_bytes <= plan.model.interval_room():
             best, least = layout, seconds
         if not layout.table_bytes:
             break
     for intervals in sizes:
         if best is None or intervals.most_entries != best.most_entries:
-            model.forget_layout(kind, intervals)
+            plan.forget_layout(intervals)
     return best
 
 
-def _may_have_tables(model: CompiledModel, kind: Kind) -> bool:
-    """Return whether there are tables by intervals for results of this kind with these options."""
-    options = model.options
-    possible = kind.order == 1
-    if model.background is not None:
-        possible = kind in (SHAP_VALUES, OWEN_VALUES) and not model.checks_rows
-    return possible and options.algorithm.tables == "worthwhile" and options.memory_limit is None
-
-
-def _worthwhile_gpu_layout(model: CompiledModel, kind: Kind, n_rows: int) -> TableLayout | None:
+def _worthwhile_gpu_layout(plan: KindPlan, n_rows: int) -> TableLayout | None:
     """Return the tables by intervals, or the merged trees, that save time in calls of this size on GPUs.
 
     The choice depends neither on earlier calls nor on the number of GPUs, and so the results do not.
     """
-    expected_rows = max(n_rows, model.options.expected_rows or 0)
-    if not n_rows or not _may_have_tables(model, kind):
+    expected_rows = max(n_rows, plan.model.options.expected_rows or 0)
+    if not n_rows or not plan.may_have_tables:
         return None
-    groups = model.gpu_tree_groups_of(kind)
+    groups = plan.gpu_groups
     n_leaves = sum(group.n_leaves for group in groups)
-    walk_seconds = _cuda_seconds(model, kind, groups, expected_rows)
+    walk_seconds = _cuda_seconds(plan, groups, expected_rows)
     if walk_seconds < max(tree_costs.LEAST_TABLE_SECONDS, tree_costs.GPU_MERGED_LEAF * n_leaves):
         return None
     sizes: tuple[Intervals, ...] = (Intervals(tree_costs.MERGED_ONLY, on_gpu=True),)
-    if walk_seconds >= tree_costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(model.gpus):
+    if walk_seconds >= tree_costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(plan.model.gpus):
         sizes = (Intervals(tree_costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
 
     def seconds_with(layout: TableLayout) -> float:
         building = layout.build_seconds * n_rows / expected_rows
-        return building + _laid_out_cuda_seconds(model, kind, layout, n_rows)
+        return building + _laid_out_cuda_seconds(plan, layout, n_rows)
 
-    return _best_layout(model, kind, sizes, seconds_with, _cuda_seconds(model, kind, groups, n_rows))
+    return _best_layout(plan, sizes, seconds_with, _cuda_seconds(plan, groups, n_rows))
 
 
-def _cuda_seconds(model: CompiledModel, kind: Kind, groups: tuple[TreeGroup, ...], n_rows: int) -> float:
+def _cuda_seconds(plan: KindPlan, groups: tuple[TreeGroup, ...], n_rows: int) -> float:
     """Return the seconds that a call spends in trees on a GPU, without tables by intervals."""
-    work, precision = model.work(kind), model.options.precision
-    if model.has_owen_leaves(kind):
+    precision, is_for_owen_values = plan.model.options.precision, plan.kind == OWEN_VALUES
+    if plan.has_owen_leaves:
         return tree_costs.cuda_owen_seconds(groups, n_rows, precision)
-    return tree_costs.cuda_seconds(groups, n_rows, work, precision, is_for_owen_values=kind == OWEN_VALUES)
+    return tree_costs.cuda_seconds(
+        groups, n_rows, plan.work, precision, is_for_owen_values=is_for_owen_values
+    )
 
 
-def _laid_out_cuda_seconds(model: CompiledModel, kind: Kind, layout: TableLayout, n_rows: int) -> float:
+def _laid_out_cuda_seconds(plan: KindPlan, layout: TableLayout, n_rows: int) -> float:
     """Return the seconds that a call spends in trees on a GPU once the tables of the layout exist."""
-    others, precision = layout.other_groups, model.options.precision
-    if model.has_owen_leaves(kind):
+    others, precision = layout.other_groups, plan.model.options.precision
+    if plan.has_owen_leaves:
         seconds = tree_costs.cuda_owen_seconds(others, n_rows, precision)
     else:
-        seconds = tree_costs.cuda_seconds(others, n_rows, model.layout_work(kind), precision)
+        seconds = tree_costs.cuda_seconds(others, n_rows, plan.layout_work, precision)
     return seconds + n_rows * layout.lookup_seconds

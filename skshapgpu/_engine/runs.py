@@ -26,9 +26,10 @@ from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from . import additivity
 from .algorithms import Kind
-from .compiled_model import NO_INTERVALS, CompiledModel, Intervals
+from .compiled_model import CompiledModel
 from .costs.trees import BLOCK_ROWS
 from .execution import ExecutionPlan, intervals_on_gpu, plan_execution, plan_on_cpu
+from .kind_plans import Intervals
 from .sharing import Sharing
 
 T = TypeVar("T")
@@ -53,34 +54,24 @@ def execute(
     run fails on the GPU, it is repeated on the CPU. ``labels`` are the labels that the link needs, and
     ``progress`` is the user's option.
     """
-    if not progress:
-        return _execute(compiled, rows, kind, work, labels, None)
     with watched(progress, rows.n_rows) as tracker:
-        return _execute(compiled, rows, kind, work, labels, tracker)
+        if isinstance(rows, GpuArray):
+            return _finished(DeviceRun(compiled, kind, rows, labels), work, tracker)
+        assert isinstance(rows, HostRows)
+        execution = plan_execution(compiled, kind, rows.n_rows)
+        try:
+            return _finished(HostRun(compiled, kind, rows, execution, labels), work, tracker)
+        except (MemoryError, RuntimeError) as error:
+            if not (compiled.options.devices.auto and devices.is_cuda_error(error)):
+                raise
+        on_cpu = plan_on_cpu(compiled.of(kind), rows.n_rows)
+        return _finished(HostRun(compiled, kind, rows, on_cpu, labels), work, tracker)
 
 
-def _execute(
-    compiled: CompiledModel,
-    rows: Rows,
-    kind: Kind,
-    work: Callable[[Run], T],
-    labels: np.ndarray | None,
-    tracker: ProgressTracker | None,
-) -> tuple[T, Run]:
-    def results_of(run: Run) -> tuple[T, Run]:
-        run.progress = tracker
-        run.compile()
-        return work(run), run
-
-    if isinstance(rows, GpuArray):
-        return results_of(DeviceRun(compiled, kind, rows, labels))
-    assert isinstance(rows, HostRows)
-    try:
-        return results_of(HostRun(compiled, kind, rows, plan_execution(compiled, kind, rows.n_rows), labels))
-    except (MemoryError, RuntimeError) as error:
-        if not (compiled.options.devices.auto and devices.is_cuda_error(error)):
-            raise
-    return results_of(HostRun(compiled, kind, rows, plan_on_cpu(compiled, kind, rows.n_rows), labels))
+def _finished(run: Run, work: Callable[[Run], T], tracker: ProgressTracker | None) -> tuple[T, Run]:
+    run.progress = tracker
+    run.compile()
+    return work(run), run
 
 
 class Run(ABC):
@@ -120,25 +111,22 @@ class Run(ABC):
     is_given = False
     _n_computed = 0
 
-    def __init__(
-        self, compiled: CompiledModel, kind: Kind, rows: Rows, intervals: Intervals = NO_INTERVALS
-    ) -> None:
+    def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, intervals: Intervals) -> None:
         self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
-        self.n_features, self.n_outputs = compiled.n_features_of(kind), compiled.n_outputs
-        self._sharing = compiled.sharing_of(kind)
+        self._compiled, self._plans, self._intervals = compiled, compiled.of(kind), intervals
+        self.n_features, self.n_outputs = self._plans.n_features, compiled.n_outputs
+        self._sharing = self._plans.sharing
         self.n_computed_outputs = compiled.n_computed_outputs
-        self._kind, self._intervals = kind, intervals
-        self._compiled = compiled
         self._checked = kind in compiled.checked_kinds
         self.gap: float | None = 0.0 if self._checked else None
 
     def compile(self) -> None:
         """Compile the plan and its tables, unless an earlier run did."""
-        self.plan = self._compiled.plan(self._kind, self._intervals)
+        self.plan = self._plans.plan(self._intervals)
 
     def sets(self, result: str) -> np.ndarray:
-        """Return the sets of columns, as :meth:`CompiledModel.sets` does."""
-        return self._compiled.sets(self._kind, result)
+        """Return the sets of columns, as :meth:`KindPlan.sets` does."""
+        return self._plans.sets(result)
 
     @abstractmethod
     def new(self, *shape: int) -> tuple[Any, bool]:
@@ -243,8 +231,7 @@ class HostRun(Run):
     def compile(self) -> None:
         super().compile()
         self._gpus = [
-            self._compiled.cuda_plan(self._kind, index, self.n_rows, self._intervals)
-            for index in self._execution.indices
+            self._plans.cuda_plan(index, self.n_rows, self._intervals) for index in self._execution.indices
         ]
 
     def new(self, *shape: int) -> tuple[np.ndarray, bool]:
@@ -280,13 +267,13 @@ class HostRun(Run):
         sharing = self._sharing
         if sharing is not None:
             n_shared = sharing.n_players
-            if self._kind.order > 1:
-                pairs = self._compiled.pair_sharing(self._kind)
+            if self._plans.kind.order > 1:
+                pairs = self._plans.pair_sharing
                 n_shared += pairs.n_pairs + len(pairs.sets)
             work_row += self.n_computed_outputs * n_shared * self.dtype.itemsize
         fixed = 0
         if scratch and n_threads:
-            info = self._compiled.plan(self._kind).info()
+            info = self._plans.plan().info()
             shared = info["shared_bytes_per_thread"] if n_threads > 1 else 0
             if not shared:  # a thread takes entire blocks of rows
                 n_threads = min(n_threads, -(-self.n_rows // BLOCK_ROWS))
@@ -316,7 +303,7 @@ class HostRun(Run):
             self._explain(block, start, player_values, {})
             sharing.share(player_values, values)
             return
-        pairs = self._compiled.pair_sharing(self._kind)
+        pairs = self._plans.pair_sharing
         pair_values = np.empty((*values.shape[:2], pairs.n_pairs), values.dtype)
         self._explain(block, start, player_values, {"pairs": pair_values})
         sharing.share(player_values, values)
@@ -432,13 +419,13 @@ class DeviceRun(Run):
     def __init__(
         self, compiled: CompiledModel, kind: Kind, array: GpuArray, labels: np.ndarray | None
     ) -> None:
-        super().__init__(compiled, kind, array, intervals_on_gpu(compiled, kind, array.n_rows))
+        super().__init__(compiled, kind, array, intervals_on_gpu(compiled.of(kind), array.n_rows))
         self.device = devices.label((array.gpu,))
         self._labels = labels
 
     def compile(self) -> None:
         super().compile()
-        self._gpu = self._compiled.cuda_plan(self._kind, self._rows.gpu, self.n_rows, self._intervals)
+        self._gpu = self._plans.cuda_plan(self._rows.gpu, self.n_rows, self._intervals)
 
     def new(self, *shape: int) -> tuple[Any, bool]:
         return self._rows.empty(shape), False

@@ -8,7 +8,6 @@ coalition. This takes 2^u predictions for each pair of rows if the model uses u 
 
 from __future__ import annotations
 
-from dataclasses import fields
 from math import factorial
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from .._rows.background import Background
 from .._rows.inputs import tested_columns
-from ..adapters.ensemble import Ensemble
+from ..adapters.ensemble import Ensemble, attributes_of
 from .links import Link
 
 #: The most features that a model may use, and the most predictions for each explained row.
@@ -51,7 +50,7 @@ class SoftmaxPlan:
     def __init__(self, ensemble: Ensemble, precision: str, background: Background, link: Link) -> None:
         from .. import _core
 
-        attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+        attributes = attributes_of(ensemble)
         self._link = link
         self._tested = tested_columns(ensemble)
         player = ensemble.player if len(ensemble.player) else np.arange(ensemble.n_features)

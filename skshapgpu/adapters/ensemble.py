@@ -507,3 +507,8 @@ class Ensemble:
 
 def _rebuild(state: dict[str, Any]) -> Ensemble:
     return Ensemble(**state)
+
+
+def attributes_of(ensemble: Ensemble) -> dict[str, Any]:
+    """Return the attributes of an ensemble by name, as the core takes them."""
+    return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}

@@ -32,7 +32,7 @@ def main() -> None:
         model.fit(X, Y)
         for precision in ("single", "double"):
             explainer = TreeExplainer(model, device="cpu", algorithm="quadrature", precision=precision)
-            plan = explainer._compiled.plan(SHAP_VALUES)
+            plan = explainer._compiled.of(SHAP_VALUES).plan()
             rows = np.ascontiguousarray(X[:N_ROWS])
             _core.walk_seconds(plan, rows)
             os.getppid()  # marks the beginning and the end for instructions.c

@@ -18,6 +18,7 @@ from skshapgpu._common import memory
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 from skshapgpu._engine.call_plans import estimate
 from skshapgpu._engine.execution import plan_on_cpu
+from skshapgpu._engine.kind_plans import TiledPlan
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -124,13 +125,13 @@ def test_algorithms_for_comparison_take_longer() -> None:
 def test_background_tables_that_are_too_large_for_gpus() -> None:
     deep = RandomForestRegressor(10, max_depth=8, random_state=0).fit(X, Y)
     limited = explainer_of(deep, X[:3], memory_limit=10_000)
-    assert limited._compiled.pair_tables(Kind(2, "SII")) is None
+    assert limited._compiled.of(Kind(2, "SII")).pair_tables is None
     assert limited.plan(1, interactions="occurring").seconds > 0
 
 
 def test_what_is_not_estimated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = explainer_of(FOREST, X[:3])
-    monkeypatch.setattr(type(explainer._compiled), "pair_tables_within", lambda *_: None)
+    monkeypatch.setattr(TiledPlan, "pair_tables_within", lambda *_: None)
     plan = explainer.plan(10, interactions="occurring")
     assert plan.seconds is None and "too many patterns" in str(plan.no_seconds_reason)
     assert "\ntime not estimated: the background data have too many patterns" in str(plan)
@@ -150,7 +151,7 @@ def test_probabilities_and_losses() -> None:
 
 def test_interactions_on_gpus_take_longer_than_values() -> None:
     compiled = explainer_of(FOREST)._compiled
-    on_gpu = plan_on_cpu(compiled, SHAP_VALUES, 1000)._replace(indices=(0,))
+    on_gpu = plan_on_cpu(compiled.of(SHAP_VALUES), 1000)._replace(indices=(0,))
     assert estimate(compiled, SHAP_VALUES, 1000, on_gpu) == (on_gpu.seconds, None)
     few, many = (estimate(compiled, Kind(2, "SII"), n_rows, on_gpu)[0] for n_rows in (1000, 100_000))
     assert on_gpu.seconds + 1e-4 < few < on_gpu.seconds + 2e-3

@@ -20,6 +20,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core, cuda_info
 from skshapgpu._common.memory import parse_bytes, shown
+from skshapgpu._engine.algorithms import SHAP_VALUES
 from skshapgpu._engine.costs.trees import (
     LEAST_TABLE_ROWS,
     TableLayout,
@@ -148,7 +149,7 @@ def test_tables_pay_within_two_calls(
     walking = cpu_seconds(explainer_of(forest, algorithm="quadrature").plan(n_rows).tree_groups, n_rows, 1)
     per_row = (call * walking - cpu_seconds((), n_rows, 1)) / n_rows
     layout = TableLayout(table_size(n_rows), (tables(3, 20, 1000),), 1000, per_row, building * walking)
-    monkeypatch.setattr(compiled, "layout", lambda *_: layout)
+    monkeypatch.setattr(compiled.of(SHAP_VALUES), "layout", lambda *_: layout)
     assert (algorithms(explainer, n_rows) == {"tables"}) == has_tables
 
 

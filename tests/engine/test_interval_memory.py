@@ -16,9 +16,9 @@ from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
-from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
-from skshapgpu._engine.compiled_model import CompiledModel, Intervals
+from skshapgpu._engine.algorithms import BANZHAF_VALUES, SHAP_VALUES
 from skshapgpu._engine.costs import trees as costs
+from skshapgpu._engine.kind_plans import Intervals, KindPlan
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -38,7 +38,7 @@ def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.Monke
     expected = {call: values(free, *call) for call in calls}
     sizes = {size: free.plan(size).table_bytes for size, _ in calls}
     assert 0 < sizes[1024] < sizes[4096] < sizes[16384]
-    assert len([key for key in free._compiled._plans if key[1].most_entries]) == len(calls)
+    assert len([key for key in free._compiled.table_sizes if key[1].most_entries]) == len(calls)
 
     room = sizes[16384] + sizes[1024]
     monkeypatch.setattr(memory, "TABLE_BYTES", room)
@@ -46,15 +46,22 @@ def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.Monke
     n_dropped, before = 0, list[Any]()
     for call in [*calls, *calls[::-1], *calls]:
         np.testing.assert_array_equal(values(explainer, *call), expected[call])
-        kept_keys = [key for key in explainer._compiled._plans if key[1].most_entries]
+        kept_keys = [key for key in explainer._compiled.table_sizes if key[1].most_entries]
         in_order = [*before, *(key for key in kept_keys if key not in before)]
         assert kept_keys == in_order[-len(kept_keys) :]  # the oldest tables are dropped first
         n_dropped += len(in_order) - len(kept_keys)
         before = kept_keys
         assert explainer._compiled.table_bytes <= room
-        assert explainer._compiled._table_bytes.keys() == explainer._compiled._plans.keys()
+        compiled_keys = {
+            (kind, key)
+            for kind in (SHAP_VALUES, BANZHAF_VALUES)
+            for key in explainer._compiled.of(kind)._plans
+        }
+        assert explainer._compiled.table_sizes.keys() == compiled_keys
     assert n_dropped >= len(calls)
-    assert explainer._compiled.plan(SHAP_VALUES).info()["n_table_trees"] == 0  # plans without tables stay
+    assert (
+        explainer._compiled.of(SHAP_VALUES).plan().info()["n_table_trees"] == 0
+    )  # plans without tables stay
 
 
 @once
@@ -83,22 +90,22 @@ def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -
     forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
     rows = np.resize(X, (1024, X.shape[1]))
     explainer = TreeExplainer(forest, device="cpu")
-    results, laid_out, lay_out = list[np.ndarray](), list[Intervals](), CompiledModel._lay_out
+    results, laid_out, lay_out = list[np.ndarray](), list[Intervals](), KindPlan.lay_out
     other = Thread(target=lambda: results.append(explainer.shap_values(rows)))
 
-    def lay_out_slowly(model: CompiledModel, kind: Kind, plan: Any, intervals: Intervals) -> Any:
+    def lay_out_slowly(plans: KindPlan, plan: Any, intervals: Intervals) -> Any:
         laid_out.append(intervals)
         if len(laid_out) == 1:
             other.start()
             other.join(0.5)  # the time for a whole call, but it has to wait for this one
-        return lay_out(model, kind, plan, intervals)
+        return lay_out(plans, plan, intervals)
 
-    monkeypatch.setattr(CompiledModel, "_lay_out", lay_out_slowly)
+    monkeypatch.setattr(KindPlan, "lay_out", lay_out_slowly)
     results.append(explainer.shap_values(rows))
     other.join()
     assert laid_out == [Intervals(costs.table_size(1024)), Intervals(costs.MERGED_ONLY)]
     assert same_bits(*results)
-    assert explainer._compiled.table_bytes > 0 and not explainer._compiled._core_layouts
+    assert explainer._compiled.table_bytes > 0 and not explainer._compiled.of(SHAP_VALUES)._core_layouts
 
 
 @once

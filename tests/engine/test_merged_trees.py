@@ -198,7 +198,7 @@ def test_against_background_data_nothing_is_merged_or_compiled_again() -> None:
     explainer = TreeExplainer(forest, data=X[:20], device="cpu")
     explainer.shap_values(X)
     assert explainer.plan(len(X)).build_seconds == 0
-    assert len(explainer._compiled._plans) == 1
+    assert len(explainer._compiled.table_sizes) == 1
 
 
 def test_the_cost_model_counts_the_leaves_that_are_left() -> None:

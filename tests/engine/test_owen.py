@@ -135,7 +135,7 @@ def test_large_groups_among_many_others(precision: str, tolerance: float, n_outp
         ensemble, X[:20].astype(ensemble.x_dtype), index="OV", player_groups=groups
     ).values
     assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
-    n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
+    n_nodes = [group["n_nodes"] for group in explainer._compiled.of(OWEN_VALUES).plan().info()["groups"]]
     assert max(n_nodes) > 8
 
 
@@ -161,7 +161,7 @@ def test_groups_of_an_odd_number_of_features(
         ensemble, X[:10].astype(ensemble.x_dtype), index="OV", player_groups=groups
     ).values
     assert (np.abs(values - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
-    n_nodes = [group["n_nodes"] for group in explainer._compiled.plan(OWEN_VALUES).info()["groups"]]
+    n_nodes = [group["n_nodes"] for group in explainer._compiled.of(OWEN_VALUES).plan().info()["groups"]]
     of_groups = (len(sizes) + 1) // 2
     assert max(n_nodes) == of_groups * max(n // 2 if n <= 9 else (n + 1) // 2 for n in sizes)
 

@@ -34,7 +34,7 @@ from skshapgpu import (
 from skshapgpu._common.memory import parse_bytes
 from skshapgpu._engine import execution
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
-from skshapgpu._engine.compiled_model import NO_INTERVALS
+from skshapgpu._engine.kind_plans import NO_INTERVALS
 from skshapgpu.adapters import adapt
 
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -373,9 +373,8 @@ class Skewed:
 
 
 def skew(explainer: TreeExplainer, row: int, offset: float) -> TreeExplainer:
-    explainer._compiled._plans[SHAP_VALUES, NO_INTERVALS] = Skewed(
-        explainer._compiled._plans[SHAP_VALUES, NO_INTERVALS], row, offset
-    )
+    plans = explainer._compiled.of(SHAP_VALUES)._plans
+    plans[NO_INTERVALS] = Skewed(plans[NO_INTERVALS], row, offset)
     return explainer
 
 
@@ -425,8 +424,8 @@ def test_additivity_check_of_interactions(regressor: Any, data: Any, interaction
     clean = explainer.explain_interactions(DIABETES, interactions=interactions)
     explainer.shap_interaction_values(DIABETES)
     assert clean.additivity_error is not None and clean.additivity_error < 1e-3
-    compiled = explainer._compiled._plans
-    compiled[kind, NO_INTERVALS] = Skewed(compiled[kind, NO_INTERVALS], 3, 1.0)
+    plans = explainer._compiled.of(kind)._plans
+    plans[NO_INTERVALS] = Skewed(plans[NO_INTERVALS], 3, 1.0)
     with pytest.raises(RuntimeError, match="at row 3: base value"):
         explainer.explain_interactions(DIABETES, interactions=interactions)
     with pytest.raises(RuntimeError, match="at row 3: base value"):
@@ -512,12 +511,13 @@ def threads_asked_for(explainer: TreeExplainer) -> int:
             return super().explain(X, values, margin, n_threads, **options)
 
     watched = copy.copy(explainer)
-    plan = watched._compiled._plans[SHAP_VALUES, NO_INTERVALS]
+    plans = watched._compiled.of(SHAP_VALUES)._plans
+    plan = plans[NO_INTERVALS]
     try:
-        watched._compiled._plans[SHAP_VALUES, NO_INTERVALS] = Watched(plan, 0, 0.0)
+        plans[NO_INTERVALS] = Watched(plan, 0, 0.0)
         watched.shap_values(np.tile(DIABETES, (3, 1)))  # enough work for several threads
     finally:
-        watched._compiled._plans[SHAP_VALUES, NO_INTERVALS] = plan
+        plans[NO_INTERVALS] = plan
     return asked[0]
 
 
@@ -565,7 +565,7 @@ def test_call_of_one_row_is_quick(regressor: Any) -> None:
         values, margin = np.empty((1, 1, 10), dtype), np.empty((1, 1))
 
         def kernel() -> None:
-            explainer._compiled._plans[SHAP_VALUES, NO_INTERVALS].explain(x, values, margin, 1)  # noqa: B023
+            explainer._compiled.of(SHAP_VALUES).plan().explain(x, values, margin, 1)  # noqa: B023
 
         def whole() -> None:
             explainer.shap_values(x)  # noqa: B023

@@ -26,6 +26,7 @@ from skshapgpu import (
 )
 from skshapgpu._common import devices
 from skshapgpu._engine.algorithms import ALGORITHMS, BANZHAF_VALUES, SHAP_VALUES
+from skshapgpu._engine.kind_plans import NO_INTERVALS
 from skshapgpu._files.saving import digest
 from skshapgpu.adapters import InputSchema, adapt
 from skshapgpu.adapters.ensemble import LINEAR_FIELDS
@@ -81,7 +82,7 @@ def test_single_precision_rows(model: Any) -> None:
 
 def test_additivity_is_checked(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = TreeExplainer(model, BACKGROUND[:, :4])
-    plan = explainer._compiled.plan(SHAP_VALUES)
+    plan = explainer._compiled.of(SHAP_VALUES).plan()
 
     class Wrong:
         def explain(self, X: Any, values: np.ndarray, *args: Any, **named: Any) -> None:
@@ -91,8 +92,7 @@ def test_additivity_is_checked(model: Any, monkeypatch: pytest.MonkeyPatch) -> N
         def __getattr__(self, name: str) -> Any:
             return getattr(plan, name)
 
-    (key,) = (key for key in explainer._compiled._plans if key[0] == SHAP_VALUES)
-    monkeypatch.setitem(explainer._compiled._plans, key, Wrong())
+    monkeypatch.setitem(explainer._compiled.of(SHAP_VALUES)._plans, NO_INTERVALS, Wrong())
     with pytest.raises(RuntimeError, match="additivity check failed at row 3"):
         explainer.shap_values(X[:, :4])
     explainer.shap_values(X[:, :4], check_additivity=False)

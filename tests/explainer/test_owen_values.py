@@ -189,7 +189,7 @@ def test_many_rows_have_tables(data: Any) -> None:
     explainer = TreeExplainer(model, data, feature_groups=GROUPS, precision="double", expected_rows=10**6)
     found = explainer.explain(many, index="OV")
     assert any(
-        kind.index == "OV" and intervals.most_entries for kind, intervals in explainer._compiled._plans
+        kind.index == "OV" and intervals.most_entries for kind, intervals in explainer._compiled.table_sizes
     )
     few = explain(model, X[:30], data=data, feature_groups=GROUPS, precision="double", index="OV")
     np.testing.assert_allclose(found.values[:30], few.values, rtol=0, atol=1e-11)

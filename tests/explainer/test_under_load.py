@@ -23,7 +23,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
-from skshapgpu._engine.compiled_model import CompiledModel
+from skshapgpu._engine.kind_plans import KindPlan
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -87,14 +87,14 @@ def test_a_fork_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -
     explainer = TreeExplainer(model, device="cpu")
     expected = TreeExplainer(model, device="cpu").shap_interaction_values(X[:5])
     begun, forked = threading.Event(), threading.Event()
-    original = CompiledModel._compile_plan
+    original = KindPlan._compile
 
-    def slow(self: CompiledModel, *args: Any) -> Any:
+    def slow(self: KindPlan, *args: Any) -> Any:
         begun.set()
         assert forked.wait(60)
         return original(self, *args)
 
-    monkeypatch.setattr(CompiledModel, "_compile_plan", slow)
+    monkeypatch.setattr(KindPlan, "_compile", slow)
     thread = threading.Thread(target=explainer.shap_interaction_values, args=(X[:5],))
     thread.start()
     assert begun.wait(60)

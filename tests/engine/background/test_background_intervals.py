@@ -240,7 +240,7 @@ def test_which_explainers_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def n_built(index: str = "SV", **options: Any) -> int:
         explainer = TreeExplainer(model, X[:10], device="cpu", **options)
         explainer.explain(np.resize(X, (2000, X.shape[1])), index=index)
-        return len([key for key in explainer._compiled._plans if key[1].most_entries])
+        return len([key for key in explainer._compiled.table_sizes if key[1].most_entries])
 
     assert n_built() == 1
     assert n_built(memory_limit="1 GB") == n_built(index="BV") == 0

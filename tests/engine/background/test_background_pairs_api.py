@@ -164,7 +164,7 @@ def test_memory_limit_changes_no_bit(forest: Any, pairs: Any) -> None:
     explainer = TreeExplainer(forest, X[:10])
     expected = values(explainer)
     result = expected.nbytes + (X.nbytes if pairs == "occurring" else 0)
-    scratch = explainer._compiled.plan(Kind(2, "SII")).info()["scratch_bytes_per_thread"]
+    scratch = explainer._compiled.of(Kind(2, "SII")).plan().info()["scratch_bytes_per_thread"]
     tables = explainer._compiled.table_bytes  # and counts
     assert tables > explainer.model_info()["table_bytes"] > 0
     limited = TreeExplainer(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
@@ -205,7 +205,9 @@ def test_costs_of_long_paths(long_paths: Any) -> None:
     """Leaves on paths of more than 12 features have patterns of the background data instead of tables."""
     for n_rows in (2, 20):
         explainer = TreeExplainer(long_paths, np.zeros((n_rows, 40)), device="cpu")
-        values, pairs = (explainer._compiled.pair_tables(kind) for kind in (BANZHAF_VALUES, Kind(2, "BII")))
+        values, pairs = (
+            explainer._compiled.of(kind).pair_tables for kind in (BANZHAF_VALUES, Kind(2, "BII"))
+        )
         assert values is not None and pairs is not None
         assert values.n_tests % n_rows == 0 and pairs.n_tests > 13 * values.n_tests > 0
         assert pairs.cuda_seconds(1000, 40) > pairs._replace(n_tests=0).cuda_seconds(1000, 40)
@@ -214,7 +216,7 @@ def test_costs_of_long_paths(long_paths: Any) -> None:
 
 def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
     explainer = TreeExplainer(forest, X[:3], device="cpu", memory_limit=10_000)
-    assert explainer._compiled.pair_tables(Kind(2, "SII")) is None
+    assert explainer._compiled.of(Kind(2, "SII")).pair_tables is None
     what = (
         "of pairs of a model whose tables do not fit into memory or memory_limit are computed on the CPU only"
     )
@@ -227,10 +229,12 @@ def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
     explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
     with pytest.raises(ValueError, match=f"{pairs}: use device='cpu'"):
         explainer.explain_interactions(X, interactions=3)
-    limited = TreeExplainer(forest, X[:3], device="cpu", memory_limit=100_000)._compiled.pair_tables(
-        Kind(2, "SII")
-    )
-    tables = TreeExplainer(forest, X[:3], device="cpu")._compiled.pair_tables(Kind(2, "SII"))
+
+    def tables_of(**options: Any) -> Any:
+        compiled = TreeExplainer(forest, X[:3], device="cpu", **options)._compiled
+        return compiled.of(Kind(2, "SII")).pair_tables
+
+    limited, tables = tables_of(memory_limit=100_000), tables_of()
     assert tables is not None and tables.table_bytes > 50_000 and tables.n_tests == 0
     assert limited is not None and limited.table_bytes <= 50_000 and limited.n_tests > 0
 

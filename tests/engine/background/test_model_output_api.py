@@ -132,7 +132,7 @@ def test_weights_count_rows(boosting: Any) -> None:
 @pytest.mark.usefixtures("on_cpu")
 def test_memory_limit_changes_no_bit(boosting: Any) -> None:
     expected = explainer_of(boosting, X[:10], "log_loss").shap_values(X, HIGH)
-    scratch = explainer_of(boosting, X[:10], "log_loss")._compiled.plan(SHAP_VALUES).info()
+    scratch = explainer_of(boosting, X[:10], "log_loss")._compiled.of(SHAP_VALUES).plan().info()
     limit = expected.nbytes + scratch["scratch_bytes_per_thread"] + 4000
     limited = explainer_of(boosting, X[:10], "log_loss", memory_limit=limit)
     np.testing.assert_array_equal(limited.shap_values(X, HIGH), expected)

@@ -213,7 +213,7 @@ def test_cross_validation() -> None:
 
 def test_additivity_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = explainer_of(classifier("sklearn").fit(X, Y))
-    plan = explainer._compiled.plan(SHAP_VALUES)
+    plan = explainer._compiled.of(SHAP_VALUES).plan()
     monkeypatch.setattr(plan, "_shares", plan._shares * 1.001)
     with pytest.raises(RuntimeError, match=r"additivity check failed .* the probability is"):
         explainer.shap_values(ROWS)

@@ -468,7 +468,7 @@ def test_owen_values_have_tables(regressor: RandomForestRegressor, monkeypatch: 
     explainer = TreeExplainer(regressor, device="cuda", expected_rows=10**8, **options)
     explanation = explainer.explain(X, index="OV")
     np.testing.assert_allclose(explanation.values, expected.values, rtol=0, atol=1e-10)
-    assert any(intervals.on_gpu for kind, intervals in explainer._compiled._plans if kind.index == "OV")
+    assert any(intervals.on_gpu for kind, intervals in explainer._compiled.table_sizes if kind.index == "OV")
 
 
 def test_owen_values_of_long_paths(wide: np.ndarray) -> None:

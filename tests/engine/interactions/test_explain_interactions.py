@@ -426,10 +426,10 @@ def test_wrong_arguments(
     regressor: Any, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     explainer = on_cpu(regressor)
-    explainer._compiled._plans.clear()  # nothing may be compiled, or run, before the error
+    explainer._compiled.table_sizes.clear()  # nothing may be compiled, or run, before the error
     with pytest.raises(error, match=message):
         explainer.explain_interactions(DIABETES, **arguments)
-    assert not explainer._compiled._plans
+    assert not explainer._compiled.table_sizes
 
 
 def test_wrong_index_of_values(regressor: Any) -> None:
@@ -516,7 +516,7 @@ def test_memory_limit_bounds_everything_that_is_allocated(wide: Any, pairs: Any,
         return explainer.explain_interactions(rows, interactions=pairs).values
 
     expected = values(explainer, rows)
-    plan = explainer._compiled.plan(next(k for k, _ in explainer._compiled._plans if k.order == 2))
+    plan = explainer._compiled.of(next(k for k, _ in explainer._compiled.table_sizes if k.order == 2)).plan()
     result = expected.nbytes + (rows.nbytes if pairs == "occurring" else 0)
     scratch = plan.info()["scratch_bytes_per_thread"]
     limit = result + scratch + 200_000

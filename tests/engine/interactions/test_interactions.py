@@ -162,8 +162,8 @@ def test_refused() -> None:
     explainer = explainer_of(model)
     values, matrices = np.empty((1, 1, 10)), np.empty((1, 1, 10, 10))
     with pytest.raises(ValueError, match="not compiled for interactions"):
-        explainer._compiled.plan(SHAP_VALUES).explain(X[:1], values, None, 1, matrices)
-    plan = explainer._compiled.plan(Kind(2, "SII"))
+        explainer._compiled.of(SHAP_VALUES).plan().explain(X[:1], values, None, 1, matrices)
+    plan = explainer._compiled.of(Kind(2, "SII")).plan()
     with pytest.raises(ValueError, match="matrices has a wrong shape"):
         plan.explain(X[:1], values, None, 1, matrices[0])
     with pytest.raises(TypeError, match="of the dtype of values"):

@@ -1,0 +1,594 @@
+"""The plans of one kind of results of a model: compiled trees, tables, GPUs, and what the costs depend on.
+
+``CompiledModel.of`` returns the plans of a kind. Path-dependent values and interactions, values against
+background data, values of a link, values of linear leaves and Owen values each have a class.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from .._common import devices, memory
+from .._common.lazy import computed_once
+from ..adapters.ensemble import attributes_of
+from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Kind
+from .costs import trees as tree_costs
+from .costs.background_pairs import PairTables
+from .costs.trees import TableLayout, TreeGroup
+from .sharing import PairSharing, Sharing
+from .softmax import SoftmaxPlan
+
+if TYPE_CHECKING:
+    from .compiled_model import CompiledModel
+
+#: By order: how many times the work of a plan for values a plan for interactions does at each leaf. The
+#: choice of devices needs only the ratio of CPU and GPU. For triples, the work is 4 to 13 times as much,
+#: depending on the depth and on how many triples occur. Each further output of a leaf takes about the
+#: fraction _OUTPUT_WORK of the work for the first.
+_INTERACTION_WORK, _OUTPUT_WORK = {1: 1, 2: 3, 3: 7}, 0.7
+
+
+class Intervals(NamedTuple):
+    """The tables by intervals of a plan.
+
+    Attributes
+    ----------
+    most_entries : int
+        Largest number of entries of a table. 1: there are no tables, but trees are merged; 0: there are no
+        tables, and trees are not merged.
+    on_gpu : bool
+        Whether the tables are within the limits of GPUs.
+    """
+
+    most_entries: int
+    on_gpu: bool = False
+
+
+NO_INTERVALS = Intervals(0)
+
+
+class KindPlan:
+    """The plans of path-dependent values or interactions.
+
+    Each is compiled, and sent to a GPU, when it is first used. Threads may use them at the same time.
+
+    Parameters
+    ----------
+    model : CompiledModel
+    kind : Kind
+
+    Attributes
+    ----------
+    n_features : int
+        Number of features of the results.
+    sharing : Sharing or None
+        How features share the values of players; None if they do not.
+    work, layout_work : float
+        Work at each leaf, relative to SHAP values of one output: of a plan without tables, and of the trees
+        that are laid out for tables by intervals.
+    is_tiled : bool
+        Whether the CPU makes tables for each tile of rows, while a GPU has tables for all rows.
+    """
+
+    is_tiled = False
+
+    def __init__(self, model: CompiledModel, kind: Kind) -> None:
+        self.model, self.kind = model, kind
+        self.n_features, self.sharing = model.n_features, model.sharing
+        self._plans: dict[Intervals, Any] = {}
+        self._cuda_plans: dict[Intervals, dict[tuple[int, str], Any]] = {}  # by GPU and method
+        self._layouts: dict[Intervals, TableLayout] = {}
+        self._core_layouts: dict[Intervals, Any] = {}  # layouts of tables that do not exist yet
+        n_leaf_outputs = model.ensemble.value.shape[1]
+        self.work = _INTERACTION_WORK[kind.order] * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
+
+    def plan(self, intervals: Intervals = NO_INTERVALS) -> Any:
+        """Return the ``_core.Plan`` with these tables by intervals."""
+        plan = self._plans.get(intervals)
+        if plan is not None:
+            return plan
+        with self.model.lock:
+            if intervals not in self._plans:
+                self._plans[intervals] = self._compile(intervals)
+                if intervals != NO_INTERVALS:
+                    self.model.drop_tables(self.kind, intervals)
+            return self._plans[intervals]
+
+    def restore(self, tables: dict[str, np.ndarray] | None) -> Any:
+        """Compile the plan without tables by intervals, with these tables if they are not None."""
+        self._plans[NO_INTERVALS] = self._compile(NO_INTERVALS, tables)
+        return self._plans[NO_INTERVALS]
+
+    def drop(self, intervals: Intervals) -> None:
+        """Drop a plan with tables by intervals; a later call that needs it compiles it again."""
+        del self._plans[intervals]
+        self._cuda_plans.pop(intervals, None)
+
+    def _compile(self, intervals: Intervals, tables: dict[str, np.ndarray] | None = None) -> Any:
+        if intervals == NO_INTERVALS:
+            plan = self._compile_trees(tables)
+        else:
+            plan = self._compile_tables(intervals)
+        info = plan.info()
+        self.model.table_sizes[self.kind, intervals] = info["table_bytes"] - info["borrowed_bytes"]
+        return plan
+
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
+        """Return the plan without tables by intervals."""
+        from .. import _core
+
+        model, kind, algorithm = self.model, self.kind, self.model.options.algorithm
+        level_tables = "level_uniform" if algorithm.tables == "worthwhile" and kind.order == 1 else "none"
+        # For a kind that the algorithm does not compute, only the list of occurring sets is needed.
+        method = "walk" if algorithm.find(kind) is None else algorithm.method
+        try:
+            return _core.Plan(
+                attributes_of(model.ensemble),
+                model.options.precision,
+                kind.order,
+                kind.core_index,
+                level_tables,
+                self._table_room(),
+                self._n_threads,
+                method,
+                tables,
+            )
+        except _core.TableMemoryError as error:
+            limit = model.options.memory_limit
+            most = "a quarter of the machine's memory" if limit is None else "half of memory_limit"
+            raise MemoryError(
+                f"algorithm={algorithm.name!r}: {error} ({most}): raise memory_limit, or use "
+                "algorithm='auto', which can do without tables"
+            ) from None
+        except ValueError as error:
+            if method != AUTO.method and tables is None:
+                error.add_note(f"algorithm='auto' has wider limits than algorithm={algorithm.name!r}")
+            raise
+
+    def _compile_tables(self, intervals: Intervals) -> Any:
+        """Return the plan with tables by intervals."""
+        from .. import _core
+
+        plan, layout = self._laid_out_plan, self._core_layouts.pop(intervals, None)
+        if layout is None:
+            layout = self.lay_out(plan, intervals)
+        is_unwalked = intervals.on_gpu and self.has_owen_leaves
+        return _core.interval_plan(plan, layout, self._n_threads, is_unwalked)
+
+    @property
+    def _laid_out_plan(self) -> Any:
+        """Plan from whose trees tables by intervals are made."""
+        return self._plans[NO_INTERVALS]
+
+    @property
+    def _n_threads(self) -> int:
+        return effective_n_jobs(self.model.options.n_jobs)
+
+    def _table_room(self) -> int:
+        """Return the bytes that the tables of a plan may take, whatever the earlier calls were."""
+        model, options = self.model, self.model.options
+        room = memory.table_bytes(options.memory_limit, options.algorithm.tables == "all")
+        if options.memory_limit is None or self.kind == SHAP_VALUES:
+            return room
+        # Besides the tables of SHAP values, there may be tables of Banzhaf values, or, with background data,
+        # counts of patterns for Banzhaf values and for three kinds of interactions, and, with groups, tables
+        # of Owen values.
+        other_room = max(0, room - model.table_sizes[SHAP_VALUES, NO_INTERVALS])
+        if model.background is None:
+            return other_room
+        return other_room // (4 if model.two_levels is None else 5)
+
+    def layout(self, intervals: Intervals) -> TableLayout:
+        """Return the layout of tables by intervals, which the first call computes."""
+        if intervals not in self._layouts:
+            self.plan()  # which takes the lock, too
+            with self.model.lock:
+                if intervals not in self._layouts:
+                    layout = self._core_layouts[intervals] = self.lay_out(self._laid_out_plan, intervals)
+                    info = layout.info()
+                    groups = tree_costs.tree_groups_of(info.pop("groups"))
+                    self._layouts[intervals] = TableLayout(intervals.most_entries, groups, **info)
+        return self._layouts[intervals]
+
+    def forget_layout(self, intervals: Intervals) -> None:
+        """Forget the layout of tables that are not built; it is computed again if a call needs it."""
+        self._core_layouts.pop(intervals, None)
+
+    def lay_out(self, plan: Any, intervals: Intervals) -> Any:
+        """Return the core's layout of tables by intervals for the trees of a plan."""
+        from .. import _core
+
+        (most_entries, on_gpu), precision = intervals, self.model.options.precision
+        prices = tree_costs.gpu_table_prices(precision) if on_gpu else tree_costs.table_prices(precision)
+        walk = self.layout_work / self.work
+        prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
+        if on_gpu and self.has_owen_leaves:
+            prices |= tree_costs.gpu_owen_prices(precision)
+        n_rows = tree_costs.GPU_TABLE_ROWS if on_gpu else tree_costs.typical_rows(most_entries)
+        return _core.IntervalLayout(plan, most_entries, n_rows, prices, self.model.interval_room(), on_gpu)
+
+    @property
+    def may_have_tables(self) -> bool:
+        """Whether there may be tables by intervals with these options."""
+        options = self.model.options
+        return (
+            self._can_have_tables
+            and options.algorithm.tables == "worthwhile"
+            and options.memory_limit is None
+        )
+
+    @property
+    def _can_have_tables(self) -> bool:
+        return self.kind.order == 1
+
+    @property
+    def layout_work(self) -> float:
+        return self.work
+
+    @computed_once
+    def groups(self) -> tuple[TreeGroup, ...]:
+        """Groups of trees of the plan without tables by intervals."""
+        return tree_costs.tree_groups_of(self.plan().info()["groups"])
+
+    @property
+    def gpu_groups(self) -> tuple[TreeGroup, ...]:
+        """Groups of trees that a GPU explains without tables by intervals."""
+        return self.groups
+
+    @computed_once
+    def has_owen_leaves(self) -> bool:
+        """Whether GPUs explain trees without tables by intervals leaf by leaf, for Owen values."""
+        return False
+
+    @computed_once
+    def rows_alone(self) -> int:
+        """Largest number of rows for which a call uses one thread."""
+        model, groups = self.model, self.groups
+        only_walks = model.background is None and model.options.algorithm.tables != "all"
+        if only_walks and all(group.algorithm != "tables" for group in groups):
+            return tree_costs.rows_to_share(groups, self.work, model.options.precision)
+        return tree_costs.BLOCK_ROWS
+
+    @property
+    def counted_table_bytes(self) -> int:
+        """Bytes of existing tables that count towards the memory of a call.
+
+        Without a memory limit, these are the tables that the call uses; otherwise, all tables.
+        """
+        if self.model.options.memory_limit is None:
+            return self.model.table_sizes[self.kind, NO_INTERVALS]
+        return self.model.table_bytes
+
+    def sets(self, result: str) -> np.ndarray:
+        """Return the sets of columns of X to which results belong: int32, (n_sets, order).
+
+        ``result`` is "pairs" or "triples".
+
+        Raises
+        ------
+        ValueError
+            Triples are requested, but columns share values; or the model has linear leaves.
+        """
+        self.require_pairs()
+        return getattr(self.plan(), result) if self.sharing is None else self.pair_sharing.sets
+
+    @computed_once
+    def pair_sharing(self) -> PairSharing:
+        """How columns of X share the results for pairs of players."""
+        assert self.sharing is not None
+        return PairSharing(self.sharing, self.plan().pairs, self.kind.adds_up)
+
+    def require_pairs(self) -> None:
+        """Raise ``ValueError`` for triples if columns share values."""
+        if self.model.sharing is not None and self.kind.order > 2:
+            raise ValueError(
+                "columns of this model share contributions, as CTRs of CatBoost combine them: only "
+                "interactions of pairs are available, order=2"
+            )
+
+    @property
+    def n_results(self) -> int:
+        """Number of results that the core computes for a row."""
+        order = self.kind.order
+        n_sets = 0 if order == 1 else len(getattr(self.plan(), ("pairs", "triples")[order - 2]))
+        return self.model.n_outputs * (self.model.n_features + n_sets)
+
+    @property
+    def n_patterns(self) -> int:
+        """Number of patterns of background data at leaves without a table."""
+        return int(self.model.info["n_patterns"]) if self.kind == SHAP_VALUES else 0
+
+    @property
+    def is_on_gpus(self) -> bool:
+        """Whether GPUs compute results of this kind for this model."""
+        results = self.model.results.get(self.kind)
+        return results is not None and "cuda" in results.devices and self._fits_gpus
+
+    @property
+    def _fits_gpus(self) -> bool:
+        return True
+
+    def name_without_gpus(self, name: str) -> str:
+        """Return a name of the results that says why GPUs do not compute them, given their ordinary name."""
+        return name
+
+    def cuda_plan(self, index: int, n_rows: int, intervals: Intervals = NO_INTERVALS) -> Any:
+        """Return the ``_cuda.CudaPlan`` on a GPU, for calls of about ``n_rows`` rows."""
+        method = self._gpu_method(n_rows, intervals)
+        cuda_plan = self._cuda_plans.get(intervals, {}).get((index, method))
+        if cuda_plan is not None:
+            return cuda_plan
+        plan = self._gpu_source(intervals)
+        with self.model.lock:
+            cuda_plans = self._cuda_plans.setdefault(intervals, {})
+            if (index, method) not in cuda_plans:
+                cuda_plans[index, method] = self._compile_on(plan, index, method)
+            return cuda_plans[index, method]
+
+    def _gpu_source(self, intervals: Intervals) -> Any:
+        """Return the ``_core.Plan`` that a GPU explains."""
+        return self.plan(intervals)
+
+    def _gpu_method(self, n_rows: int, intervals: Intervals) -> str:
+        """Return ``_cuda``'s name of how a GPU explains trees without tables in a call of ``n_rows`` rows."""
+        gpu_method = self.model.options.algorithm.gpu_method
+        if gpu_method != "walk":
+            return gpu_method
+        if self.is_tiled or intervals != NO_INTERVALS:
+            return "chunks"
+        method = tree_costs.cuda_method(self.gpu_groups, n_rows)
+        by_leaves = self.kind in (SHAP_VALUES, BANZHAF_VALUES)
+        return "small_chunks" if method == "leaves" and not by_leaves else method
+
+    def _compile_on(self, plan: Any, index: int, method: str) -> Any:
+        """Return the ``_cuda.CudaPlan`` of a plan on a GPU."""
+        return devices.compile_on(plan, index, method)
+
+
+class BackgroundPlan(KindPlan):
+    """The plan of SHAP values of the margin against background data."""
+
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
+        from .. import _core
+
+        return _core.background_plan(*self._background(), self._table_room(), self._n_threads, tables)
+
+    def _background(self) -> tuple[dict[str, Any], str, np.ndarray, np.ndarray]:
+        """Return the ensemble, the precision and the background data, as the core takes them."""
+        model, background = self.model, self.model.background
+        assert background is not None
+        return attributes_of(model.ensemble), model.options.precision, background.rows, background.weights
+
+
+class TiledPlan(BackgroundPlan):
+    """The plan of Banzhaf values, or of interactions of pairs, against background data."""
+
+    is_tiled = True
+
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
+        from .. import _core
+
+        order, index = self.kind.order, self.kind.core_index
+        return _core.BackgroundPairsPlan(
+            *self._background(), order, index, self._table_room(), self._n_threads
+        )
+
+    @property
+    def _can_have_tables(self) -> bool:
+        return False
+
+    @computed_once
+    def pair_tables(self) -> PairTables | None:
+        """Costs of the tables with which GPUs compute the results; None: they do not fit into memory."""
+        return self.pair_tables_within(self.model.gpu_table_room())
+
+    def pair_tables_within(self, table_bytes: int) -> PairTables | None:
+        """Return the costs of these tables; None if they take more bytes, or have too many entries."""
+        costs = self.plan().table_costs(table_bytes)
+        return None if costs is None else PairTables(**costs)
+
+    @property
+    def _fits_gpus(self) -> bool:
+        return self.pair_tables is not None
+
+    def name_without_gpus(self, name: str) -> str:
+        return f"interventional {name} of a model whose tables do not fit into memory or memory_limit"
+
+    def _compile_on(self, plan: Any, index: int, method: str) -> Any:
+        tables = plan.with_tables(self.model.gpu_table_room(), self._n_threads)
+        return devices.compile_tables_on(tables, index)
+
+
+class LinkPlan(BackgroundPlan):
+    """The plan of SHAP values of a link, which is a function of the margin."""
+
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
+        from .. import _core
+
+        model, link = self.model, self.model.link
+        assert link is not None and model.background is not None
+        if link.is_joint:
+            return SoftmaxPlan(model.ensemble, model.options.precision, model.background, link)
+        return _core.RescaledPlan(*self._background(), link.name, link.scale)
+
+    @property
+    def _can_have_tables(self) -> bool:
+        return False
+
+    @computed_once
+    def table_costs(self) -> dict[str, int] | None:
+        """Costs of the tables with which GPUs compute the values.
+
+        None: the tables do not fit into memory, or the margins of the background data are too far apart.
+        """
+        return self.plan().table_costs(self.model.gpu_table_room())
+
+    @property
+    def _fits_gpus(self) -> bool:
+        return self.table_costs is not None
+
+    def name_without_gpus(self, name: str) -> str:
+        link = self.model.link
+        assert link is not None
+        if link.is_joint or "cuda" not in self.model.results[self.kind].devices:
+            return f"SHAP values of a {link.noun}"
+        return (
+            f"SHAP values of a {link.noun} whose tables do not fit into memory or memory_limit, or are "
+            "impossible, because the margins of the background rows are too far apart,"
+        )
+
+    def _gpu_method(self, n_rows: int, intervals: Intervals) -> str:
+        return "chunks"
+
+    def _compile_on(self, plan: Any, index: int, method: str) -> Any:
+        """Return the ``_cuda.CudaRescaledPlan`` of a plan on a GPU."""
+        from .. import _core
+
+        model = self.model
+        assert model.background is not None
+        tables = _core.RescaledTables(
+            plan,
+            attributes_of(model.ensemble),
+            model.background.rows,
+            model.gpu_table_room(),
+            self._n_threads,
+        )
+        return devices.load_cuda().CudaRescaledPlan(tables, index)
+
+
+class LinearPlan(BackgroundPlan):
+    """The plan of values of trees whose leaves are linear functions."""
+
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
+        from .. import _core
+
+        index = self.kind.core_index
+        return _core.LinearPlan(*self._background(), index, self._table_room(), self._n_threads)
+
+    @property
+    def _can_have_tables(self) -> bool:
+        return False
+
+    def name_without_gpus(self, name: str) -> str:
+        return f"{name or 'SHAP values'} of a model with linear leaves"
+
+    def sets(self, result: str) -> np.ndarray:
+        self.require_pairs()
+        raise no_linear_leaves(f"interactions of {result}")
+
+
+class OwenPlan(KindPlan):
+    """The plans of Owen values, whose game has other players than that of SHAP values."""
+
+    def __init__(self, model: CompiledModel, kind: Kind) -> None:
+        super().__init__(model, kind)
+        assert model.two_levels is not None
+        (self._ensemble, shared), groups, shares = model.two_levels
+        self._group_of_player = groups.tolist()
+        self.n_features = self._ensemble.n_players - len(shared)
+        self.sharing = Sharing(self.n_features, shared, shares) if shared else None
+
+
+class PathOwenPlan(OwenPlan):
+    """The plans of path-dependent Owen values."""
+
+    _column_plan: Any = None  # the plan whose trees are laid out
+
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
+        from .. import _core
+
+        attributes, precision = attributes_of(self._ensemble), self.model.options.precision
+        self._column_plan = _core.owen_plan(attributes, precision, self._group_of_player, self._n_threads)
+        # The trees are merged as they are for SHAP values.
+        merged_only = Intervals(tree_costs.MERGED_ONLY)
+        layout = self.model.of(SHAP_VALUES).lay_out(self._column_plan, merged_only)
+        return _core.interval_plan(self._column_plan, layout, self._n_threads)
+
+    @property
+    def _laid_out_plan(self) -> Any:
+        return self._column_plan
+
+    @property
+    def layout_work(self) -> float:
+        # A tree is walked several times, with more quadrature nodes.
+        precision, rows = self.model.options.precision, tree_costs.LEAST_TABLE_ROWS
+        walk_seconds, column_seconds = (
+            tree_costs.cpu_seconds(groups, rows, 1, precision=precision) - tree_costs.cpu_seconds((), rows, 1)
+            for groups in (self.groups, self._column_groups())
+        )
+        return self.work * max(1.0, walk_seconds / column_seconds if column_seconds else 1.0)
+
+    def _column_groups(self) -> tuple[TreeGroup, ...]:
+        """Return the groups of the trees from which tables by intervals are made."""
+        return tree_costs.tree_groups_of(self._column_plan.info()["groups"])
+
+    @property
+    def gpu_groups(self) -> tuple[TreeGroup, ...]:
+        return self._column_groups() if self.has_owen_leaves else self.groups
+
+    @computed_once
+    def has_owen_leaves(self) -> bool:
+        from .. import _core
+
+        self.plan()
+        return _core.has_owen_leaves(self._column_plan)
+
+    def _gpu_source(self, intervals: Intervals) -> Any:
+        plan = self.plan(intervals)
+        if intervals == NO_INTERVALS and self.has_owen_leaves and devices.hold_tables(self.model.gpus):
+            return self._column_plan
+        return plan
+
+
+class BackgroundOwenPlan(OwenPlan):
+    """The plans of Owen values against background data."""
+
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
+        from .. import _core
+
+        model = self.model
+        assert model.background is not None
+        return _core.background_plan(
+            attributes_of(self._ensemble),
+            model.options.precision,
+            model.background.rows,
+            model.background.weights,
+            self._table_room(),
+            self._n_threads,
+            groups=self._group_of_player,
+        )
+
+    @property
+    def n_patterns(self) -> int:
+        return int(self.plan().info()["n_patterns"])
+
+    @property
+    def _fits_gpus(self) -> bool:
+        return not self.n_patterns
+
+    def name_without_gpus(self, name: str) -> str:
+        return f"interventional {name} of a model with leaves whose paths are too long for tables"
+
+
+def plan_of(model: CompiledModel, kind: Kind) -> KindPlan:
+    """Return the plans of a kind of results of a model, none of which is compiled yet."""
+    if model.has_linear_leaves:
+        return LinearPlan(model, kind)
+    # Kinds that are not computed against background data have only lists of sets, which do not depend on it.
+    if model.background is None or AUTO.find(kind, interventional=True) is None:
+        return PathOwenPlan(model, kind) if kind == OWEN_VALUES else KindPlan(model, kind)
+    if kind == OWEN_VALUES:
+        return BackgroundOwenPlan(model, kind)
+    if kind != SHAP_VALUES:
+        return TiledPlan(model, kind)
+    return BackgroundPlan(model, kind) if model.link is None else LinkPlan(model, kind)
+
+
+def no_linear_leaves(results: str) -> ValueError:
+    """Return the error for results that are not computed for models with linear leaves."""
+    return ValueError(
+        f"{results} are not computed for models with linear leaves: only SHAP values and Banzhaf values are"
+    )
