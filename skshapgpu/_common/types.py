@@ -329,6 +329,20 @@ class InteractionTransformerOptions(SharedOptions, total=False):
     index: InteractionIndex
 
 
+class BatchOptions(ExplainerOptions, total=False):
+    """Options of :class:`skshapgpu.batches.BatchExplainer`."""
+
+    features: ColumnNames | None
+    keep: ColumnNames
+    reasons: int | None
+    by_sign: bool
+    sum_by: Literal["input"] | None
+    interactions: Literal["occurring"] | ListedInteractions | None
+    index: ValueIndex | InteractionIndex | None
+    prefix: str
+    dtype: Literal["auto", "float32", "float64"]
+
+
 class CsvOptions(TypedDict, total=False):
     """How to read CSV files."""
 
@@ -365,11 +379,25 @@ _TRANSFORMER_LINES = {
     "index": 'index of the interactions: "SII", "STII", "BII"',
 }
 
-#: The options that a docstring lists if it names a class.
-_OPTIONS_OF = {
-    "TreeExplainer": ExplainerOptions,
-    "ShapTransformer": TransformerOptions,
-    "ShapInteractionTransformer": InteractionTransformerOptions,
+#: The purpose of each option of a batch explainer that an explainer does not have, in one line.
+BATCH_OPTION_LINES = {
+    "features": "names of the columns that the model takes, in its order",
+    "keep": "names of columns, such as row ids, to copy to the result, before the values",
+    "reasons": "return only this many values of each row, the values of largest magnitude",
+    "by_sign": "with ``reasons``, that many of the positive and of the negative values",
+    "sum_by": '"input": add up the values of all columns that a pipeline makes from a column of X',
+    "interactions": '"occurring" or a list of pairs: compute interactions instead of SHAP values',
+    "index": '"SV", "BV" or "OV", for interactions "SII", "STII" or "BII"',
+    "prefix": "beginning of the names of the columns of values",
+    "dtype": 'type of the values: "auto", "float32" or "float64"',
+}
+
+#: The options that a docstring lists if it names a class, and the purposes of those that an explainer lacks.
+_OPTIONS_OF: dict[str, tuple[Any, dict[str, str]]] = {
+    "TreeExplainer": (ExplainerOptions, {}),
+    "BatchExplainer": (BatchOptions, BATCH_OPTION_LINES),
+    "ShapTransformer": (TransformerOptions, _TRANSFORMER_LINES),
+    "ShapInteractionTransformer": (InteractionTransformerOptions, _TRANSFORMER_LINES),
 }
 
 #: The entry of a docstring below which the options are listed.
@@ -386,8 +414,11 @@ def lists_options(function: F) -> F:
     entry = _ENTRY.search(docstring)
     if entry is None:
         raise ValueError(f"the docstring of {function.__qualname__} has no entry for **options")
-    purposes = _TRANSFORMER_LINES | OPTION_LINES
-    names = _OPTIONS_OF[entry[2]].__annotations__
-    lines = "".join(f"{entry[1]}- ``{name}``: {purposes[name]}\n" for name in names)
+    options, purposes = _OPTIONS_OF[entry[2]]
+    lines = "".join(
+        f"{entry[1]}- ``{name}``: {purpose}\n"
+        for name, purpose in (purposes | OPTION_LINES).items()
+        if name in options.__annotations__
+    )
     function.__doc__ = f"{docstring[: entry.end()]}\n{lines}{docstring[entry.end() :]}"
     return function

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from .._common.checks import require_options
 from .._common.devices import elsewhere
-from .._common.types import (
-    ColumnNames,
-    ExplainerOptions,
-    InteractionIndex,
-    ListedInteractions,
-    Model,
-    ValueIndex,
-    lists_options,
-)
+from .._common.types import BatchOptions, Model, lists_options
 from ..batches.record_batches import BatchExplainer
 from ._parcel import Parcel
 
@@ -24,20 +16,11 @@ def explain_ray(
     model: Model,
     dataset: Any,
     *,
-    features: ColumnNames | None = None,
-    keep: ColumnNames = (),
-    reasons: int | None = None,
-    by_sign: bool = False,
-    sum_by: Literal["input"] | None = None,
-    interactions: Literal["occurring"] | ListedInteractions | None = None,
-    index: ValueIndex | InteractionIndex | None = None,
-    prefix: str = "",
-    dtype: Literal["auto", "float32", "float64"] = "auto",
     concurrency: int | tuple[int, int] | None = None,
     num_cpus: float | None = None,
     num_gpus: float | None = None,
     batch_size: int | None = None,
-    **options: Unpack[ExplainerOptions],
+    **options: Unpack[BatchOptions],
 ) -> Any:
     """Compute SHAP values, or interactions, of the rows of a Ray dataset: lazily, by ``map_batches``.
 
@@ -54,33 +37,6 @@ def explain_ray(
     dataset : ray.data.Dataset
         Its columns are read as Arrow columns. A null is missing; for a pipeline whose first step takes data
         frames, columns of integers or booleans must not have nulls: cast them to float64.
-    features : sequence of str, default=None
-        Columns that the model takes, in its order. None selects the columns with the names of the training
-        data if the model knows names and all exist, and otherwise all columns that are not in ``keep``.
-    keep : sequence of str, default=()
-        Columns, such as row ids, to copy to the result, before the values. Ray keeps the order of blocks only
-        if ``DataContext.execution_options.preserve_order`` is True.
-    reasons : int or None, default=None
-        Return only this many values of each row, the values of largest magnitude, in columns "feature_1",
-        "value_1" (the feature's value as a string), "shap_1", "feature_2", and so on.
-    by_sign : bool, default=False
-        With ``reasons``, return that many of the strongest positive values of each row, and of the strongest
-        negative ones, in columns "for_1", "for_value_1", "for_shap_1", and so on, then "against_1" and so on;
-        see :class:`.BatchExplainer`.
-    sum_by : {"input"} or None, default=None
-        "input" adds up the values of all columns that the leading steps of a pipeline make from each column
-        of X; see :class:`.BatchExplainer`.
-    interactions : "occurring", list of pairs or None, default=None
-        Which interactions to compute instead of SHAP values: of all pairs that occur on a path of the model
-        (the interactions of other pairs are zero), or of the listed pairs.
-    index : str or None, default=None
-        "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
-        :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
-    prefix : str, default=""
-        Prefix of the names of the columns of values.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Type of the values. "auto" is float32 if all features are float32 columns and the model is not a
-        pipeline, otherwise float64.
     concurrency : int, tuple of two int or None, default=None
         Number of actors, or the least and the greatest number. None means one actor or more, up to as many
         as the cluster has room for.
@@ -90,8 +46,10 @@ def explain_ray(
     batch_size : int or None, default=None
         Rows of a batch. None means that a batch is a whole block.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is an explainer. The actors resolve ``device``.
-        ``n_jobs=None`` means one thread for each actor.
+        Options of :class:`.BatchExplainer`, and of :class:`.TreeExplainer` unless ``model`` is an explainer.
+        The actors resolve ``device``. ``n_jobs=None`` means one thread for each actor. Ray keeps the order of
+        blocks only if ``DataContext.execution_options.preserve_order`` is True: otherwise copy a row id with
+        ``keep``.
 
     Returns
     -------
@@ -111,7 +69,7 @@ def explain_ray(
     ImportError
         Ray Data is not installed.
     """
-    require_options(explain_ray, options)
+    require_options(explain_ray, options, BatchOptions.__annotations__)
     try:
         from ray import cloudpickle
         from ray.data import ActorPoolStrategy, Dataset
@@ -122,19 +80,7 @@ def explain_ray(
             f"dataset is a {type(dataset).__module__}.{type(dataset).__qualname__}, not a Ray dataset"
         )
     with elsewhere():
-        batches = BatchExplainer(
-            model,
-            features=features,
-            keep=keep,
-            reasons=reasons,
-            by_sign=by_sign,
-            sum_by=sum_by,
-            interactions=interactions,
-            index=index,
-            prefix=prefix,
-            dtype=dtype,
-            **options,
-        )
+        batches = BatchExplainer(model, **options)
     _check_columns(dataset, batches)
     resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
     return dataset.map_batches(

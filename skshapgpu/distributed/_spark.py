@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from .._common.checks import require_options
 from .._common.devices import elsewhere
-from .._common.types import (
-    ColumnNames,
-    ExplainerOptions,
-    InteractionIndex,
-    ListedInteractions,
-    Model,
-    ValueIndex,
-    lists_options,
-)
+from .._common.types import BatchOptions, Model, lists_options
 from ..batches.record_batches import BatchExplainer
 from ._parcel import Parcel
 
 
 @lists_options
-def explain_spark(
-    model: Model,
-    df: Any,
-    *,
-    features: ColumnNames | None = None,
-    keep: ColumnNames = (),
-    reasons: int | None = None,
-    by_sign: bool = False,
-    sum_by: Literal["input"] | None = None,
-    interactions: Literal["occurring"] | ListedInteractions | None = None,
-    index: ValueIndex | InteractionIndex | None = None,
-    prefix: str = "",
-    dtype: Literal["auto", "float32", "float64"] = "auto",
-    **options: Unpack[ExplainerOptions],
-) -> Any:
+def explain_spark(model: Model, df: Any, **options: Unpack[BatchOptions]) -> Any:
     """Compute SHAP values, or interactions, of the rows of a Spark data frame: lazily, by ``mapInArrow``.
 
     The call itself only checks its arguments. The explainer is broadcast once, and each Python worker
@@ -50,36 +28,10 @@ def explain_spark(
     df : pyspark.sql.DataFrame
         A null is missing; for a pipeline whose first step takes data frames, columns of integers or booleans
         must not have nulls: cast them to double. Spark Connect is not supported.
-    features : sequence of str, default=None
-        Columns that the model takes, in its order. None selects the columns with the names of the training
-        data if the model knows names and all exist, and otherwise all columns that are not in ``keep``.
-    keep : sequence of str, default=()
-        Columns, such as row ids, to copy to the result, before the values. Spark does not keep the order of
-        rows through a shuffle.
-    reasons : int or None, default=None
-        Return only this many values of each row, the values of largest magnitude, in columns "feature_1",
-        "value_1" (the feature's value as a string), "shap_1", "feature_2", and so on.
-    by_sign : bool, default=False
-        With ``reasons``, return that many of the strongest positive values of each row, and of the strongest
-        negative ones, in columns "for_1", "for_value_1", "for_shap_1", and so on, then "against_1" and so on;
-        see :class:`.BatchExplainer`.
-    sum_by : {"input"} or None, default=None
-        "input" adds up the values of all columns that the leading steps of a pipeline make from each column
-        of X; see :class:`.BatchExplainer`.
-    interactions : "occurring", list of pairs or None, default=None
-        Which interactions to compute instead of SHAP values: of all pairs that occur on a path of the model
-        (the interactions of other pairs are zero), or of the listed pairs.
-    index : str or None, default=None
-        "SV", "BV" or "OV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
-        :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
-    prefix : str, default=""
-        Prefix of the names of the columns of values.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Type of the values. "auto" is float32 if all features have Spark's type float and the model is not a
-        pipeline, otherwise float64.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is an explainer. The workers resolve ``device``.
-        ``n_jobs=None`` means one thread for each task.
+        Options of :class:`.BatchExplainer`, and of :class:`.TreeExplainer` unless ``model`` is an explainer.
+        The workers resolve ``device``. ``n_jobs=None`` means one thread for each task. Spark does not keep
+        the order of rows through a shuffle: copy a row id with ``keep``.
 
     Returns
     -------
@@ -100,7 +52,7 @@ def explain_spark(
     ImportError
         PySpark is not installed.
     """
-    require_options(explain_spark, options)
+    require_options(explain_spark, options, BatchOptions.__annotations__)
     try:
         from pyspark import cloudpickle
         from pyspark.sql.functions import col
@@ -114,19 +66,7 @@ def explain_spark(
     if df_module.startswith("pyspark.sql.connect"):
         raise TypeError("df is a Spark Connect data frame, which cannot broadcast: use a classic session")
     with elsewhere():
-        batches = BatchExplainer(
-            model,
-            features=features,
-            keep=keep,
-            reasons=reasons,
-            by_sign=by_sign,
-            sum_by=sum_by,
-            interactions=interactions,
-            index=index,
-            prefix=prefix,
-            dtype=dtype,
-            **options,
-        )
+        batches = BatchExplainer(model, **options)
     schema = _arrow_schema(df.schema, batches)
     kept_fields = [df.schema[name] for name in batches.keep]  # unchanged, as Arrow has fewer types
     out = StructType(

@@ -11,7 +11,9 @@ import pytest
 import skshapgpu
 from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, distributed
 from skshapgpu._common.types import (
+    BATCH_OPTION_LINES,
     OPTION_LINES,
+    BatchOptions,
     CsvOptions,
     ExplainerOptions,
     InteractionTransformerOptions,
@@ -41,6 +43,9 @@ FUNCTIONS = [
 def test_options_are_the_parameters_of_an_explainer() -> None:
     parameters = list(inspect.signature(TreeExplainer).parameters)[1:]
     assert list(ExplainerOptions.__annotations__) == parameters == list(OPTION_LINES)
+    own = [name for name in inspect.signature(BatchExplainer).parameters if name not in ("model", "options")]
+    assert own == list(BATCH_OPTION_LINES)
+    assert set(BatchOptions.__annotations__) == {*own, *parameters}
     assert list(CsvOptions.__annotations__) == list(CsvFormat.__dataclass_fields__)
 
 
@@ -69,9 +74,11 @@ def test_choices_are_those_that_are_accepted() -> None:
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__qualname__)
 def test_docstrings_list_the_options(function: Any) -> None:
-    for name, line in OPTION_LINES.items():
+    annotation = str(inspect.signature(function).parameters["options"].annotation)
+    own_lines = BATCH_OPTION_LINES if "BatchOptions" in annotation else {}
+    for name, line in {**own_lines, **OPTION_LINES}.items():
         assert function.__doc__.count(f"- ``{name}``: {line}\n") == 1
-    assert "ExplainerOptions" in str(inspect.signature(function).parameters["options"].annotation)
+    assert own_lines or "ExplainerOptions" in annotation
 
 
 def test_a_docstring_without_the_entry_is_refused() -> None:
