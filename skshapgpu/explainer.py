@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
+from inspect import signature
 from numbers import Integral
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
@@ -1386,6 +1387,13 @@ class TreeExplainer:
 _CHOSEN_LATER = ("device", "n_jobs", "memory_limit", "expected_rows", "check_additivity")
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise the errors of :class:`TreeExplainer` that do not depend on the model."""
+    require_options(TreeExplainer, options)
+    parameters = [*signature(TreeExplainer).parameters.values()][1:]  # after the model
+    read_options(**{parameter.name: parameter.default for parameter in parameters} | options)
+
+
 def read_options(
     *,
     data: Any = None,
@@ -1400,10 +1408,7 @@ def read_options(
     feature_groups: Any = None,
     **others: Any,
 ) -> Options:
-    """Check the options of a :class:`TreeExplainer`, and return those that say how to compute.
-
-    It raises the errors of :class:`TreeExplainer` that do not depend on the model.
-    """
+    """Check the options of a :class:`TreeExplainer`, and return those that say how to compute."""
     require_one_of("outputs", outputs, _OUTPUTS)
     require_one_of("columns", columns, _COLUMNS)
     require_groups(feature_groups)

@@ -29,7 +29,7 @@ from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
 from ..errors import UnsupportedModelError
-from ..explainer import TreeExplainer, as_explainer
+from ..explainer import TreeExplainer, as_explainer, check_options
 from .base import ExplainingTransformer
 from .out_of_fold import OutOfFold, Split
 from .scoring import KeepingScorer
@@ -244,11 +244,9 @@ def require_explainable(estimator: Any, requested: dict[str, Any]) -> None:
             "feature_groups: after steps of a pipeline, positions of columns may differ between splits: give "
             "names, or feature_groups='input'"
         )
-    # The clones are not fitted. An error other than NotFittedError would also come after the fit.
-    with suppress(NotFittedError):
-        as_explainer(NoCopy(clone(estimator)), options)
-    with suppress(NotFittedError):
-        *_, model = nest(clone(estimator))
+    check_options(options)
+    *_, model = nest(clone(estimator))
+    with suppress(NotFittedError):  # an unsupported class is another error
         adapt(model)
 
 

@@ -42,9 +42,7 @@ def groups_of_inputs(explainer: TreeExplainer, index: str = "SV") -> Grouping | 
     """
     origins = explainer._features_of(index).origins(explainer._reader.origins)
     if origins is not None:
-        origins.require(
-            "Give the explainer feature_groups= as a mapping of names to lists of columns instead"
-        )
+        origins.require("Group the columns of the last step by name instead, with feature_groups=")
     return grouping_of("input", (), origins, 0)
 
 

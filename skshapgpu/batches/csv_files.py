@@ -69,12 +69,12 @@ class CsvFormat:
             if value is None:
                 continue
             if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n":
-                raise ValueError(f"csv_options: {name} must be a single character, not {value!r}")
+                raise ValueError(f"{name} must be a single character, not {value!r}")
         if isinstance(self.null_values, str) or not all(isinstance(text, str) for text in self.null_values):
-            raise TypeError(f"csv_options: null_values must be a list of strings, not {self.null_values!r}")
+            raise TypeError(f"null_values must be a list of strings, not {self.null_values!r}")
         object.__setattr__(self, "null_values", list(self.null_values))
         if self.decimal not in (".", ","):
-            raise ValueError(f"csv_options: decimal must be '.' or ',', not {self.decimal!r}")
+            raise ValueError(f"decimal must be '.' or ',', not {self.decimal!r}")
 
     def non_defaults(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -106,7 +106,7 @@ class CsvFile:
         if self._delimiter == options.decimal:
             raise ValueError(
                 f"{self.path!r}: delimiter and decimal are both {options.decimal!r}; files with decimal "
-                "commas usually separate values by semicolons: use csv_options={'delimiter': ';'}"
+                "commas usually separate values by semicolons: use the CSV option delimiter=';'"
             )
         self.names = self._header()
         self.n_rows = 0
@@ -131,8 +131,8 @@ class CsvFile:
         if len(names) == 1 and other_delimiters and self._options.delimiter is None:
             raise ValueError(
                 f"{self.path!r} has a single column, {names[0]!r:.60}, if the delimiter is "
-                f"{self._delimiter!r}: use csv_options={{'delimiter': {other_delimiters[0]!r}}}, or name "
-                f"{self._delimiter!r} there if the file has one column"
+                f"{self._delimiter!r}: use the CSV option delimiter={other_delimiters[0]!r}, or "
+                f"delimiter={self._delimiter!r} if the file has one column"
             )
         return names
 
@@ -342,7 +342,7 @@ def _unreadable(path: str, error: Exception) -> ValueError:
         hint = "; save the file as UTF-8"
     elif "straddl" in str(error):
         hint = (
-            f"; a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is not closed: see quote_char in "
-            "csv_options"
+            f"; a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is not closed: see the CSV option "
+            "quote_char="
         )
     return ValueError(f"{path!r} cannot be read as CSV: {error}{hint}")

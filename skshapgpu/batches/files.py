@@ -496,5 +496,5 @@ def info_of(place: Place) -> tuple[str, int, int | None]:
 def _advice(string: str, csv: CsvFormat) -> str:
     """Name the option with which a string could be read as a number or as a missing value."""
     if csv.decimal == "." and re.fullmatch(r"[+-]?[0-9]*,[0-9]+", string.strip()):
-        return "; numbers with a decimal comma need csv_options={'decimal': ','}"
-    return "; if it means that a value is missing, list it under null_values in csv_options"
+        return "; numbers with a decimal comma need the CSV option decimal=','"
+    return "; if it means that a value is missing, list it in the CSV option null_values="

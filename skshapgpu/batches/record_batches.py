@@ -179,7 +179,7 @@ class BatchExplainer:
             raise TypeError(f"by_sign must be a bool, not {by_sign!r}")
         if by_sign and (reasons is None or self._request is not None):
             raise ValueError(
-                "by_sign splits the strongest features of each row: give reasons=, not interactions="
+                "by_sign= splits the strongest features of each row: give reasons=, not interactions="
             )
         require_sum_by(sum_by)
         self._by_sign, self._sum_by = by_sign, sum_by

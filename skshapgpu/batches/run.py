@@ -268,9 +268,8 @@ def explain_batches(
     csv = CsvFormat.parse(csv_options)
     row_source = open_source(source, csv, filesystem, explainer.keep)
     if csv.non_defaults() and not (isinstance(row_source, FilesSource) and row_source.kind == "csv"):
-        raise ValueError(
-            f"csv_options: {', '.join(csv.non_defaults())} is for CSV files, but the source is not one"
-        )
+        options_to_omit = ", ".join(f"{name}=" for name in csv.non_defaults())
+        raise ValueError(f"csv_options: the source is not a CSV file: leave out {options_to_omit}")
     run = _Run(explainer, row_source, output)
     if is_path(source) and is_inside(output.place, place := locate(source, filesystem)) and place.is_dir():
         raise ValueError(
@@ -329,7 +328,7 @@ class _Run:
             self._columns = selected.columns
             self._schema = wide_codes(explainer.output_schema(source.schema))
         elif explainer.keep or explainer._arguments()["features"]:
-            raise ValueError("keep and features name columns, but the source has arrays, without names")
+            raise ValueError("keep= and features= name columns, but the source has arrays, without names")
         else:
             self._schema = explainer._schema_of([], None, source.single and not explainer.explainer._steps)
         self._names = names
@@ -339,7 +338,7 @@ class _Run:
         if sink.holds_values:
             if explainer.keep or explainer._arguments()["reasons"]:
                 raise ValueError(
-                    "a .npy file holds only values: keep and reasons are for Parquet, Arrow and CSV"
+                    "a .npy file holds only values: keep= and reasons= are for Parquet, Arrow and CSV"
                 )
             n_outputs = len(explainer.explainer.output_names or (None,))
             n_values = len(self._schema.names) // n_outputs

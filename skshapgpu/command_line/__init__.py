@@ -17,6 +17,7 @@ from typing import Any
 
 from .answers import Answer
 from .arguments import UsageError, parser
+from .flags import in_flags
 
 __all__ = ["main"]
 
@@ -80,7 +81,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         text = f"{os.fsdecode(error.filename)!r}: {error.strerror}"
     else:
-        text = str(error) or type(error).__name__
+        text = in_flags(str(error)) or type(error).__name__
     return " ".join(" ".join([text, *getattr(error, "__notes__", ())]).split())
 
 

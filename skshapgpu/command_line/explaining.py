@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -26,28 +25,6 @@ from .rows import columns_for, csv_options, meant, read_rows, require_file
 
 #: Number of rows that are sampled to find the strongest pairs. More rows are not needed to rank pairs.
 _RANKING_ROWS = 10_000
-
-#: Phrases in messages of the library, and their equivalents on the command line.
-_PHRASES = {
-    "if_exists='overwrite'": "--if-exists overwrite",
-    "if_exists='resume'": "--if-exists resume",
-    "in features=": "by --features",
-    "use prefix=": "use --prefix",
-    "no output of explain_batches": "no output of this command",
-    "explain_batches did not write": "this command did not write",
-    "explain_batches wrote": "this command wrote",
-    "list it under null_values in csv_options": "name it by --null-value",
-    "quote_char in csv_options": "--quote-char",
-    "csv_options: ": "",
-    "keep and features name": "--keep and --features name",
-    "by_sign splits": "--by-sign splits",
-    "give reasons=, not interactions=": "give --reasons, not --interactions",
-    "keep and reasons are": "--keep and --reasons are",
-    "leave it out of keep=": "leave it out of --keep",
-    "Give the explainer feature_groups= as a mapping of names to lists of columns": (
-        "Use --feature-group NAME=COLS"
-    ),
-}
 
 
 def run(args: argparse.Namespace) -> Answer:
@@ -81,7 +58,9 @@ def run(args: argparse.Namespace) -> Answer:
         interrupt.add_note(f"; the same command{flag_to_omit} resumes where it stopped")
         raise
     except ValueError as error:
-        raise ValueError(_missing_column(args, explainer) or in_flags(str(error))) from error
+        if message := _missing_column(args, explainer):
+            raise ValueError(message) from error
+        raise
     facts = {
         "output": shown(args.output),
         "n_rows": result.n_rows,
@@ -138,13 +117,6 @@ def _csv_options_of_data(args: argparse.Namespace) -> CsvFormat:
     options = csv_options(args)
     is_csv = getattr(open_source(args.data, options), "kind", None) == "csv"
     return options if is_csv or args.background is None else CsvFormat()
-
-
-def in_flags(message: str) -> str:
-    """Replace the names of the library's options in a message by the flags of the command line."""
-    for phrase, flags in _PHRASES.items():
-        message = message.replace(phrase, flags)
-    return re.sub(r"csv_options=\{'(\w+)': ('[^']*')\}", r"--\1 \2", message)
 
 
 def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str | None:

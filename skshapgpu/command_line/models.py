@@ -13,6 +13,7 @@ from .._files.model_files import adapt_file
 from ..adapters.spark_ml import folder as spark_folder
 from ..batches.batch_arguments import steps_of
 from ..explainer import TreeExplainer
+from .flags import FLAGS
 from .rows import columns_for, csv_options, read_rows, require_file
 from .skops_files import is_skops, load_skops
 
@@ -37,20 +38,17 @@ _NO_MODEL_MAGIC = {
 #: First bytes of data files, which belong after MODEL.
 _DATA_MAGIC = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"\x93NUMPY": "a file of a NumPy array"}
 
-#: Flags of the options that affect the values, which an explainer file fixes.
-_FIXED_FLAGS = {
-    "background": "--background",
-    "background_rows": "--background-rows",
-    "seed": "--seed",
-    "feature_perturbation": "--feature-perturbation",
-    "model_output": "--model-output",
-    "times": "--times",
-    "cover": "--cover",
-    "columns": "--columns",
-    "feature_groups": "--feature-group",
-    "precision": "--precision",
-    "algorithm": "--algorithm",
-}
+#: Options that affect the values, apart from the background. An explainer file fixes them.
+_VALUE_OPTIONS = (
+    "feature_perturbation",
+    "model_output",
+    "times",
+    "cover",
+    "columns",
+    "feature_groups",
+    "precision",
+    "algorithm",
+)
 
 
 def require_place(path: str) -> None:
@@ -131,7 +129,8 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
     options do not fit together, or if an explainer file fixes an option that is given.
     """
     if is_explainer(path):
-        fixed_flags = [flag for name, flag in _FIXED_FLAGS.items() if getattr(args, name, None) is not None]
+        fixed = ("background", "background_rows", "seed", *_VALUE_OPTIONS)
+        fixed_flags = [FLAGS[name] for name in fixed if getattr(args, name, None) is not None]
         if fixed_flags:
             raise ValueError(
                 f"{shown(path)!r} is an explainer file, which fixes {', '.join(fixed_flags)}: leave it out, "
@@ -145,7 +144,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
     if args.background is None:
         for name in ("background_rows", "seed"):
             if getattr(args, name) is not None:
-                raise ValueError(f"{_FIXED_FLAGS[name]} is about background rows: give --background, too")
+                raise ValueError(f"{FLAGS[name]} is about background rows: give --background, too")
         if args.feature_perturbation == "interventional":
             raise ValueError(
                 "--feature-perturbation interventional needs background rows: give --background, too"
@@ -158,8 +157,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         raise ValueError(
             "--times belongs to --model-output survival or cumulative_hazard: give both or neither"
         )
-    names = ("feature_perturbation", "times", "cover", "columns", "feature_groups", "precision", "algorithm")
-    value_options = {name: getattr(args, name, None) for name in names}
+    value_options = {name: getattr(args, name, None) for name in _VALUE_OPTIONS}
     options |= {name: value for name, value in value_options.items() if value is not None}
     model = open_model(path, args)
     if args.background is None:
@@ -184,4 +182,4 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
     with warnings.catch_warnings():
         if not args.background.endswith(".npy"):  # in other files, columns were selected by name
             warnings.filterwarnings("ignore", "data does not have valid feature names")
-        return TreeExplainer(model_with_steps, background, model_output=args.model_output or "raw", **options)
+        return TreeExplainer(model_with_steps, background, **options)

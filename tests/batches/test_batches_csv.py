@@ -160,13 +160,13 @@ def test_delimiters_quotes_decimals_and_null_values(tmp_path: Path) -> None:
 
 def test_a_file_of_other_delimiters_is_named(tmp_path: Path) -> None:
     for sep, shown in ((";", "';'"), ("\t", r"'\\t'"), ("|", r"'\|'")):
-        advice = rf"use csv_options=\{{'delimiter': {shown}\}}"
+        advice = rf"use the CSV option delimiter={shown}"
         with pytest.raises(ValueError, match=rf"rows\.csv' has a single column, .* {advice}"):
             found_in(tmp_path, X.to_csv(sep=sep, index=False))
-    advice = r"numbers with a decimal comma need csv_options=\{'decimal': ','\}"
+    advice = "numbers with a decimal comma need the CSV option decimal=','"
     with pytest.raises(ValueError, match=rf"row 0 of column 'a' .* {advice}"):
         found_in(tmp_path, X.to_csv(sep=";", decimal=",", index=False), delimiter=";")
-    advice = r"use csv_options=\{'delimiter': ';'\}"
+    advice = "use the CSV option delimiter=';'"
     with pytest.raises(ValueError, match=rf"delimiter and decimal are both ','.* {advice}"):
         found_in(tmp_path, X.to_csv(sep=";", decimal=",", index=False), decimal=",")
     # A thousands separator is no decimal point.
@@ -259,7 +259,7 @@ def test_the_rows_are_counted_before(tmp_path: Path) -> None:
         ({"quote_char": "''"}, ValueError, "quote_char must be a single character"),
         ({"null_values": "NA"}, TypeError, "null_values must be a list of strings"),
         ({"null_values": [-999]}, TypeError, "null_values must be a list of strings"),
-        ({"decimal": ";"}, ValueError, "csv_options: decimal must be"),
+        ({"decimal": ";"}, ValueError, "decimal must be"),
         ({"sep": ";"}, ValueError, "csv_options has no 'sep'; its keys are delimiter, quote_char"),
     ],
 )
@@ -271,7 +271,7 @@ def test_wrong_options(options: Any, error: type[Exception], message: str, tmp_p
 def test_options_of_csv_for_other_files(tmp_path: Path) -> None:
     X.to_parquet(tmp_path / "rows.parquet")
     for source in (tmp_path / "rows.parquet", X, X.to_numpy()):
-        with pytest.raises(ValueError, match="delimiter is for CSV files"):
+        with pytest.raises(ValueError, match="the source is not a CSV file: leave out delimiter="):
             explain_batches(EXPLAINER, source, tmp_path / "out", csv_options={"delimiter": ";"})
 
 
@@ -310,11 +310,11 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     gaps.to_csv(tmp_path / "rows.csv", sep=";", decimal=",", na_rep="?", index=False)
     base = ("explain", tmp_path / "model.npz", tmp_path / "rows.csv", "-o", tmp_path / "out.npy", "--quiet")
     code, err = run(*base, capsys=capsys)
-    assert code == 1 and "has a single column" in err and "use --delimiter ';'" in err
+    assert code == 1 and "has a single column" in err and "use the CSV option --delimiter ';'" in err
     code, err = run(*base, "--delimiter", ";", capsys=capsys)
-    assert code == 1 and "need --decimal ','" in err
+    assert code == 1 and "need the CSV option --decimal ," in err
     code, err = run(*base, "--delimiter", ";", "--decimal", ",", capsys=capsys)
-    assert code == 1 and "column 'b'" in err and "'?'" in err and "name it by --null-value" in err
+    assert code == 1 and "column 'b'" in err and "'?'" in err and "list it in the CSV option --null-value" in err
     options = (
         "--delimiter",
         ";",

@@ -278,7 +278,7 @@ def test_options_that_contradict(saved: Path, fails: Any, tmp_path: Path) -> Non
     assert "give --background, too" in fails("save", path, "-o", out, "--model-output", "probability")
     given = ("--precision", "double", "--background", "b.npy")
     assert "fixes --background, --precision" in fails("save", saved, "-o", out, *given)
-    assert "memory_limit" in fails("save", path, "-o", out, "--memory-limit", "a lot")
+    assert "--memory-limit must" in fails("save", path, "-o", out, "--memory-limit", "a lot")
     assert not out.exists()
 
 
@@ -517,8 +517,8 @@ def test_what_explain_refuses(fails: Any, saved: Path, data: Path) -> None:
     assert mistaken.endswith("there is no column ids; did you mean 'id'?")
     mistaken = fails("explain", saved, data, "-o", out, "--features", "age,bmj")
     assert mistaken.endswith("there is no column bmj; did you mean 'bmi'?")
-    assert "device" in fails("explain", saved, data, "-o", out, "--device", "gpu")
-    assert "memory_limit" in fails("explain", saved, data, "-o", out, "--memory-limit", "much")
+    assert "--device must" in fails("explain", saved, data, "-o", out, "--device", "gpu")
+    assert "--memory-limit must" in fails("explain", saved, data, "-o", out, "--memory-limit", "much")
     assert "no" in fails("explain", saved, data, "-o", data.parent / "no" / "out.parquet")
     assert "out.txt" in fails("explain", saved, data, "-o", data.parent / "out.txt")
     frame().drop(columns="bmi").to_parquet(data.parent / "less.parquet")
