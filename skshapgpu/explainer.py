@@ -89,7 +89,7 @@ from ._rows.inputs import HostRows, Reader
 from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
 from ._rows.rows import Rows
-from .adapters.schema import AdaptedModel, InputSchema
+from .adapters.schema import AdaptedModel
 from .errors import UnsupportedModelError
 
 T = TypeVar("T")
@@ -581,11 +581,6 @@ class TreeExplainer:
         return None if self._times is None else tuple(self._times.tolist())
 
     @property
-    def _explains_probabilities(self) -> bool:
-        """Whether the values explain probabilities of classes: by ``model_output``, or as the margin."""
-        return self._model_output == "probability" or self._adds_up_probabilities
-
-    @property
     def _adds_up_probabilities(self) -> bool:
         """Whether the margin is a probability, and the values explain it."""
         return self._model_output in ("raw", "probability") and self._adapted.link == "identity"
@@ -604,16 +599,6 @@ class TreeExplainer:
     def family(self) -> str:
         """Library of the model, or the name of a registered family."""
         return self._adapted.family
-
-    @property
-    def _steps(self) -> tuple[Any, ...]:
-        """Transformers that are applied to X first: copies of the leading steps of a pipeline."""
-        return tuple(self._reader.steps)
-
-    @property
-    def _schema(self) -> InputSchema:
-        """Columns that the model expects."""
-        return self._adapted.schema
 
     @property
     def n_features(self) -> int:
@@ -1138,13 +1123,9 @@ class TreeExplainer:
             "check_note": self._agreement.note,
         }
 
-    def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Return distinct names of the columns that the model receives; ``input_features`` are those of X."""
-        return self._reader.names_seen(input_features)
-
     def _names_explained(self, input_features: Any = None, index: str = "SV") -> tuple[str, ...]:
         """Return the names of the features of the results of an index; the names are distinct."""
-        return self._features_of(index).names(self._names_seen(input_features))
+        return self._features_of(index).names(self._reader.names_seen(input_features))
 
     def _features_of(self, index: str) -> Features:
         """Return the features of the results of an index."""
@@ -1155,7 +1136,7 @@ class TreeExplainer:
         """Whether each feature of the results is the column of X at its own position."""
         if (origins := self._origins) is not None:
             return origins.are_columns
-        return self._features.groups is None and self._n_explained == self.n_features
+        return self._features.groups is None and self._compiled.n_features == self.n_features
 
     def _require_values(self, index: str) -> None:
         """Reject values of single features that are not computed with the options."""
@@ -1199,11 +1180,6 @@ class TreeExplainer:
         view.__dict__ = vars(self) | attributes
         return view
 
-    @property
-    def _n_explained(self) -> int:
-        """Number of features of the results."""
-        return self._compiled.n_features
-
     def save(self, path: str | os.PathLike[str], *, tables: bool = True, filesystem: Any = None) -> None:
         """Write the explainer to an explainer file, from which :meth:`load` restores it without the model.
 
@@ -1242,18 +1218,20 @@ class TreeExplainer:
                 "the explainer applies the leading steps of a Pipeline, which a file cannot keep: save an "
                 "explainer of the last step instead, and transform X yourself; or skshapgpu.mlflow saves both"
             )
-        options = {
+        options = self._value_options() | {"times": self._times, "check": [*self._agreement.result]}
+        contents = self._compiled.contents() if tables else {}
+        saving.save(place, Saved(self._adapted, options, self._compiled.background, contents))
+
+    def _value_options(self) -> dict[str, Any]:
+        """Return the options that affect the values, besides data and times, in a JSON-compatible form."""
+        return {
             "algorithm": self._compiled.options.algorithm.name,
             "precision": self._compiled.options.precision,
             "outputs": self._outputs,
             "columns": self._columns,
             "model_output": self._model_output,
-            "times": self._times,
             "feature_groups": self._groups and [list(group) for group in self._groups],
-            "check": [*self._agreement.result],
         }
-        contents = self._compiled.contents() if tables else {}
-        saving.save(place, Saved(self._adapted, options, self._compiled.background, contents))
 
     @classmethod
     def load(
@@ -1374,7 +1352,7 @@ class TreeExplainer:
         if self._model_output != "raw":
             background += f", {self._model_output}"
         if self._groups is not None:
-            background = f", {self._n_explained} groups of features{background}"
+            background = f", {self._compiled.n_features} groups of features{background}"
         return (
             f"<TreeExplainer of a {self.family} model: {ensemble.n_trees} trees, "
             f"{ensemble.n_leaves} leaves, {self.n_features} features, "
@@ -1391,7 +1369,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise the errors of :class:`TreeExplainer` that do not depend on the model."""
     require_options(TreeExplainer, options)
     parameters = [*signature(TreeExplainer).parameters.values()][1:]  # after the model
-    read_options(**{parameter.name: parameter.default for parameter in parameters} | options)
+    read_options(**{**{parameter.name: parameter.default for parameter in parameters}, **options})
 
 
 def read_options(

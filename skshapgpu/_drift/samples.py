@@ -20,7 +20,7 @@ from .._rows.gpu_arrays import to_host
 from .._rows.tables import require_same_rows
 from ..batches.files import FilesSource
 from ..batches.journal import is_unfinished
-from ..batches.record_batches import METADATA_KEY
+from ..batches.schema_explainer import METADATA_KEY
 from ..batches.source import SelectedColumns
 from ..batches.sources import open_source
 

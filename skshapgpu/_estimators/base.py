@@ -178,7 +178,7 @@ class ExplainingTransformer(
         self._compile(options)
         # The names come from the first step of a pipeline, or, without leading steps, from the adapter.
         explainer = self.explainer_
-        steps = explainer._steps
+        steps = explainer._reader.steps
         fitted = steps[0] if steps and isinstance(model, TreeExplainer) else model
         names = getattr(fitted, "feature_names_in_", None) if steps else explainer.feature_names
         if not steps or hasattr(fitted, "n_features_in_"):
@@ -288,8 +288,8 @@ class ExplainingTransformer(
                     raise ValueError(
                         f"the model of fold {number} has other outputs than the model of all rows"
                     )
-                fold_names = explainer._names_seen(columns)
-                has_names = names_are_known(explainer._steps, fold_names)
+                fold_names = explainer._reader.names_seen(columns)
+                has_names = names_are_known(explainer._reader.steps, fold_names)
                 positions = positions_of_columns(names, fold_names, number, has_names)
                 values = self._transformed_by(explainer, select(X, test), positions)
             if not result.ndim:
@@ -315,7 +315,7 @@ class ExplainingTransformer(
         feature_in_all = feature_in_all if positions is None else feature_in_all[positions]
         feature_in_fold = explainer._features.feature_of_column(explainer.n_features)
         in_fold = feature_in_fold >= 0
-        result = np.full(explainer._n_explained, -1)
+        result = np.full(explainer._compiled.n_features, -1)
         result[feature_in_fold[in_fold]] = feature_in_all[in_fold]
         shared = result[result >= 0]
         differs = (result[feature_in_fold] != feature_in_all)[in_fold]
@@ -420,13 +420,13 @@ class ExplainingTransformer(
         without, or the reverse.
         """
         explainer = self.explainer_
-        alike = hasattr(self, "feature_names_in_") == (explainer._schema.feature_names is not None)
-        return explainer._without_warnings if alike and not explainer._steps else explainer
+        alike = hasattr(self, "feature_names_in_") == (explainer._reader.schema.feature_names is not None)
+        return explainer._without_warnings if alike and not explainer._reader.steps else explainer
 
     def _for_model(self, X: Any) -> Any:
         """Return X for a method of the model, after checks that some libraries do not make."""
         check_is_fitted(self)
-        if not self.explainer_._steps:
+        if not self.explainer_._reader.steps:
             if isinstance(X, np.ndarray):
                 table(X)  # rejects a single row without its second axis
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -434,11 +434,11 @@ class ExplainingTransformer(
 
     def _as_table(self, X: Any) -> Any:
         """Return X as an array or data frame, unless it is on a GPU or the steps of a pipeline read it."""
-        return X if self.explainer_._steps or on_gpu(X) else table(X)
+        return X if self.explainer_._reader.steps or on_gpu(X) else table(X)
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
         """Check the names of the columns of X, and return the names of the columns that the model sees."""
-        return self.explainer_._names_seen(self._input_names(input_features))
+        return self.explainer_._reader.names_seen(self._input_names(input_features))
 
     def _input_names(self, input_features: Any = None) -> Any:
         """Return the checked names of the columns of X; None if X is a list of strings, without columns."""

@@ -344,16 +344,14 @@ def _explain_split(
     if is_two_of_more:
         options["outputs"] = "all"
     explainer = as_explainer(NoCopy(model), options)
-    if is_two_of_more and not explainer._explains_probabilities:
-        raise _OtherOutputsError(
-            f"its training rows are of 2 of {len(classes or ())} classes, so its model has one margin, which "
-            "is of another kind than the margins of more classes"
-        )
-    if is_two_of_more and explainer.model_output == "probability" and not explainer._adds_up_probabilities:
-        raise _OtherOutputsError(
-            f"its training rows are of 2 of {len(classes or ())} classes, whose probabilities are explained "
-            "by the rescale rule, but probabilities of more classes are explained by their definition"
-        )
+    if is_two_of_more and not explainer._adds_up_probabilities:
+        difference = "so its model has one margin, which is of another kind than the margins of more classes"
+        if explainer.model_output == "probability":
+            difference = (
+                "whose probabilities are explained by the rescale rule, but probabilities of more classes "
+                "are explained by their definition"
+            )
+        raise _OtherOutputsError(f"its training rows are of 2 of {len(classes or ())} classes, {difference}")
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
     test_rows = select(X, rows)
     rows_to_explain: Any = test_rows if transformed is None else Prepared(test_rows, transformed)
@@ -373,13 +371,13 @@ def _explain_split(
         perf_counter() - start,
         names,
         outputs,
-        bool(explainer._steps),
-        names_are_known(explainer._steps, _names_of_columns(explainer, explanation.feature_names)),
+        bool(explainer._reader.steps),
+        names_are_known(explainer._reader.steps, _names_of_columns(explainer, explanation.feature_names)),
     )
 
 
 def _names_of_columns(explainer: TreeExplainer, feature_names: tuple[str, ...]) -> tuple[str, ...]:
-    return feature_names if explainer.group_columns is None else explainer._names_seen()
+    return feature_names if explainer.group_columns is None else explainer._reader.names_seen()
 
 
 def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] | None) -> None:

@@ -276,7 +276,7 @@ class ShapTransformer(ExplainingTransformer):
         fold_values = explainer.shap_values(X)
         feature_positions = self._positions_of_features(explainer, positions)
         is_shared = feature_positions >= 0
-        shape = (len(fold_values), self.explainer_._n_explained, *fold_values.shape[2:])
+        shape = (len(fold_values), self.explainer_._compiled.n_features, *fold_values.shape[2:])
         values = np.zeros(shape, fold_values.dtype)
         values[:, feature_positions[is_shared]] = fold_values[:, is_shared]
         return side_by_side(values)
@@ -498,7 +498,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         in_fold = np.arange(len(pairs))
         if positions is not None:
             feature_positions = self._positions_of_features(explainer, positions)
-            feature_in_fold = np.full(self.explainer_._n_explained, -1)
+            feature_in_fold = np.full(self.explainer_._compiled.n_features, -1)
             feature_in_fold[feature_positions] = np.arange(len(feature_positions))
             pairs = feature_in_fold[pairs]
             in_fold = np.flatnonzero((pairs >= 0).all(axis=1))

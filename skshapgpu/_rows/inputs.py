@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import get_tags
 
 from .._common.devices import Devices, load_cuda
 from ..adapters.ensemble import Ensemble
@@ -28,7 +29,7 @@ from .frames import OPENERS, ColumnSource, Frame
 from .gpu_arrays import GpuArray, NumberRules
 from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
-from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, unique
+from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, takes_arrays, unique
 from .real_numbers import is_long, require_real
 from .tables import HostTable, names_of, open_table, package_of, row_labels
 
@@ -47,12 +48,18 @@ class Reader:
     steps : sequence of transformers
         Leading steps of a pipeline, which transform X first.
     adapted : AdaptedModel
+
+    Attributes
+    ----------
+    steps : sequence of transformers
+    schema : InputSchema
+        Columns that the model expects, after the steps.
     """
 
     def __init__(self, steps: Sequence[Any], adapted: AdaptedModel) -> None:
         self.steps = steps
         self._fixed_columns: tuple[str, ...] = ()
-        self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
+        self.schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
         self._tested = tested_columns(adapted.ensemble)
 
     def read_on_host(self, X: Any, argument: str = "X") -> HostRows:
@@ -72,18 +79,48 @@ class Reader:
         return rows
 
     def _read(self, X: Any, argument: str) -> HostRows:
-        rows = read(X, self._schema, self._x_dtype, self._tested)
-        if self._schema.warns_as is not None and not is_container(X):
+        rows = read(X, self.schema, self._x_dtype, self._tested)
+        if self.schema.warns_as is not None and not is_container(X):
             is_frame = package_of(rows.data) is not None
-            warn_of_names(self._schema, has_names=rows.has_names, is_frame=is_frame, argument=argument)
+            warn_of_names(self.schema, has_names=rows.has_names, is_frame=is_frame, argument=argument)
         return rows
+
+    @property
+    def expected_columns(self) -> tuple[Sequence[str] | None, int | None, bool]:
+        """Names and number of the columns of X, as far as they are known.
+
+        The third item says whether the names have "_" where the columns of X may have blanks.
+        """
+        if not self.steps:
+            return self.schema.feature_names, self.schema.n_features, self.schema.blank_as_underscore
+        if self.takes_strings:
+            return None, 1, False
+        names = getattr(self.steps[0], "feature_names_in_", None)
+        names = None if names is None else tuple(map(str, names))
+        return names, getattr(self.steps[0], "n_features_in_", None), False
+
+    @cached_property
+    def takes_strings(self) -> bool:
+        """Whether X is a one-dimensional array of strings, as for CountVectorizer, and not a table."""
+        if not self.steps:
+            return False
+        try:
+            tags = get_tags(self.steps[0]).input_tags
+        except Exception:  # a transformer of another library may raise anything, and takes tables
+            return False
+        return tags.string and not tags.two_d_array
+
+    @cached_property
+    def takes_arrays(self) -> bool:
+        """Whether the model, or the first step, takes arrays of numbers as well as data frames."""
+        return not self.steps or takes_arrays(self.steps[0])
 
     def without_warnings(self) -> Reader:
         """Return a reader that does not warn about names, for rows about which this reader has warned."""
-        if self._schema.warns_as is None:
+        if self.schema.warns_as is None:
             return self
         view = copy(self)
-        view._schema = replace(self._schema, warns_as=None)
+        view.schema = replace(self.schema, warns_as=None)
         return view
 
     def read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
@@ -93,7 +130,7 @@ class Reader:
             self.require_fixed_columns(names_of(X))
         transformed = prepare_on_gpu(self.steps, X, self._steps_may_write)
         rows = gpu_columns.read(
-            transformed, self._schema, self._x_dtype, self._numbers(), self.default_names, devices
+            transformed, self.schema, self._x_dtype, self._numbers(), self.default_names, devices
         )
         return replace(rows, original=X) if self.steps else rows
 
@@ -120,7 +157,7 @@ class Reader:
         )
 
     def _numbers(self) -> NumberRules:
-        schema, x_dtype = self._schema, self._x_dtype
+        schema, x_dtype = self.schema, self._x_dtype
         limit = np.inf if x_dtype == "float64" else FLOAT32_OVERFLOW
         return NumberRules(
             schema.missing_value,
@@ -132,17 +169,17 @@ class Reader:
 
     def count(self, n_rows: int, dtype: str) -> HostRows:
         """Return a placeholder for rows on the host, without values, to estimate the costs of a call."""
-        rows = read(np.empty((0, self._schema.n_features), dtype), self._schema, self._x_dtype)
+        rows = read(np.empty((0, self.schema.n_features), dtype), self.schema, self._x_dtype)
         rows.n_rows = n_rows
         return rows
 
     def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
         """Return the names of the columns that the model receives, after the steps."""
-        names, n_features = input_features, self._schema.n_features
+        names, n_features = input_features, self.schema.n_features
         if self.steps:
             names = names_behind(self.steps, names)
         if names is None or len(names) != n_features:
-            names = self._schema.feature_names or (f"x{i}" for i in range(n_features))
+            names = self.schema.feature_names or (f"x{i}" for i in range(n_features))
         return tuple(unique([str(name) for name in names]))
 
     @cached_property
@@ -153,7 +190,7 @@ class Reader:
     @cached_property
     def origins(self) -> Origins | None:
         """Origins of the columns that the model receives, without data; None if there are no steps."""
-        return origins_of(self.steps, self._schema.n_features) if self.steps else None
+        return origins_of(self.steps, self.schema.n_features) if self.steps else None
 
     def origins_of(self, X: Any) -> Origins | None:
         """Return :attr:`origins` with ``X`` as data."""

@@ -3,17 +3,175 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from .._common.checks import require_one_of
 from .._common.indices import VALUE_INDICES
+from .._engine.agreement import quiet
+from .._engine.algorithms import Kind
 from .._engine.interactions import Request
 from .._explanations.grouping import Grouping, grouping_of
+from .._rows.arrow import is_category, require_columns
+from .._rows.column_rules import warn_of_names
+from .._rows.inputs import Reader
 from .._rows.pandas_types import PandasTypes
 from .._rows.pipelines import takes_arrays, unwrap
+from .._rows.tables import check_known_names, check_names, n_rows_of
 from ..explainer import TreeExplainer, as_explainer
+from .independent_rows import require_independent_rows
+from .index_levels import level_columns
+from .source import SelectedColumns
+
+
+@dataclass(frozen=True, eq=False)
+class BatchArguments:
+    """The parsed arguments of a batch explainer, and what they say about the columns of batches.
+
+    Attributes
+    ----------
+    explainer : TreeExplainer
+    features : tuple of str or None
+    keep : tuple of str
+    n_reasons : int or None
+    by_sign : bool
+    sum_by : "input" or None
+    request : Request or None
+        The requested interactions; None for values of single features.
+    index : str
+    prefix : str
+    dtype : str
+    input_grouping : Grouping or None
+        Columns of X whose values are sums; None if values are not summed.
+    """
+
+    explainer: TreeExplainer
+    features: tuple[str, ...] | None
+    keep: tuple[str, ...]
+    n_reasons: int | None
+    by_sign: bool
+    sum_by: Literal["input"] | None
+    request: Request | None
+    index: Any
+    prefix: str
+    dtype: str
+    input_grouping: Grouping | None
+
+    #: Holds an element once the rows of a batch were compared; see :meth:`require_independent_rows`.
+    rows_are_independent: list[bool] = field(default_factory=list)
+
+    @property
+    def reader(self) -> Reader:
+        """Reader of the explainer."""
+        return self.explainer._reader
+
+    @property
+    def silent(self) -> TreeExplainer:
+        """The explainer without warnings about names, which :meth:`warn_of_names` gives once."""
+        return self.explainer._without_warnings
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the arguments that affect the output, besides the model, in a JSON-compatible form."""
+        request = self.request
+        return {
+            "features": self.features and list(self.features),
+            "keep": list(self.keep),
+            "reasons": self.n_reasons,
+            "by_sign": self.by_sign,
+            "sum_by": self.sum_by,
+            "index": self.index,
+            "interactions": request
+            and (plain_labels(request.listed) if request.form == "listed" else "occurring"),
+            "prefix": self.prefix,
+            "dtype": self.dtype,
+        }
+
+    def input_names(self, schema: Any) -> tuple[str, ...]:
+        """Return the names of the columns that are features; see :meth:`.BatchExplainer.input_names`."""
+        names = self.features
+        expected_names, n_expected, blank = self.reader.expected_columns
+        if names is None and expected_names is not None:
+            column_of_name = {name.replace(" ", "_") if blank else name: name for name in schema.names}
+            if all(name in column_of_name for name in expected_names):
+                names = tuple(column_of_name[name] for name in expected_names)
+        if names is None:
+            other_columns = {*self.keep, *level_columns(schema)}
+            names = tuple(name for name in schema.names if name not in other_columns)
+        require_columns(schema, (*self.keep, *names))
+        if expected_names is not None:
+            check_names([name.replace(" ", "_") for name in names] if blank else names, expected_names)
+        if not self.reader.steps:
+            check_known_names(names, self.reader.schema.known_names)
+        if n_expected is not None and len(names) != n_expected:
+            raise ValueError(
+                f"the model takes {n_expected} features, but there are {len(names)} columns: "
+                f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}; name those to take in features="
+            )
+        self.require_no_codes(schema, names)
+        feature_set = frozenset(names)
+        fixed_order = [name for name in schema.names if name in feature_set]
+        self.reader.require_fixed_columns(fixed_order, "the source")
+        return names
+
+    def require_no_codes(self, schema: Any, names: Sequence[str]) -> None:
+        """Raise ``ValueError`` if the model uses category codes, which may differ between batches."""
+        if self.reader.steps or not self.reader.schema.takes_codes:  # for steps, see pandas_types.py
+            return
+        if any(is_category(schema.field(name).type) for name in names):
+            raise ValueError(
+                "the model takes the codes of categories as they are, but each batch may have other codes "
+                "for them: pass columns of integers, the codes of the training data"
+            )
+
+    def selected_columns(self, names: tuple[str, ...]) -> SelectedColumns:
+        """Return which columns of a source to read if ``names`` are the features."""
+        return SelectedColumns(
+            names,
+            self.keep,
+            all_columns=self.features is None and self.reader.expected_columns[0] is None,
+            only_numbers=not self.reader.steps and not self.reader.schema.has_encoders,
+            through_pandas=bool(self.reader.steps) and not self.reader.takes_strings,
+        )
+
+    def gpus(self, n_rows: int) -> tuple[int, ...]:
+        """Return the GPUs that explain a batch of ``n_rows`` rows; none means the CPU."""
+        kind = Kind(1, self.index) if self.request is None else self.request.kind
+        return self.explainer._gpus(kind, n_rows)
+
+    def on_gpu(self, index: int) -> BatchArguments:
+        """Return the arguments with an explainer for calls on one of its GPUs."""
+        return replace(self, explainer=self.explainer._on_gpu(index))
+
+    def warn_of_names(self, schema: Any) -> None:
+        """Warn about names as the model's ``predict`` does; ``schema`` is None if there are no names."""
+        if not self.reader.steps:  # the first step of a pipeline warns itself
+            is_named = schema is not None and has_names(schema)
+            warn_of_names(self.reader.schema, has_names=is_named, is_frame=schema is not None)
+
+    def as_taken(self, X: Any) -> Any:
+        """Return X as the explainer takes it: the only column of X if the explainer takes strings."""
+        if not self.reader.takes_strings:
+            return X
+        if X.shape[1] != 1:
+            raise ValueError(
+                f"the model takes one column of strings, but there are {X.shape[1]} columns: name it in "
+                "features="
+            )
+        return X[:, 0] if isinstance(X, np.ndarray) else X.iloc[:, 0].to_numpy(object, na_value=np.nan)
+
+    def require_independent_rows(self, X: Any) -> None:
+        """Raise ``ValueError`` if steps transform a row depending on the other rows of the batch.
+
+        Batches are checked until the rows of one of them could be compared.
+        """
+        if not self.reader.steps or self.rows_are_independent or n_rows_of(X) < 2:
+            return
+        with quiet():
+            compared = require_independent_rows(self.silent._reader, self.as_taken(X))
+        if compared:
+            self.rows_are_independent.append(True)
 
 
 def explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
@@ -98,3 +256,16 @@ def parse_names(argument: str, value: Any) -> tuple[str, ...]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{argument} names the column {twice!r} twice")
     return names
+
+
+def has_names(schema: Any) -> bool:
+    """Return whether columns have names. Numbers, which a schema holds as strings, are not names."""
+    return not all(name.isdecimal() for name in schema.names)
+
+
+def plain_labels(names: Any) -> Any:
+    """Return labels, or pairs of labels, in a JSON-compatible form."""
+    if isinstance(names, (tuple, list)):
+        return [plain_labels(name) for name in names]
+    name = names.item() if isinstance(names, np.generic) else names
+    return name if isinstance(name, (int, float, bool, str)) else str(name)

@@ -32,12 +32,7 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
         "schema": joblib.hash(model_fields),
         "steps": steps,
         "background": background and joblib.hash([background.rows, background.weights]),
-        "algorithm": compiled.options.algorithm.name,
-        "precision": explainer.precision,
-        "outputs": explainer._outputs,
-        "columns": explainer._columns,
-        "feature_groups": explainer._groups and [list(group) for group in explainer._groups],
-        "model_output": explainer.model_output,
+        **explainer._value_options(),
         "memory_limit": compiled.options.memory_limit,
         "expected_rows": compiled.options.expected_rows,
     }

@@ -1,6 +1,6 @@
 """Explanations of more rows than fit into memory: in batches, from files to files, resumable after a crash.
 
-``sources.py`` and ``files.py`` read rows, ``record_batches.py`` explains them and ``sinks.py`` writes the
+``sources.py`` and ``files.py`` read rows, ``schema_explainer.py`` explains them and ``sinks.py`` writes the
 values, into the folders of ``folders.py``. ``overlap.py`` does all of this at the same time, and
 ``journal.py`` records which call an output belongs to. A batch has the same rows in every run, and its values
 depend only on these rows, so a resumed run writes the same output as an uninterrupted run.
@@ -37,6 +37,7 @@ from .._common.types import (
 )
 from .._files.locations import is_inside, is_path, locate
 from .._versions import __version__
+from .batch_arguments import BatchArguments
 from .csv_files import CsvFormat
 from .files import FilesSource
 from .fingerprint import columns_written, fingerprint
@@ -44,8 +45,9 @@ from .index_levels import require_no_levels
 from .journal import difference
 from .overlap import overlapped
 from .record_batches import BatchExplainer
+from .schema_explainer import SchemaExplainer
 from .sinks import FORMATS, Sink, open_sink, tidy
-from .source import SelectedColumns, Source
+from .source import Source
 from .sources import open_source
 from .types import wide_codes
 
@@ -251,7 +253,7 @@ def explain_batches(
     if format is not None:
         require_one_of("format", format, FORMATS)
     located: Any = model if filesystem is None or not is_path(model) else locate(model, filesystem)
-    explainer = BatchExplainer(
+    arguments = BatchExplainer(
         located,
         features=features,
         keep=keep,
@@ -263,14 +265,14 @@ def explain_batches(
         prefix=prefix,
         dtype=dtype,
         **options,
-    )
+    )._arguments
     output = open_sink(sink, format, filesystem)
     csv = CsvFormat.parse(csv_options)
-    row_source = open_source(source, csv, filesystem, explainer.keep)
+    row_source = open_source(source, csv, filesystem, arguments.keep)
     if csv.non_defaults() and not (isinstance(row_source, FilesSource) and row_source.kind == "csv"):
         options_to_omit = ", ".join(f"{name}=" for name in csv.non_defaults())
-        raise ValueError(f"csv_options: the source is not a CSV file: leave out {options_to_omit}")
-    run = _Run(explainer, row_source, output)
+        raise ValueError(f"the source is not a CSV file: leave out the CSV options {options_to_omit}")
+    run = _Run(arguments, row_source, output)
     if is_path(source) and is_inside(output.place, place := locate(source, filesystem)) and place.is_dir():
         raise ValueError(
             f"the output {str(output.place)!r} is inside the source folder: choose another path for it"
@@ -298,9 +300,9 @@ def explain_batches(
         n_resumed=n_resumed,
         batch_rows=run.batch_rows,
         seconds=perf_counter() - start,
-        base_values=explainer.base_values,
-        feature_names=run.feature_names,
-        output_names=explainer.explainer.output_names,
+        base_values=arguments.explainer.expected_value,
+        feature_names=run.explainer.feature_names,
+        output_names=arguments.explainer.output_names,
     )
 
 
@@ -309,40 +311,30 @@ class _Run:
 
     batch_rows: int
 
-    def __init__(self, explainer: BatchExplainer, source: Source, sink: Sink) -> None:
-        self._explainer, self._source, self._sink = explainer, source, sink
-        explainer._warn_of_names(source.schema)
-        names: tuple[str, ...] | None = None
+    def __init__(self, arguments: BatchArguments, source: Source, sink: Sink) -> None:
+        self._arguments, self._source, self._sink = arguments, source, sink
+        arguments.warn_of_names(source.schema)
         self._columns: tuple[str, ...] = ()
         if source.schema is not None:
-            names = explainer.input_names(source.schema)
+            names = arguments.input_names(source.schema)
             require_no_levels(names, source.levels)
-            selected = SelectedColumns(
-                names,
-                explainer.keep,
-                explainer._takes_all_columns,
-                explainer._takes_numbers,
-                explainer._takes_frames,
-            )
+            selected = arguments.selected_columns(names)
             source.settle(selected)
             self._columns = selected.columns
-            self._schema = wide_codes(explainer.output_schema(source.schema))
-        elif explainer.keep or explainer._arguments()["features"]:
+        elif arguments.keep or arguments.features:
             raise ValueError("keep= and features= name columns, but the source has arrays, without names")
-        else:
-            self._schema = explainer._schema_of([], None, source.single and not explainer.explainer._steps)
-        self._names = names
-        self.feature_names = explainer._names_explained(names)
+        self.explainer = SchemaExplainer(
+            arguments, source.schema, single=source.single, types=source.pandas_types
+        )
+        self._schema = self.explainer.output_schema = wide_codes(self.explainer.output_schema)
         self._row: tuple[int, ...] = ()
         sink.require_types(self._schema)
         if sink.holds_values:
-            if explainer.keep or explainer._arguments()["reasons"]:
+            if arguments.keep or arguments.n_reasons:
                 raise ValueError(
                     "a .npy file holds only values: keep= and reasons= are for Parquet, Arrow and CSV"
                 )
-            n_outputs = len(explainer.explainer.output_names or (None,))
-            n_values = len(self._schema.names) // n_outputs
-            self._row = (n_values,) if n_outputs == 1 else (n_values, n_outputs)
+            self._row = self.explainer.row_shape
             self._dtype = np.float32 if str(self._schema.types[0]) == "float" else np.float64
             sink.shape(*self._row, dtype=self._dtype)
 
@@ -402,10 +394,10 @@ class _Run:
         n_done = n_batches * self.batch_rows
         n_written = [n_done]
 
-        def explain(explainer: BatchExplainer, number: int, piece: Any) -> tuple[int, Any, Any]:
+        def explain(explainer: SchemaExplainer, number: int, piece: Any) -> tuple[int, Any, Any]:
             n_rows = piece.shape[0]
             with self._naming_rows(n_batches + number, n_rows):
-                return n_rows, explainer._kept_columns(piece), self._values_or_explanation(explainer, piece)
+                return n_rows, explainer.kept_columns(piece), explainer.compute(piece)
 
         def encode(number: int, explained: tuple[int, Any, Any]) -> tuple[int, Any]:
             n_rows, kept_columns, values = explained
@@ -447,41 +439,33 @@ class _Run:
         tidy(self._sink)
         return names, n_written[0]
 
-    def _explainers(self, n_done: int) -> list[BatchExplainer]:
+    def _explainers(self, n_done: int) -> list[SchemaExplainer]:
         """Return the explainers, one for each thread, that explain the rows after the first ``n_done``.
 
         A GPU has two explainers, so that one batch is read and checked while another is explained. With
         several GPUs, each gets entire batches if there are many. Otherwise there is one explainer, in the
         caller's thread: also for a pipeline, because its steps may not be thread-safe.
         """
-        explainer = self._explainer
-        gpus = explainer._gpus(self.batch_rows)
-        if not gpus or explainer.explainer._steps:
-            return [explainer]
+        gpus = self._arguments.gpus(self.batch_rows)
+        if not gpus or self._arguments.reader.steps:
+            return [self.explainer]
         n_rows = self._source.n_rows
         n_batches = math.inf if n_rows is None else (n_rows - n_done) / self.batch_rows
         if len(gpus) == 1 or n_batches < _MIN_BATCHES_PER_GPU * len(gpus):
-            return [explainer] * 2
-        return [explainer._on_gpu(index) for index in gpus] * 2
+            return [self.explainer] * 2
+        return [self.explainer.on_gpu(index) for index in gpus] * 2
 
     @property
     def _n_gpus(self) -> int:
         """Number of GPUs that the option ``device`` names; 1 if it names none."""
-        return len(self._explainer.explainer._compiled.options.devices.indices) or 1
-
-    def _values_or_explanation(self, explainer: BatchExplainer, piece: Any) -> Any:
-        """Return the values of a piece, or its explanation, as :meth:`_output_batch` takes them."""
-        X = piece
-        if self._names is not None:
-            X = explainer._rows(piece, self._names, self._source.pandas_types)
-        return explainer._values_or_explanation(X, self._names)
+        return len(self._arguments.explainer._compiled.options.devices.indices) or 1
 
     def _output_batch(self, kept_columns: list[Any], values: Any) -> Any:
         """Return what the sink takes for a piece: an array of values, or a batch of all columns."""
         if self._row:
             return values.reshape(len(values), *self._row)
         kept_columns = [column.cast(field.type) for column, field in zip(kept_columns, self._schema)]
-        return self._explainer._output_batch(kept_columns, values, self._names, self._schema)
+        return self.explainer.output_batch(kept_columns, values)
 
     @contextmanager
     def _naming_rows(self, number: int, n_rows: int) -> Iterator[None]:
@@ -498,14 +482,14 @@ class _Run:
             ) from error
 
     def _auto_rows(self) -> int:
-        limit = self._explainer.explainer.memory_limit
+        limit = self._arguments.explainer.memory_limit
         budget = (
             _BATCH_BYTES
             if limit is None
             else min(_BATCH_BYTES, limit // (2 * _BATCHES_IN_MEMORY * self._n_gpus))
         )
         # The rows are in memory twice, as read and as one block; the values too, as computed and as columns.
-        n_values = len(self._explainer._value_names(self._names))
+        n_values = math.prod(self.explainer.row_shape)
         row = 2 * self._source.row_bytes(self._columns) + 2 * n_values * 8
         rows = min(max(budget // max(row, 1), 1), _MAX_ROWS)
         return rows - rows % _BATCH_MULTIPLE if rows > _BATCH_MULTIPLE else rows
@@ -514,11 +498,10 @@ class _Run:
         """Return everything that determines the bits of the output, in a JSON-compatible form."""
         from .. import _core
 
-        explainer = self._explainer.explainer
-        on_gpus = self._explainer._gpus(self.batch_rows)
+        on_gpus, names = self._arguments.gpus(self.batch_rows), self.explainer.names
         return {
-            "model": fingerprint(explainer),
-            "options": self._explainer._arguments() | {"features": self._names and list(self._names)},
+            "model": fingerprint(self._arguments.explainer),
+            "options": self._arguments.as_json() | {"features": names and list(names)},
             "source": self._source.fingerprint(self._columns),
             "columns": columns_written(self._schema),
             "sink": self._sink.kind,

@@ -90,8 +90,8 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
         "DATA",
         _columns(args, explainer),
         csv=csv_options(args),
-        categories=explainer._schema.has_encoders,
-        steps=explainer._steps,
+        categories=explainer._reader.schema.has_encoders,
+        steps=explainer._reader.steps,
         n_rows=_RANKING_ROWS,
         at_most=True,
     )
@@ -106,10 +106,8 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
 
 def _columns(args: argparse.Namespace, explainer: TreeExplainer) -> Callable[[Any], list[str]]:
     """Return a function that selects the columns of DATA that the model, or the first step, takes."""
-    if not explainer._steps:
-        return columns_for(args, explainer.feature_names, explainer._schema.blank_as_underscore)
-    names = getattr(explainer._steps[0], "feature_names_in_", None)
-    return columns_for(args, None if names is None else list(names), False)
+    names, _, blank_as_underscore = explainer._reader.expected_columns
+    return columns_for(args, names, blank_as_underscore)
 
 
 def _csv_options_of_data(args: argparse.Namespace) -> CsvFormat:

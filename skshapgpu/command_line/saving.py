@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> Answer:
     require_ours(place)
     start = perf_counter()
     explainer = open_explainer(args.model, args, n_jobs=args.n_jobs, memory_limit=args.memory_limit)
-    if explainer._steps:
+    if explainer._reader.steps:
         raise ValueError(
             f"{shown(args.model)!r} is a pipeline, whose first steps an explainer file cannot keep: give "
             "'skshapgpu explain' the file of skops"

@@ -18,11 +18,11 @@ from .._common.types import (
     ValueIndex,
     lists_options,
 )
-from ..batches.batch_arguments import explainer_of
+from ..batches.batch_arguments import BatchArguments, explainer_of
 from ..batches.frame_rows import frame_schema
 from ..batches.record_batches import BatchExplainer
+from ..batches.schema_explainer import SchemaExplainer
 from ._parcel import Parcel
-from ._work import Work
 
 #: Data frames of earlier releases do not accept a graph key as an argument.
 _OLDEST_DASK = (2025, 5)
@@ -118,36 +118,36 @@ def explain_dask(
         raise ImportError("explain_dask needs Dask: pip install skshapgpu[dask]") from error
     if tuple(map(int, version.split(".")[:2])) < _OLDEST_DASK:
         raise ImportError(f"explain_dask needs Dask 2025.5 or later, not {version}: pip install -U dask")
-    if isinstance(X, da.Array):
-        if features is not None or len(keep) or prefix:
-            raise ValueError("features, keep and prefix are for data frames, but X is an array")
-        return _explain_array(Work(model, interactions, index, options), X)
-    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "map_partitions"):
-        if X.ndim != 2:
-            raise TypeError("X is a Dask series: make a data frame of it, X.to_frame()")
-        with elsewhere():
-            explainer = explainer_of(model, options)
-        batches = BatchExplainer(
-            explainer,
-            features=features,
-            keep=keep,
-            interactions=interactions,
-            index=index,
-            prefix=prefix,
-        )
-        return _explain_frame(batches, X)
-    raise TypeError(f"X is a {type(X).__module__}.{type(X).__qualname__}, not a Dask array or data frame")
+    is_array = isinstance(X, da.Array)
+    if is_array and (features is not None or len(keep) or prefix):
+        raise ValueError("features, keep and prefix are for data frames, but X is an array")
+    is_frame = type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "map_partitions")
+    if not is_array and not is_frame:
+        raise TypeError(f"X is a {type(X).__module__}.{type(X).__qualname__}, not a Dask array or data frame")
+    if is_frame and X.ndim != 2:
+        raise TypeError("X is a Dask series: make a data frame of it, X.to_frame()")
+    with elsewhere():
+        explainer = explainer_of(model, options)
+    batches = BatchExplainer(
+        explainer,
+        features=features,
+        keep=keep,
+        interactions=interactions,
+        index=index,
+        prefix=prefix,
+    )
+    return _explain_array(batches._arguments, X) if is_array else _explain_frame(batches._arguments, X)
 
 
-def _parcel(contents: Work | BatchExplainer) -> Any:
-    """Wrap contents in a parcel that is a single key of the graph."""
+def _parcel(explainer: SchemaExplainer) -> Any:
+    """Wrap an explainer in a parcel that is a single key of the graph."""
     from cloudpickle import dumps
     from dask import delayed
 
-    return delayed(Parcel(contents, dumps), pure=True, traverse=False)
+    return delayed(Parcel(explainer, dumps), pure=True, traverse=False)
 
 
-def _explain_array(work: Work, X: Any) -> Any:
+def _explain_array(arguments: BatchArguments, X: Any) -> Any:
     from dask.array.utils import meta_from_array
 
     if X.ndim != 2:
@@ -156,11 +156,15 @@ def _explain_array(work: Work, X: Any) -> Any:
         raise ValueError("X has an unknown number of columns: call its compute_chunk_sizes() first")
     if X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
-    dtype, shape = work.dtype(np.empty((0, X.shape[1]), X.dtype)), work.shape()
+    explainer = SchemaExplainer(arguments, None)
+    shape, dtype = explainer.row_shape, np.dtype(np.float64)
+    arguments.warn_of_names(None)
+    if not arguments.reader.steps:  # steps may reject a table without rows, and their values are float64
+        dtype = explainer.values(np.empty((0, X.shape[1]), X.dtype)).dtype
     meta_of_values = None if sp.issparse(X._meta) else X._meta  # the values of sparse rows are dense
     return X.map_blocks(
         _values_of_block,
-        _parcel(work),
+        _parcel(explainer),
         dtype,
         dtype=dtype,
         chunks=(X.chunks[0], *((n,) for n in shape)),
@@ -173,35 +177,31 @@ def _values_of_block(block: Any, parcel: Parcel, dtype: Any) -> Any:
     return parcel.open().values(block).astype(dtype, copy=False)
 
 
-def _explain_frame(batches: BatchExplainer, X: Any) -> Any:
+def _explain_frame(arguments: BatchArguments, X: Any) -> Any:
     import pandas as pd
 
     if not isinstance(X._meta, pd.DataFrame):
         raise TypeError(
             f"X has partitions of {type(X._meta).__module__.partition('.')[0]}: use X.to_backend('pandas')"
         )
-    empty, keep = X._meta.iloc[:0], list(batches.keep)
-    batches._warn_of_names(frame_schema(empty))
-    names = list(batches.input_names(frame_schema(empty)))
-    columns = batches._value_names(names)
+    empty, keep = X._meta.iloc[:0], list(arguments.keep)
+    schema = frame_schema(empty)
+    arguments.warn_of_names(schema)
+    explainer = SchemaExplainer(arguments, schema)
     dtype: np.dtype[Any] = np.dtype(np.float64)
-    if not batches.explainer._steps:  # steps may reject a table without rows, and their values are float64
-        dtype = batches._silent.shap_values(empty[names]).dtype
-    duplicates = sorted({*columns} & {*keep})
-    if duplicates:
-        raise ValueError(
-            f"the output would have two columns {duplicates[0]!r}, one kept and one of values: use prefix=, "
-            "'shap_' for instance"
-        )
-    meta = pd.concat([empty[keep], pd.DataFrame(columns=columns, index=empty.index, dtype=dtype)], axis=1)
-    return X.map_partitions(_frame_of_part, _parcel(batches), names, columns, dtype, meta=meta)
+    columns = explainer.output_schema.names[len(keep) :]
+    if not arguments.reader.steps:  # steps may reject a table without rows, and their values are float64
+        dtype = arguments.silent.shap_values(empty[list(explainer.names or ())]).dtype
+    values = pd.DataFrame(columns=columns, index=empty.index, dtype=dtype)
+    meta = pd.concat([empty[keep], values], axis=1)
+    return X.map_partitions(_frame_of_part, _parcel(explainer), columns, dtype, meta=meta)
 
 
-def _frame_of_part(part: Any, parcel: Parcel, names: list[str], columns: list[str], dtype: Any) -> Any:
+def _frame_of_part(part: Any, parcel: Parcel, columns: list[str], dtype: Any) -> Any:
     import pandas as pd
 
-    batches = parcel.open()
-    keep = list(batches.keep)
-    values = batches._values(part[names], names).astype(dtype, copy=False)
-    frame = pd.DataFrame(values, part.index, columns, copy=False)
+    explainer = parcel.open()
+    keep = list(explainer.arguments.keep)
+    values = explainer.values(part[list(explainer.names)]).astype(dtype, copy=False)
+    frame = pd.DataFrame(values.reshape(len(part), len(columns)), part.index, columns, copy=False)
     return pd.concat([part[keep], frame], axis=1) if keep else frame

@@ -116,8 +116,8 @@ def save_model(
     input_example, categorical = without_categories(input_example)
     signature = signature_of(explainer, signature, input_example, categorical)
     steps = None
-    if explainer._steps:
-        steps = steps_file.dump(explainer._steps, explainer._features.by_input, trusted)
+    if explainer._reader.steps:
+        steps = steps_file.dump(explainer._reader.steps, explainer._features.by_input, trusted)
     if conda_env is None and pip_requirements is None:
         pip_requirements = [*_requirements(steps), *_listed(extra_pip_requirements)]
         extra_pip_requirements = None

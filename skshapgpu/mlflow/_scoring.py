@@ -10,7 +10,7 @@ import numpy as np
 from .._explanations.values import column_names
 from ..batches import BatchExplainer
 from ..batches.frame_rows import frame_schema
-from ..batches.record_batches import expected_columns
+from ..batches.schema_explainer import SchemaExplainer
 from ..explainer import TreeExplainer
 
 
@@ -63,11 +63,14 @@ class Scorer:
         """
         params = params or {}
         reasons, base_values = params.get("reasons", 0), bool(params.get("base_values", False))
-        explain = BatchExplainer(
+        arguments = BatchExplainer(
             self._explainer, reasons=reasons or None, by_sign=bool(params.get("by_sign", False))
-        )
+        )._arguments
         frame = self.frame(model_input)
-        values = explain._explain_frame(frame, isinstance(model_input, np.ndarray | list)).to_pandas()
+        schema = frame_schema(frame)
+        arguments.warn_of_names(schema)
+        explainer = SchemaExplainer(arguments, schema)
+        values = explainer.explain_frame(frame, isinstance(model_input, np.ndarray | list)).to_pandas()
         values.index = frame.index
         if base_values:
             self._add_base_values(values)
@@ -91,7 +94,7 @@ class Scorer:
         array = np.asarray(model_input)
         if array.ndim != 2:
             raise ValueError(f"the rows to explain must have 2 dimensions, not {array.ndim}")
-        names, _, _ = expected_columns(self._explainer)
+        names, _, _ = self._explainer._reader.expected_columns
         if names is None or len(names) != array.shape[1]:
             names = [f"x{i}" for i in range(array.shape[1])]
         return pd.DataFrame(array, columns=list(names))
@@ -205,8 +208,8 @@ def _input_schema(explainer: TreeExplainer) -> Any:
     """Return the schema of X when there is no example; None if columns may hold other things than numbers."""
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
-    names, schema = explainer.feature_names, explainer._schema
-    if explainer._steps or schema.encoders:
+    names, schema = explainer.feature_names, explainer._reader.schema
+    if explainer._reader.steps or schema.encoders:
         return None
     if names is None:
         return Schema([TensorSpec(np.dtype(np.float64), (-1, schema.n_features))])

@@ -271,7 +271,7 @@ def test_wrong_options(options: Any, error: type[Exception], message: str, tmp_p
 def test_options_of_csv_for_other_files(tmp_path: Path) -> None:
     X.to_parquet(tmp_path / "rows.parquet")
     for source in (tmp_path / "rows.parquet", X, X.to_numpy()):
-        with pytest.raises(ValueError, match="the source is not a CSV file: leave out delimiter="):
+        with pytest.raises(ValueError, match="the source is not a CSV file: leave out the CSV options"):
             explain_batches(EXPLAINER, source, tmp_path / "out", csv_options={"delimiter": ";"})
 
 
@@ -314,7 +314,9 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     code, err = run(*base, "--delimiter", ";", capsys=capsys)
     assert code == 1 and "need the CSV option --decimal ," in err
     code, err = run(*base, "--delimiter", ";", "--decimal", ",", capsys=capsys)
-    assert code == 1 and "column 'b'" in err and "'?'" in err and "list it in the CSV option --null-value" in err
+    assert (
+        code == 1 and "column 'b'" in err and "'?'" in err and "list it in the CSV option --null-value" in err
+    )
     options = (
         "--delimiter",
         ";",

@@ -384,7 +384,7 @@ def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: P
     codes = frame.assign(color=frame["color"].cat.codes).to_numpy()
     model.fit(codes, y, categorical_feature=[0])
     through = make_pipeline(FunctionTransformer().fit(frame), model)
-    assert TreeExplainer(through)._schema.takes_codes
+    assert TreeExplainer(through)._reader.schema.takes_codes
     result = explain_batches(through, tmp_path / "codes.parquet", tmp_path / "codes.npy", batch_size=70)
     margins = through.predict(pandas.read_parquet(tmp_path / "codes.parquet"))
     sums = np.load(result.path).sum(axis=1) + result.base_values

@@ -24,7 +24,7 @@ from skshapgpu.batches import folders as folders_module
 from skshapgpu.batches import parts as parts_module
 from skshapgpu.batches import sinks as sinks_module
 from skshapgpu.batches import source as source_module
-from skshapgpu.batches.record_batches import BatchExplainer
+from skshapgpu.batches.schema_explainer import SchemaExplainer
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
@@ -72,7 +72,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
         (sinks_module, "flush"),
         (folders_module, "flush_folder"),
         (encoding_module, "write"),
-        (BatchExplainer, "_values"),
+        (SchemaExplainer, "values"),
         (source_module, "_joined"),
     ):
         monkeypatch.setattr(module, name, guarded(getattr(module, name), turns, at))

@@ -117,7 +117,7 @@ def test_by_sign_reaches_batches_of_spark_and_ray(monkeypatch: pytest.MonkeyPatc
     module("pyspark.sql.types", StructType=None)
     for explain, rows in ((explain_ray, dataset()), (explain_spark, frame())):
         with pytest.raises(
-            ValueError, match="by_sign splits the strongest features of each row: give reasons="
+            ValueError, match="by_sign= splits the strongest features of each row: give reasons="
         ):
             explain(MODEL, rows, by_sign=True)
 

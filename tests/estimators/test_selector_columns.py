@@ -232,7 +232,7 @@ def test_names_in_an_output_container() -> None:
         reordering(remainder="passthrough", verbose_feature_names_out=False), OrdinalEncoder()
     ).set_output(transform="pandas")
     transformer = ShapTransformer(make_pipeline(steps, forest(6, 5))).fit(passed_rows, Y)
-    assert transformer.explainer_._names_seen()[:2] == ("c6", "c5")
+    assert transformer.explainer_._reader.names_seen()[:2] == ("c6", "c5")
     assert transformer.feature_importances_.argmax() == 5
 
 

@@ -32,8 +32,8 @@ from sklearn.tree import DecisionTreeRegressor
 from skshapgpu import TreeExplainer, explain, reference
 from skshapgpu.adapters import adapt
 from skshapgpu.batches import BatchExplainer, explain_batches
+from skshapgpu.batches.schema_explainer import SchemaExplainer
 from skshapgpu.displays import ShapWaterfallDisplay
-from skshapgpu.distributed._work import Work
 
 pd = pytest.importorskip("pandas")
 COLUMNS = ["day", "north", "rain", "west", "week", "wind", "hour"]
@@ -296,10 +296,10 @@ def test_batches() -> None:
 
 
 def test_chunks_of_arrays() -> None:
-    work = Work(model_of("sklearn"), None, "OV", {"feature_groups": GROUPS})
-    assert work.shape() == work.values(X[:3]).shape[1:] == (7,)
-    with pytest.raises(ValueError, match="pass feature_groups="):
-        Work(model_of("sklearn"), None, "OV", {})
+    pytest.importorskip("pyarrow")
+    batches = BatchExplainer(model_of("sklearn"), index="OV", feature_groups=GROUPS)
+    explainer = SchemaExplainer(batches._arguments, None)
+    assert explainer.row_shape == explainer.values(X[:3]).shape[1:] == (7,)
 
 
 def test_files_in_batches(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def command_line(case: Case, report: Report) -> None:
     model = case.fitted.top
     if not isinstance(model, Path):
         explainer = explainer_of(case)
-        if explainer._steps:
+        if explainer._reader.steps:
             raise NotDrawnError("command line: no steps, no sparse X")
         explainer.save(folder / "explainer.npz")
         model = folder / "explainer.npz"

@@ -15,7 +15,7 @@ from helpers.stores import Store
 from skshapgpu import TreeExplainer, explain_batches
 from skshapgpu._files.locations import RemotePath
 from skshapgpu.batches import encoding, parts
-from skshapgpu.batches.record_batches import BatchExplainer
+from skshapgpu.batches.schema_explainer import SchemaExplainer
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -229,7 +229,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
         (RemotePath, "delete"),
         (parts, "flush"),
         (encoding, "write"),
-        (BatchExplainer, "_values"),
+        (SchemaExplainer, "values"),
     ):
         monkeypatch.setattr(where, name, guarded(getattr(where, name)))
     return turns

@@ -53,7 +53,7 @@ def test_rows_one_by_one(family: str, numbers: bool) -> None:
     )
     np.testing.assert_allclose(margin, model.predict(X.iloc[:20]), rtol=1e-5)
     other = X.assign(color=X["color"].cat.reorder_categories(["red", "green", "amber", "blue", "never"]))
-    if family != "xgboost" or not explainer._schema.takes_codes:  # others match categories by value
+    if family != "xgboost" or not explainer._reader.schema.takes_codes:  # others match categories by value
         values = [explainer.shap_values(other.iloc[[i]]) for i in range(N)]
         np.testing.assert_array_equal(np.concatenate(values), all_values)
 
@@ -62,10 +62,10 @@ def test_rows_one_by_one(family: str, numbers: bool) -> None:
 def test_explaining_changes_neither_pickles_nor_fingerprints(family: str) -> None:
     X = frame(False)
     explainer = TreeExplainer(model_of(family, X), device="cpu")
-    before = fingerprint(explainer), joblib.hash(explainer._schema)
+    before = fingerprint(explainer), joblib.hash(explainer._reader.schema)
     explainer.shap_values(X.iloc[:1])
     explainer.shap_values(X)
-    assert (fingerprint(explainer), joblib.hash(explainer._schema)) == before
+    assert (fingerprint(explainer), joblib.hash(explainer._reader.schema)) == before
 
 
 def test_categories_that_training_did_not_have() -> None:

@@ -71,7 +71,7 @@ def test_values_are_those_of_the_pipelines_own_prediction() -> None:
     order = [list(X).index(name) for name in grouped.feature_names]
     assert np.abs(expected).max(axis=0).min() > 0
     np.testing.assert_allclose(grouped.values, expected[:, order], rtol=0, atol=1e-12)
-    assert [type(step).__name__ for step in TreeExplainer(model)._steps] == ["ColumnTransformer"]
+    assert [type(step).__name__ for step in TreeExplainer(model)._reader.steps] == ["ColumnTransformer"]
 
 
 @pytest.mark.parametrize("scoring", [None, "roc_auc", ["accuracy"]])

@@ -107,7 +107,7 @@ def check(*steps: Any, y: np.ndarray = Y, of: list[str] = EVERYTHING) -> Any:
 
 
 def explainer_steps(pipeline: Any) -> Any:
-    return TreeExplainer(pipeline)._steps
+    return TreeExplainer(pipeline)._reader.steps
 
 
 @pytest.mark.parametrize(

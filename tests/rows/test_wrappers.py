@@ -151,7 +151,7 @@ def test_a_frame_is_held_against_the_names_of_a_self_training_model() -> None:
     explanation = explain(model, X)
     assert explanation.feature_names == ("a", "b", "c", "d")
     assert explanation.sum_by("input").feature_names == ("a", "b", "c", "d")
-    assert len(vars(TreeExplainer(model)._steps[0]._owner)) < len(vars(model))  # no copy of the forest
+    assert len(vars(TreeExplainer(model)._reader.steps[0]._owner)) < len(vars(model))  # no copy of the forest
 
 
 def test_wrappers_in_cross_validation_and_transformers() -> None:

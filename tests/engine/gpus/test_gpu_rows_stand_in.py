@@ -30,7 +30,8 @@ from skshapgpu import (
     cross_val_explain,
     explain,
 )
-from skshapgpu.distributed._work import Work
+from skshapgpu.batches import BatchExplainer
+from skshapgpu.batches.schema_explainer import SchemaExplainer
 
 pytest.importorskip("pandas")
 
@@ -433,5 +434,6 @@ class Failing:
 
 def test_chunks_of_workers_have_categories() -> None:
     model, rows = code_models("xgboost")
-    work = Work(model, None, "SV", {})
-    np.testing.assert_array_equal(work.values(Array(rows)).get(), on_host(model, rows).values)
+    pytest.importorskip("pyarrow")
+    explainer = SchemaExplainer(BatchExplainer(model)._arguments, None)
+    np.testing.assert_array_equal(explainer.values(Array(rows)).get(), on_host(model, rows).values)
