@@ -22,6 +22,7 @@ import skshapgpu
 from skshapgpu import TreeExplainer
 from skshapgpu.command_line import arguments, doctor
 from skshapgpu.command_line.answers import bytes_text
+from skshapgpu.command_line.flags import FLAGS, in_flags
 
 # Files without a model
 
@@ -328,3 +329,19 @@ def test_module_prints(saved: Path) -> None:
     done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0 and not done.stderr
     assert json.loads(done.stdout)["n_trees"] == 5
+
+
+def test_messages_of_the_library_name_flags() -> None:
+    """Each parameter in the table has a flag of a command, and messages name it."""
+    actions = arguments.parser()._actions
+    commands = next(action.choices for action in actions if isinstance(action.choices, dict))
+    flags = {flag for command in commands.values() for flag in command._option_string_actions}
+    assert set(FLAGS.values()) <= flags
+    for message, expected in {
+        "memory_limit must be a size": "--memory-limit must be a size",
+        "current_weight: there is no column": "--current-weight: there is no column",
+        "leave out columns, or use delimiter=';'": "leave out columns, or use --delimiter ';'",
+        "give data=, or model_output='raw'": "give --background, or --model-output raw",
+        "'keep=1/rows.csv' and index='SV'": "'keep=1/rows.csv' and index='SV'",
+    }.items():
+        assert in_flags(message) == expected

@@ -271,7 +271,7 @@ def test_the_command_line_replaces_its_own_files_only(
         "overwrite",
     ]
     assert main([str(argument) for argument in arguments]) == 1
-    assert "exists, and is no output of this command" in capsys.readouterr().err
+    assert "exists, and is no output of 'skshapgpu explain'" in capsys.readouterr().err
     monkeypatch.setattr(storage, "write", None)  # it is refused before any work
     assert main(["save", str(tmp_path / "model.npz"), "-o", str(mine)]) == 1
     assert "not a file that skshapgpu would replace" in capsys.readouterr().err

@@ -104,7 +104,7 @@ def test_errors(url_store: Store, data: str, forest: Any, run: Any, capsys: Any)
         (["info", url_store.place("folder")], "is a folder; expected a model file"),
         (["explain", explainer, nowhere, "-o", "out"], f"DATA: there is no file '{nowhere}'"),
         (["explain", explainer, data, "-o", url_store.place("out.txt")], "has none of the extensions of"),
-        (["explain", explainer, data, "-o", data], f"'{data}' exists, and is no output of this command"),
+        (["explain", explainer, data, "-o", data], f"'{data}' exists, and is no output of"),
         (["explain", explainer, data, "-o", "out", "--keep", "ident"], f"DATA: '{data}': there is no column"),
         (["save", explainer, "-o", data], f"'{data}' exists, and is not a file that skshapgpu"),
         (["save", explainer, "-o", url_store.place("folder")], "is a folder; expected the name of a file"),
