@@ -12,16 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from inspect import signature
-from numbers import Integral
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_scalar
 
-from ._common.checks import require_bool, require_one_of, require_options, with_article
+from ._common.checks import require_bool, require_count, require_one_of, require_options, with_article
+from ._common.groups import require_groups
 from ._common.indices import VALUE_INDICES
 from ._common.progress import require_progress
 from ._common.types import (
@@ -60,7 +59,6 @@ from ._engine.features import (
     features_of,
     have_positions,
     read_groups,
-    require_groups,
     saved_groups,
     two_levels,
 )
@@ -700,7 +698,7 @@ class TreeExplainer:
         >>> explainer.plan(1000, interactions="matrices").result_bytes
         800000
         """
-        check_scalar(n_rows, "n_rows", Integral, min_val=0)
+        require_count("n_rows", n_rows, at_least=0)
         require_one_of("dtype", dtype, ("float64", "float32"))
         kind, request = self._requested(interactions, index, order)
         return call_plan(self._compiled, self._reader.count(int(n_rows), dtype), kind, request)
@@ -1389,7 +1387,8 @@ def read_options(
     """Check the options of a :class:`TreeExplainer`, and return those that say how to compute."""
     require_one_of("outputs", outputs, _OUTPUTS)
     require_one_of("columns", columns, _COLUMNS)
-    require_groups(feature_groups)
+    if feature_groups is not None:
+        require_groups("feature_groups", feature_groups, "column")
     require_perturbation(feature_perturbation, data, data_weight, cover)
     interventional = is_interventional(feature_perturbation, data)
     read_times(times)

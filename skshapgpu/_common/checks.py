@@ -23,29 +23,30 @@ def with_article(value: Any) -> str:
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
+def require_bool(option: str, value: object) -> None:
+    """Raise ``TypeError``, naming the option, unless its value is a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{option} must be a bool, not {value!r:.80}")
+
+
+def require_count(option: str, value: Any, at_least: int = 1, also: tuple[str | None, ...] = ()) -> None:
+    """Raise ``TypeError`` or ``ValueError``, naming the option, unless its value is a large enough int.
+
+    ``also`` has values that stand for another choice, such as None or "auto".
+    """
+    if (value is None or isinstance(value, str)) and value in also:
+        return
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        choices = " or ".join(["an int", *map(repr, also)])
+        raise TypeError(f"{option} must be {choices}, not {value!r:.80}")
+    if value < at_least:
+        raise ValueError(f"{option} must be at least {at_least}, not {value}")
+
+
 def require_unmasked(name: str, values: object, advice: str) -> None:
     """Raise ``TypeError`` for a masked array: without its mask, it would show the values below the mask."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: {advice}")
-
-
-def require_weights_unmasked(name: str, weights: object) -> None:
-    """Raise ``TypeError``, naming the argument, for a masked array of weights."""
-    require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
-
-
-def require_bool(option: str, value: object) -> None:
-    """Raise ``TypeError``, naming the option, unless its value is a bool."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{option} must be a bool, not {value!r}")
-
-
-def require_count(option: str, value: object) -> None:
-    """Raise ``TypeError`` or ``ValueError``, naming the option, unless its value is an int >= 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{option} must be an int, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{option} must be at least 1, not {value!r}")
 
 
 #: Words for options in other libraries and in the documentation, with the names of the options. A hint shows

@@ -59,7 +59,7 @@ def friedman_h(
 
     Raises
     ------
-    UnsupportedModelError, ValueError, TypeError, KeyError, IndexError
+    UnsupportedModelError, ValueError, TypeError
         As for :func:`partial_dependence`, or there are fewer than two features.
     MemoryError
         Two features have so many different values that their joint grid exceeds ``memory_limit`` or the
@@ -110,11 +110,11 @@ def friedman_h(
 
 def _requested_columns(features: ColumnList, computation: Computation) -> list[int]:
     players = Players(computation)
-    columns = [players.number(feature, with_values=False) for feature in features]
+    columns = [players.number("features", feature, with_values=False) for feature in features]
     dropped = [players.names[column] for column in columns if column in players.dropped]
     if dropped:
-        raise IndexError(
-            f"the steps drop {dropped[0]!r}, so it interacts with nothing: leave it out of the features"
+        raise ValueError(
+            f"features: the steps drop {dropped[0]!r}, so it interacts with nothing: leave it out"
         )
     return columns
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats.mstats import mquantiles
 
-from .._common.checks import with_article
+from .._common.checks import require_count, with_article
+from .._common.positions import is_position, listed, read_position, require_position
 from .._engine.features import Group
 from .._rows.columns import read_column
 from .._rows.inputs import read
@@ -50,16 +51,12 @@ class GridOptions:
         low, high = percentiles
         if not (0 <= low < high <= 1):
             raise ValueError(f"percentiles must be ascending, and from 0 to 1, not {percentiles!r}")
-        if grid_resolution != "exact":
-            if isinstance(grid_resolution, bool) or not isinstance(grid_resolution, Integral):
-                raise TypeError(f"grid_resolution must be an int or 'exact', not {grid_resolution!r}")
-            if int(grid_resolution) < 2:
-                raise ValueError(f"grid_resolution must be at least 2, not {grid_resolution}")
+        require_count("grid_resolution", grid_resolution, 2, ("exact",))
         custom: dict[int, Any] = {}
         if not isinstance(custom_values, Mapping | None):
             raise TypeError(f"custom_values must be a dict or None, not {with_article(custom_values)}")
         for key, values in (custom_values or {}).items():
-            feature = players.number(key)
+            feature = players.number("custom_values", key)
             if feature in custom:
                 name = players.names[feature]
                 raise ValueError(f"custom_values has {name!r} twice, by name and by position")
@@ -110,56 +107,49 @@ class Players:
         self.names = (*feature_names, *(self.columns[i] for i in origins.dropped))
         self.dropped = {len(feature_names) + i: column for i, column in enumerate(origins.dropped)}
 
-    def number(self, feature: Any, *, with_values: bool = True) -> int:
+    def number(self, argument: str, feature: Any, *, with_values: bool = True) -> int:
         """Return the number of a feature, given by its name or by the position of a column of X.
 
         With ``with_values``, the values of the feature must be the values of the column.
 
         Raises
         ------
-        KeyError, IndexError, TypeError
+        ValueError, TypeError
             There is no such feature, a position does not stand for a single feature, or ``feature`` is
             neither a name nor a position.
         """
-        if isinstance(feature, str):
-            if feature not in self.names:
-                raise KeyError(f"{feature!r} is not the name of a column that the model receives")
-            if self.names.count(feature) > 1:  # a step made up the name that a dropped column of X has
-                raise KeyError(
-                    f"{feature!r} is the name of a column that the model receives, and of another column of "
-                    "X, which the steps drop: give the position of one in X"
-                )
-            return self.names.index(feature)
-        if isinstance(feature, Integral) and not isinstance(feature, (bool, np.bool_)):
-            return self._number_of_column(int(feature), with_values)
-        raise TypeError(f"features must be names or positions of columns, not {feature!r}")
+        if is_position(feature):
+            return self._number_of_column(argument, int(feature), with_values)
+        if self.names.count(feature) > 1:  # a step made up the name that a dropped column of X has
+            raise ValueError(
+                f"{argument}: {feature!r} is the name of a column that the model receives, and of another "
+                "column of X, which the steps drop: give the position of one in X"
+            )
+        return read_position(argument, feature, self.names)
 
-    def _number_of_column(self, position: int, with_values: bool) -> int:
+    def _number_of_column(self, argument: str, position: int, with_values: bool) -> int:
         origins, groups = self._computation.origins, self._groups
         if origins is None:
-            if not 0 <= position < self.n_columns:
-                raise IndexError(f"feature {position} is out of range for {self.n_columns} columns")
-            columns = [position]
+            columns = [require_position(argument, position, self.n_columns, "column")]
         else:
-            columns = origins.made_from(position).tolist()
+            columns = origins.made_from(argument, position).tolist()
             if not columns:
                 return next(number for number, column in self.dropped.items() if column == position)
         if groups is not None:
             numbers = [i for i, group in enumerate(groups) if set(group.columns) & set(columns)]
             if len(numbers) == 1 and groups[numbers[0]].columns == tuple(columns):
                 return numbers[0]
-            listed = ", ".join(repr(self.names[i]) for i in numbers)
-            raise IndexError(
-                f"{position} is the position of a column of X, which is no feature by itself: give names, "
-                f"such as {listed}"
+            raise ValueError(
+                f"{argument}: {position} is the position of a column of X, which is no feature by itself: "
+                f"give names, such as {listed([self.names[i] for i in numbers])}"
             )
         if origins is not None:
-            number = origins.made_alone_from(position, self.names)
+            number = origins.made_alone_from(argument, position, self.names)
             assert number is not None and origins.changed is not None
             if with_values and origins.changed[number]:
-                raise IndexError(
-                    f"{position} is the position of a column of X, whose values the steps change: give the "
-                    f"name of the column that they make, {self.names[number]!r}, or "
+                raise ValueError(
+                    f"{argument}: {position} is the position of a column of X, whose values the steps "
+                    f"change: give the name of the column that they make, {self.names[number]!r}, or "
                     "feature_groups='input' for the column of X"
                 )
             return number
@@ -170,12 +160,12 @@ def _categorical(features: Any, players: Players) -> frozenset[int] | None:
     """Return the numbers of the features that ``categorical_features`` names or masks."""
     if features is None:
         return None
-    listed = np.atleast_1d(features)  # the letters of a single name are not names
-    if listed.dtype.kind == "b":
-        if listed.shape != (players.n_columns,):
+    keys = np.atleast_1d(features)  # the letters of a single name are not names
+    if keys.dtype.kind == "b":
+        if keys.shape != (players.n_columns,):
             raise ValueError(
                 f"categorical_features as a mask must have {players.n_columns} elements, one for each column "
-                f"of X, not the shape {listed.shape}"
+                f"of X, not the shape {keys.shape}"
             )
         index, columns = row_labels(features), players.columns
         if index is not None and index.dtype.kind not in "iu" and list(map(str, index)) != columns:
@@ -183,8 +173,8 @@ def _categorical(features: Any, players: Players) -> frozenset[int] | None:
                 "categorical_features: the index of the mask must be the columns of X, in order: select with "
                 ".loc[X.columns], or pass a NumPy array"
             )
-        listed = np.flatnonzero(listed)
-    return frozenset(players.number(key, with_values=False) for key in listed.tolist())
+        keys = np.flatnonzero(keys)
+    return frozenset(players.number("categorical_features", key, with_values=False) for key in keys.tolist())
 
 
 @dataclass(frozen=True, eq=False)

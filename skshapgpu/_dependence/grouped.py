@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.features import Features, Group, columns_of_group, read_groups, require_groups
+from .._common.groups import require_groups
+from .._engine.features import Features, Group, columns_of_group, read_groups
 from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of, package_of, select
 from .computation import Axis, Computation
@@ -48,12 +49,12 @@ class GroupedFeatures:
 
     Raises
     ------
-    ValueError, TypeError, IndexError
+    ValueError, TypeError
         The groups are invalid, or it is not known from which columns of X the steps made their columns.
     """
 
     def __init__(self, computation: Computation, groups: Any) -> None:
-        require_groups(groups)
+        require_groups("feature_groups", groups, "column")
         self._blank_as_underscore = computation.adapted.schema.blank_as_underscore
         named_groups = read_groups(
             groups, computation.names, computation.origins, blank_as_underscore=self._blank_as_underscore

@@ -106,7 +106,7 @@ def partial_dependence(
     ------
     UnsupportedModelError
         The model is not supported.
-    ValueError, TypeError, KeyError, IndexError
+    ValueError, TypeError
         X has a type, shape or value that the model does not accept; an argument is invalid; a feature does
         not exist or has no grid, is one that CatBoost combines with others, the model has no such
         ``model_output``, or a step of a pipeline is not known to make each of its columns from a single one.
@@ -178,7 +178,7 @@ def _positions(features: Any, players: Players) -> tuple[int, ...]:
         features = features.tolist()
     if isinstance(features, str) or not isinstance(features, Sequence):
         features = [features]
-    chosen = tuple(map(players.number, features))
+    chosen = tuple(players.number("features", feature) for feature in features)
     if not 1 <= len(chosen) <= 2:
         raise ValueError(f"features must be one feature or two, not {len(chosen)}")
     if len(set(chosen)) < len(chosen):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_scalar
 
+from .._common.checks import require_count
 from .._common.types import PathOrUrl, Vector
 from .._explanations.values import Explanation
 from .comparison import ExplanationComparison
@@ -122,7 +121,7 @@ def compare_explanations(
     >>> comparison.to_frame().index[0]
     'bmi'
     """
-    check_scalar(n_bins, "n_bins", Integral, min_val=2)
+    require_count("n_bins", n_bins, at_least=2)
     ours = open_sample("reference", reference, reference_weight)
     theirs = open_sample("current", current, current_weight)
     pairing = _matching_columns(ours, theirs)

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .._common.checks import require_weights_unmasked
 from .._common.indices import INDICES, INTERACTION_INDICES
 from .._explanations.interactions import InteractionExplanation
 from .._explanations.values import Explanation, column_names
 from .._files.locations import is_path, locate, shown
 from .._rows.arrow import require_arrow
+from .._rows.background import read_weights
 from .._rows.gpu_arrays import to_host
-from .._rows.tables import require_same_rows
 from ..batches.files import FilesSource
 from ..batches.journal import is_unfinished
 from ..batches.schema_explainer import METADATA_KEY
@@ -83,11 +82,6 @@ class Sample(ABC):
                 f"{self.role} has several features {repeated!r}, so they cannot be matched by name"
             )
 
-    def _checked(self, weights: np.ndarray) -> np.ndarray:
-        if not (np.isfinite(weights) & (weights >= 0)).all():
-            raise ValueError(f"{self.role}_weight must be finite and not negative, without missing values")
-        return weights
-
 
 class ExplanationSample(Sample):
     """The values of an explanation."""
@@ -111,13 +105,7 @@ class ExplanationSample(Sample):
                 "weight of each row"
             )
         if weights is not None:
-            require_weights_unmasked(f"{role}_weight", weights)
-            require_same_rows(weights, explanation.row_labels, f"{role}_weight", role)
-            self._weights = self._checked(np.asarray(weights, np.float64))
-            if self._weights.shape != (self.n_rows,):
-                raise ValueError(
-                    f"{role}_weight has shape {self._weights.shape}, but {role} has {self.n_rows} rows"
-                )
+            self._weights = read_weights(f"{role}_weight", weights, self.n_rows, role, explanation.row_labels)
 
     def read(self, columns: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         n = max(1, _BATCH_VALUES // max(len(columns), 1))
@@ -213,15 +201,18 @@ class FileSample(Sample):
             if self._weights is None:
                 yield values, np.ones(len(values))
             else:
-                yield values, self._checked(self._numeric_weights(batch.column(self._weights)))
+                yield values, self._read_weights(batch.column(self._weights))
 
-    def _numeric_weights(self, column: Any) -> np.ndarray:
+    def _read_weights(self, column: Any) -> np.ndarray:
         try:
-            return _numbers(column)
+            weights = _numbers(column)
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"{self.role}_weight: column {self._weights!r} is {column.type}, not numbers"
             ) from error
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(f"{self.role}_weight must be finite and not negative, without missing values")
+        return weights
 
 
 def open_sample(role: str, sample: Any, weights: Any) -> Sample:

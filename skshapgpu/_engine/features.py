@@ -6,13 +6,15 @@ known or unknown together, and it gets one value. That value is not the sum of t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._common.groups import group_of_each
+from .._common.positions import is_position, read_positions
 from .._rows.columns import GroupedRows
 from .._rows.inputs import tested_columns
 from .._rows.origins import Origins
@@ -129,27 +131,6 @@ class Features:
         return column_origins if self.columns is None else column_origins.select(slice(None), self.columns)
 
 
-def require_groups(groups: Any) -> None:
-    """Reject groups that are invalid for any model.
-
-    Raises
-    ------
-    ValueError, TypeError
-        ``feature_groups`` is neither "input" nor a mapping of names to lists of columns, or a group is empty.
-    """
-    if groups is None or (isinstance(groups, str) and groups == "input"):
-        return
-    if not isinstance(groups, Mapping):
-        raise TypeError(
-            f"feature_groups must be 'input' or map names to lists of columns, not {groups!r:.80}"
-        )
-    for name, members in groups.items():
-        if not isinstance(name, str):
-            raise TypeError(f"feature_groups: the name {name!r:.80} is not a string")
-        if isinstance(members, str) or not isinstance(members, Collection | np.ndarray) or not len(members):
-            raise ValueError(f"feature_groups: {name!r} must be a list of columns, not {members!r:.80}")
-
-
 def read_groups(
     groups: Any, names: Sequence[str], origins: Origins | None, *, blank_as_underscore: bool = False
 ) -> tuple[Group, ...] | None:
@@ -184,22 +165,10 @@ def read_groups(
             Group(origins.names[input_column], tuple(columns))
             for input_column, columns in columns_of_input.items()
         )
-    group_of = dict[int, str]()
-    for name, members in groups.items():
-        for column in columns_of_group(name, members, names, origins, blank_as_underscore):
-            if column in group_of:
-                raise ValueError(
-                    f"feature_groups: column {names[column]!r} is in {group_of[column]!r} and in {name!r}"
-                    if group_of[column] != name
-                    else f"feature_groups: {name!r} has column {names[column]!r} twice"
-                )
-            group_of[column] = name
-    for column, name in enumerate(names):
-        if column not in group_of and name in groups:
-            raise ValueError(f"feature_groups: {name!r} is the name of a column that is not in it")
+    read = partial(columns_of_group, names=names, origins=origins, blank_as_underscore=blank_as_underscore)
     columns_of: dict[str | int, list[int]] = {}
-    for column in range(len(names)):
-        columns_of.setdefault(group_of.get(column, column), []).append(column)
+    for column, group in enumerate(group_of_each("feature_groups", groups, names, "column", read)):
+        columns_of.setdefault(column if group is None else group, []).append(column)
     return tuple(
         Group(key if isinstance(key, str) else None, tuple(columns)) for key, columns in columns_of.items()
     )
@@ -238,50 +207,34 @@ def columns_of_group(
     group: str, members: Any, names: Sequence[str], origins: Origins | None, blank_as_underscore: bool
 ) -> tuple[int, ...]:
     """Return the columns of a group, in the order in which it lists them; see :func:`read_groups`."""
-    position_of = {name: column for column, name in enumerate(names)}
-    if blank_as_underscore:
-        members = [_with_blanks(member, position_of) for member in members]
-    return tuple(_column_of(group, member, position_of, origins) for member in members)
+    argument = f"feature_groups, {group!r}"
+    members = [_with_blanks(member, names) if blank_as_underscore else member for member in members]
+    if origins is None:
+        return tuple(read_positions(argument, members, names, "column"))
+    columns = [
+        origins.made_alone_from(argument, member, names) if is_position(member) else member
+        for member in members
+    ]
+    if None in columns:
+        raise ValueError(f"{argument}: the steps drop column {members[columns.index(None)]} of X")
+    try:
+        return tuple(read_positions(argument, columns, names, "column"))
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. The steps may make other columns in each fold: feature_groups='input' names the "
+            "columns of X instead"
+        ) from None
 
 
-def _with_blanks(member: Any, position_of: Mapping[str, int]) -> Any:
+def _with_blanks(member: Any, names: Sequence[str]) -> Any:
     """Return the name of the column that equals a name if blanks count as underscores.
 
     If there is no such column, or there are several, return the name itself.
     """
-    if not isinstance(member, str) or member in position_of:
+    if not isinstance(member, str) or member in names:
         return member
-    alike = [name for name in position_of if name.replace(" ", "_") == member.replace(" ", "_")]
+    alike = [name for name in names if name.replace(" ", "_") == member.replace(" ", "_")]
     return alike[0] if len(alike) == 1 else member
-
-
-def _column_of(group: str, member: Any, position_of: Mapping[str, int], origins: Origins | None) -> int:
-    """Return the position, among the columns that the model receives, of a member of a group.
-
-    ``member`` is the name of such a column, or the position of a column of X.
-    """
-    if isinstance(member, str):
-        if member not in position_of:
-            listed = ", ".join(list(position_of)[:10]) + (", ..." if len(position_of) > 10 else "")
-            raise ValueError(
-                f"feature_groups: {group!r} has column {member!r}, which the model does not receive; its "
-                f"columns are {listed}. After steps of a pipeline, which may make other columns in each "
-                "fold, feature_groups='input' names the columns of X instead"
-            )
-        return position_of[member]
-    if isinstance(member, Integral) and not isinstance(member, (bool, np.bool_)):
-        column = int(member)
-        if origins is not None:
-            with_origin = origins.made_alone_from(column, list(position_of))
-            if with_origin is None:
-                raise IndexError(f"feature_groups: {group!r} has column {column} of X, which the steps drop")
-            return with_origin
-        if not 0 <= column < len(position_of):
-            raise ValueError(
-                f"feature_groups: {group!r} has column {column}, but there are {len(position_of)} columns"
-            )
-        return column
-    raise TypeError(f"feature_groups: {group!r} has {member!r:.80}, which is neither a name nor a position")
 
 
 def features_of(

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._common.checks import require_count, require_one_of
 from .._common.indices import INTERACTION_INDICES, indices_of
+from .._common.positions import is_position, read_positions
 from .._rows.gpu_arrays import scale_and_sum
 from .algorithms import Kind
 from .runs import Run, chunk_of
@@ -24,7 +26,7 @@ _NOUNS = {2: "pair", 3: "triple"}
 
 def require_order(order: Any) -> None:
     """Raise ``ValueError`` unless ``order``, the number of features that interact, is 2 or 3."""
-    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order not in _NOUNS:
+    if not is_position(order) or order not in _NOUNS:
         raise ValueError(f"order must be 2 or 3, not {order!r}")
 
 
@@ -62,10 +64,7 @@ class Request:
             An argument has an invalid value.
         """
         require_order(order)
-        if not isinstance(index, str) or index not in INTERACTION_INDICES:
-            raise ValueError(
-                f"index must be one of {', '.join(map(repr, INTERACTION_INDICES))}, not {index!r}"
-            )
+        require_one_of("index", index, INTERACTION_INDICES)
         if index not in (indices := indices_of(int(order))):
             choices = " or ".join(map(repr, indices))
             raise ValueError(f"order={order} has index {choices}, not {index!r}, which is of order 2")
@@ -81,9 +80,8 @@ class Request:
             if interactions != "occurring":
                 raise ValueError(refusal)
             return cls(kind, interactions)
-        if isinstance(interactions, (int, np.integer)) and not isinstance(interactions, bool):
-            if interactions < 1:
-                raise ValueError(f"interactions must be at least 1, not {interactions}")
+        if is_position(interactions):
+            require_count("interactions", interactions)
             return cls(kind, "strongest", count=int(interactions))
         if not isinstance(interactions, (Sequence, np.ndarray)):
             raise TypeError(refusal)
@@ -139,22 +137,23 @@ class Request:
         Raises
         ------
         ValueError
-            A feature is unknown or occurs twice in a set, or a set is listed twice.
-        IndexError
-            A feature is given by the position of a column of X, but the features are not the columns of X.
+            A feature is unknown or occurs twice in a set, a set is listed twice, or a feature is given by the
+            position of a column of X, but the features are not the columns of X.
+        TypeError
+            A feature is given neither by its name nor by its position.
         """
+        features = [feature for members in self.listed for feature in members]
         if not (are_columns or self.has_feature_positions):
-            for feature in (feature for members in self.listed for feature in members):
-                if not isinstance(feature, str):
-                    raise IndexError(
-                        f"interactions has the position {feature!r} of a column of X, but the features are "
+            for feature in features:
+                if is_position(feature):
+                    raise ValueError(
+                        f"interactions has the position {feature} of a column of X, but the features are "
                         "not the columns of X one by one: give names of features, or an array of positions "
                         "of features, as occurring_interactions returns"
                     )
-        position_of = {name: i for i, name in enumerate(names)}
-        sets: dict[tuple[int, ...], tuple[int, ...]] = {}
-        for members in self.listed:
-            positions = tuple(_position(feature, position_of) for feature in members)
+        rows = np.array(read_positions("interactions", features, names), np.int32)
+        sets: dict[tuple[int, ...], list[int]] = {}
+        for members, positions in zip(self.listed, rows.reshape(-1, self.kind.order).tolist()):
             key = tuple(sorted(positions))
             if len(set(key)) < len(key):
                 raise ValueError(f"a {self.noun} in interactions has a feature twice: {members!r}")
@@ -166,22 +165,6 @@ class Request:
 
 #: The request of ``TreeExplainer.shap_interaction_values``.
 MATRICES = Request(Kind(2, "SII"), "matrices")
-
-
-def _position(feature: Any, position_of: dict[str, int]) -> int:
-    if isinstance(feature, str):
-        if feature not in position_of:
-            raise ValueError(f"interactions names the unknown feature {feature!r}")
-        return position_of[feature]
-    if isinstance(feature, bool) or not isinstance(feature, (int, np.integer)):
-        raise ValueError(
-            f"interactions names features by {feature!r}, which is neither a name nor a position"
-        )
-    if not 0 <= feature < len(position_of):
-        raise ValueError(
-            f"interactions names feature {feature}, but features are numbered 0 to {len(position_of) - 1}"
-        )
-    return int(feature)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
-from sklearn.utils import check_scalar
-
 from .._common import devices, memory
-from .._common.checks import require_bool, require_n_jobs, require_one_of
+from .._common.checks import require_bool, require_count, require_n_jobs, require_one_of
 from .._common.devices import Devices
 from . import algorithms
 from .algorithms import Algorithm
@@ -64,8 +61,8 @@ class Options:
             devices.require_cpu(device, option)
         require_n_jobs(n_jobs)
         require_bool("check_additivity", check_additivity)
-        if expected_rows is not None:
-            expected_rows = int(check_scalar(expected_rows, "expected_rows", Integral, min_val=1))
+        require_count("expected_rows", expected_rows, also=(None,))
+        expected_rows = None if expected_rows is None else int(expected_rows)
         limit, requested = memory.parse_bytes(memory_limit), Devices.parse(device)
         if "cpu" not in entry.devices:
             requested = requested.insist(option)

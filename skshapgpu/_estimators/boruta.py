@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.utils import check_random_state, check_scalar
 
-from .._common.checks import require_one_of
+from .._common.checks import require_count, require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import CrossValidation, ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
@@ -205,7 +205,7 @@ class ShapBoruta(OutOfFoldSelector):
 
     def _check_options(self) -> None:
         """Reject invalid parameters before any work starts."""
-        check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
+        require_count("max_iter", self.max_iter)
         check_scalar(self.alpha, "alpha", Real, min_val=0, max_val=1, include_boundaries="neither")
         check_scalar(self.percentile, "percentile", Real, min_val=0, max_val=100, include_boundaries="right")
         if self.correction is not None:

@@ -10,7 +10,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_scalar
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from .._common.checks import require_one_of
+from .._common.checks import require_count, require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import CrossValidation, ExplainerOptions, Progress, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
@@ -168,10 +168,10 @@ class ShapRFECV(OutOfFoldSelector):
     def _check_options(self) -> None:
         """Reject invalid parameters before any work starts."""
         if isinstance(self.step, Integral):
-            check_scalar(self.step, "step", Integral, min_val=1)
+            require_count("step", self.step)
         else:
             check_scalar(self.step, "step", Real, min_val=0, max_val=1, include_boundaries="neither")
-        check_scalar(self.min_features_to_select, "min_features_to_select", Integral, min_val=1)
+        require_count("min_features_to_select", self.min_features_to_select)
         require_one_of("rule", self.rule, ("best", "one_std_err"))
         require_progress(self.progress)
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):

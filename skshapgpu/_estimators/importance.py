@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import Bunch, check_scalar, indexable
+from sklearn.utils import Bunch, indexable
 from sklearn.utils.validation import _num_features
 
-from .._common.checks import require_bool, require_explain_params, require_one_of
+from .._common.checks import require_bool, require_count, require_explain_params, require_one_of
 from .._common.types import Aggregation, ExplainerOptions, Table, Vector
 from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
@@ -266,7 +265,7 @@ def _fitted_importances(
 
     ``read_features`` returns the names of the features of an explanation, and their values.
     """
-    check_scalar(n_parts, "n_parts", Integral, min_val=1)
+    require_count("n_parts", n_parts)
     explainer = TreeExplainer(model, **explainer_options(model, requested))
     explanation = explainer.explain(X, y if explainer.model_output == "log_loss" else None)
     if len(explanation) < n_parts:

@@ -17,7 +17,8 @@ from sklearn.utils import Tags, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._common.checks import require_explain_params, require_n_jobs, require_weights_unmasked
+from .._common.checks import require_explain_params, require_n_jobs
+from .._rows.background import read_weights
 from .._rows.gpu_arrays import on_gpu
 from .._rows.tables import n_rows_of, table
 from .changed_columns import changed_model, changed_params
@@ -173,10 +174,4 @@ def _row_weights(fit_params: dict[str, Any], estimator: Any, n_rows: int) -> np.
     sample_weight = fit_params.get(last_step_name) if sample_weight is None else sample_weight
     if sample_weight is None:
         return None
-    require_weights_unmasked("sample_weight", sample_weight)
-    weights = np.asarray(sample_weight, np.float64)
-    if weights.shape != (n_rows,):
-        raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows")
-    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
-        raise ValueError("sample_weight must be finite and not negative, and not 0 for all rows")
-    return weights
+    return read_weights("sample_weight", sample_weight, n_rows, "X")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
 from sklearn.base import clone
-from sklearn.utils import check_scalar, indexable
+from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._common.checks import require_count
 from .._common.types import CrossValidation, ExplainerOptions, Table, Vector
 from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import n_rows_of
@@ -130,8 +131,7 @@ class ShapSelector(BaseShapSelector):
             threshold = "mean" if self.max_features is None else -np.inf
         scale, reference = _parse_threshold(threshold)
         max_features = self.max_features(X) if callable(self.max_features) else self.max_features
-        if max_features is not None:
-            check_scalar(max_features, "max_features", Integral, min_val=0)
+        require_count("max_features", max_features, 0, (None,))
         self.max_features_ = max_features
         X, y = indexable(X, y)
         validate_data(self, X, y, skip_check_array=True)

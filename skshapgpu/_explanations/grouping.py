@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from .._common.checks import with_article
+from .._common.groups import group_of_each, require_groups
+from .._common.positions import read_positions
 from .._rows.origins import Origins
 
 #: Advice for explanations without all pairs.
@@ -70,15 +71,17 @@ def grouping_of(
     ValueError, TypeError
         The mapping is invalid, or the columns of X from which the features were made are not known.
     """
-    if not isinstance(mapping, str | Mapping):
-        raise TypeError(
-            f"mapping must be 'input' or map names to lists of features, not {with_article(mapping)}"
-        )
+    require_groups("mapping", mapping, "feature")
     if not isinstance(mapping, str):
-        names, features = _members(_group_names(mapping, feature_names))
+
+        def read(group: str, members: Any) -> list[int]:
+            return read_positions(f"mapping, {group!r}", members, feature_names)
+
+        groups = group_of_each("mapping", mapping, feature_names, "feature", read)
+        names, features = _members(
+            [name if group is None else group for group, name in zip(groups, feature_names)]
+        )
         return Grouping(names, features, None, None if origins is None else origins.grouped(features))
-    if mapping != "input":
-        raise ValueError(f"mapping must be 'input' or map names to lists of features, not {mapping!r}")
     if origins is None:
         return None
     return Grouping(*_members(origins.input_names()), origins.input_data(n_rows))
@@ -88,28 +91,6 @@ def require_sum_by(sum_by: Any) -> None:
     """Check the option ``sum_by``, which sums over the columns of X only."""
     if sum_by is not None and sum_by != "input":
         raise ValueError(f"sum_by must be 'input' or None, not {sum_by!r}")
-
-
-def _group_names(mapping: Mapping[str, Sequence[str]], feature_names: Sequence[str]) -> list[str]:
-    """Return the name of the group of each feature. A feature in no group is a group by itself."""
-    names, group_of_feature = set(feature_names), dict[str, str]()
-    for group, members in mapping.items():
-        if isinstance(members, str) or not len(members):
-            raise ValueError(f"sum_by: {group!r} must be a list of feature names, not {members!r}")
-        for name in members:
-            if name not in names:
-                raise ValueError(f"sum_by: {group!r} names the unknown feature {name!r}")
-            if name in group_of_feature:
-                raise ValueError(
-                    f"sum_by: feature {name!r} is in group {group_of_feature[name]!r} and in {group!r}"
-                )
-            group_of_feature[name] = group
-    if ambiguous := sorted((names - set(group_of_feature)) & set(mapping)):
-        raise ValueError(
-            f"sum_by: group {ambiguous[0]!r} has the name of a feature that is not in the group: choose "
-            "another name"
-        )
-    return [group_of_feature.get(name, name) for name in feature_names]
 
 
 def _members(group_names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:

@@ -109,7 +109,8 @@ class InteractionExplanation(LabelledValues):
         arrays: dict[str, Any] = {"values": self.values[rows]}
         changes: dict[str, Any] = {}
         is_slice = isinstance(parts[1], slice)  # a slice needs no names, of which there may be many
-        sets = positions(parts[1], len(self.interactions), () if is_slice else self.interaction_names)
+        names = () if is_slice else self.interaction_names
+        sets = positions(parts[1], len(self.interactions), names, "interaction")
         if sets is not None:
             arrays["values"] = arrays["values"][:, sets]
             changes = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from .._common.positions import read_positions
 from .._rows.tables import row_labels
 
 if TYPE_CHECKING:
@@ -78,10 +79,11 @@ def expand(key: Any, ndim: int) -> list[Any]:
     return parts + [slice(None)] * (3 - len(parts))
 
 
-def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
+def positions(key: Any, size: int, names: Sequence[Any] | None, noun: str = "row") -> Any:
     """Return a selection as an array of positions, or None for all features or outputs.
 
-    For rows (``names`` is None) a slice stays a slice.
+    For rows (``names`` is None) a slice stays a slice. As indices of Python do, an unknown name raises
+    ``KeyError``, and a position that is out of range ``IndexError``.
     """
     if isinstance(key, slice):
         if names is None:
@@ -89,11 +91,10 @@ def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
         return None if key == slice(None) else np.arange(size)[key]
     keys = [key] if isinstance(key, str) or np.ndim(key) == 0 else list(key)
     if names is not None and any(isinstance(k, str) for k in keys):
-        labels = [str(name) for name in names]
-        for k in keys:
-            if k not in labels:
-                raise KeyError(f"{k!r} is none of {', '.join(labels[:10])}{', ...' if size > 10 else ''}")
-        return np.array([labels.index(k) for k in keys], np.int64)
+        try:
+            return np.array(read_positions("explanation", keys, names, noun), np.int64)
+        except ValueError as error:
+            raise KeyError(str(error)) from None
     indices = np.asarray(keys) if len(keys) else np.empty(0, np.int64)
     if indices.dtype == bool and np.ndim(key) == 1:
         if len(indices) != size:
@@ -106,7 +107,7 @@ def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
         hint = f": rows come first, then features, as in explanation[:, {key!r}]" if names_a_row else ""
         raise IndexError(f"cannot select by {key!r}{hint}")
     if len(indices) and (indices.min() < -size or indices.max() >= size):
-        raise IndexError(f"{key!r} is out of range for {size}")
+        raise IndexError(f"explanation: {noun} {key!r} is out of range for {size} {noun}s")
     indices = indices.astype(np.int64)  # a smaller type may not hold the size
     return indices % size if size else indices
 

@@ -140,7 +140,7 @@ class LabelledValues:
         base_values: Any = self.base_values
         output_names = self._several_outputs()
         if output_names is not None:
-            outputs = positions(key, len(output_names), output_names)
+            outputs = positions(key, len(output_names), output_names, "output")
             if outputs is not None:
                 arrays = {name: array[..., outputs] for name, array in arrays.items()}
                 base_values = base_values[..., outputs]
@@ -304,7 +304,7 @@ class Explanation(LabelledValues):
         parts = self._key_parts(key)
         rows = positions(parts[0], len(self), None)
         names = self.feature_names
-        features = positions(parts[1], len(names), names)
+        features = positions(parts[1], len(names), names, "feature")
         values = self.values[rows] if features is None else self.values[rows][:, features]
         selected = self._select_outputs(parts[2], {"values": values})
         if self._base_values_by_row:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from .._common.checks import require_one_of, require_weights_unmasked
+from .._common.checks import require_one_of, require_unmasked
 from . import gpu_arrays
 from .inputs import HostRows
 from .tables import require_same_rows
@@ -98,19 +98,49 @@ def _reworded(message: str) -> str:
 def normalized_weights(
     weights: Any, rows: HostRows, rows_name: str = "data", name: str = "data_weight"
 ) -> np.ndarray:
-    """Return the weights of rows, divided by their sum. Messages call the weights ``name``.
+    """Return the weights of rows, divided by their sum; raise ``ValueError`` if there are no rows.
+
+    Errors of invalid weights are those of :func:`read_weights`.
+    """
+    if not rows.n_rows:
+        raise ValueError(f"{rows_name} has no rows: at least one is needed")
+    if weights is None:
+        return np.full(rows.n_rows, 1 / rows.n_rows)
+    numbers = read_weights(name, weights, rows.n_rows, rows_name, rows.row_labels, f"{rows_name}.index")
+    numbers = numbers / numbers.max()  # so that the sum cannot overflow
+    return numbers / numbers.sum()
+
+
+def read_weights(
+    name: str,
+    weights: Any,
+    n_rows: int,
+    rows_name: str,
+    row_labels: Any = None,
+    index_name: str = "explanation.row_labels",
+) -> np.ndarray:
+    """Return the weight of each row as float64.
+
+    Parameters
+    ----------
+    name : str
+        Name of the weights, for messages.
+    weights : array-like of shape (n_rows,)
+    n_rows : int
+    rows_name : str
+        Name of the rows, for messages.
+    row_labels : pandas.Index or None, default=None
+        Labels of the rows, which a series of weights must have, too.
+    index_name : str
+        Name of ``row_labels``, for messages.
 
     Raises
     ------
     ValueError, TypeError
-        There are no rows, or the weights are invalid, such as a series with another index than the rows.
+        The weights are not finite numbers from 0 on, one for each row and not all 0; or they are a series
+        with another index than the rows.
     """
-    n_rows = rows.n_rows
-    if not n_rows:
-        raise ValueError(f"{rows_name} has no rows: at least one is needed")
-    if weights is None:
-        return np.full(n_rows, 1 / n_rows)
-    require_weights_unmasked(name, weights)
+    require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
     try:
         numbers = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:
@@ -120,7 +150,7 @@ def normalized_weights(
             f"{name} must have one entry for each of the {n_rows} rows of {rows_name}, not the shape "
             f"{numbers.shape}"
         )
-    require_same_rows(weights, rows.row_labels, name, rows_name, f"{rows_name}.index")
+    require_same_rows(weights, row_labels, name, rows_name, index_name)
     invalid = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
     if len(invalid):
         raise ValueError(
@@ -128,5 +158,4 @@ def normalized_weights(
         )
     if not numbers.any():
         raise ValueError(f"{name} is zero for all rows")
-    numbers = numbers / numbers.max()  # so that the sum cannot overflow
-    return numbers / numbers.sum()
+    return numbers

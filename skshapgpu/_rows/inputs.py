@@ -144,13 +144,13 @@ class Reader:
             self._fixed_columns = self.origins.names
 
     def require_fixed_columns(self, names: Sequence[str] | None, argument: str = "X") -> None:
-        """Raise ``IndexError`` unless the names are in the order that :meth:`fix_columns` has fixed."""
+        """Raise ``ValueError`` unless the names are in the order that :meth:`fix_columns` has fixed."""
         fixed = self._fixed_columns
         if names is None or tuple(names[: len(fixed)]) == fixed:
             return
         i = next(i for i, name in enumerate(fixed) if i >= len(names) or names[i] != name)
         label = repr(names[i]) if i < len(names) else "no column"
-        raise IndexError(
+        raise ValueError(
             f"feature_groups has columns by position, but column {i} was {fixed[i]!r} in training, "
             f"and {argument} has {label} there: give the names of the columns, or {argument} with its "
             "columns in that order"

@@ -22,6 +22,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from .._common.positions import listed, require_position
 from .gpu_arrays import on_gpu
 from .pipelines import AsArray, names_made, unique
 from .tables import n_rows_of, names_of, select, table
@@ -122,35 +123,35 @@ class Origins:
         """Whether each feature was made from the column at its own position, and X has no other columns."""
         return self.columns is not None and np.array_equal(self.columns, np.arange(len(self.names)))
 
-    def made_from(self, position: int) -> np.ndarray:
+    def made_from(self, argument: str, position: int) -> np.ndarray:
         """Return the features that were made from a column of X, given its position there.
 
         Raises
         ------
-        IndexError
+        ValueError
             X has no such column, or it is not known which features were made from it.
         """
         if self.columns is None:
-            raise IndexError(
-                f"{position} is the position of a column of X, and it is not known which features the steps "
-                f"make from it: {self.reason}. Give names of features instead"
+            raise ValueError(
+                f"{argument}: {position} is the position of a column of X, and it is not known which "
+                f"features the steps make from it: {self.reason}. Give names of features instead"
             )
-        if not 0 <= position < self.n_inputs:
-            raise IndexError(f"{position} is out of range for the {self.n_inputs} columns of X")
-        return np.flatnonzero(self._columns_passed == position)
+        return np.flatnonzero(
+            self._columns_passed == require_position(argument, position, self.n_inputs, "column")
+        )
 
-    def made_alone_from(self, position: int, names: Sequence[str]) -> int | None:
+    def made_alone_from(self, argument: str, position: int, names: Sequence[str]) -> int | None:
         """Return the only feature that was made from a column of X, or None if the steps drop the column.
 
-        ``names`` are the names of all features. Raise ``IndexError`` as :meth:`made_from` does, and if
+        ``names`` are the names of all features. Raise ``ValueError`` as :meth:`made_from` does, and if
         several features were made from the column.
         """
-        features = self.made_from(position)
+        features = self.made_from(argument, position)
         if len(features) > 1:
-            listed = ", ".join(repr(names[i]) for i in features[:10]) + ", ..." * (len(features) > 10)
-            raise IndexError(
-                f"{position} is the position of a column of X, from which the steps make {len(features)} "
-                f"columns: give their names, {listed}, or feature_groups='input' for the column of X"
+            raise ValueError(
+                f"{argument}: {position} is the position of a column of X, from which the steps make "
+                f"{len(features)} columns: give their names, {listed([names[i] for i in features])}, or "
+                "feature_groups='input' for the column of X"
             )
         return int(features[0]) if len(features) else None
 

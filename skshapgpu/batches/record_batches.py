@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
-import numpy as np
-
-from .._common.checks import require_one_of, require_options, with_article
+from .._common.checks import require_bool, require_count, require_one_of, require_options, with_article
 from .._common.types import (
     ColumnNames,
     ExplainerOptions,
@@ -140,14 +138,10 @@ class BatchExplainer:
         kept_names = parse_names("keep", keep)
         if not isinstance(prefix, str):
             raise TypeError(f"prefix must be a str, not {prefix!r}")
-        if reasons is not None and (isinstance(reasons, bool) or not isinstance(reasons, (int, np.integer))):
-            raise TypeError(f"reasons must be a number or None, not {reasons!r}")
-        if reasons is not None and reasons < 1:
-            raise ValueError(f"reasons must be at least 1, not {reasons}")
+        require_count("reasons", reasons, also=(None,))
         n_reasons = None if reasons is None else int(reasons)
         request, index = request_of(interactions, index)
-        if not isinstance(by_sign, bool):
-            raise TypeError(f"by_sign must be a bool, not {by_sign!r}")
+        require_bool("by_sign", by_sign)
         if by_sign and (reasons is None or request is not None):
             raise ValueError(
                 "by_sign= splits the strongest features of each row: give reasons=, not interactions="
@@ -162,7 +156,7 @@ class BatchExplainer:
             features=feature_names,
             keep=kept_names,
             n_reasons=n_reasons,
-            by_sign=by_sign,
+            by_sign=bool(by_sign),
             sum_by=sum_by,
             request=request,
             index=index,

@@ -20,7 +20,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from .._common.checks import require_one_of, require_options
+from .._common.checks import require_count, require_one_of, require_options
 from .._common.progress import require_progress, watched
 from .._common.types import (
     BatchSource,
@@ -248,7 +248,7 @@ def explain_batches(
     start = perf_counter()
     require_options(explain_batches, options)
     require_progress(progress)
-    _require_batch_size(batch_size)
+    require_count("batch_size", batch_size, also=("auto",))
     require_one_of("if_exists", if_exists, ("resume", "overwrite", "error"))
     if format is not None:
         require_one_of("format", format, FORMATS)
@@ -509,12 +509,3 @@ class _Run:
             "device": "cuda" if on_gpus else f"cpu, {_core.instruction_set()}",
             "skshapgpu": __version__,
         }
-
-
-def _require_batch_size(batch_size: Any) -> None:
-    if isinstance(batch_size, str):
-        require_one_of("batch_size", batch_size, ("auto",))
-    elif isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
-        raise TypeError(f"batch_size must be a number of rows or 'auto', not {batch_size!r}")
-    elif batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, not {batch_size}")

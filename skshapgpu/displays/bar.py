@@ -255,8 +255,6 @@ class ShapBarDisplay:
         ValueError
             No row has values, or no row of a cohort; there are more than 8 cohorts; or an argument has an
             invalid value.
-        KeyError, IndexError
-            The output does not exist.
         """
         require_max_features(max_features)
         if isinstance(explanation, Cohorts):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from numbers import Integral, Number, Real
+from numbers import Number, Real
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,7 +12,8 @@ from sklearn.utils import check_scalar
 from .._common.checks import require_count, with_article
 from .._common.digits import number
 from .._common.indices import INDICES
-from .._explanations.selection import positions, positions_of_label
+from .._common.positions import is_position, listed, read_position, require_position
+from .._explanations.selection import positions_of_label
 from .._explanations.values import Explanation, LabelledValues
 from .._rows.gpu_arrays import to_host
 from ..explainer import as_explainer
@@ -82,8 +83,7 @@ def require_size(size: Any) -> None:
 
 def require_max_features(max_features: Any) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless ``max_features`` is None or an int >= 1."""
-    if max_features is not None:
-        require_count("max_features", max_features)
+    require_count("max_features", max_features, also=(None,))
 
 
 def require_explanation(explanation: Any) -> Explanation:
@@ -106,14 +106,10 @@ def output_position(explanation: LabelledValues, output: Any) -> int | None:
         return None
     names = explanation.output_names or tuple(range(explanation.values.shape[-1]))
     if output is None:
-        choices = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
         raise ValueError(
-            f"the explanation is of {len(names)} outputs: choose one with output=, out of {choices}"
+            f"the explanation is of {len(names)} outputs: choose one with output=, out of {listed(names)}"
         )
-    matches = positions(output, len(names), names)
-    if matches is None or len(matches) != 1:
-        raise ValueError(f"output must name one output, not {output!r}")
-    return int(matches[0])
+    return read_position("output", output, names, "output", from_end=True)
 
 
 def output_name(explanation: LabelledValues, position: int) -> str:
@@ -138,16 +134,16 @@ def values_label(explanation: Explanation, output: Any) -> str:
 
 def row_position(explanation: Explanation, row: Hashable) -> int:
     """Return the position of a row. An integer is a position; a label may be anything except a number."""
-    n_rows = len(explanation)
-    if isinstance(row, Integral) and not isinstance(row, bool):
-        if not -n_rows <= int(row) < n_rows:
-            raise IndexError(f"row {row} is out of range for {n_rows} rows")
-        return int(row) % n_rows
+    if is_position(row):
+        return require_position("row", row, len(explanation), "row", from_end=True)
     if isinstance(row, (Number, np.bool_)):
         raise TypeError(f"row must be a position or a label, not {row!r}")
     if explanation.row_labels is None:
         raise TypeError(f"row must be a position, not {row!r}: only rows of a pandas data frame have labels")
-    rows = positions_of_label(explanation.row_labels, row)
+    try:
+        rows = positions_of_label(explanation.row_labels, row)
+    except KeyError as error:
+        raise ValueError(*error.args) from None
     if len(rows) > 1:
         raise ValueError(f"{len(rows)} rows have the label {row!r}: choose one by its position")
     return int(rows[0])

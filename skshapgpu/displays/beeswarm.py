@@ -233,8 +233,6 @@ class ShapBeeswarmDisplay:
         ValueError
             There are several outputs and none is chosen, no row has values, or an argument has an invalid
             value.
-        KeyError, IndexError
-            The output does not exist.
         """
         require_explanation(explanation)
         require_max_features(max_features)

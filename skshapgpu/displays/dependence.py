@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from .._common.checks import require_bool, require_count, require_options
+from .._common.positions import is_position, read_position
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
-from .._explanations.selection import positions
 from .._explanations.values import Explanation
 from .._rows.columns import NumericColumn, read_column
 from ..explainer import as_explainer
@@ -289,14 +288,12 @@ class ShapDependenceDisplay:
         ValueError
             The explanation has no data, for instance after :meth:`Explanation.sum_by`; there are several
             outputs and none is chosen; no row has values; or an argument has an invalid value.
-        KeyError, IndexError
-            The feature or output does not exist.
         """
         require_explanation(explanation)
         require_count("max_rows", max_rows)
         if explanation.data is None:
             raise ValueError("the explanation has no data: a dependence plot needs the values of the feature")
-        position = _feature(explanation, feature)
+        position = _feature("feature", explanation, feature)
         rows, feature_matrix = explained_rows(values_of(explanation, output))
         values = feature_matrix[:, position]
 
@@ -309,7 +306,7 @@ class ShapDependenceDisplay:
                 values[sample], lambda other: read(other, sample), position, feature_matrix.shape[1]
             )
         else:
-            color_feature = None if color_by is None else _feature(explanation, color_by)
+            color_feature = None if color_by is None else _feature("color_by", explanation, color_by)
         drawn = some_rows(values[:, None], max_rows)
         names, column = explanation.feature_names, read(position, drawn)
         color = None if color_feature is None else read(color_feature, drawn)
@@ -372,19 +369,17 @@ class ShapDependenceDisplay:
         Raises
         ------
         ValueError
-            There are several outputs and none is chosen, no row has values, or an argument has an invalid
-            value.
-        KeyError, IndexError
-            The feature or output does not exist, or a column of X is not a feature by itself.
+            There are several outputs and none is chosen, no row has values, a column of X is not a feature
+            by itself, or an argument has an invalid value.
         """
         require_options(cls.from_estimator, options)
         pyplot()  # without matplotlib, this fails before any work is done
         explainer = as_explainer(estimator, options)
         explanation = explainer.explain(X, y)
-        position = _feature_of_input(explanation, feature)
+        position = _feature_of_input("feature", explanation, feature)
         output_index = output_position(explanation, output)
-        if isinstance(color_by, Integral):
-            color_by = _feature_of_input(explanation, color_by)
+        if is_position(color_by):
+            color_by = _feature_of_input("color_by", explanation, color_by)
         if color_by == "auto":
             try:
                 color_by = strongest_by_interactions(explainer, X, position, output_index)
@@ -407,36 +402,33 @@ def _column(values: np.ndarray, categories: Sequence[str] | None) -> NumericColu
     return NumericColumn(np.asarray(values, np.float64), None if categories is None else tuple(categories))
 
 
-def _feature_of_input(explanation: Explanation, feature: Any) -> int:
+def _feature_of_input(argument: str, explanation: Explanation, feature: Any) -> int:
     """Return the position of a feature. ``feature`` is its name, or the position of a column of X.
 
     Raises
     ------
-    KeyError, IndexError
+    ValueError, TypeError
         The feature does not exist, or the column of X is not a feature by itself.
     """
-    if isinstance(feature, bool) or not isinstance(feature, Integral):
-        return _feature(explanation, feature)
+    if not is_position(feature):
+        return _feature(argument, explanation, feature)
     column, names, groups = int(feature), explanation.feature_names, explanation.group_columns
     if explanation.origins is not None:
-        position = explanation.origins.made_alone_from(column, names)
+        position = explanation.origins.made_alone_from(argument, column, names)
         features = [] if position is None else [position]
     elif groups is not None:
         features = [i for i, columns in enumerate(groups) if columns == (column,)]
     elif explanation.feature_indices is not None:
         features = np.flatnonzero(explanation.feature_indices == column).tolist()
     else:
-        return _feature(explanation, column)
+        return _feature(argument, explanation, column)
     if not features:
-        raise IndexError(
-            f"column {column} of X is no feature by itself: choose a feature of the explanation by its name"
+        raise ValueError(
+            f"{argument}: column {column} of X is no feature by itself: give the name of a feature of the "
+            "explanation"
         )
     return features[0]
 
 
-def _feature(explanation: Explanation, feature: Any) -> int:
-    names = explanation.feature_names
-    matches = positions(feature, len(names), names)
-    if matches is None or len(matches) != 1:
-        raise ValueError(f"one feature is needed, not {feature!r}: choose it by its name or position")
-    return int(matches[0])
+def _feature(argument: str, explanation: Explanation, feature: Any) -> int:
+    return read_position(argument, feature, explanation.feature_names, from_end=True)

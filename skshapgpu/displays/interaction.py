@@ -165,12 +165,10 @@ class ShapInteractionDisplay:
         Raises
         ------
         ValueError
-            The explanation is of triples; ``output`` does not name one of several outputs; or
-            ``max_features`` is less than 1.
+            The explanation is of triples; ``output`` is not one of several outputs; or ``max_features`` is
+            less than 1.
         TypeError
             ``explanation`` is not an explanation of interactions.
-        KeyError, IndexError
-            The output does not exist.
         """
         pyplot()
         if not isinstance(explanation, InteractionExplanation):

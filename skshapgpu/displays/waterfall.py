@@ -216,11 +216,9 @@ class ShapWaterfallDisplay:
         Raises
         ------
         ValueError
-            There are several outputs and none is chosen; the row has no values; several rows have the label;
-            the explanation has Banzhaf values, which do not add up to a prediction; or an argument has an
-            invalid value.
-        KeyError, IndexError
-            The output or row does not exist.
+            There are several outputs and none is chosen; the row does not exist or has no values; several
+            rows have the label; the explanation has Banzhaf values, which do not add up to a prediction; or
+            an argument has an invalid value.
         TypeError
             ``row`` is neither a position nor a label, or the rows have no labels.
         """

@@ -94,7 +94,7 @@ def explain_dask(
     UnsupportedModelError, NotFittedError
         See :class:`.TreeExplainer`.
     ImportError
-        Dask is not installed, or is older than 2025.5.
+        Dask or pyarrow is not installed, or Dask is older than 2025.5.
 
     Examples
     --------

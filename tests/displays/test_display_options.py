@@ -112,10 +112,10 @@ def test_labels_of_other_kinds() -> None:
     ("row", "error", "message"),
     [
         ("c6", ValueError, "2 rows have the label 'c6': choose one by its position"),
-        ("c9", KeyError, "row 'c9' is not among the labels of the rows"),
-        (["c7"], KeyError, "is not among the labels"),
-        (5, IndexError, "row 5 is out of range for 5 rows"),
-        (-6, IndexError, "row -6 is out of range"),
+        ("c9", ValueError, "row 'c9' is not among the labels of the rows"),
+        (["c7"], ValueError, "is not among the labels"),
+        (5, ValueError, "row: row 5 is out of range for 5 rows"),
+        (-6, ValueError, "row -6 is out of range"),
         (1.0, TypeError, "row must be a position or a label, not 1.0"),
         (True, TypeError, "row must be a position or a label, not True"),
         (np.bool_(True), TypeError, "row must be a position or a label"),
@@ -202,5 +202,5 @@ def test_numbers_of_features_of_interactions() -> None:
 
     pairs = np.array([[0, 1], [0, 2], [1, 2]])
     explanation = InteractionExplanation(np.ones((2, 3)), 0.0, None, ("a", "b", "c"), interactions=pairs)
-    with pytest.raises(TypeError, match="max_features must be an int, not '2'"):
+    with pytest.raises(TypeError, match="max_features must be an int or None, not '2'"):
         ShapInteractionDisplay.from_explanation(explanation, max_features="2")  # type: ignore[arg-type]

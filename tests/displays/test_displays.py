@@ -353,11 +353,11 @@ def test_several_outputs_need_a_choice(cls: type, wine: Explanation) -> None:
             draw(cls, wine)
     with pytest.raises(ValueError, match="of one output: leave it out"):
         draw(cls, random_explanation(), output=0)
-    with pytest.raises(KeyError, match="'no such'"):
+    with pytest.raises(ValueError, match="output: there is no output 'no such', only "):
         draw(cls, wine, output="no such")
-    with pytest.raises(IndexError, match="out of range"):
+    with pytest.raises(ValueError, match="output: output 3 is out of range for 3 outputs"):
         draw(cls, wine, output=3)
-    with pytest.raises(ValueError, match="must name one output"):
+    with pytest.raises(TypeError, match=r"output: \[0, 1\] is neither a name nor a position"):
         draw(cls, wine, output=[0, 1])
 
 

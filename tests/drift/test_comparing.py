@@ -144,11 +144,14 @@ def test_weights(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     "weights, message",
     [
-        (np.ones(3), r"reference_weight has shape \(3,\), but reference has 300 rows"),
-        (-np.ones(300), "reference_weight must be finite and not negative, without missing"),
+        (
+            np.ones(3),
+            r"reference_weight must have one entry for each of the 300 rows of reference, not .* \(3,\)",
+        ),
+        (-np.ones(300), "reference_weight must be finite and not negative, but entry 0 is -1.0"),
         (np.full(300, np.nan), "must be finite"),
         (np.full(300, np.inf), "must be finite"),
-        (np.zeros(300), "no row with a value of 'f0' and with a weight above 0"),
+        (np.zeros(300), "reference_weight is zero for all rows"),
         ("w", "names the column 'w', but reference is an explanation"),
     ],
 )

@@ -180,7 +180,7 @@ def test_interactions_are_about_the_used_columns() -> None:
     np.testing.assert_array_equal(
         some.shap_interaction_values(X), every.shap_interaction_values(X)[:, used][:, :, used]
     )
-    with pytest.raises(ValueError, match="names the unknown feature"):
+    with pytest.raises(ValueError, match="interactions: there is no feature"):
         unused = np.setdiff1d(np.arange(N_COLUMNS), used)[0]
         some.explain_interactions(X, interactions=[(f"x{unused}", f"x{used[0]}")])
 

@@ -269,7 +269,7 @@ def test_a_name_of_two_columns() -> None:
     model = make_pipeline(selection, RandomForestRegressor(3, random_state=0)).fit(X[:, :3], Y)
     frame = pd.DataFrame(X[:, :3], columns=["x1", "x2", "x0"])
     with pytest.raises(
-        KeyError, match="'x1' is the name of a column that the model receives, and of another"
+        ValueError, match="features: 'x1' is the name of a column that the model receives, and of another"
     ):
         partial_dependence(model, frame, "x1")
     np.testing.assert_array_equal(
@@ -527,10 +527,10 @@ def test_scikit_learns_display() -> None:
         ({"features": (0, 1, 2)}, ValueError, "one feature or two, not 3"),
         ({"features": []}, ValueError, "one feature or two, not 0"),
         ({"features": (1, 1)}, ValueError, "'x1' twice"),
-        ({"features": 10}, IndexError, "feature 10 is out of range for 10 columns"),
-        ({"features": -1}, IndexError, "feature -1 is out of range"),
-        ({"features": "bmi"}, KeyError, "'bmi' is not the name of a column"),
-        ({"features": [True]}, TypeError, "names or positions of columns, not True"),
+        ({"features": 10}, ValueError, "features: column 10 is out of range for 10 columns"),
+        ({"features": -1}, ValueError, "features: column -1 is out of range"),
+        ({"features": "bmi"}, ValueError, "features: there is no feature 'bmi', only 'x0'"),
+        ({"features": [True]}, TypeError, "features: True is neither a name nor a position"),
         ({"kind": "curve"}, ValueError, "kind must be"),
         ({"model_output": "log_loss"}, ValueError, "model_output must be"),
         ({"model_output": "probability"}, ValueError, "needs a classifier"),
@@ -552,7 +552,7 @@ def test_scikit_learns_display() -> None:
         ({"sample_weight": -np.ones(442)}, ValueError, "sample_weight must be finite and not negative"),
         ({"sample_weight": np.zeros(442)}, ValueError, "sample_weight is zero for all rows"),
         ({"sample_weight": np.ma.masked_all(442)}, TypeError, "sample_weight is a masked array"),
-        ({"categorical_features": "bmi"}, KeyError, "'bmi' is not the name of a column"),
+        ({"categorical_features": "bmi"}, ValueError, "categorical_features: there is no feature 'bmi'"),
         ({"categorical_features": [True]}, ValueError, "mask must have 10 elements"),
         ({"X": X[:0]}, ValueError, "X has no rows"),
         ({"X": X[:, :3]}, ValueError, "X has 3 features, but the model expects 10"),

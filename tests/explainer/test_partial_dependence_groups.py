@@ -316,9 +316,9 @@ def test_display() -> None:
         (
             {"feature_groups": {"a": ["city"]}},
             ValueError,
-            "'a' has column 'city', which the model does not receive",
+            "feature_groups, 'a': there is no column 'city', only ",
         ),
-        ({"features": "town"}, KeyError, "'town' is not the name"),
+        ({"features": "town"}, ValueError, "features: there is no feature 'town', only 'area'"),
         (
             {"features": "area", "grid_resolution": "exact"},
             ValueError,

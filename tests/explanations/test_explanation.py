@@ -145,8 +145,8 @@ def test_rows_can_be_iterated() -> None:
         ([0, 9], IndexError, "out of range"),
         ((0, 0, 0, 0), IndexError, "at most 3 indices"),
         ((Ellipsis, Ellipsis), IndexError, "at most 3"),
-        ((slice(None), "z"), KeyError, "'z' is none of a, b, c, d"),
-        ((Ellipsis, "perhaps"), KeyError, "none of no, yes, maybe"),
+        ((slice(None), "z"), KeyError, "there is no feature 'z', only 'a', 'b', 'c', 'd'"),
+        ((Ellipsis, "perhaps"), KeyError, "there is no output 'perhaps', only 'no', 'yes', 'maybe'"),
         ("a", IndexError, r"cannot select by 'a': rows come first, then features, as in .*\[:, 'a'\]"),
         (1.0, IndexError, "cannot select by 1.0$"),
         ([True, False], IndexError, "mask of 2 entries does not fit 5"),
@@ -213,11 +213,11 @@ def test_groups_may_take_the_name_of_a_member() -> None:
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ({"g": ["a", "z"]}, "sum_by: 'g' names the unknown feature 'z'"),
-        ({"g": ["a"], "h": ["a"]}, "feature 'a' is in group 'g' and in 'h'"),
-        ({"g": "a"}, "must be a list of feature names, not 'a'"),
-        ({"g": []}, "must be a list of feature names"),
-        ({"c": ["a"]}, "sum_by: group 'c' has the name of a feature that is not in the group"),
+        ({"g": ["a", "z"]}, "sum_by, 'g': there is no feature 'z', only 'a'"),
+        ({"g": ["a"], "h": ["a"]}, "sum_by: feature 'a' is in 'g' and in 'h'"),
+        ({"g": "a"}, "must be a list of features, not 'a'"),
+        ({"g": []}, "must be a list of features"),
+        ({"c": ["a"]}, "sum_by: 'c' is the name of a feature that is not in the group"),
     ],
 )
 def test_bad_groups(mapping: dict[str, Any], message: str) -> None:

@@ -84,7 +84,7 @@ def test_one_of_several_outputs_follows_the_shape_rule() -> None:
 @pytest.mark.parametrize(
     ("key", "error", "message"),
     [
-        ((slice(None), "a x c"), KeyError, "'a x c' is none of a x b, a x d"),
+        ((slice(None), "a x c"), KeyError, "there is no interaction 'a x c', only 'a x b', 'a x d'"),
         ((slice(None), 4), IndexError, "out of range"),
         ((0, 0, 0, 0), IndexError, "at most 3 indices"),
         ("a", IndexError, "cannot select by 'a'"),
