@@ -39,18 +39,9 @@ def group_of_each(
     noun: str,
     read: Callable[[str, Any], Sequence[int]],
 ) -> list[str | None]:
-    """Return the group of each column or feature; None for a column or feature in no group.
+    """Return the group of each column or feature with one of ``names``; None if it is in no group.
 
-    Parameters
-    ----------
-    argument, noun : str
-        For messages.
-    groups : mapping of str to collection
-        Groups that :func:`require_groups` accepts.
-    names : sequence of str
-        Names of all columns or features.
-    read : callable
-        Function of the name and the members of a group. It returns the positions of the members.
+    ``read`` is a function of the name and the members of a group. It returns the positions of the members.
 
     Raises
     ------

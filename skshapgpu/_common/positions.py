@@ -19,38 +19,26 @@ def listed(names: Sequence[Any], most: int = 10) -> str:
     return ", ".join(map(repr, names[:most])) + ", ..." * (len(names) > most)
 
 
-def read_position(
-    argument: str, key: Any, names: Sequence[Any], noun: str = "feature", *, from_end: bool = False
-) -> int:
-    """Return the position of the feature that a key names, or the position that it is.
-
-    Parameters
-    ----------
-    argument : str
-        Name of the argument, for messages.
-    key : str or int
-        A name, or a position from 0 on.
-    names : sequence
-        Names of all features. A name that is not a string counts as its string.
-    noun : str
-        What the names are names of, for messages.
-    from_end : bool, default=False
-        Whether a negative position counts from the end, as in a list.
-
-    Raises
-    ------
-    ValueError
-        No feature has the name, or the position is out of range.
-    TypeError
-        ``key`` is neither a name nor a position.
-    """
+def read_position(argument: str, key: Any, names: Sequence[Any], noun: str, *, from_end: bool = False) -> int:
+    """Return the position of the feature that a key names; see :func:`read_positions`."""
     return read_positions(argument, [key], names, noun, from_end=from_end)[0]
 
 
 def read_positions(
-    argument: str, keys: Iterable[Any], names: Sequence[Any], noun: str = "feature", *, from_end: bool = False
+    argument: str, keys: Iterable[Any], names: Sequence[Any], noun: str, *, from_end: bool = False
 ) -> list[int]:
-    """Return the positions of features that keys name; see :func:`read_position`."""
+    """Return the positions of the features, or other things with names, that keys name.
+
+    A key is a name or a position; with ``from_end``, a negative position counts from the end. A name that is
+    not a string counts as its string. Messages have the name of the argument, and the noun for a feature.
+
+    Raises
+    ------
+    ValueError
+        No feature has the name, or a position is out of range.
+    TypeError
+        A key is neither a name nor a position.
+    """
     position_of_name = dict[str, int]()
     for position, name in enumerate(names):
         position_of_name.setdefault(str(name), position)
@@ -65,10 +53,8 @@ def read_positions(
     return positions
 
 
-def require_position(
-    argument: str, key: Any, size: int, noun: str = "feature", *, from_end: bool = False
-) -> int:
-    """Return a position from 0 on as an int; see :func:`read_position`."""
+def require_position(argument: str, key: Any, size: int, noun: str, *, from_end: bool = False) -> int:
+    """Return a position from 0 on as an int; see :func:`read_positions`."""
     if not is_position(key):
         raise TypeError(f"{argument}: {key!r:.80} is neither a name nor a position")
     if not (-size if from_end else 0) <= key < size:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -66,6 +67,10 @@ class GridOptions:
             raise ValueError(f"custom_values has {unused[0]!r}, which is not among the features")
         return cls((low, high), grid_resolution, _categorical(categorical_features, players), custom)
 
+    def is_categorical(self, feature: int, by_default: Callable[[], bool]) -> bool:
+        """Return whether the user says that a feature is categorical, or whether it is so by default."""
+        return by_default() if self.categorical is None else feature in self.categorical
+
 
 class Players:
     """The features whose dependence can be computed: by name, or by the position of a column of X.
@@ -125,7 +130,7 @@ class Players:
                 f"{argument}: {feature!r} is the name of a column that the model receives, and of another "
                 "column of X, which the steps drop: give the position of one in X"
             )
-        return read_position(argument, feature, self.names)
+        return read_position(argument, feature, self.names, "feature")
 
     def _number_of_column(self, argument: str, position: int, with_values: bool) -> int:
         origins, groups = self._computation.origins, self._groups
@@ -204,23 +209,14 @@ def read_dropped(
     """Return a column of X, with its grid, that the leading steps drop, so that no tree tests it."""
     data = require_data(computation)
     column_values = column_of(data, column, False)
-    is_categorical = feature in (
-        categorical_inputs(data, column, column_values, feature)
-        if options.categorical is None
-        else options.categorical
-    )
+    is_categorical = options.is_categorical(feature, lambda: holds_categories(data, column, column_values))
     custom, deciles = options.custom.get(feature), None
     if is_categorical:
         values = categories_of(column_values)[0] if custom is None else np.asarray(custom, object)
     else:
         numbers = numbers_of(column_values, name)
         deciles = deciles_of(numbers)
-        if custom is not None:
-            values = custom_numbers(custom, name)
-        elif options.grid_resolution == "exact":
-            values = np.array(_limits(numbers, name, options))
-        else:
-            values = even_grid(numbers, name, options)
+        values = numeric_grid(numbers, name, options, custom, lambda low, high: np.array([low, high]))
     adapted = computation.adapted
     points = np.zeros((len(values), adapted.schema.n_columns), adapted.ensemble.x_dtype)
     return GridFeature(Axis((), points), values, is_categorical, deciles)
@@ -234,10 +230,9 @@ def require_data(computation: Computation) -> Any:
     return computation.origins.data
 
 
-def categorical_inputs(data: Any, column: int, column_values: np.ndarray, feature: int) -> set[int]:
-    """Return the feature if its column of X has categories, or holds anything that is not a number."""
-    has_type = read_column(data, column, np.arange(1)).categories is not None
-    return {feature} if has_type or not are_numbers(column_values) else set()
+def holds_categories(data: Any, column: int, column_values: np.ndarray) -> bool:
+    """Return whether a column of X has categories, or holds anything that is not a number."""
+    return read_column(data, column, np.arange(1)).categories is not None or not are_numbers(column_values)
 
 
 def read_feature(computation: Computation, feature: int, options: GridOptions) -> GridFeature:
@@ -246,19 +241,9 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
     name, rows = computation.names[feature], computation.rows
     column_values = column_of(rows.data, feature, computation.adapted.schema.sparse_zero_missing)
     custom = options.custom.get(feature)
-    is_categorical = feature in (
-        _categorical_columns(computation, feature, column_values)
-        if options.categorical is None
-        else options.categorical
-    )
-    if not is_categorical:
+    if not options.is_categorical(feature, lambda: _is_categorical(computation, feature, column_values)):
         numbers = numbers_of(column_values, name)
-        if custom is not None:
-            values = custom_numbers(custom, name)
-        elif options.grid_resolution == "exact":
-            values = _breakpoints(computation, feature, *_limits(numbers, name, options))
-        else:
-            values = even_grid(numbers, name, options)
+        values = numeric_grid(numbers, name, options, custom, partial(_breakpoints, computation, feature))
         if package_of(rows.data) is not None and rows.has_encoder(feature):
             grid = f"the grid of {name!r}, which is not in categorical_features,"
             points = _points_of_categories(computation, values, grid, *categories_of(column_values))
@@ -291,17 +276,16 @@ def column_of(data: Any, feature: int, absent_is_missing: bool) -> np.ndarray:
     return column
 
 
-def _categorical_columns(computation: Computation, feature: int, column_values: np.ndarray) -> set[int]:
-    """Return the feature if the model treats it as a category, or if not all of its values are numbers."""
+def _is_categorical(computation: Computation, feature: int, column_values: np.ndarray) -> bool:
+    """Return whether the model treats a feature as a category, or not all of its values are numbers."""
     ensemble = computation.adapted.ensemble
     tested = (ensemble.left >= 0) & (ensemble.feature == feature)
-    if (
+    return (
         _splits_by_category(ensemble, tested)
         or feature in computation.adapted.schema.encoders
         or computation.rows.is_categorical(feature)
-    ):
-        return {feature}
-    return set() if are_numbers(column_values) else {feature}
+        or not are_numbers(column_values)
+    )
 
 
 def are_numbers(column_values: np.ndarray) -> bool:
@@ -346,11 +330,23 @@ def custom_numbers(values: Any, name: str) -> np.ndarray:
     return numbers
 
 
-def even_grid(numbers: np.ndarray, name: str, options: GridOptions) -> np.ndarray:
-    """Return scikit-learn's grid: evenly spaced numbers, or all distinct numbers if there are fewer of them.
+def numeric_grid(
+    numbers: np.ndarray,
+    name: str,
+    options: GridOptions,
+    custom: Any,
+    exact: Callable[[float, float], np.ndarray] | None = None,
+) -> np.ndarray:
+    """Return the custom values, the exact grid between two limits, or scikit-learn's grid.
 
-    Raise ``ValueError`` if the percentiles leave no room for a grid.
+    The latter has evenly spaced numbers, or all distinct numbers if there are fewer of them. Raise
+    ``ValueError`` if the percentiles leave no room for it.
     """
+    if custom is not None:
+        return custom_numbers(custom, name)
+    if options.grid_resolution == "exact":
+        assert exact is not None
+        return exact(*_limits(numbers, name, options))
     distinct = np.unique(numbers)
     if len(distinct) < options.grid_resolution:
         return distinct

@@ -22,13 +22,12 @@ from .grid import (
     GridFeature,
     GridOptions,
     Players,
-    categorical_inputs,
     categories_of,
     column_of,
-    custom_numbers,
     deciles_of,
-    even_grid,
+    holds_categories,
     numbers_of,
+    numeric_grid,
     read_feature,
     require_data,
 )
@@ -105,10 +104,8 @@ class _InputColumn:
 
     def read(self, feature: int, options: GridOptions) -> GridFeature:
         column_values = column_of(self._data, self._position, False)
-        is_categorical = feature in (
-            categorical_inputs(self._data, self._position, column_values, feature)
-            if options.categorical is None
-            else options.categorical
+        is_categorical = options.is_categorical(
+            feature, lambda: holds_categories(self._data, self._position, column_values)
         )
         occurring, first_rows = categories_of(column_values)
         row_of = {_key(value): row for value, row in zip(occurring.tolist(), first_rows)}
@@ -118,15 +115,12 @@ class _InputColumn:
             points = _points_of_rows(self._computation, _rows_with(values.tolist(), row_of, self._name))
             return GridFeature(Axis(self._columns, points), values, True, None)
         numbers = numbers_of(column_values, self._name)
-        if custom is not None:
-            values = custom_numbers(custom, self._name)
-        elif options.grid_resolution == "exact":
+        if custom is None and options.grid_resolution == "exact":
             raise ValueError(
                 "grid_resolution='exact' has the jumps at thresholds of the trees, but steps of the pipeline "
                 f"transform {self._name!r}: use a number, custom_values, or leave feature_groups out"
             )
-        else:
-            values = even_grid(numbers, self._name, options)
+        values = numeric_grid(numbers, self._name, options, custom)
         keys = [_key(value) for value in values.tolist()]
         if all(key in row_of for key in keys):
             points = _points_of_rows(self._computation, [row_of[key] for key in keys])

@@ -151,7 +151,7 @@ class Request:
                         "not the columns of X one by one: give names of features, or an array of positions "
                         "of features, as occurring_interactions returns"
                     )
-        rows = np.array(read_positions("interactions", features, names), np.int32)
+        rows = np.array(read_positions("interactions", features, names, "feature"), np.int32)
         sets: dict[tuple[int, ...], list[int]] = {}
         for members, positions in zip(self.listed, rows.reshape(-1, self.kind.order).tolist()):
             key = tuple(sorted(positions))

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
+from .._common.positions import require_position
 from .._rows.pipelines import nest, steps_before
 from .._rows.tables import names_of
 
@@ -179,6 +180,4 @@ class _Change:
             if self._names is None or self._names.count(column) != 1:
                 raise ValueError(f"{parameter}: X has no single column {column!r}")
             return self._names.index(column)
-        if not -self._n_columns <= column < self._n_columns:
-            raise ValueError(f"{parameter}: X has {self._n_columns} columns, but not column {column!r}")
-        return int(column) % self._n_columns
+        return require_position(parameter, column, self._n_columns, "column", from_end=True)

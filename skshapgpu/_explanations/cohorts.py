@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .._common.checks import require_count
 from .._common.digits import number
 from .._rows.columns import GroupedRows, read_column
-from .._rows.real_numbers import is_missing
+from .._rows.real_numbers import has_categories, is_missing
 from .._rows.tables import names_of, require_same_rows
 from .selection import ExplanationT
 
@@ -197,8 +197,8 @@ def _read_labels(explanation: Any, labels: Any) -> tuple[list[Any], Sequence[Any
     """Return the user's label of each row as a list, and the order of the labels; None: sort them."""
     if getattr(labels, "ndim", 0) == 1:
         require_same_rows(labels, explanation.row_labels, "labels")
-    is_categorical = type(getattr(labels, "dtype", None)).__name__ == "CategoricalDtype"
-    order = labels.dtype.categories.tolist() if is_categorical else None
+    dtype: Any = getattr(labels, "dtype", None)
+    order = dtype.categories.tolist() if has_categories(dtype) else None
     array = labels if hasattr(labels, "ndim") else np.asarray(labels, object)
     if array.ndim != 1:
         raise ValueError(f"labels must have one dimension, not {array.ndim}")

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from .._common.groups import group_of_each, require_groups
 from .._common.positions import read_positions
-from .._rows.origins import Origins
+from .._rows.origins import Origins, summed_by_column
 
 #: Advice for explanations without all pairs.
 _ALL_PAIRS = "use interactions='occurring'"
@@ -47,11 +47,7 @@ class Grouping(NamedTuple):
 
     def summed(self, values: np.ndarray) -> np.ndarray:
         """Sum values (n_rows, n_features, ...) over the features of each group."""
-        sums = np.zeros((len(values), len(self.features), *values.shape[2:]), values.dtype)
-        for group, features in enumerate(self.features):
-            for feature in features:
-                sums[:, group] += values[:, feature]
-        return sums
+        return summed_by_column(values, self.group_of_feature(), len(self.features))
 
     def group_of_feature(self) -> np.ndarray:
         """Return the group of each feature."""
@@ -75,7 +71,7 @@ def grouping_of(
     if not isinstance(mapping, str):
 
         def read(group: str, members: Any) -> list[int]:
-            return read_positions(f"mapping, {group!r}", members, feature_names)
+            return read_positions(f"mapping, {group!r}", members, feature_names, "feature")
 
         groups = group_of_each("mapping", mapping, feature_names, "feature", read)
         names, features = _members(

@@ -17,7 +17,7 @@ from .._rows.origins import Origins
 from .._rows.tables import select
 from .grouping import group_pairs, grouping_of, require_complete_sums, summed_pairs
 from .selection import positions
-from .values import LabelledValues, column_names, ranking
+from .values import LabelledValues, ranking
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -283,14 +283,7 @@ class InteractionExplanation(LabelledValues):
         pandas.DataFrame of shape (n_rows, n_interactions * n_outputs)
             Columns "a x b", with several outputs "a x b__output".
         """
-        import pandas as pd
-
-        columns = column_names(self.interaction_names, self._several_outputs())
-        values = to_host(self.values).reshape(len(self), len(columns))
-        return pd.DataFrame(values, index=self.row_labels, columns=columns)
-
-    def _title(self) -> str:
-        return INDICES[self.index].values_name
+        return self._frame(self.interaction_names)
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = super()._facts()

@@ -50,6 +50,7 @@ class LabelledValues:
     unit: str = "margin"
     checked_against: str | None = None
     check_note: str | None = None
+    index: str = "SV"
 
     #: Heading of the ranked names in a notebook.
     _ranked_noun: ClassVar[str]
@@ -163,8 +164,16 @@ class LabelledValues:
                 groups = tuple(groups[i] for i in features)
         return {"feature_names": names, "feature_indices": indices, "group_columns": groups}
 
+    def _frame(self, names: Sequence[str]) -> DataFrame:
+        """Return the values as a data frame, given the names of the second axis."""
+        import pandas as pd
+
+        columns = column_names(names, self._several_outputs())
+        values = to_host(self.values).reshape(len(self), len(columns))
+        return pd.DataFrame(values, index=self.row_labels, columns=columns)
+
     def _title(self) -> str:
-        raise NotImplementedError
+        return INDICES[self.index].values_name
 
     def strongest(self, n: int = 10) -> list[tuple[str, float]]:
         raise NotImplementedError
@@ -281,7 +290,6 @@ class Explanation(LabelledValues):
         made. :meth:`sum_by` uses them.
     """
 
-    index: str = "SV"
     feature_perturbation: str = "tree_path_dependent"
     model_output: str = "raw"
     origins: Origins | None = None
@@ -375,11 +383,7 @@ class Explanation(LabelledValues):
         pandas.DataFrame of shape (n_rows, n_features * n_outputs)
             Columns are named as by :meth:`ShapTransformer.get_feature_names_out`.
         """
-        import pandas as pd
-
-        columns = column_names(self.feature_names, self._several_outputs())
-        values = to_host(self.values).reshape(len(self), len(columns))
-        return pd.DataFrame(values, index=self.row_labels, columns=columns)
+        return self._frame(self.feature_names)
 
     def to_shap(self) -> shap.Explanation:
         """Convert to a ``shap.Explanation``, for the plots of shap.
@@ -415,9 +419,6 @@ class Explanation(LabelledValues):
         index = [] if self.index == "SV" else [("index", self._title())]
         facts = [*index, *super()._facts(), ("feature perturbation", self.feature_perturbation)]
         return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
-
-    def _title(self) -> str:
-        return INDICES[self.index].values_name
 
     def strongest(self, n: int = 10) -> list[tuple[str, float]]:
         """Return the features with the largest mean magnitude over the rows.

@@ -47,6 +47,16 @@ _ENCODERS = {
 }
 
 
+#: Types of the fields of ``AdaptedModel`` and ``InputSchema`` that are plain values, by their annotations.
+_PLAIN_TYPES: Mapping[Any, tuple[type, ...]] = {
+    "bool": (bool,),
+    "float": (float,),
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "int | None": (int, type(None)),
+}
+
+
 @dataclass(frozen=True)
 class Saved:
     """The content of a file.
@@ -180,49 +190,30 @@ def library_version(path: Place) -> str:
 def _check(adapted: AdaptedModel) -> None:
     """Raise ``ValueError`` unless all fields are valid. The code that uses them does not check them again."""
     schema, n_features = adapted.schema, adapted.schema.n_features
-    names = schema.feature_names
-    if names is not None and (not isinstance(names, tuple) or len(names) != n_features):
-        raise ValueError(f"its feature_names are {names!r:.80}")
-    if not isinstance(schema.warns_as, str | None):
-        raise ValueError(f"its warns_as is {schema.warns_as!r:.80}")
-    if not all(isinstance(name, str) for name in schema.feature_names or ()):
-        raise ValueError("its feature_names are not all strings")
-    known_names = schema.known_names
-    if not isinstance(known_names, dict) or not all(
-        type(feature) is int and 0 <= feature < n_features and isinstance(name, str)
-        for feature, name in known_names.items()
-    ):
-        raise ValueError(f"its known_names are {known_names!r:.80}")
-    for owner, name, allowed in (
-        (adapted, "squared_error", (False, True)),
-        (adapted, "has_cover", (False, True)),
-        (adapted, "cover_kind", (None, "count", "weight", "data")),
-        (schema, "array_dtype", (None, "float32")),
-        (schema, "object_dtype", (None, "float32")),
-        (schema, "allow_nan", (False, True)),
-        (schema, "allow_inf", (False, True)),
-        (schema, "allow_sparse_nan", (False, True)),
-        (schema, "allow_categories", (False, True)),
-        (schema, "blank_as_underscore", (False, True)),
-        (schema, "frames_have_names", (False, True)),
-        (schema, "sparse_zero_missing", (False, True)),
-    ):
-        value = getattr(owner, name)
-        if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in allowed):
-            raise ValueError(f"its {name} is {value!r:.80}")
-    scale, missing = adapted.link_scale, schema.missing_value
-    if type(scale) is not float or not 0 < scale < float("inf") or type(missing) is not float:
-        raise ValueError(f"its link_scale or missing_value are {scale!r:.80}, {missing!r:.80}")
-    if not isinstance(adapted.family, str) or not isinstance(schema.encoders, dict):
-        raise ValueError("its family is not a string, or its encoders are not a dict")
-    if not all(type(feature) is int and 0 <= feature < n_features for feature in schema.encoders):
-        raise ValueError("it has encoders of columns that do not exist")
-    if not all(
-        hasattr(e, "encode") for e in (*schema.encoders.values(), schema.frame_encoder) if e is not None
-    ):
-        raise ValueError("it has encoders without a method encode")
-    if type(schema.n_categorical) not in (int, type(None)):
-        raise ValueError(f"its n_categorical is {schema.n_categorical!r:.80}")
+    for part in (adapted, schema):
+        for f in fields(part):
+            value = getattr(part, f.name)
+            if f.type in _PLAIN_TYPES and type(value) not in _PLAIN_TYPES[f.type]:
+                raise ValueError(f"its {f.name} is {value!r:.80}")
+    names, encoder = schema.feature_names, schema.frame_encoder
+    for name, is_valid in {
+        "cover_kind": adapted.cover_kind in (None, "count", "weight", "data"),
+        "link_scale": 0 < adapted.link_scale < float("inf"),
+        "array_dtype": schema.array_dtype in (None, "float32"),
+        "object_dtype": schema.object_dtype in (None, "float32"),
+        "feature_names": names is None
+        or (isinstance(names, tuple) and len(names) == n_features and all(type(n) is str for n in names)),
+        "known_names": isinstance(schema.known_names, dict)
+        and all(type(name) is str for name in schema.known_names.values()),
+        "encoders": isinstance(schema.encoders, dict)
+        and all(hasattr(encoder, "encode") for encoder in schema.encoders.values()),
+        "frame_encoder": encoder is None or hasattr(encoder, "encode"),
+    }.items():
+        if not is_valid:
+            raise ValueError(f"its {name} is not valid")
+    for feature in (*schema.known_names, *schema.encoders):
+        if type(feature) is not int or not 0 <= feature < n_features:
+            raise ValueError(f"it has names or encoders of column {feature!r:.80}, which does not exist")
 
 
 def _background(arrays: Any, ensemble: Ensemble) -> Background | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..adapters.schema import FEW_ROWS
 from .arrow import is_text
-from .real_numbers import is_long, is_wide, require_real
+from .real_numbers import has_categories, is_long, is_wide, require_real
 
 #: Function that returns a column's values in the rows start to stop, and its codes if it is categorical.
 ColumnSource = Callable[[int, int], tuple[np.ndarray, np.ndarray | None]]
@@ -62,12 +62,8 @@ def _pandas_frame(frame: Any) -> Frame:
     single = all(dtype.kind == "f" and getattr(dtype, "itemsize", 8) == 4 for dtype in dtypes)
     sources = [pandas_source(series) for series in columns]
     string_columns = frozenset(i for i, dtype in enumerate(dtypes) if _holds_strings(columns[i], dtype))
-    long_columns, coded_columns = _positions(dtypes, is_long), _positions(dtypes, _is_categorical)
+    long_columns, coded_columns = _positions(dtypes, is_long), _positions(dtypes, has_categories)
     return Frame(frame.columns, single, sources, string_columns, long_columns, coded_columns, block)
-
-
-def _is_categorical(dtype: Any) -> bool:
-    return type(dtype).__name__ == "CategoricalDtype"
 
 
 def _holds_strings(series: Any, dtype: Any) -> bool:
@@ -87,7 +83,7 @@ def pandas_source(series: Any) -> ColumnSource:
     if isinstance(dtype, np.dtype):
         values = series.to_numpy()
         return lambda start, stop: (values[start:stop], None)
-    if _is_categorical(dtype):
+    if has_categories(dtype):
         return _categorical_source(array)
     if _is_arrow_dictionary(dtype):  # no library accepts its codes
         column = array.__arrow_array__()

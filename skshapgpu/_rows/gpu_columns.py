@@ -21,7 +21,7 @@ from . import gpu_arrays
 from .column_rules import ColumnRules
 from .frames import pandas_source
 from .gpu_arrays import GpuArray, NumberRules, cast, dtype_of, to_host
-from .real_numbers import is_long, require_real
+from .real_numbers import has_categories, is_long, require_real
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -91,7 +91,7 @@ class _FrameColumns(_Columns):
         self._series = [series for _, series in frame.items()]
         dtypes = [series.dtype for series in self._series]
         self.string_columns = frozenset(i for i, dtype in enumerate(dtypes) if _is_text(dtype))
-        self.category_columns = frozenset(i for i, dtype in enumerate(dtypes) if _is_category(dtype))
+        self.category_columns = frozenset(i for i, dtype in enumerate(dtypes) if has_categories(dtype))
         self.long_columns = frozenset(
             i for i, dtype in enumerate(dtypes) if _is_number(dtype) and is_long(dtype)
         )
@@ -130,10 +130,6 @@ class _FrameColumns(_Columns):
 def _is_text(dtype: Any) -> bool:
     """Return whether a dtype of cuDF holds strings. They are the only objects that it can hold."""
     return dtype == np.dtype(object) or getattr(dtype, "type", None) is str
-
-
-def _is_category(dtype: Any) -> bool:
-    return type(dtype).__name__ == "CategoricalDtype"
 
 
 def _is_number(dtype: Any) -> bool:

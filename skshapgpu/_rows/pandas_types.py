@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .arrow import MISSING_KEY, MISSING_NAN, is_dictionary, require_arrow
+from .real_numbers import has_categories
 
 #: Key of a schema's metadata in which pandas describes the frame.
 _PANDAS = b"pandas"
@@ -184,7 +185,7 @@ class PandasTypes:
         return {
             field.name: dtype
             for field, dtype in zip(self._schema, self.dtypes)
-            if not isinstance(dtype, np.dtype) and not _is_category(dtype)
+            if not isinstance(dtype, np.dtype) and not has_categories(dtype)
         }
 
     def frame(self, rows: Any) -> Any:
@@ -241,7 +242,7 @@ class PandasTypes:
         frame = _frame(arrow.Table.from_arrays(columns, schema=arrow.schema(fields, self._schema.metadata)))
         for position, (field, dtype) in enumerate(zip(self._schema, self.dtypes)):
             series = frame.iloc[:, position]
-            if _is_category(dtype):
+            if has_categories(dtype):
                 if not series.cat.categories.isin(dtype.categories).all():
                     raise ValueError(
                         f"column {field.name!r} has categories that the source did not have before"
@@ -342,10 +343,6 @@ def _unreadable(table: Any, error: Exception) -> str:
     return f"the columns cannot be read by pandas: {error}"
 
 
-def _is_category(dtype: Any) -> bool:
-    return type(dtype).__name__ == "CategoricalDtype"
-
-
 def _castable(column: Any, kind: Any) -> Any:
     """Return the type to cast a column to. Codes keep their type, as pandas compares the categories."""
     return column.type if is_dictionary(kind) and is_dictionary(column.type) else kind
@@ -372,7 +369,7 @@ def _require_whole_lists(field: Any, column: Any) -> None:
 
 def same_dtype(first: Any, second: Any) -> bool:
     """Return whether two dtypes of pandas are equal, including the order of categories."""
-    if _is_category(first) and _is_category(second):
+    if has_categories(first) and has_categories(second):
         return first.ordered == second.ordered and first.categories.tolist() == second.categories.tolist()
     return bool(first == second)
 

@@ -58,6 +58,11 @@ def real_numbers(values: np.ndarray, start: int | None, name: str) -> np.ndarray
     return values.astype(np.float64)
 
 
+def has_categories(dtype: Any) -> bool:
+    """Return whether a type of pandas or cuDF is categorical."""
+    return type(dtype).__name__ == "CategoricalDtype"
+
+
 def is_long(dtype: Any) -> bool:
     """Return whether float64 cannot hold all numbers of a type of NumPy or pandas."""
     size = getattr(dtype, "itemsize", 8)

@@ -17,7 +17,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -175,10 +175,10 @@ def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     if parse_version(shap.__version__) < parse_version(_OLDEST_SHAP):
         raise ImportError(f"patch_shap() needs shap {_OLDEST_SHAP} or newer, not {shap.__version__}")
     explainers = shap.explainers
-    wrappers = {
+    wrappers: dict[str, Callable[[Any], Any]] = {
         "__init__": _constructor,
-        "shap_values": _method_for_values,
-        "shap_interaction_values": _method_for_interactions,
+        "shap_values": partial(_method, compute=StandIn.values),
+        "shap_interaction_values": partial(_method, compute=StandIn.interaction_values),
     }
     for owner in (shap.TreeExplainer, vars(explainers).get("GPUTreeExplainer")):
         for name in wrappers.keys() & (set() if owner is None else vars(owner)):
@@ -200,14 +200,6 @@ def _constructor(original: Any) -> Any:
                 self.expected_value = stand_in.base_value_like(self.expected_value)
 
     return __init__
-
-
-def _method_for_values(original: Any) -> Any:
-    return _method(original, StandIn.values)
-
-
-def _method_for_interactions(original: Any) -> Any:
-    return _method(original, StandIn.interaction_values)
 
 
 def _method(original: Any, compute: Any) -> Any:

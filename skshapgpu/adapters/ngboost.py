@@ -80,7 +80,10 @@ def adapt(model: Any) -> AdaptedModel:
     return AdaptedModel(
         ensemble,
         InputSchema(
-            model.n_features, allow_nan=_allows_nan(members), allow_inf=False, allow_sparse_nan=False
+            model.n_features,
+            allow_nan=all(member._support_missing_values(np.empty((0, 0))) for member in members),
+            allow_inf=False,
+            allow_sparse_nan=False,
         ),
         family="ngboost",
         cover_kind="weight",
@@ -101,10 +104,6 @@ def _predictions(model: Any, is_binary: bool) -> dict[str, Callable[[Any], Any]]
     if is_binary:
         predictions["probability"] = lambda X: model.predict_proba(X)[:, 1]
     return predictions
-
-
-def _allows_nan(members: list[Any]) -> bool:
-    return all(member._support_missing_values(np.empty((0, 0))) for member in members)
 
 
 def _output_names(distribution: type, n_outputs: int, is_classifier: bool) -> tuple[Any, ...] | None:

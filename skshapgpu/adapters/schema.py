@@ -107,6 +107,21 @@ def category_codes(encoder: ColumnEncoder, column: Column) -> np.ndarray:
     return codes
 
 
+def numbers_of_categories(column: Column, reason: str, dtype: str = "float64") -> np.ndarray:
+    """Return a categorical column of a model that knows categories only by numbers, as float64.
+
+    Numbers are first rounded to ``dtype``. If there are none, raise ``ValueError`` with the reason.
+    """
+    try:
+        objects = column.values.tolist() if column.values.dtype.kind == "O" else ()
+        if column.codes is not None or any(isinstance(item, (str, bytes)) for item in objects):
+            raise TypeError
+        with np.errstate(over="ignore"):
+            return np.array(column.values, dtype).astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"column {column.name!r} is categorical or text, but {reason}") from None
+
+
 class DerivedColumns(Protocol):
     """Columns that are computed from columns of X and appended to them, for the trees to test; picklable.
 

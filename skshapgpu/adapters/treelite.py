@@ -27,7 +27,7 @@ from ..errors import UnsupportedModelError
 from . import _treelite_checkpoint
 from ._known import require_known
 from .ensemble import Ensemble, Tree
-from .schema import AdaptedModel, Column, InputSchema, counts_of, pair_names
+from .schema import AdaptedModel, Column, InputSchema, counts_of, numbers_of_categories, pair_names
 
 #: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of the format.
 _CATEGORICAL = 2
@@ -55,15 +55,9 @@ class Codes:
 
     def encode(self, column: Column) -> np.ndarray:
         """Return float64 codes, -1 where they are negative; raise ``ValueError`` if there are no numbers."""
-        try:
-            if column.codes is not None:
-                raise TypeError
-            codes = np.array(column.values, np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"column {column.name!r} is categorical, and treelite does not know its categories, only "
-                "their codes in training: pass these as numbers"
-            ) from None
+        codes = numbers_of_categories(
+            column, "treelite knows only the codes of categories in training: pass these as numbers"
+        )
         codes[codes < 0] = -1.0  # -0.5 would be truncated to code 0
         return codes
 

@@ -78,8 +78,12 @@ class CsvFormat:
 
     def non_defaults(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
-        default = asdict(CsvFormat())
+        default = asdict(NO_OPTIONS)
         return {name: value for name, value in asdict(self).items() if value != default[name]}
+
+
+#: The default options.
+NO_OPTIONS = CsvFormat()
 
 
 class CsvFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .._rows.arrow import require_arrow
+from .._rows.arrow import is_dictionary, require_arrow
 from .types import wide_codes
 
 
@@ -55,10 +55,6 @@ def frame_schema(frame: Any) -> Any:
     return arrow.schema([(str(name), kind) for name, kind in zip(frame.columns, kinds)])
 
 
-def _is_dictionary(arrow_type: Any) -> bool:
-    return bool(require_arrow().types.is_dictionary(arrow_type))
-
-
 def one_batch(table: Any) -> Any:
     """Return a table of few rows as one record batch.
 
@@ -71,7 +67,7 @@ def one_batch(table: Any) -> Any:
     try:
         unified = table.cast(wide_codes(table.schema)).unify_dictionaries()
     except arrow.ArrowNotImplementedError as error:
-        types = [f"{field.name!r} ({field.type})" for field in table.schema if _is_dictionary(field.type)]
+        types = [f"{field.name!r} ({field.type})" for field in table.schema if is_dictionary(field.type)]
         raise TypeError(
             "the pieces of the source have different categories, and Arrow cannot combine all of them: "
             f"{error}. Columns with categories: {', '.join(types)}. Convert their "

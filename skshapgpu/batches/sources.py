@@ -19,7 +19,7 @@ from .._files.locations import Place, RemotePath, is_path, locate, locate_all
 from .._rows.arrow import is_dictionary, is_text, require_arrow
 from .._rows.pandas_types import UNKNOWN_NULLS, TypesScan, columns_of, same_dtype
 from .._rows.tables import row_labels, table
-from .csv_files import CsvFormat
+from .csv_files import NO_OPTIONS, CsvFormat
 from .files import READAHEAD, files_in, format_of, info_of, open_files
 from .frame_rows import FrameRows, frame_schema, one_batch
 from .index_levels import levels_to_keep
@@ -39,14 +39,13 @@ from .types import cast_to_schema, is_number, wider
 #: Number of evenly spaced rows that are compared to recognize an array.
 _COMPARED_ROWS = 64
 
-_NO_OPTIONS = CsvFormat()
 
 #: Name, in messages, of the item of an iterator that determines the columns of the output.
 _FIRST = "the first item"
 
 
 def open_source(
-    source: Any, csv: CsvFormat = _NO_OPTIONS, filesystem: Any = None, keep: Sequence[str] = ()
+    source: Any, csv: CsvFormat = NO_OPTIONS, filesystem: Any = None, keep: Sequence[str] = ()
 ) -> Source:
     """Return the source for the argument ``source`` of ``explain_batches``.
 

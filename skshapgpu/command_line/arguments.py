@@ -6,6 +6,7 @@ import argparse
 import csv
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -396,16 +397,14 @@ def _add_csv_options(command: argparse.ArgumentParser) -> None:
     group.add_argument("--decimal", choices=(".", ","), default=".", help="decimal point (default: .)")
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+def _positive(text: str, at_least: int = 1) -> int:
+    if not text.isdecimal() or int(text) < at_least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {at_least}")
     return int(text)
 
 
-def _bins(text: str) -> int:
-    if _positive(text) < 2:
-        raise argparse.ArgumentTypeError("there must be at least 2 bins")
-    return int(text)
+_bins = partial(_positive, at_least=2)
+_seed = partial(_positive, at_least=0)
 
 
 def _limit(text: str) -> float:
@@ -428,12 +427,6 @@ def _fraction(text: str) -> float:
 def _jobs(text: str) -> int:
     if not text.removeprefix("-").isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads: give -1 for all processors")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return int(text)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from .._engine.algorithms import TIME_OUTPUTS
 from .._files.locations import RemotePath, head, is_url, locate, shown
 from .._files.model_files import adapt_file
+from .._files.saving import explainer_file
 from ..adapters.spark_ml import folder as spark_folder
 from ..batches.batch_arguments import steps_of
 from ..explainer import TreeExplainer
@@ -94,9 +95,7 @@ def is_explainer(path: str) -> bool:
     for magic, description in _DATA_MAGIC.items():
         if start.startswith(magic):
             raise ValueError(f"MODEL: {shown(path)!r} is {description}, not a model: write MODEL before DATA")
-    if not start.startswith(b"PK\x03\x04"):
-        return False
-    return not is_skops(place)
+    return explainer_file(path) is not None
 
 
 def open_model(path: str, args: argparse.Namespace) -> Any:

@@ -13,15 +13,13 @@ import numpy as np
 
 from .._files.locations import Place, RemotePath, locate, shown
 from ..batches.batch_arguments import rows_for
-from ..batches.csv_files import CsvFormat
+from ..batches.csv_files import NO_OPTIONS, CsvFormat
 from ..batches.source import SelectedColumns
 from ..batches.sources import open_source
 from .answers import some
 
 #: Number of rows that are read at once.
 _PIECE = 2**16
-
-_NO_OPTIONS = CsvFormat()
 
 
 def require_file(path: str, argument: str) -> Place:
@@ -80,7 +78,7 @@ def read_rows(
     argument: str,
     columns: Callable[[Any], list[str]],
     *,
-    csv: CsvFormat = _NO_OPTIONS,
+    csv: CsvFormat = NO_OPTIONS,
     categories: bool = False,
     steps: Sequence[Any] = (),
     n_rows: int | None = None,

@@ -138,7 +138,8 @@ class ShapBarDisplay:
             ``color`` does not have one colour for each output or cohort, or ``max_features`` is less than 1.
         """
         is_single = self.output_names is None and self.cohort_names is None
-        lengths = self._mean_lengths()[:, None] if is_single else self.importances
+        lengths = self.importances.mean(axis=0) if self.splits else self.importances
+        lengths = lengths[:, None] if is_single else lengths
         shown, others = ranked(lengths.sum(axis=1), max_features)
         names = [short(self.feature_names[i]) for i in shown]
         kind = "output" if self.cohort_names is None else "cohort"
@@ -149,67 +150,40 @@ class ShapBarDisplay:
             lengths = np.vstack([lengths[shown], lengths[others].sum(axis=0)])
         else:
             lengths = lengths[shown]
-        if self.cohort_names is not None:
-            return self._plot_beside(ax, names, lengths, self.cohort_names, colors)
-        ax, size = row_axes(ax, names)
-        self.bars_, totals = [], np.zeros(len(names))
-        for series, series_color in zip(lengths.T, colors):
-            bars = ax.barh(range(len(names)), series, left=totals, height=0.7, color=series_color)
-            self.bars_.append(bars)
-            totals = totals + series
-        ends, gap = totals, 4
-        if self.splits and len(self.importances) > 1:
-            ends, gap = self._draw_splits(ax, shown, others, totals), 8
+        n_beside = 1 if self.cohort_names is None else len(colors)
+        ax, size = row_axes(ax, names, n_beside)
+        rows, gap = np.arange(len(names)), 4
+        self.bars_ = []
+        numbers: list[tuple[float, float, float]] = []  # the length that each number shows, and its place
+        if self.cohort_names is None:
+            totals: np.ndarray = np.zeros(len(names))
+            for series, series_color in zip(lengths.T, colors):
+                self.bars_.append(ax.barh(rows, series, left=totals, height=0.7, color=series_color))
+                totals = totals + series
+            ends = totals
+            if self.splits and len(self.importances) > 1:
+                ends, gap = self._draw_splits(ax, shown, others, totals), 8
+            numbers += zip(totals, ends, rows)
+        else:
+            ends, height = lengths, 0.8 / n_beside
+            for i, (series, series_color) in enumerate(zip(lengths.T, colors)):
+                centres = rows + (i - (n_beside - 1) / 2) * height
+                self.bars_.append(ax.barh(centres, series, height=height, color=series_color))
+                numbers += zip(series, series, centres)
         self.texts_ = [
             ax.annotate(
-                numeral(total), (end, row), (gap, 0), textcoords="offset points", va="center", fontsize=size
+                numeral(length), (end, y), (gap, 0), textcoords="offset points", va="center", fontsize=size
             )
-            for row, (total, end) in enumerate(zip(totals, ends))
+            for length, end, y in numbers
         ]
         ax.set_xlim(0, ends.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)
-        if self.output_names is not None:
-            legend_beside(ax, self.bars_, [short(name) for name in self.output_names])
+        series_names = self.output_names if self.cohort_names is None else self.cohort_names
+        if series_names is not None:
+            legend_beside(ax, self.bars_, [short(name) for name in series_names])
         make_room(ax, self.texts_)
         self.ax_, self.figure_ = ax, figure_of(ax)
         return self
-
-    def _plot_beside(
-        self,
-        ax: Axes | None,
-        names: Sequence[str],
-        lengths: np.ndarray,
-        cohort_names: Sequence[Any],
-        colors: Sequence[ColorType],
-    ) -> ShapBarDisplay:
-        """Draw bars of ``lengths`` (n_names, n_cohorts): the bars of each name below each other."""
-        n_cohorts = lengths.shape[1]
-        ax, size = row_axes(ax, names, n_cohorts)
-        height, rows = 0.8 / n_cohorts, np.arange(len(names))
-        self.bars_, self.texts_ = [], []
-        for i, (series, color) in enumerate(zip(lengths.T, colors)):
-            centres = rows + (i - (n_cohorts - 1) / 2) * height
-            self.bars_.append(ax.barh(centres, series, height=height, color=color))
-            self.texts_ += [
-                ax.annotate(
-                    numeral(length),
-                    (length, y),
-                    (4, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=size,
-                )
-                for length, y in zip(series, centres)
-            ]
-        ax.set_xlim(0, lengths.max() * 1.05 or 1.0)
-        ax.set_xlabel(self.label)
-        legend_beside(ax, self.bars_, [short(name) for name in cohort_names])
-        make_room(ax, self.texts_)
-        self.ax_, self.figure_ = ax, figure_of(ax)
-        return self
-
-    def _mean_lengths(self) -> np.ndarray:
-        return self.importances.mean(axis=0) if self.splits else self.importances
 
     def _draw_splits(self, ax: Axes, shown: np.ndarray, others: np.ndarray, means: np.ndarray) -> np.ndarray:
         """Draw whiskers and dots; return the largest x of each row's whiskers and dots."""

@@ -431,4 +431,4 @@ def _feature_of_input(argument: str, explanation: Explanation, feature: Any) -> 
 
 
 def _feature(argument: str, explanation: Explanation, feature: Any) -> int:
-    return read_position(argument, feature, explanation.feature_names, from_end=True)
+    return read_position(argument, feature, explanation.feature_names, "feature", from_end=True)

@@ -153,7 +153,7 @@ def test_lightgbm_categories():
     explanation = explain(model, rows)
     total = explanation.base_values + explanation.values.sum(axis=1)
     np.testing.assert_allclose(total, gtil(model, rows)[:, 0], atol=1e-5)
-    with pytest.raises(ValueError, match="treelite does not know its categories"):
+    with pytest.raises(ValueError, match="treelite knows only the codes of categories"):
         pd = pytest.importorskip("pandas")
         explain(model, pd.DataFrame(frame).assign(**{"2": 0}).astype({2: "category"}).iloc[:, :3])
 

@@ -266,7 +266,7 @@ def test_models_by_path(tmp_path: Path, regression: Any) -> None:
     ("arguments", "error", "message"),
     [
         ({"reasons": 0}, ValueError, "reasons must be at least 1"),
-        ({"reasons": "2"}, TypeError, "reasons must be a number"),
+        ({"reasons": "2"}, TypeError, "reasons must be an int or None"),
         ({"keep": "id"}, TypeError, "keep must be a sequence of names"),
         ({"keep": ["a", "a"]}, ValueError, "'a' twice"),
         ({"features": [0, 1]}, TypeError, "features must be a sequence of names"),

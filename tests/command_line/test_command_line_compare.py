@@ -94,7 +94,7 @@ def test_errors(fails: Any, forest: Any, files: list[Path], tmp_path: Path) -> N
         (["--fail-psi-above", "inf"], "'inf' is not a number of at least 0"),
         (["--fail-psi-above", "x"], "'x' is not a number of at least 0"),
         (["--fail-distance-above", "-0.1"], "'-0.1' is not a number of at least 0"),
-        (["--bins", "1"], "there must be at least 2 bins"),
+        (["--bins", "1"], "'1' is not a whole number of at least 2"),
     ],
 )
 def test_wrong_usage(fails: Any, flags: list[str], message: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import UnsupportedModelError
 from ..ensemble import Ensemble
-from ..schema import Column
+from ..schema import Column, numbers_of_categories
 from .tables import EQ, GT, GTE, LEAF, LT, MEMBER, NEQ, NodeTable
 
 #: Limit on the values of leaves that are stored for each node and weight of the file.
@@ -46,17 +46,8 @@ class Ranks:
 
     def encode(self, column: Column) -> np.ndarray:
         """Return float64 codes, NaN where missing; raise ``ValueError`` if the column has no numbers."""
-        try:
-            objects = column.values.tolist() if column.values.dtype.kind == "O" else ()
-            if column.codes is not None or any(isinstance(item, (str, bytes)) for item in objects):
-                raise TypeError
-            with np.errstate(over="ignore"):
-                numbers = np.array(column.values, self.x_dtype).astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"column {column.name!r} is categorical or text, but an ONNX model knows only numbers: pass "
-                "the codes that it was trained on"
-            ) from None
+        reason = "an ONNX model knows only numbers: pass the codes that it was trained on"
+        numbers = numbers_of_categories(column, reason, self.x_dtype)
         below = np.searchsorted(self.values, numbers)
         equal = self.values[np.minimum(below, len(self.values) - 1)] == numbers
         return np.where(np.isnan(numbers), np.nan, 2.0 * below + equal)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..ensemble import Ensemble
-from ..schema import Column
+from ..schema import Column, numbers_of_categories
 
 #: Fields of Spark's ``NodeData`` and of the splits in it.
 FIELDS = {
@@ -117,23 +117,11 @@ class Categories:
     """Encoder of a categorical column: Spark knows categories only by their numbers."""
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return float64 codes, -1 where a number is no category, NaN where it is NaN.
-
-        Raises
-        ------
-        ValueError
-            The column does not contain numbers.
-        """
-        try:
-            objects = column.values.tolist() if column.values.dtype.kind == "O" else ()
-            if column.codes is not None or any(isinstance(item, (str, bytes)) for item in objects):
-                raise TypeError
-            codes = np.array(column.values, np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"column {column.name!r} is categorical or text, but a model of Spark knows only the numbers "
-                "of categories, as StringIndexer returns them: pass these numbers"
-            ) from None
+        """Return float64 codes, -1 where a number is no category; raise ``ValueError`` without numbers."""
+        codes = numbers_of_categories(
+            column,
+            "a model of Spark knows only the numbers of categories that StringIndexer returns: pass these",
+        )
         is_other = (codes < 0) | (codes > np.iinfo(np.int32).max) | (codes != np.floor(codes))
         codes[is_other & ~np.isnan(codes)] = -1.0
         return codes
