@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import Parameter, signature
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from .positions import is_integer
 from .types import OPTION_LINES
 
 
@@ -36,7 +36,7 @@ def require_count(option: str, value: Any, at_least: int = 1, also: tuple[str | 
     """
     if (value is None or isinstance(value, str)) and value in also:
         return
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if not is_integer(value):
         choices = " or ".join(["an int", *map(repr, also)])
         raise TypeError(f"{option} must be {choices}, not {value!r:.80}")
     if value < at_least:
@@ -139,7 +139,7 @@ def require_n_jobs(n_jobs: object) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless ``n_jobs`` is None or a number, as in joblib."""
     if n_jobs is None:
         return
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral):
+    if not is_integer(n_jobs):
         raise TypeError(f"n_jobs must be an int or None, not {n_jobs!r}")
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0: None or 1 is one thread, -1 all processors")

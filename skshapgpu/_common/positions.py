@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 
-def is_position(key: Any) -> bool:
-    """Return whether a key is an integer, which booleans are not."""
-    return isinstance(key, Integral) and not isinstance(key, (bool, np.bool_))
+def is_integer(value: Any) -> bool:
+    """Return whether a value is an integer, which booleans are not."""
+    return isinstance(value, Integral) and not isinstance(value, (bool, np.bool_))
 
 
 def listed(names: Sequence[Any], most: int = 10) -> str:
@@ -55,7 +55,7 @@ def read_positions(
 
 def require_position(argument: str, key: Any, size: int, noun: str, *, from_end: bool = False) -> int:
     """Return a position from 0 on as an int; see :func:`read_positions`."""
-    if not is_position(key):
+    if not is_integer(key):
         raise TypeError(f"{argument}: {key!r:.80} is neither a name nor a position")
     if not (-size if from_end else 0) <= key < size:
         raise ValueError(f"{argument}: {noun} {key} is out of range for {size} {noun}s")

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy.stats.mstats import mquantiles
 
 from .._common.checks import require_count, with_article
-from .._common.positions import is_position, listed, read_position, require_position
+from .._common.positions import is_integer, listed, read_position, require_position
 from .._engine.features import Group
 from .._rows.columns import read_column
 from .._rows.inputs import read
@@ -123,7 +123,7 @@ class Players:
             There is no such feature, a position does not stand for a single feature, or ``feature`` is
             neither a name nor a position.
         """
-        if is_position(feature):
+        if is_integer(feature):
             return self._number_of_column(argument, int(feature), with_values)
         if self.names.count(feature) > 1:  # a step made up the name that a dropped column of X has
             raise ValueError(

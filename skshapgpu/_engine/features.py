@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._common.groups import group_of_each
-from .._common.positions import is_position, read_positions
+from .._common.positions import is_integer, read_positions
 from .._rows.columns import GroupedRows
 from .._rows.inputs import tested_columns
 from .._rows.origins import Origins
@@ -212,7 +212,7 @@ def columns_of_group(
     if origins is None:
         return tuple(read_positions(argument, members, names, "column"))
     columns = [
-        origins.made_alone_from(argument, member, names) if is_position(member) else member
+        origins.made_alone_from(argument, member, names) if is_integer(member) else member
         for member in members
     ]
     if None in columns:

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._common.checks import require_count, require_one_of
 from .._common.indices import INTERACTION_INDICES, indices_of
-from .._common.positions import is_position, read_positions
+from .._common.positions import is_integer, read_positions
 from .._rows.gpu_arrays import scale_and_sum
 from .algorithms import Kind
 from .runs import Run, chunk_of
@@ -26,7 +26,7 @@ _NOUNS = {2: "pair", 3: "triple"}
 
 def require_order(order: Any) -> None:
     """Raise ``ValueError`` unless ``order``, the number of features that interact, is 2 or 3."""
-    if not is_position(order) or order not in _NOUNS:
+    if not is_integer(order) or order not in _NOUNS:
         raise ValueError(f"order must be 2 or 3, not {order!r}")
 
 
@@ -80,7 +80,7 @@ class Request:
             if interactions != "occurring":
                 raise ValueError(refusal)
             return cls(kind, interactions)
-        if is_position(interactions):
+        if is_integer(interactions):
             require_count("interactions", interactions)
             return cls(kind, "strongest", count=int(interactions))
         if not isinstance(interactions, (Sequence, np.ndarray)):
@@ -145,7 +145,7 @@ class Request:
         features = [feature for members in self.listed for feature in members]
         if not (are_columns or self.has_feature_positions):
             for feature in features:
-                if is_position(feature):
+                if is_integer(feature):
                     raise ValueError(
                         f"interactions has the position {feature} of a column of X, but the features are "
                         "not the columns of X one by one: give names of features, or an array of positions "

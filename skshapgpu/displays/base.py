@@ -12,7 +12,7 @@ from sklearn.utils import check_scalar
 from .._common.checks import require_count, with_article
 from .._common.digits import number
 from .._common.indices import INDICES
-from .._common.positions import is_position, listed, read_position, require_position
+from .._common.positions import is_integer, listed, read_position, require_position
 from .._explanations.selection import positions_of_label
 from .._explanations.values import Explanation, LabelledValues
 from .._rows.gpu_arrays import to_host
@@ -134,7 +134,7 @@ def values_label(explanation: Explanation, output: Any) -> str:
 
 def row_position(explanation: Explanation, row: Hashable) -> int:
     """Return the position of a row. An integer is a position; a label may be anything except a number."""
-    if is_position(row):
+    if is_integer(row):
         return require_position("row", row, len(explanation), "row", from_end=True)
     if isinstance(row, (Number, np.bool_)):
         raise TypeError(f"row must be a position or a label, not {row!r}")

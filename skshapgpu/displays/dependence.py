@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from .._common.checks import require_bool, require_count, require_options
-from .._common.positions import is_position, read_position
+from .._common.positions import is_integer, read_position
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import NumericColumn, read_column
@@ -378,7 +378,7 @@ class ShapDependenceDisplay:
         explanation = explainer.explain(X, y)
         position = _feature_of_input("feature", explanation, feature)
         output_index = output_position(explanation, output)
-        if is_position(color_by):
+        if is_integer(color_by):
             color_by = _feature_of_input("color_by", explanation, color_by)
         if color_by == "auto":
             try:
@@ -410,7 +410,7 @@ def _feature_of_input(argument: str, explanation: Explanation, feature: Any) -> 
     ValueError, TypeError
         The feature does not exist, or the column of X is not a feature by itself.
     """
-    if not is_position(feature):
+    if not is_integer(feature):
         return _feature(argument, explanation, feature)
     column, names, groups = int(feature), explanation.feature_names, explanation.group_columns
     if explanation.origins is not None:

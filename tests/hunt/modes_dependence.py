@@ -278,7 +278,7 @@ def _may_refuse(case: Case, subject: _Subject, options: dict[str, Any], error: E
             return "origins of columns are not known"
         if options["grid_resolution"] == "exact" and "exact" in text:
             return "jumps of columns of X"
-    if subject.of_x and not subject.by_input and isinstance(error, ValueError) and "name" in text:
+    if subject.of_x and not subject.by_input and "position of a column of X" in text and "name" in text:
         return "positions behind steps"
     if "can be put only into an array" in text and not isinstance(case.X, (np.ndarray, pd.DataFrame)):
         return "new values of columns of X in other containers"
