@@ -94,7 +94,7 @@ _SIMILARITY = 0.76
 
 
 def require_options(
-    called: Callable[..., Any], options: Iterable[str], known: Iterable[str] = OPTION_LINES
+    called: Callable[..., Any], options: Iterable[str], option_names: Iterable[str] = OPTION_LINES
 ) -> None:
     """Raise ``TypeError`` for a keyword argument that is not an option of an explainer.
 
@@ -106,20 +106,20 @@ def require_options(
         Function or class that the user called.
     options : iterable of str
         Names of the keyword arguments that are not parameters of ``called``.
-    known : iterable of str
+    option_names : iterable of str
         Names of the options; those of a batch explainer where a function takes them.
     """
     for option in options:
-        if option not in known:
+        if option not in option_names:
             problem = f"{called.__qualname__}() got an unexpected keyword argument {option!r}"
-            raise TypeError(f"{problem}{_hint(called, option, known)}")
+            raise TypeError(f"{problem}{_hint(called, option, option_names)}")
 
 
-def _hint(called: Callable[..., Any], unknown: str, known: Iterable[str]) -> str:
+def _hint(called: Callable[..., Any], unknown: str, option_names: Iterable[str]) -> str:
     """Return the end of a message about an unknown option; nothing if no parameter is similar."""
     parameters = signature(called).parameters.values()
     names = [parameter.name for parameter in parameters if parameter.kind != Parameter.VAR_KEYWORD]
-    names = [name for name in dict.fromkeys([*names, *known]) if name != unknown]
+    names = [name for name in dict.fromkeys([*names, *option_names]) if name != unknown]
     if unknown in _ADVICE:
         return f". {_ADVICE[unknown]}"
     if unknown in _NAMES_OF_WORDS:

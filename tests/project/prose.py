@@ -119,7 +119,7 @@ def _may_open_with_noun(function: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
     """Return whether the docstring describes a thing (a property, a fixture) or a statement (a test)."""
     decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
     special = function.name.startswith("__") and function.name.endswith("__")
-    described = any("property" in name or "fixture" in name or ".setter" in name for name in decorators)
+    described = any("property" in name or "computed_once" in name or "fixture" in name or ".setter" in name for name in decorators)
     return special or described or function.name.startswith("test_")
 
 
