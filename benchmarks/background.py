@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import gpu
@@ -14,6 +13,7 @@ import numpy as np
 import peers
 
 from skshapgpu import TreeExplainer, _core, reference
+from skshapgpu.adapters.ensemble import attributes_of
 
 DEFAULT_MODELS = ("cal_housing-d6", "cal_housing-med")
 QUICK_MODELS = ("cal_housing-small",)
@@ -144,7 +144,7 @@ def definition_error(tree: Any, X: np.ndarray, background: np.ndarray) -> float 
     if used > reference.MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
     weights = np.full(len(background), 1 / len(background))
-    attributes = {f.name: getattr(tree, f.name) for f in fields(tree)}
+    attributes = attributes_of(tree)
     plan = _core.background_plan(attributes, "double", background, weights, TABLE_BYTES)
     expected = reference.interventional(tree, X, background).values
     computed = np.empty_like(expected)

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import gpu
@@ -15,6 +14,7 @@ import numpy as np
 import peers
 
 from skshapgpu import TreeExplainer, _core, reference
+from skshapgpu.adapters.ensemble import attributes_of
 
 DEFAULT_MODELS = ("cal_housing-med", "adult-med", "covtype-med", "rf-adult-8")
 
@@ -112,7 +112,7 @@ def definition_error(tree: Any, X: np.ndarray) -> float | None:
     used = len(np.unique(tree.feature[tree.left >= 0]))
     if used > reference.MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
-    plan = _core.Plan({f.name: getattr(tree, f.name) for f in fields(tree)}, "double", 2)
+    plan = _core.Plan(attributes_of(tree), "double", 2)
     expected = reference.path_dependent(tree, X, index="SII").values
     computed = np.empty_like(expected)
     plan.explain(X.astype(np.float64), np.empty(expected.shape[:3]), None, 1, computed)

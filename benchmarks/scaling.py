@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu._files import saving
+from skshapgpu.adapters.ensemble import attributes_of
 
 #: Largest permitted difference between the output and values in double precision, relative to the largest
 #: magnitude.
@@ -247,6 +247,6 @@ def _double(model: Path, X: np.ndarray) -> np.ndarray:
     """Compute values in double precision from the trees in the file."""
     ensemble = saving.load(model).adapted.ensemble
     values = np.empty((len(X), 1, X.shape[1]))
-    plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, "double")
+    plan = _core.Plan(attributes_of(ensemble), "double")
     plan.explain(X.astype(ensemble.x_dtype).astype(np.float64), values, None, 1)
     return values[:, 0]

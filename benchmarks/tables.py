@@ -11,7 +11,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 import peers
 
 from skshapgpu import _core
+from skshapgpu.adapters.ensemble import attributes_of
 
 DEFAULT_MODELS = (
     "rf-adult-*",
@@ -142,7 +143,7 @@ def starters(
 ) -> dict[str, tuple[Callable[[], Timer], float]]:
     """Return, for each name, a function that makes the system's timer, and the largest permitted error."""
     oblivious = case.family == "catboost"
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     starters: dict[str, tuple[Callable[[], Timer], float]] = {
         name: (partial(ours, case, attributes, algorithm, precision), TOLERANCE[precision])
         for name, (algorithm, precision) in (OURS_OBLIVIOUS if oblivious else OURS).items()

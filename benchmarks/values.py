@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import models
@@ -13,6 +13,7 @@ import numpy as np
 import peers
 
 from skshapgpu import TreeExplainer, _core, reference
+from skshapgpu.adapters.ensemble import attributes_of
 
 DEFAULT_MODELS = (
     "cal_housing-med",
@@ -148,7 +149,7 @@ def definition_error(ensemble: Any, X: np.ndarray) -> float | None:
         part = one_tree(ensemble, tree)
         expected = reference.path_dependent(part, X).values
         computed = np.empty_like(expected)
-        plan = _core.Plan({f.name: getattr(part, f.name) for f in fields(part)}, "double")
+        plan = _core.Plan(attributes_of(part), "double")
         plan.explain(X.astype(np.float64), computed, None, 1)
         worst = max(worst, peers.relative_error(computed, expected))
     return worst

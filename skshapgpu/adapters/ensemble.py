@@ -502,7 +502,7 @@ class Ensemble:
         return values
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, ({f.name: getattr(self, f.name) for f in fields(self)},)
+        return _rebuild, (attributes_of(self),)
 
 
 def _rebuild(state: dict[str, Any]) -> Ensemble:

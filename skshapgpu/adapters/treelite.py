@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ import scipy.sparse
 from ..errors import UnsupportedModelError
 from . import _treelite_checkpoint
 from ._known import require_known
-from .ensemble import Ensemble, Tree
+from .ensemble import Ensemble, Tree, attributes_of
 from .schema import AdaptedModel, Column, InputSchema, counts_of, numbers_of_categories, pair_names
 
 #: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of the format.
@@ -430,7 +430,7 @@ def _holds_probabilities(head: _Head, ensemble: Ensemble) -> bool:
 
 
 def _second_output(ensemble: Ensemble) -> Ensemble:
-    state = {f.name: getattr(ensemble, f.name) for f in fields(Ensemble)}
+    state = attributes_of(ensemble)
     state |= {
         "value": ensemble.value[:, 1:],
         "intercept": ensemble.intercept[1:],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -38,6 +38,7 @@ from skshapgpu._engine.algorithms import (
 )
 from skshapgpu._engine.execution import plan_execution
 from skshapgpu.adapters import AdaptedModel, adapt
+from skshapgpu.adapters.ensemble import attributes_of
 from skshapgpu.adapters.survival import by_link
 
 ROOT = Path(__file__).parents[2]
@@ -194,7 +195,7 @@ def test_all_that_the_table_has_is_exact(
 def test_each_uses_its_own_method(name: str) -> None:
     """All methods are exact; only the last bits show which method computed the values."""
     ensemble = adapt(model()).ensemble
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     values = np.full((len(X), 1, len(COLUMNS)), np.nan)
     _core.Plan(attributes, "double", method=named(name).method).explain(X, values, None, 1)
     found, walked = (

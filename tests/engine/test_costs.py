@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.plans import ALWAYS_TABLES, attributes_of
+from helpers.plans import ALWAYS_TABLES
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -32,6 +32,7 @@ from skshapgpu._engine.costs.trees import (
     table_size,
     typical_rows,
 )
+from skshapgpu.adapters.ensemble import attributes_of
 
 X, Y = load_diabetes(return_X_y=True)
 

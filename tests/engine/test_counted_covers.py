@@ -20,10 +20,10 @@ from helpers.ensembles import (
     random_weights,
 )
 from helpers.instruction_sets import each_set, run_again
-from helpers.kernels import TOLERANCE, assert_within, interrupted, state
+from helpers.kernels import TOLERANCE, assert_within, interrupted
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 
 def explainer_of(ensemble: Ensemble, data: Any, weights: Any = None, **options: Any) -> TreeExplainer:
@@ -42,7 +42,7 @@ def leaf_weights(
 ) -> np.ndarray:
     values = np.zeros(ensemble.n_nodes)
     weights = np.ones(len(X)) if weights is None else weights
-    _core.add_leaf_weights(state(ensemble), X, weights, values, n_threads)
+    _core.add_leaf_weights(attributes_of(ensemble), X, weights, values, n_threads)
     return values
 
 
@@ -119,7 +119,7 @@ def test_many_rows_and_threads(seed: int, shape: str, vector: bool) -> None:
     for n_threads in (2, 3, 64):
         np.testing.assert_array_equal(leaf_weights(ensemble, data, weights, n_threads), whole)
     parts = leaf_weights(ensemble, data[:17], weights[:17])
-    _core.add_leaf_weights(state(ensemble), data[17:], weights[17:], parts, 2)
+    _core.add_leaf_weights(attributes_of(ensemble), data[17:], weights[17:], parts, 2)
     np.testing.assert_array_equal(parts, whole)
     tree = np.repeat(np.arange(ensemble.n_trees), np.diff(ensemble.tree_offsets))
     np.testing.assert_array_equal(np.bincount(tree, whole), weights.sum())
@@ -217,7 +217,7 @@ def test_ends_when_interrupted() -> None:
 def test_wrong_arguments(change: dict[str, Any], error: type[Exception], message: str) -> None:
     ensemble = random_ensemble(1, n_features=5)
     arguments = {
-        "ensemble": state(ensemble),
+        "ensemble": attributes_of(ensemble),
         "rows": np.zeros((4, 5)),
         "weights": np.ones(4),
         "weight_at": np.zeros(ensemble.n_nodes),

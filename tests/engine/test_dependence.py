@@ -17,10 +17,10 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
-from helpers.kernels import assert_within, interrupted, state
+from helpers.kernels import assert_within, interrupted
 
 from skshapgpu import _core
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 
 def drawn(seed: int, max_leaves: int = 16) -> Ensemble:
@@ -56,7 +56,7 @@ def by_definition(
 
 
 def compiled(ensemble: Ensemble, columns: Sequence[Sequence[int]], points: Sequence[np.ndarray]) -> Any:
-    return _core.DependentTrees(state(ensemble), list(zip(map(list, columns), points)))
+    return _core.DependentTrees(attributes_of(ensemble), list(zip(map(list, columns), points)))
 
 
 def average(trees: Any, X: np.ndarray, weights: np.ndarray | None = None, n_threads: int = 1) -> np.ndarray:
@@ -220,7 +220,7 @@ def test_ends_when_interrupted() -> None:
     ],
 )
 def test_wrong_grids(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    arguments = {"ensemble": state(random_ensemble(1, n_features=5)), "axes": [], "n_threads": 1}
+    arguments = {"ensemble": attributes_of(random_ensemble(1, n_features=5)), "axes": [], "n_threads": 1}
     with pytest.raises(error, match=message):
         _core.DependentTrees(**arguments | change)
 
@@ -240,7 +240,7 @@ def test_wrong_grids(change: dict[str, Any], error: type[Exception], message: st
     ],
 )
 def test_wrong_arguments(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    trees = _core.DependentTrees(state(random_ensemble(1, n_features=5)), [])
+    trees = _core.DependentTrees(attributes_of(random_ensemble(1, n_features=5)), [])
     weight_at = np.zeros(trees.info()["n_leaves"])
     arguments = {"X": np.zeros((4, 5)), "weights": np.ones(4), "weight_at": weight_at, "n_threads": 1}
     with pytest.raises(error, match=message):

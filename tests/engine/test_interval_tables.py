@@ -19,7 +19,7 @@ from helpers.ensembles import (
     random_rows,
 )
 from helpers.instruction_sets import each_set, run_again
-from helpers.kernels import TOLERANCE, explain, once, run, same_bits, state
+from helpers.kernels import TOLERANCE, explain, once, run, same_bits
 from helpers.plans import ALWAYS_TABLES, interval_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ from sklearn.ensemble import RandomForestRegressor
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._engine.costs import trees as costs
 from skshapgpu._engine.costs.trees import TreeGroup
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 #: Limits on the entries of a table: too low for most leaves, low, and enough for all trees of this file.
 LIMITS = (8, 32, 200, 4096)
@@ -41,7 +41,7 @@ X, Y = load_diabetes(return_X_y=True)
 
 
 def walk_of(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
-    return _core.Plan(state(ensemble), precision, **options)
+    return _core.Plan(attributes_of(ensemble), precision, **options)
 
 
 def layout_of(plan: Any, most_entries: int = 4096, n_rows: float = MANY_ROWS, **prices: float) -> Any:
@@ -489,8 +489,8 @@ def test_other_plans_have_no_such_tables(plan_of: Any, message: str) -> None:
 def test_plans_of_other_classes() -> None:
     ensemble = random_ensemble(0, n_trees=4, shapes=("random",))
     rows = np.zeros((2, ensemble.n_features)), np.full(2, 0.5)
-    pairs = _core.BackgroundPairsPlan(state(ensemble), "double", *rows, 1, "BII", 0)
-    rescaled = _core.RescaledPlan(state(ensemble), "double", *rows, "logistic", 1.0)
+    pairs = _core.BackgroundPairsPlan(attributes_of(ensemble), "double", *rows, 1, "BII", 0)
+    rescaled = _core.RescaledPlan(attributes_of(ensemble), "double", *rows, "logistic", 1.0)
     for plan in (pairs, rescaled, None):
         with pytest.raises(TypeError):
             layout_of(plan)

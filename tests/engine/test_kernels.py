@@ -36,13 +36,12 @@ from helpers.kernels import (
     once,
     run,
     same_bits,
-    state,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skshapgpu import reference
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 # Agreement with the definition
 
@@ -115,7 +114,7 @@ def test_wide_rows(core, precision):
     X = random_rows(13, narrow, 70)
     wide_X = np.random.default_rng(13).normal(size=(70, 10_000))
     wide_X[:, columns] = X
-    values, margin = explain(core.Plan(state(wide), precision), wide, wide_X)
+    values, margin = explain(core.Plan(attributes_of(wide), precision), wide, wide_X)
     tolerance = TOLERANCE[precision] * leaf_scale(narrow)[:, np.newaxis]
     assert_within(values[:, :, columns], reference.path_dependent(narrow, X).values, tolerance, "values")
     assert_within(margin, narrow.margin(X), np.full(margin.shape, 1e-9), "margin")
@@ -167,7 +166,7 @@ def test_as_many_thresholds_as_16_bits_count(core, precision, x_dtype, n_thresho
     X = np.stack([x0, rng.random(len(x0))], axis=1)
     expected, base, _ = reference.path_dependent(small, X)
     expected[:, 0, 0] += alone.margin(X)[:, 0] - expected_leaf[0]
-    plan = core.Plan(state(both), precision)
+    plan = core.Plan(attributes_of(both), precision)
     values, margin = explain(plan, both, X)
     # A tolerance from the sum over 131,072 leaves would permit any error: use the largest leaf of each tree.
     tolerance = TOLERANCE[precision] * (np.abs(big.value).max() + 5)
@@ -210,7 +209,7 @@ def assert_chain(core: ModuleType, precision: str, depth: int, n_features: int, 
     """Check the exact values of a few rows, and only additivity for more rows."""
     ensemble, X, expected = solved_chain(depth, n_features, n_rows)
     assert np.abs(expected).max() > 1e-3
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     values, _ = explain(plan, ensemble, X)
     assert_within(values, expected, TOLERANCE[precision] * leaf_scale(ensemble)[:, np.newaxis], "values")
     more = np.random.default_rng(1).random((70, n_features))
@@ -240,7 +239,7 @@ def test_small_subtrees_below_every_number_of_features(core, precision, n_output
     """Subtrees of two to four leaves split on new and on repeated features, for K up to 18."""
     for n_features in range(first, first + 6):
         ensemble, X, expected = solved_comb(n_features, n_outputs)
-        plan = core.Plan(state(ensemble), precision)
+        plan = core.Plan(attributes_of(ensemble), precision)
         assert [group["n_nodes"] for group in plan.info()["groups"]] == [(n_features + 1) // 2]
         assert n_features < 5 or plan.info()["n_repeated"] > 0
         values, margin = explain(plan, ensemble, X)
@@ -294,7 +293,7 @@ def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth,
     ensemble = Ensemble.from_trees([tree], n_features=depth, intercept=0, x_dtype="float64")
     X = np.stack([np.ones(depth), np.arange(depth) != 3, np.arange(depth) == depth - 1, np.zeros(depth)])
     X = X[: 4 if depth <= 40 else 2]
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     values, margin = explain(plan, ensemble, X)
     expected = np.array([exact_shap(ensemble, x) for x in X])
     assert_within(values, expected, np.full(expected.shape, TOLERANCE[precision] * 2), "values")
@@ -316,7 +315,9 @@ def test_more_leaves_than_16_bits_can_number(core, precision):
     ensemble = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float64")
     reached = np.append(rng.integers(0, depth, 60), [0, 1, 65_535, 65_536, 65_537, depth - 1, depth])
     expected = value[np.minimum(2 * reached + 1, 2 * depth)]
-    values, margin = explain(core.Plan(state(ensemble), precision), ensemble, reached[:, np.newaxis] * 1.0)
+    values, margin = explain(
+        core.Plan(attributes_of(ensemble), precision), ensemble, reached[:, np.newaxis] * 1.0
+    )
     np.testing.assert_allclose(margin[:, 0], expected, rtol=1e-15)  # leaves are scaled: rounded twice
     difference = expected - value[left < 0].mean()
     assert_within(values[:, 0, 0], difference, TOLERANCE[precision] * leaf_scale(ensemble), "values")
@@ -362,7 +363,7 @@ def test_ranks_are_those_of_searchsorted(core, precision, x_dtype, strict, zero_
     expected = np.where(missing, passes_missing.sum(), ranks)
     for n_rows in (1, 3, 17, len(x)):
         rows = x[:n_rows, np.newaxis]
-        _, margin = explain(core.Plan(state(ensemble), precision), ensemble, rows)
+        _, margin = explain(core.Plan(attributes_of(ensemble), precision), ensemble, rows)
         np.testing.assert_array_equal(margin[:, 0], expected[:n_rows])
 
 
@@ -376,7 +377,7 @@ def test_columns_of_any_layout(core, precision, x_dtype, dtype):
         X = random_rows(21, ensemble, 131).astype(dtype)
     spread = np.full((131, 140), np.nan, dtype)
     spread[:, ::2] = X
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     expected = explain(plan, ensemble, X)
     for other in (np.asfortranarray(X), np.ascontiguousarray(X[::-1])[::-1], spread[:, ::2]):
         for got, wanted in zip(explain(plan, ensemble, other), expected, strict=True):

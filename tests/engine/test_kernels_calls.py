@@ -22,10 +22,9 @@ from helpers.kernels import (
     run,
     same_bits,
     splits_on,
-    state,
 )
 
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 # Equal bits
 
@@ -50,7 +49,7 @@ def mixed_ensemble(x_dtype: str = "float32") -> Ensemble:
 def test_bits_depend_neither_on_threads_nor_on_the_other_rows(core, precision, dtype):
     ensemble = mixed_ensemble()
     X = random_rows(20, ensemble, 300)
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     values, margin = explain(plan, ensemble, X, dtype=dtype)
     assert_consistent(ensemble, X, plan, precision, values, margin)
     assert len(np.unique(margin[:, 0])) > 200
@@ -64,7 +63,7 @@ def test_bits_depend_neither_on_threads_nor_on_the_other_rows(core, precision, d
             ]
             for whole, part in zip((values, margin), zip(*parts)):
                 assert same_bits(whole, np.concatenate(part)), (n_threads, chunk)
-    again = explain(core.Plan(state(ensemble), precision), ensemble, X, dtype=dtype)
+    again = explain(core.Plan(attributes_of(ensemble), precision), ensemble, X, dtype=dtype)
     assert same_bits(again[0], values) and same_bits(again[1], margin)
 
 
@@ -75,7 +74,7 @@ def test_bits_do_not_depend_on_the_layout_of_X(core, precision, x_dtype):
     with np.errstate(over="ignore"):
         X = random_rows(21, ensemble, 131).astype(np.float32)
     n_rows, n_features = X.shape
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     values, margin = explain(plan, ensemble, X)
     for same in (X, X.astype(np.float64)):
         spread = np.full((2 * n_rows, 3 * n_features), 7, same.dtype)
@@ -106,7 +105,7 @@ def test_bits_do_not_depend_on_the_layout_of_X(core, precision, x_dtype):
 def test_margin_is_optional(core, precision):
     ensemble = mixed_ensemble()
     X = random_rows(22, ensemble, 70)
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     values = np.full((70, 3, 20), np.nan)
     plan.explain(X, values, None, 1)
     assert same_bits(values, explain(plan, ensemble, X)[0])
@@ -127,9 +126,11 @@ def test_rows_of_tested_columns_and_values_in_zeros(cpu_core, precision, n_featu
     assert 10 < len(tested) <= 20 and tested.max() > 20
     X = np.full((70, n_features), np.nan)
     X[:, place] = random_rows(25, ensemble, 70)
-    plan = cpu_core.Plan(state(wide), precision)
+    plan = cpu_core.Plan(attributes_of(wide), precision)
     expected, margin = explain(plan, wide, X)
-    assert same_bits(margin, explain(cpu_core.Plan(state(ensemble), precision), ensemble, X[:, place])[1])
+    assert same_bits(
+        margin, explain(cpu_core.Plan(attributes_of(ensemble), precision), ensemble, X[:, place])[1]
+    )
     assert_consistent(wide, X, plan, precision, expected, margin)
     for packed in (np.ascontiguousarray(X[:, tested]), np.asfortranarray(X[:, tested])):
         assert same_bits(explain(plan, wide, packed)[0], expected)
@@ -156,7 +157,7 @@ def test_values_of_an_output_do_not_depend_on_the_others(core, precision, dtype)
             ensemble, tree_output=output, intercept=np.array([1.0, 2.0, 0.0, -1.0])
         )
         X = random_rows(n_features, together, 150)
-        plan = core.Plan(state(together), precision)
+        plan = core.Plan(attributes_of(together), precision)
         values, margin = explain(plan, together, X, dtype=dtype)
         assert_consistent(together, X, plan, precision, values, margin)
         assert (values[:, 1] == 0).all() and (margin[:, 1] == 2).all()
@@ -168,7 +169,7 @@ def test_values_of_an_output_do_not_depend_on_the_others(core, precision, dtype)
                 tree_output=np.full_like(output, 0),
                 intercept=together.intercept[[o]],
             )
-            expected = explain(core.Plan(state(alone), "double"), alone, X, dtype="float64")[0]
+            expected = explain(core.Plan(attributes_of(alone), "double"), alone, X, dtype="float64")[0]
             scale = np.abs(expected).max()
             assert scale > 0
             in_double = precision == "double" and dtype == "float64"
@@ -180,7 +181,7 @@ def test_values_of_an_output_do_not_depend_on_the_others(core, precision, dtype)
 def test_one_plan_in_several_threads(core, precision):
     ensemble = mixed_ensemble()
     X = random_rows(23, ensemble, 200)
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     values, margin = explain(plan, ensemble, X)
     starts = [7 * i % 150 for i in range(60)]
     with ThreadPoolExecutor(6) as pool:
@@ -193,11 +194,11 @@ def test_one_plan_in_several_threads(core, precision):
 def test_a_plan_outlives_its_ensemble(core, precision):
     ensemble = mixed_ensemble()
     X = random_rows(24, ensemble, 70)
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     expected = explain(plan, ensemble, X)
     short_lived = {
         name: np.array(attribute) if isinstance(attribute, np.ndarray) else attribute
-        for name, attribute in state(ensemble).items()
+        for name, attribute in attributes_of(ensemble).items()
     }
     plan = core.Plan(short_lived, precision)
     for array in short_lived.values():
@@ -210,7 +211,7 @@ def test_a_plan_outlives_its_ensemble(core, precision):
 
 
 def test_base_value_is_not_a_handle_into_the_plan(core):
-    plan = core.Plan(state(random_ensemble(25)), "double")
+    plan = core.Plan(attributes_of(random_ensemble(25)), "double")
     before = plan.base_value.copy()
     changed = plan.base_value
     try:
@@ -224,7 +225,7 @@ def test_info_counts(core):
     ensemble = mixed_ensemble()
     with_split = np.diff(ensemble.tree_offsets) > 1
     assert 0 < with_split.sum() < ensemble.n_trees
-    info = core.Plan(state(ensemble), "single").info()
+    info = core.Plan(attributes_of(ensemble), "single").info()
     assert info["n_trees"] == sum(group["n_trees"] for group in info["groups"]) == with_split.sum()
     assert info["n_leaves"] == ensemble.n_leaves
     assert info["bytes"] > 0
@@ -237,7 +238,7 @@ def test_ctrl_c_and_other_threads_get_through(core):
     """The timer can only fire while the GIL is released, and its interrupt must end a job of minutes."""
     tree = full_tree(np.random.default_rng(26), 9, 4)
     ensemble = Ensemble.from_trees([tree] * 300, n_features=4, intercept=0)
-    plan = core.Plan(state(ensemble), "double")
+    plan = core.Plan(attributes_of(ensemble), "double")
     X = np.random.default_rng(26).random((1_000_000, 4), np.float32)
     values = np.empty((len(X), 1, 4))
     with interrupted(0.2):
@@ -252,12 +253,12 @@ def test_ctrl_c_and_other_threads_get_through(core):
 @pytest.mark.parametrize("precision", ["half", "", "Double", None, 1])
 def test_wrong_precision(core, precision):
     with pytest.raises((ValueError, TypeError)):
-        core.Plan(state(random_ensemble(27)), precision)
+        core.Plan(attributes_of(random_ensemble(27)), precision)
 
 
 @pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Ensemble)])
 def test_ensemble_without_an_attribute(core, name):
-    attributes = state(random_ensemble(27))
+    attributes = attributes_of(random_ensemble(27))
     del attributes[name]
     with pytest.raises((ValueError, TypeError, KeyError), match=name):
         core.Plan(attributes, "single")
@@ -337,7 +338,7 @@ GOOD = {"X": np.zeros((6, 5)), "values": np.zeros((6, 2, 5)), "margin": np.zeros
 def test_wrong_arguments(core, cpu_core, name, wrong):
     if name == "n_threads":
         core = cpu_core
-    plan = core.Plan(state(random_ensemble(28, n_outputs=2)), "double")
+    plan = core.Plan(attributes_of(random_ensemble(28, n_outputs=2)), "double")
     plan.explain(**GOOD)
     with pytest.raises((ValueError, TypeError)):
         plan.explain(**GOOD | {name: wrong})
@@ -351,7 +352,7 @@ def test_gaps_are_those_of_the_written_values(cpu_core, dtype, n_features):
         ensemble = dataclasses.replace(ensemble, n_features=n_features)
     X = np.full((1000, n_features), np.nan)
     X[:, :20] = random_rows(32, dataclasses.replace(ensemble, n_features=20), 1000)
-    plan = cpu_core.Plan(state(ensemble), "single")
+    plan = cpu_core.Plan(attributes_of(ensemble), "single")
     values, margin = np.empty((1000, 2, n_features), dtype), np.empty((1000, 2))
     base = plan.base_value + np.array([0.25, 0.0])  # a wrong base value shows in its output alone
     explanation = plan.explain(X, values, margin, 1, base_value=base)
@@ -371,7 +372,7 @@ def test_arrays_from_another_process(core):
     """An unpickled array's dtype equals float64 but is another object; a dtype may also carry metadata."""
     ensemble = random_ensemble(29)
     X = random_rows(30, ensemble, 5)
-    plan = core.Plan(state(pickle.loads(pickle.dumps(ensemble))), "double")
+    plan = core.Plan(attributes_of(pickle.loads(pickle.dumps(ensemble))), "double")
     expected = explain(plan, ensemble, X)[0]
     unpickled = pickle.loads(pickle.dumps(X))
     assert unpickled.dtype is not X.dtype
@@ -388,7 +389,7 @@ def test_leaves_beyond_the_precision(core, precision, value):
     tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.0] * 3, [False] * 3, [2, 1, 1], [0, value, -value])
     ensemble = Ensemble.from_trees([tree], n_features=1, intercept=0)
     try:
-        plan = core.Plan(state(ensemble), precision)
+        plan = core.Plan(attributes_of(ensemble), precision)
     except ValueError as error:
         assert "leaf" in str(error)
         return
@@ -403,10 +404,10 @@ PREAMBLE = f"""
 import resource, sys
 sys.path.insert(0, {str(TESTS)!r})
 from helpers.ensembles import random_ensemble, random_rows
-from helpers.kernels import explain, same_bits, state
+from helpers.kernels import attributes_of, explain, same_bits
 from skshapgpu import _core
 ensemble = random_ensemble(31, n_trees=20, max_leaves=50)
-plan = _core.Plan(state(ensemble), "double")
+plan = _core.Plan(attributes_of(ensemble), "double")
 X = random_rows(32, ensemble, 40_000)
 """
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from helpers.alike_trees import MODELS, alike_trees
 from helpers.ensembles import leaf_scale, random_ensemble, random_rows
-from helpers.kernels import TOLERANCE, both_precisions, explain, once, same_bits, state
+from helpers.kernels import TOLERANCE, both_precisions, explain, once, same_bits
 from helpers.plans import NEVER_TABLES, merged_plan
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._engine.costs import trees as costs
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 
 def plain(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
-    return _core.Plan(state(ensemble), precision, **options)
+    return _core.Plan(attributes_of(ensemble), precision, **options)
 
 
 def leaves(plan: Any, on_gpu: bool = False) -> tuple[int, int]:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from helpers.ensemble_model import EnsembleModel
 from helpers.ensembles import leaf_scale, random_chain, random_ensemble, random_rows
-from helpers.plans import NEVER_TABLES, attributes_of
+from helpers.plans import NEVER_TABLES
 from numpy.testing import assert_allclose
 
 from skshapgpu import TreeExplainer, _core, explain, reference
 from skshapgpu._engine.algorithms import OWEN_VALUES
 from skshapgpu.adapters import adapt
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 #: Largest errors, relative to the largest leaf.
 TOLERANCES = {"double": 1e-10, "single": 5e-6}

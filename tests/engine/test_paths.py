@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from types import ModuleType
 
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skshapgpu import _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 LANES = 32
 PACKINGS = ("none", "next_fit", "first_fit_decreasing", "best_fit_decreasing")
@@ -28,7 +27,7 @@ def cuda() -> ModuleType:
 
 
 def compile_plan(ensemble: Ensemble) -> _core.Plan:
-    fields = {f.name: getattr(ensemble, f.name) for f in dataclasses.fields(ensemble)}
+    fields = attributes_of(ensemble)
     return _core.Plan(fields, "double")
 
 

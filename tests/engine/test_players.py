@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skshapgpu import _core, reference
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
@@ -30,7 +30,7 @@ METHODS = ("walk", "treeshap", "fast_v1")
 def plan_of(ensemble: Ensemble, precision: str, kind: str) -> Any:
     """Compile a plan of a method, or with a kind of tables."""
     if kind in METHODS:
-        return _core.Plan(attributes(ensemble), precision, method=kind)
+        return _core.Plan(attributes_of(ensemble), precision, method=kind)
     return plan_with_tables(ensemble, precision, kind)
 
 
@@ -44,10 +44,6 @@ def with_players(seed: int, ensemble: Ensemble) -> Ensemble:
 def ensembles(draw: st.DrawFn, **options: Any) -> tuple[int, Ensemble]:
     drawn = draw(ensemble_options(**options))
     return drawn["seed"], with_players(drawn["seed"], random_ensemble(**drawn))
-
-
-def attributes(ensemble: Ensemble) -> dict[str, Any]:
-    return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
 
 
 def assert_computes(
@@ -77,7 +73,7 @@ def test_path_dependent_values(case: tuple[int, Ensemble]) -> None:
             plan = plan_of(ensemble, precision, kind)
             assert_computes(plan, ensemble, rows, tolerance, expected)
         np.testing.assert_allclose(plan.base_value, base_value, rtol=1e-12, atol=1e-12)
-        plan = _core.Plan(attributes(ensemble), precision, 1, "BII")
+        plan = _core.Plan(attributes_of(ensemble), precision, 1, "BII")
         assert_computes(
             plan, ensemble, rows, tolerance, reference.path_dependent(ensemble, rows, index="BV").values
         )
@@ -94,12 +90,12 @@ def test_path_dependent_interactions(case: tuple[int, Ensemble]) -> None:
     )
     for precision, tolerance in TOLERANCE.items():
         for index in ("SII", "STII", "BII"):
-            plan = _core.Plan(attributes(ensemble), precision, 2, index)
+            plan = _core.Plan(attributes_of(ensemble), precision, 2, index)
             matrices = reference.path_dependent(ensemble, rows, index=index).values
             values = banzhaf if index == "BII" else shapley
             pairs = matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]
             assert_computes(plan, ensemble, rows, tolerance, values, matrices=matrices, pairs=pairs)
-        plan = _core.Plan(attributes(ensemble), precision, 3, "SII")
+        plan = _core.Plan(attributes_of(ensemble), precision, 3, "SII")
         triples, _, members = reference.path_dependent(ensemble, rows, index="SII", order=3)
         place = {tuple(triple): i for i, triple in enumerate(members.tolist())}
         occurring = [place[tuple(triple)] for triple in plan.triples.tolist()]
@@ -117,14 +113,14 @@ def test_background(case: tuple[int, Ensemble], n_background: int) -> None:
     banzhaf = reference.interventional(ensemble, rows, background, weight=weights, index="BV").values
     for precision, tolerance in TOLERANCE.items():
         for n_bytes in TABLES:
-            plan = _core.background_plan(attributes(ensemble), precision, background, weights, n_bytes)
+            plan = _core.background_plan(attributes_of(ensemble), precision, background, weights, n_bytes)
             assert_computes(plan, ensemble, rows, tolerance, expected)
             assert_computes(with_intervals(plan), ensemble, rows, tolerance, expected)
             scale = leaf_scale(ensemble) + np.abs(ensemble.intercept)
             assert (np.abs(plan.base_value - base_value) <= tolerance * scale).all()
             for index in ("SII", "STII", "BII"):
                 plan = _core.BackgroundPairsPlan(
-                    attributes(ensemble), precision, background, weights, 2, index, n_bytes
+                    attributes_of(ensemble), precision, background, weights, 2, index, n_bytes
                 )
                 matrices = reference.interventional(
                     ensemble, rows, background, weight=weights, index=index
@@ -153,7 +149,7 @@ def test_functions_of_the_margin() -> None:
             weight=weights,
         ).values
         values = np.full((4, 1, ensemble.n_players), np.nan)
-        plan = _core.RescaledPlan(attributes(ensemble), "double", background, weights, "logistic", 1.0)
+        plan = _core.RescaledPlan(attributes_of(ensemble), "double", background, weights, "logistic", 1.0)
         plan.explain(rows, values, None, 1)
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
 
@@ -168,7 +164,7 @@ def test_gpu(case: tuple[int, Ensemble]) -> None:
     weights = random_weights(seed, 9)
     plans = [
         *(lambda p, kind=kind: plan_of(ensemble, p, kind) for kind in ("walk", "level_uniform", "fast_v2")),
-        lambda p: _core.background_plan(attributes(ensemble), p, rows[:9], weights, TABLES[0]),
+        lambda p: _core.background_plan(attributes_of(ensemble), p, rows[:9], weights, TABLES[0]),
     ]
     shape = len(rows), ensemble.n_outputs, ensemble.n_players
     for compiled in plans:
@@ -180,7 +176,7 @@ def test_gpu(case: tuple[int, Ensemble]) -> None:
             assert (np.abs(values - truth) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
             np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-9)
     for precision, tolerance in TOLERANCE.items():
-        plan = _core.Plan(attributes(ensemble), precision, 2)
+        plan = _core.Plan(attributes_of(ensemble), precision, 2)
         truth, matrices = np.full(shape, np.nan), np.full((*shape, shape[2]), np.nan)
         plan.explain(rows, truth, None, 1, matrices)
         values, result = np.full(shape, np.nan), np.full(matrices.shape, np.nan)
@@ -194,7 +190,7 @@ def test_gputreeshap_refuses_several_columns_of_a_player() -> None:
     _cuda = pytest.importorskip("skshapgpu._cuda")
     ensemble = chain(np.zeros(3, int))
     with pytest.raises(ValueError, match="one player"):
-        _cuda.CudaPlan(_core.Plan(attributes(ensemble), "double"), 0, "gputreeshap")
+        _cuda.CudaPlan(_core.Plan(attributes_of(ensemble), "double"), 0, "gputreeshap")
 
 
 def chain(player: np.ndarray) -> Ensemble:
@@ -220,7 +216,7 @@ def test_by_hand() -> None:
     ensemble, rows = chain(np.array([1, 0, 1])), np.ones((1, 3))
     expected = [[[(2.0 - 1.0 + 8.0 - 4.0) / 2, (4.0 - 1.0 + 8.0 - 2.0) / 2]]]
     np.testing.assert_allclose(reference.path_dependent(ensemble, rows).values, expected, rtol=1e-15)
-    assert_computes(_core.Plan(attributes(ensemble), "double"), ensemble, rows, 1e-12, np.array(expected))
+    assert_computes(_core.Plan(attributes_of(ensemble), "double"), ensemble, rows, 1e-12, np.array(expected))
 
 
 def test_far_more_features_than_nodes() -> None:
@@ -247,7 +243,7 @@ def test_far_more_features_than_nodes() -> None:
     X[:, used] = rows
     expected = np.zeros((20, 1, wide.n_players))
     expected[..., player[used]] = reference.path_dependent(narrow, rows).values[..., [1, 0, 1, 2]]
-    assert_computes(_core.Plan(attributes(wide), "double"), wide, X, 1e-10, expected)
+    assert_computes(_core.Plan(attributes_of(wide), "double"), wide, X, 1e-10, expected)
 
 
 def test_each_feature_a_player_of_its_own_changes_no_bit() -> None:
@@ -256,7 +252,7 @@ def test_each_feature_a_player_of_its_own_changes_no_bit() -> None:
     values = []
     for one in (ensemble, replace(ensemble, player=np.arange(6))):
         values.append(np.full((70, 1, 6), np.nan))
-        _core.Plan(attributes(one), "single").explain(rows, values[-1], None, 1)
+        _core.Plan(attributes_of(one), "single").explain(rows, values[-1], None, 1)
     np.testing.assert_array_equal(*values)
 
 

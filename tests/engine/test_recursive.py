@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from skshapgpu import ShapTransformer, TreeExplainer, _core, reference
 from skshapgpu._engine.additivity import _RELATIVE_GAP
 from skshapgpu._engine.algorithms import ALGORITHMS
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -49,7 +48,7 @@ def compute(
     ensemble: Ensemble, rows: np.ndarray, method: str, precision: str = "double", n_threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute values and margins with the core."""
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     plan = _core.Plan(attributes, precision, method=method)
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
@@ -213,7 +212,7 @@ def test_leaves_beyond_the_precision(method: str, precision: str, scale: float) 
 @each_method
 def test_core_refuses_what_it_is_not_for(method: str) -> None:
     ensemble = random_ensemble(14)
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     for order, index in ((2, "SII"), (3, "SII"), (1, "BII"), (1, "STII")):
         with pytest.raises(ValueError, match=f"'{method}' computes SHAP values only: order 1, index 'SII'"):
             _core.Plan(attributes, "double", order, index, method=method)
@@ -227,7 +226,7 @@ def test_core_refuses_what_it_is_not_for(method: str) -> None:
 
 def test_scratch_counts_the_paths() -> None:
     ensemble = random_ensemble(15)
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     walk, *others = (
         _core.Plan(attributes, "double", method=method).info()["scratch_bytes_per_thread"]
         for method in ("walk", *METHODS)

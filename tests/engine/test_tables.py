@@ -22,7 +22,7 @@ from helpers.ensembles import (
     random_rows,
 )
 from helpers.instruction_sets import each_set, run_again
-from helpers.plans import KINDS, attributes_of, interval_plan, plan_with_tables
+from helpers.plans import KINDS, interval_plan, plan_with_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
@@ -30,7 +30,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._common import memory
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}

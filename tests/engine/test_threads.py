@@ -12,11 +12,11 @@ import joblib
 import numpy as np
 import pytest
 from helpers.ensembles import full_tree, random_ensemble, random_rows, random_weights
-from helpers.kernels import interrupted, once, run, same_bits, state
+from helpers.kernels import interrupted, once, run, same_bits
 from helpers.plans import with_intervals
 
 from skshapgpu import _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 pytestmark = once
 
@@ -44,7 +44,7 @@ def large(vector: bool = False) -> Ensemble:
 
 def plans(ensemble: Ensemble, precision: str) -> dict[str, Any]:
     """Compile a plan of every kind; those against background data are for fewer rows."""
-    attributes, background = state(ensemble), random_rows(2, ensemble, 5)
+    attributes, background = attributes_of(ensemble), random_rows(2, ensemble, 5)
     weights = random_weights(3, 5)
     against_background = _core.background_plan(attributes, precision, background, weights, 2**22)
     return {
@@ -95,7 +95,8 @@ def test_plans_do_not_depend_on_the_threads_that_compile_them(vector: bool, prec
     ensemble = large(vector)
     assert ensemble.n_leaves > 2 * 4096  # enough for several threads
     X = random_rows(4, ensemble, 70)
-    attributes, background, weights = state(ensemble), random_rows(2, ensemble, 5), random_weights(3, 5)
+    attributes = attributes_of(ensemble)
+    background, weights = random_rows(2, ensemble, 5), random_weights(3, 5)
     kinds: list[tuple[dict[str, Any], bool]] = [
         ({}, False),
         ({"index": "BII"}, False),
@@ -122,7 +123,7 @@ def test_plans_do_not_depend_on_the_threads_that_compile_them(vector: bool, prec
 def test_rows_beyond_the_memory_of_a_grid() -> None:
     """The sums of all chunks for all rows would take more memory than two threads may use for sums."""
     ensemble = random_ensemble(5, n_trees=400, n_features=100, n_outputs=4, vector=True, max_leaves=30)
-    plan = _core.Plan(state(ensemble), "double")
+    plan = _core.Plan(attributes_of(ensemble), "double")
     info = plan.info()
     n_rows, a_block = 700, info["n_chunks"] * 60 * 4 * 64 * 8  # most of the chunks use more than 60 features
     assert info["shared_bytes_per_thread"] == 4 << 20
@@ -136,13 +137,13 @@ def test_rows_beyond_the_memory_of_a_grid() -> None:
 
 def test_large_models_have_enough_chunks_for_many_threads() -> None:
     assert large().n_leaves > 30 * 512
-    assert _core.Plan(state(large()), "single").info()["n_chunks"] >= 24
+    assert _core.Plan(attributes_of(large()), "single").info()["n_chunks"] >= 24
     # Adding up the sums of a chunk takes longer than walking it, unless it has many leaves for each sum.
     for n_features, is_split in [(5, True), (500, False)]:
         ensemble = random_ensemble(
             6, n_trees=60, n_features=n_features, shapes=("balanced", "random"), max_leaves=60
         )
-        info = _core.Plan(state(ensemble), "single").info()
+        info = _core.Plan(attributes_of(ensemble), "single").info()
         assert max(group["n_leaves"] for group in info["groups"]) > 512
         assert (info["n_chunks"] > len(info["groups"])) == is_split
 
@@ -153,7 +154,7 @@ def test_large_models_have_enough_chunks_for_many_threads() -> None:
 def test_nested_in_threads_of_joblib() -> None:
     ensemble = large()
     X = random_rows(6, ensemble, 300)
-    plan = _core.Plan(state(ensemble), "single")
+    plan = _core.Plan(attributes_of(ensemble), "single")
     expected = results(plan, ensemble, X, 1, "float32")[0]
     starts = [11 * i % 200 for i in range(40)]
     result = joblib.Parallel(4, backend="threading")(
@@ -166,10 +167,10 @@ def test_nested_in_threads_of_joblib() -> None:
 PREAMBLE = """
 import os, signal, sys, threading
 import numpy as np
-from test_threads import large, random_rows, results, same_bits, state
+from test_threads import attributes_of, large, random_rows, results, same_bits
 from skshapgpu import _core
 ensemble = large()
-plan = _core.Plan(state(ensemble), "single")
+plan = _core.Plan(attributes_of(ensemble), "single")
 X = random_rows(7, ensemble, 130)
 def explain(n_threads=4):
     return results(plan, ensemble, X, n_threads, "float32")[0]
@@ -271,13 +272,13 @@ def test_ctrl_c_with_few_rows() -> None:
     """The interrupt must end a job of minutes on a single block of rows."""
     tree = full_tree(np.random.default_rng(8), 10, 40)
     ensemble = Ensemble.from_trees([tree] * 300, n_features=40, intercept=0)
-    plan = _core.Plan(state(ensemble), "double", 3)
+    plan = _core.Plan(attributes_of(ensemble), "double", 3)
     X = np.random.default_rng(8).random((64, 40), np.float32)
     values = np.empty((64, 1, 40))
     with interrupted(0.2):
         while True:
             plan.explain(X, values, None, 3)
-    few = _core.Plan(state(large()), "double")
+    few = _core.Plan(attributes_of(large()), "double")
     rows = random_rows(9, large(), 10)
     expected = results(few, large(), rows, 1, "float64")
     assert same_bits(results(few, large(), rows, 3, "float64")[0], expected[0])
@@ -285,7 +286,7 @@ def test_ctrl_c_with_few_rows() -> None:
 
 def test_idle_threads_take_no_time() -> None:
     ensemble = large()
-    plan, X = _core.Plan(state(ensemble), "single"), random_rows(10, ensemble, 5)
+    plan, X = _core.Plan(attributes_of(ensemble), "single"), random_rows(10, ensemble, 5)
     results(plan, ensemble, X, 8, "float32")
     begin = time.process_time()
     time.sleep(0.5)

@@ -213,11 +213,11 @@ def test_groups_may_take_the_name_of_a_member() -> None:
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ({"g": ["a", "z"]}, "sum_by, 'g': there is no feature 'z', only 'a'"),
-        ({"g": ["a"], "h": ["a"]}, "sum_by: feature 'a' is in 'g' and in 'h'"),
+        ({"g": ["a", "z"]}, "mapping, 'g': there is no feature 'z', only 'a'"),
+        ({"g": ["a"], "h": ["a"]}, "mapping: feature 'a' is in 'g' and in 'h'"),
         ({"g": "a"}, "must be a list of features, not 'a'"),
         ({"g": []}, "must be a list of features"),
-        ({"c": ["a"]}, "sum_by: 'c' is the name of a feature that is not in the group"),
+        ({"c": ["a"]}, "mapping: 'c' is the name of a feature that is not in the group"),
     ],
 )
 def test_bad_groups(mapping: dict[str, Any], message: str) -> None:

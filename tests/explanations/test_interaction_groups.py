@@ -130,7 +130,7 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="interactions of triples cannot be grouped"):
         triples.sum_by(GROUPS)
     explanation: InteractionExplanation = explain_interactions(REGRESSOR, X)
-    with pytest.raises(ValueError, match="sum_by, 'g': there is no feature 'z', only "):
+    with pytest.raises(ValueError, match="mapping, 'g': there is no feature 'z', only "):
         explanation.sum_by({"g": ["z"]})
-    with pytest.raises(ValueError, match="sum_by must be 'input'"):
+    with pytest.raises(ValueError, match="mapping must be 'input'"):
         explanation.sum_by("columns")

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from helpers.checks import corrupt
 from helpers.ensembles import random_chain, random_ensemble, random_rows
-from helpers.plans import attributes_of, plan_with_tables
+from helpers.plans import plan_with_tables
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu._files import storage
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 X, Y = load_diabetes(return_X_y=True)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
 import harness
 import numpy as np
 
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 INSTRUMENT = ("skshapgpu.adapters.ensemble",)
 
@@ -35,7 +34,7 @@ def states() -> list[dict[str, Any]]:
     def state(n_outputs: int, categories: bool, **options: Any) -> dict[str, Any]:
         trees = [tree(n_outputs, categories), tree(n_outputs, False)]
         ensemble = Ensemble.from_trees(trees, n_features=3, intercept=np.zeros(n_outputs), **options)
-        return {f.name: getattr(ensemble, f.name) for f in fields(Ensemble)}
+        return attributes_of(ensemble)
 
     return [
         state(1, False),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import dataclasses
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import pytest
 
 from helpers.ensembles import leaf_scale
 from skshapgpu import reference
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 #: In units of the sum of the output's absolute leaf values.
 TOLERANCE = {"single": 2e-6, "double": 1e-10}
@@ -81,10 +80,6 @@ class CudaPlan:
         assert_within(gap, expected, tolerance + 1e-13 * np.abs(self.base_value), "gap")
 
 
-def state(ensemble: Ensemble) -> dict[str, Any]:
-    return {f.name: getattr(ensemble, f.name) for f in dataclasses.fields(ensemble)}
-
-
 def explain(
     plan: Any, ensemble: Ensemble, X: np.ndarray, *, dtype: str = "float64", n_threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +127,7 @@ def assert_exact(
     core: ModuleType, ensemble: Ensemble, X: np.ndarray, precision: str, dtype: str = "float64"
 ) -> None:
     """Check all results at once against the definition."""
-    plan = core.Plan(state(ensemble), precision)
+    plan = core.Plan(attributes_of(ensemble), precision)
     values, margin = explain(plan, ensemble, X, dtype=dtype)
     assert_consistent(ensemble, X, plan, precision, values, margin)
     expected, base, _ = reference.path_dependent(ensemble, X)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from skshapgpu import _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 #: Kinds of tables: of level-uniform trees only, by intervals, or of all leaves, as in Fast TreeSHAP v2.
 KINDS = ("level_uniform", "intervals", "fast_v2")
@@ -30,11 +29,6 @@ ALWAYS_TABLES = {
 
 #: Prices with which no tree gets tables, but all trees that begin alike are merged.
 NEVER_TABLES = ALWAYS_TABLES | {"lookup": 1e9}
-
-
-def attributes_of(ensemble: Ensemble) -> dict[str, Any]:
-    """Return an ensemble as the core takes it."""
-    return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
 
 
 def interval_plan(

@@ -119,7 +119,8 @@ def _may_open_with_noun(function: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
     """Return whether the docstring describes a thing (a property, a fixture) or a statement (a test)."""
     decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
     special = function.name.startswith("__") and function.name.endswith("__")
-    described = any("property" in name or "computed_once" in name or "fixture" in name or ".setter" in name for name in decorators)
+    of_things = ("property", "computed_once", "fixture", ".setter")
+    described = any(part in name for part in of_things for name in decorators)
     return special or described or function.name.startswith("test_")
 
 

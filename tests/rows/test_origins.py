@@ -332,7 +332,7 @@ def test_groups_of_groups() -> None:
 def test_a_model_without_steps_has_its_own_columns() -> None:
     explanation = explain(forest(5, None).fit(X[["weight"]], Y), X[["weight"]])
     assert explanation.sum_by("input") is explanation
-    with pytest.raises(ValueError, match="sum_by must be 'input' or"):
+    with pytest.raises(ValueError, match="mapping must be 'input' or"):
         explanation.sum_by("output")
 
 

@@ -19,7 +19,7 @@ from helpers.ensembles import (
     random_weights,
 )
 from helpers.instruction_sets import each_set, run_again
-from helpers.kernels import TOLERANCE, explain, once, same_bits, state
+from helpers.kernels import TOLERANCE, explain, once, same_bits
 from helpers.plans import ALWAYS_TABLES, with_intervals
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._engine.costs import trees as costs
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -46,7 +46,9 @@ def plan_of(
 ) -> Any:
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
-    return _core.background_plan(state(ensemble), precision, background, weights, table_bytes, stored=stored)
+    return _core.background_plan(
+        attributes_of(ensemble), precision, background, weights, table_bytes, stored=stored
+    )
 
 
 def assert_values(

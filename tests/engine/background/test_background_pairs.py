@@ -6,7 +6,6 @@ of GPUs have their tests in test_pair_tables.py.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from itertools import combinations
 from typing import Any
 
@@ -31,7 +30,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 from skshapgpu.reference import Index
 
 X, Y = load_diabetes(return_X_y=True)
@@ -59,7 +58,7 @@ def plan_of(
 ) -> _core.BackgroundPairsPlan:
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     return _core.BackgroundPairsPlan(attributes, precision, background, weights, order, index, count_bytes)
 
 
@@ -277,7 +276,7 @@ def test_info_and_arguments() -> None:
     info = plan_of(ensemble, np.zeros((3, 5))).info()
     assert info["n_trees"] == 4 and info["n_leaves"] == ensemble.n_leaves
     assert info["bytes"] > 0 and info["scratch_bytes_per_thread"] > 0
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     pairs = _core.Plan(attributes, "double", 2).pairs
     np.testing.assert_array_equal(plan_of(ensemble, np.zeros((3, 5))).pairs, pairs)
     assert plan_of(ensemble, np.zeros((3, 5)), order=1).pairs.shape == (0, 2)

@@ -6,7 +6,6 @@ With ``--device cuda``, all of it is computed on a GPU.
 from __future__ import annotations
 
 import os
-from dataclasses import fields
 from itertools import product
 from math import comb
 from typing import Any
@@ -31,7 +30,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, Rando
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -57,7 +56,7 @@ def compute(
     """Compute values, margins and base value with the core, on the device of the test run."""
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     plan = _core.background_plan(attributes, precision, background, weights, table_bytes)
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
@@ -214,7 +213,7 @@ def test_paths_that_are_too_long_are_refused() -> None:
 
 def test_info() -> None:
     ensemble = random_ensemble(9, n_trees=4, shapes=("random",))
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     info = _core.background_plan(attributes, "single", np.zeros((3, 5)), np.full(3, 1 / 3), TABLES).info()
     assert info["n_trees"] == 4 and info["n_leaves"] == ensemble.n_leaves
     assert info["bytes"] >= 0 and info["scratch_bytes_per_thread"] >= 0

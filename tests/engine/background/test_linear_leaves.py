@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensembles import random_ensemble, random_rows, random_weights
-from helpers.plans import attributes_of
 
 from skshapgpu import _core, reference
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 #: The definition adds up to 2^7 predictions, each of which is rounded; the core computes in double precision.
 TOLERANCE = 1e-11

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from scipy import stats
 
 from skshapgpu import _core, reference
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 #: Each link as a distribution of SciPy, whose two tails keep their digits; exp has only one.
 DISTRIBUTIONS: dict[str, Any] = {"gumbel": stats.gumbel_r, "normal": stats.norm}
@@ -32,7 +31,7 @@ def compute(
 ) -> np.ndarray:
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     plan = _core.RescaledPlan(attributes, precision, background, weights, link, scale)
     values = np.full((len(rows), ensemble.n_outputs, ensemble.n_features), np.nan)
     plan.explain(rows, values, None, 1)
@@ -113,7 +112,7 @@ def test_labels_and_unknown_links_are_refused() -> None:
     ensemble = random_ensemble(0)
     with pytest.raises(ValueError, match="link must be"):
         compute(ensemble, np.zeros((1, 5)), np.zeros((1, 5)), "probit")
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     plan = _core.RescaledPlan(attributes, "double", np.zeros((1, 5)), np.ones(1), "exp", 1.0)
     with pytest.raises(ValueError, match="labels belong to"):
         plan.explain(np.zeros((1, 5)), np.zeros((1, 1, 5)), None, 1, np.zeros(1))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu.adapters import adapt
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 X, Y = load_diabetes(return_X_y=True)
 HIGH = Y > 140
@@ -76,7 +75,7 @@ def compile_plan(
     """Compile a plan of the core for the device of the test run."""
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     plan = _core.RescaledPlan(attributes, precision, background, weights, link, scale)
     on_gpu = os.environ["SKSHAPGPU_DEVICE"].startswith("cuda")
     return PlanOnGpu(plan, attributes, background) if on_gpu else plan
@@ -263,7 +262,7 @@ def test_long_paths(depth: int) -> None:
     rows = np.random.default_rng(depth).random((12, depth))
     x, background = rows[:4], rows[4:]
     labels = np.linspace(-1, 1, 4)
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     expected = np.zeros((4, 1, depth))
     for b in background:
         single = _core.background_plan(attributes, "double", b[np.newaxis], np.ones(1), 2**24)

@@ -24,12 +24,12 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
-from helpers.plans import attributes_of, least_table_bytes
+from helpers.plans import least_table_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skshapgpu import _core, reference
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 from skshapgpu.reference import Index
 
 INDICES: tuple[Index, ...] = ("SII", "STII", "BII")

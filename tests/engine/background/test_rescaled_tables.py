@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensembles import full_tree, random_chain, random_ensemble, random_rows
-from helpers.plans import attributes_of, least_table_bytes
+from helpers.plans import least_table_bytes
 
 from skshapgpu import _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 
 def plan_of(ensemble: Ensemble, background: np.ndarray, link: str, precision: str, scale: float = 1.0) -> Any:

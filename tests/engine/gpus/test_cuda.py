@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from skshapgpu._common import devices
 from skshapgpu._common.devices import Devices
 from skshapgpu._engine.costs import trees as costs
 from skshapgpu._rows import gpu_arrays
+from skshapgpu.adapters.ensemble import attributes_of
 
 pytest.importorskip("skshapgpu._cuda")
 
@@ -333,7 +333,7 @@ def test_gputreeshap_is_exact(kind: str, precision: str) -> None:
             zero_missing=kind == "categorical",
         )
         rows = random_rows(seed, ensemble, 150)
-        plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision)
+        plan = _core.Plan(attributes_of(ensemble), precision)
         values, margin = np.full((150, 2, 6), np.nan), np.full((150, 2), np.nan)
         _cuda.CudaPlan(plan, 0, "gputreeshap").explain(rows, values, margin, None, 0)
         expected = reference.path_dependent(ensemble, rows).values

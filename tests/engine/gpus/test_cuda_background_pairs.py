@@ -19,14 +19,13 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
-from helpers.plans import attributes_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import ShapInteractionTransformer, TreeExplainer, _core, reference
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")
@@ -26,7 +25,7 @@ INDICES = ("SII", "STII", "BII")
 
 
 def plan_of(ensemble: Ensemble, precision: str, index: str = "SII", order: int = 2) -> Any:
-    return _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, order, index)
+    return _core.Plan(attributes_of(ensemble), precision, order, index)
 
 
 def empty_results(plan: Any, rows: np.ndarray, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
@@ -194,7 +193,7 @@ def test_refused() -> None:
     ensemble = random_ensemble(0)
     rows = random_rows(0, ensemble, 3)
     values = np.empty((3, 1, ensemble.n_features))
-    plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, "single")
+    plan = _core.Plan(attributes_of(ensemble), "single")
     with pytest.raises(ValueError, match="not compiled for"):
         _cuda.CudaPlan(plan, 0).explain(
             rows, values, None, None, 0, np.empty((*values.shape, values.shape[2]))

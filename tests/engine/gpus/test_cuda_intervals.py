@@ -14,14 +14,14 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
-from helpers.plans import ALWAYS_TABLES, attributes_of
+from helpers.plans import ALWAYS_TABLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from helpers.alike_trees import MODELS, alike_trees
 from helpers.ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, random_rows
-from helpers.plans import attributes_of, merged_plan
+from helpers.plans import merged_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")

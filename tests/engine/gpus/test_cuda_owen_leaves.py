@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensembles import full_tree, leaf_scale, random_chain, random_ensemble, random_rows
-from helpers.plans import ALWAYS_TABLES, attributes_of, with_intervals
+from helpers.plans import ALWAYS_TABLES, with_intervals
 
 from skshapgpu import _core, reference
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")

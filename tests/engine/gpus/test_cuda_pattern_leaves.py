@@ -21,13 +21,13 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
-from helpers.plans import ALWAYS_TABLES, attributes_of, least_table_bytes
+from helpers.plans import ALWAYS_TABLES, least_table_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 from skshapgpu.reference import Index
 
 _cuda = pytest.importorskip("skshapgpu._cuda")

@@ -17,13 +17,12 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
-from helpers.plans import attributes_of
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import GradientBoostingClassifier
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")
@@ -35,7 +34,7 @@ TABLES = 2**28
 
 
 def background_plan(ensemble: Ensemble, precision: str, seed: int = 0, n_background: int = 40) -> Any:
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     rows = random_rows(seed, ensemble, n_background)
     weights = np.random.default_rng(seed).random(n_background)
     return _core.background_plan(attributes, precision, rows, weights / weights.sum(), TABLES)

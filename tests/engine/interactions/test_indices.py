@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from itertools import combinations
 from typing import Any
 
@@ -22,7 +21,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 from skshapgpu.reference import Index
 
 X, Y = load_diabetes(return_X_y=True)
@@ -30,10 +29,6 @@ N_ROWS = 12
 
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
-
-
-def attributes(ensemble: Ensemble) -> dict[str, Any]:
-    return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
 
 
 def nodes_of(plan: _core.Plan) -> list[int]:
@@ -55,7 +50,7 @@ def test_values_of_order_one(options: dict) -> None:
     unit = leaf_scale(ensemble)[:, np.newaxis]
     for precision, tolerance in TOLERANCE.items():
         shapley, taylor, banzhaf = (
-            values_of(_core.Plan(attributes(ensemble), precision, 1, index), ensemble, rows)
+            values_of(_core.Plan(attributes_of(ensemble), precision, 1, index), ensemble, rows)
             for index in ("SII", "STII", "BII")
         )
         assert (np.abs(banzhaf - expected) <= tolerance * unit).all()
@@ -64,8 +59,8 @@ def test_values_of_order_one(options: dict) -> None:
 
 def test_banzhaf_values_need_one_node() -> None:
     ensemble = random_ensemble(0, n_features=9, n_trees=6, max_leaves=60, shapes=("random", "chain"))
-    assert nodes_of(_core.Plan(attributes(ensemble), "double", 2, "BII")) == [1]
-    assert max(nodes_of(_core.Plan(attributes(ensemble), "double", 2, "STII"))) > 1
+    assert nodes_of(_core.Plan(attributes_of(ensemble), "double", 2, "BII")) == [1]
+    assert max(nodes_of(_core.Plan(attributes_of(ensemble), "double", 2, "STII"))) > 1
 
 
 # Order three
@@ -98,7 +93,7 @@ def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index, device: s
     expected, _, features = reference.path_dependent(ensemble, rows, index=index, order=3)
     unit = leaf_scale(ensemble)[:, np.newaxis]
     for precision, tolerance in TOLERANCE.items():
-        plan = _core.Plan(attributes(ensemble), precision, 3, index)
+        plan = _core.Plan(attributes_of(ensemble), precision, 3, index)
         assert plan.triples.dtype == np.int32 and plan.triples.shape[1] == 3
         listed = list(map(tuple, plan.triples))
         assert listed == sorted(set(listed)) and (np.diff(plan.triples) > 0).all()
@@ -109,7 +104,7 @@ def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index, device: s
         assert (np.abs(expected[..., ~on_a_path]) <= 1e-13 * unit).all()
         if device != "cpu":
             continue
-        pairs = _core.Plan(attributes(ensemble), precision, 2, index)
+        pairs = _core.Plan(attributes_of(ensemble), precision, 2, index)
         assert (plan.pairs == pairs.pairs).all() and len(pairs.triples) == 0
         for one, other in zip(all_of(plan, ensemble, rows), all_of(pairs, ensemble, rows)):
             assert (one == other).all()
@@ -169,7 +164,7 @@ def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index,
     expected = [path_interactions(chain, row, index, 3) for row in rows]
     if vector:
         weights = np.array([1.0, -2.0, 0.0])
-        state = attributes(chain) | {
+        state = attributes_of(chain) | {
             "value": chain.value * weights,
             "tree_output": np.array([-1], np.int32),
             "intercept": np.zeros(3),
@@ -177,7 +172,7 @@ def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index,
         chain = Ensemble(**state)
     unit = leaf_scale(chain)
     for precision, tolerance in TOLERANCE.items():
-        plan = _core.Plan(attributes(chain), precision, 3, index)
+        plan = _core.Plan(attributes_of(chain), precision, 3, index)
         assert nodes_of(plan) == ([10] if index == "SII" else [1])
         result = triples_of(plan, chain, rows, device)
         assert len(plan.triples) == 20 * 19 * 18 // 6
@@ -191,7 +186,7 @@ def test_triples_add_up_over_trees_and_threads(device: str) -> None:
     """More trees than a chunk holds, more rows than a tile holds, and one output per tree."""
     ensemble = random_ensemble(1, n_trees=150, n_features=8, n_outputs=3, max_leaves=30)
     rows = random_rows(2, ensemble, 700)
-    plan = _core.Plan(attributes(ensemble), "double", 3)
+    plan = _core.Plan(attributes_of(ensemble), "double", 3)
     assert plan.info()["n_chunks"] > 3
     result = triples_of(plan, ensemble, rows, device)
     expected, _, features = reference.path_dependent(ensemble, rows[::50], index="SII", order=3)
@@ -208,7 +203,7 @@ def test_triples_add_up_over_trees_and_threads(device: str) -> None:
 
 def test_triples_take_scratch() -> None:
     ensemble = random_ensemble(1, n_trees=150, n_features=8, n_outputs=3, max_leaves=30)
-    plans = [_core.Plan(attributes(ensemble), "double", order) for order in (1, 2, 3)]
+    plans = [_core.Plan(attributes_of(ensemble), "double", order) for order in (1, 2, 3)]
     scratch = [plan.info()["scratch_bytes_per_thread"] for plan in plans]
     assert scratch[0] < scratch[1] < scratch[2]
     # The sums of a tile, which has at least 64 rows, and the sums of a block.
@@ -216,7 +211,7 @@ def test_triples_take_scratch() -> None:
 
 
 def test_refused() -> None:
-    ensemble = attributes(random_ensemble(0))
+    ensemble = attributes_of(random_ensemble(0))
     for order in (0, 4, -1):
         with pytest.raises(ValueError, match=f"order must be 1, 2 or 3, not {order}"):
             _core.Plan(ensemble, "double", order)
@@ -269,7 +264,7 @@ def of_shapiq(model: Any, index: str, order: int) -> list[Any]:
 def of_plan(model: Any, index: str, order: int) -> tuple[np.ndarray, ...]:
     """Compute values and matrices of the first rows."""
     ensemble = TreeExplainer(model, device="cpu")._adapted.ensemble
-    plan = _core.Plan(attributes(ensemble), "double", order, index)
+    plan = _core.Plan(attributes_of(ensemble), "double", order, index)
     rows = X[:N_ROWS].astype(np.float32)
     values, matrices = np.empty((N_ROWS, 1, 10)), np.empty((N_ROWS, 1, 10, 10))
     plan.explain(rows, values, None, 1, matrices)
@@ -305,7 +300,7 @@ def test_values_of_shapiq(model: Any, index: str, theirs: str) -> None:
 @pytest.mark.parametrize("index", ["SII", "BII"])
 def test_triples_of_shapiq(model: Any, index: str) -> None:
     ensemble = TreeExplainer(model, device="cpu")._adapted.ensemble
-    plan = _core.Plan(attributes(ensemble), "double", 3, index)
+    plan = _core.Plan(attributes_of(ensemble), "double", 3, index)
     triples = triples_of(plan, ensemble, X[:N_ROWS].astype(np.float32))[:, 0]
     results, expected = [], []
     for row, theirs in zip(triples, of_shapiq(model, index.upper(), 3)):

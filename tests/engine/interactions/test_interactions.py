@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from sklearn.ensemble import (
 
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 from skshapgpu.reference import Index
 
 X, Y = load_diabetes(return_X_y=True)
@@ -43,7 +42,7 @@ def explainer_of(model: Any, **options: Any) -> TreeExplainer:
 
 def compute(ensemble: Ensemble, rows: np.ndarray, precision: str, index: Index) -> tuple[np.ndarray, ...]:
     """Compute values, margins, matrices and pairs with the core, and the indices of these pairs."""
-    plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, 2, index)
+    plan = _core.Plan(attributes_of(ensemble), precision, 2, index)
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
     matrices, pairs = np.full((*shape, shape[2]), np.nan), np.full((*shape[:2], len(plan.pairs)), np.nan)
