@@ -16,9 +16,9 @@ FLAGS = {
     )
 } | {"data": "--background", "feature_groups": "--feature-group", "null_values": "--null-value"}
 
-#: A parameter in a message: at its beginning, before a colon or "must", or anywhere as "name=" or
+#: A parameter in a message: at its beginning, before a colon, a comma or "must", or anywhere as "name=" or
 #: "name='value'".
-_PARAMETER = re.compile(r"^(\w+)(?=:| must )|\b(\w+)=(?:'([^']*)'|(?=[\s,;:.)]|$))")
+_PARAMETER = re.compile(r"^(\w+)(?=[:,]| must )|\b(\w+)=(?:'([^']*)'|(?=[\s,;:.)]|$))")
 
 
 def in_flags(message: str) -> str:

@@ -112,7 +112,7 @@ def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
     whole = explain_interactions(model, frame(), feature_groups=groups, interactions=[("age", "body")])
     np.testing.assert_array_equal(pandas.read_parquet(pairs)["age x body"], whole.values[:, 0])
     assert "--feature-group" in fails("explain", saved, rows, "-o", out, "--feature-group", "body=bmi,bp")
-    assert "'Bmi', which the model does not receive" in fails(
+    assert "--feature-group, 'body': there is no column 'Bmi'" in fails(
         "explain", path, rows, "-o", out, "--feature-group", "body=Bmi,bp"
     )
 

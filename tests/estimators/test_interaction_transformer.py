@@ -94,7 +94,7 @@ def test_other_indices(index: str) -> None:
         ({"interactions": 0}, "interactions must be at least 1"),
         ({"interactions": [(0, 0)]}, "has a feature twice"),
         ({"interactions": [(0, 1), (1, 0)]}, "a pair twice"),
-        ({"interactions": [(0, 10)]}, "numbered 0 to 9"),
+        ({"interactions": [(0, 10)]}, "feature 10 is out of range for 10 features"),
         ({"index": "shapley"}, "index must be one of 'SII', 'STII', 'BII'"),
     ],
 )
