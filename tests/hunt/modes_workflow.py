@@ -139,7 +139,7 @@ def transformer(case: Case, report: Report) -> None:
         shap.fit(case.train, case.y, **nested.routed(case.fit_params))
     except ValueError as error:
         # A model of all columns may be constant where the model of the columns that RFE selects is not.
-        if NO_COLUMN not in str(error) or np.ptp(shap.estimator_.predict(case.train)):
+        if NO_COLUMN not in str(error) or len(np.unique(shap.estimator_.predict(case.train), axis=0)) > 1:
             raise
         raise NotDrawnError("transformer: the model without its outer step is constant") from error
     got = shap.transform(case.X)
