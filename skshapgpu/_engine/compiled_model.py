@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from threading import Lock
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 
@@ -44,7 +45,9 @@ class _KindPlans(dict[Kind, KindPlan]):
 
     def __init__(self, model: CompiledModel) -> None:
         super().__init__()
-        self._model = model
+        # The model owns its plans. A cycle of references would keep the memory of the tables of a deleted
+        # model until Python looks for cycles.
+        self._model: Any = proxy(model)
 
     def __missing__(self, kind: Kind) -> KindPlan:
         return self.setdefault(kind, plan_of(self._model, kind))
@@ -170,7 +173,7 @@ class CompiledModel:
     def _view(self, **changes: Any) -> CompiledModel:
         """Return this model, with the same plans and caches, but other attributes."""
         view = object.__new__(CompiledModel)
-        view.__dict__ = vars(self) | changes
+        view.__dict__ = vars(self) | changes | {"_viewed": self}  # whose plans the view uses
         return view
 
     def _kinds_checked(self, additivity: bool) -> set[Kind]:
@@ -185,7 +188,7 @@ class CompiledModel:
         return self.link.base_value(margin, self.background.weights, labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        not_pickled = ("_locks", "_kind_plans", "table_sizes", "gpus", "results", "checked_kinds")
+        not_pickled = ("_viewed", "_locks", "_kind_plans", "table_sizes", "gpus", "results", "checked_kinds")
         return {name: value for name, value in vars(self).items() if name not in not_pickled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

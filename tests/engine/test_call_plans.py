@@ -164,7 +164,7 @@ def test_interactions_on_gpus_take_longer_than_values() -> None:
         ({}, {"index": "SII"}, "index must be one of 'SV', 'BV'"),
         ({}, {"interactions": "all"}, "not 'all': matrices are arrays"),
         ({}, {"interactions": "all", "order": 3}, "a number or a list of triples, not 'all'"),
-        ({}, {"interactions": [(0, 11)]}, "names feature 11"),
+        ({}, {"interactions": [(0, 11)]}, "feature 11 is out of range"),
         ({"data": X[:9]}, {"interactions": 3, "order": 3}, "path-dependent only"),
         ({"algorithm": "treeshap"}, {"interactions": "occurring"}, "computes SHAP values only"),
     ],

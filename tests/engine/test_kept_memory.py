@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu._common.memory import KEPT_BYTES, KEPT_VARIABLE, LARGE_BYTES
+from skshapgpu._engine.algorithms import Kind
 
 MIB = 2**20
 SHAPE = (3, MIB)
@@ -218,3 +221,15 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_view_of_a_model_keeps_the_model_whose_plans_it_uses() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    forest = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, X[:, 0])
+    expected = TreeExplainer(forest, device="cpu")._compiled
+    view = TreeExplainer(forest, device="cpu")._compiled.checking(False)  # of a model that nothing else holds
+    gc.collect()
+    kind = Kind(2, "SII")
+    np.testing.assert_array_equal(view.of(kind).sets("pairs"), expected.of(kind).sets("pairs"))
+    again = pickle.loads(pickle.dumps(view))
+    np.testing.assert_array_equal(again.of(kind).sets("pairs"), expected.of(kind).sets("pairs"))

@@ -77,7 +77,8 @@ def test_shap_values(binary: Any, options: dict[str, Any]) -> None:
 
 def scratch(model: Any, kind: Kind) -> int:
     """Return the bytes that a thread takes, whatever the number of rows."""
-    return TreeExplainer(model, device="cpu")._compiled.of(kind).plan().info()["scratch_bytes_per_thread"]
+    compiled = TreeExplainer(model, device="cpu")._compiled
+    return compiled.of(kind).plan().info()["scratch_bytes_per_thread"]
 
 
 def test_chunks_that_a_limit_makes(binary: Any) -> None:
