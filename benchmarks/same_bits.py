@@ -24,6 +24,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def trained_models() -> dict[str, Case]:
     coded[:, 4] = np.random.default_rng(2).integers(0, 40, N_ROWS)
     filled = np.nan_to_num(X)
     quiet = {"verbose": False, "allow_writing_files": False, "thread_count": 1, "random_seed": 0}
-    one = {"n_jobs": 1, "random_state": 0}
+    one: dict[str, Any] = {"n_jobs": 1, "random_state": 0}
     fitted = {
         "xgboost-3": (xgboost.XGBRegressor(n_estimators=20, max_depth=3, **one), X, y),
         "xgboost-6": (xgboost.XGBClassifier(n_estimators=12, max_depth=6, **one), X, classes(y, 2)),
@@ -139,65 +140,41 @@ def computations(case: Case, device: str) -> Iterator[tuple[str, Callable[[], An
             labels = {}
             if options.get("model_output") == "log_loss":
                 labels["y"] = model.predict(X[:n_rows]).ravel()
-            result = explainer.explain(X[:n_rows], **labels, **choice)
-            return result.values, result.base_values
+            explanation = explainer.explain(X[:n_rows], **labels, **choice)
+            return explanation.values, explanation.base_values
 
         return call
 
-    against = {"data": background, "data_weight": weight}
+    against: dict[str, Any] = {"data": background, "data_weight": weight}
     for precision in ("single", "double"):
-        one = {"precision": precision}
+        one: dict[str, Any] = {"precision": precision}
+        counted: dict[str, Any] = {"data": background, "feature_perturbation": "tree_path_dependent"}
         for n_rows in ROWS:
-            for index in ("SV", "BV"):
-                yield (
-                    f"{precision} {index} {n_rows}",
-                    lambda o=one, n=n_rows, i=index: explained(**o)(n, index=i),
-                )
-                yield (
-                    f"{precision} {index} data {n_rows}",
-                    lambda o=one | against, n=n_rows, i=index: explained(**o)(n, index=i),
-                )
-            for name, options in (("", {}), (" data", against)):
-                grouped = one | options | {"feature_groups": groups}
+            suffix = f"{n_rows} {precision}"
+            for name, options in (("", one), (" data", one | against)):
+                for index in ("SV", "BV"):
+                    yield f"{index}{name} {suffix}", partial(explained(**options), n_rows, index=index)
                 for index in ("SV", "OV"):
-                    yield (
-                        f"{precision} groups {index}{name} {n_rows}",
-                        lambda o=grouped, n=n_rows, i=index: explained(**o)(n, index=i),
-                    )
+                    call = explained(**options, feature_groups=groups)
+                    yield f"groups {index}{name} {suffix}", partial(call, n_rows, index=index)
                 for index, order in (("SII", 2), ("STII", 2), ("BII", 2), ("SII", 3), ("BII", 3)):
-                    yield (
-                        f"{precision} {index}{order}{name} {n_rows}",
-                        lambda o=one | options, n=n_rows, i=index, k=order: explained(**o)(
-                            n, index=i, order=k
-                        ),
-                    )
-            yield (
-                f"{precision} counted {n_rows}",
-                lambda o=one, n=n_rows: explained(
-                    data=background, feature_perturbation="tree_path_dependent", **o
-                )(n),
-            )
-            yield (
-                f"{precision} expected {n_rows}",
-                lambda o=one, n=n_rows: explained(expected_rows=10**8, **o)(n),
-            )
+                    call = partial(explained(**options), n_rows, index=index, order=order)
+                    yield f"{index}{order}{name} {suffix}", call
+            yield f"counted {suffix}", partial(explained(**one, **counted), n_rows)
+            yield f"expected {suffix}", partial(explained(**one, expected_rows=10**8), n_rows)
             for output in ("probability", "log_loss", "response"):
                 if classifies or output == "response":
-                    yield (
-                        f"{precision} {output} {n_rows}",
-                        lambda o=one | against | {"model_output": output}, n=n_rows: explained(**o)(n),
-                    )
+                    call = explained(**one, **against, model_output=output)
+                    yield f"{output} {suffix}", partial(call, n_rows)
             for algorithm in ("quadrature", "fast_v2", "fast_v1", "treeshap"):
-                yield (
-                    f"{precision} {algorithm} {n_rows}",
-                    lambda o=one | {"algorithm": algorithm}, n=n_rows: explained(**o)(n),
-                )
+                yield f"{algorithm} {suffix}", partial(explained(**one, algorithm=algorithm), n_rows)
     if device == "cpu":
+
+        def dependence(features: Any) -> Any:
+            return skshapgpu.partial_dependence(model, X, features, kind="both")["individual"]
+
         for features in ([0], [2, (0, 1)], [4]):
-            yield (
-                f"dependence {features}",
-                lambda f=features: skshapgpu.partial_dependence(model, X, f, kind="both")["individual"],
-            )
+            yield f"dependence {features}", partial(dependence, features)
 
 
 def compute(source: Path, target: Path, device: str, select: str) -> None:
