@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from itertools import pairwise
 from threading import Event
 from typing import Any, TypeVar
@@ -54,7 +55,8 @@ def execute(
     run fails on the GPU, it is repeated on the CPU. ``labels`` are the labels that the link needs, and
     ``progress`` is the user's option.
     """
-    with watched(progress, rows.n_rows) as tracker:
+    # Small calls do without the generator that draws the progress.
+    with watched(progress, rows.n_rows) if progress else nullcontext() as tracker:
         if isinstance(rows, GpuArray):
             return _finished(DeviceRun(compiled, kind, rows, labels), work, tracker)
         assert isinstance(rows, HostRows)

@@ -148,29 +148,7 @@ class ExplainingTransformer(
 
     @classmethod
     def _from_fitted(cls, model: Any, **options: Any) -> Self:
-        """Return a fitted transformer around a frozen copy of a fitted model.
-
-        If the model is trained further, the transformer still explains the model as it was, and predicts with
-        it. Call this method again for the new model.
-
-        Parameters
-        ----------
-        model : fitted model, str, path, bytes or TreeExplainer
-            A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
-        **options
-            Further arguments of the transformer.
-
-        Returns
-        -------
-        transformer
-            Transformer that is ready for ``transform``. It lacks the attributes that only ``fit`` learns from
-            rows.
-
-        Raises
-        ------
-        UnsupportedModelError
-            The model cannot be explained, or cannot be copied.
-        """
+        """Return a fitted transformer around a frozen copy of a model, as the public methods document."""
         frozen = model if isinstance(model, FrozenEstimator) else FrozenEstimator(model)
         self = cls(frozen, **options)
         self._check_options()

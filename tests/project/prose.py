@@ -119,8 +119,8 @@ def _may_open_with_noun(function: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
     """Return whether the docstring describes a thing (a property, a fixture) or a statement (a test)."""
     decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
     special = function.name.startswith("__") and function.name.endswith("__")
-    of_things = ("property", "computed_once", "fixture", ".setter")
-    described = any(part in name for part in of_things for name in decorators)
+    nouns = ("property", "computed_once", "fixture", ".setter")
+    described = any(part in name for part in nouns for name in decorators)
     return special or described or function.name.startswith("test_")
 
 
