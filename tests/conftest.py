@@ -35,6 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SKSHAPGPU_DEVICE"] = config.getoption("--device")
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    if isinstance(collector, pytest.Module):
+        np.random.seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    # scikit-learn's models without a random_state draw from NumPy's global generator.
+    np.random.seed(0)
+
+
 @pytest.fixture(scope="session")
 def gpu() -> None:
     """Request for a GPU: the test is skipped on machines without one."""

@@ -166,8 +166,9 @@ class InteractionExplanation(LabelledValues):
         >>> from sklearn.pipeline import make_pipeline
         >>> from sklearn.preprocessing import OneHotEncoder
         >>> from skshapgpu import explain_interactions
-        >>> X = pd.DataFrame({"color": ["red", "green", "blue"] * 9, "size": ["S", "L", "L"] * 9})
-        >>> model = make_pipeline(OneHotEncoder(), RandomForestRegressor(5)).fit(X, range(27))
+        >>> X = pd.DataFrame({"color": ["red", "green", "blue"] * 9, "size": ["S"] * 13 + ["L"] * 14})
+        >>> forest = RandomForestRegressor(5, random_state=0)
+        >>> model = make_pipeline(OneHotEncoder(), forest).fit(X, range(27))
         >>> explain_interactions(model, X).sum_by("input").interaction_names
         ('color x size',)
         """

@@ -363,7 +363,8 @@ class Explanation(LabelledValues):
         >>> from sklearn.preprocessing import OneHotEncoder
         >>> from skshapgpu import explain
         >>> X = pd.DataFrame({"color": ["red", "green", "blue"] * 9, "size": ["S", "L", "L"] * 9})
-        >>> model = make_pipeline(OneHotEncoder(), RandomForestRegressor(5)).fit(X, range(27))
+        >>> forest = RandomForestRegressor(5, random_state=0)
+        >>> model = make_pipeline(OneHotEncoder(), forest).fit(X, range(27))
         >>> explanation = explain(model, X)
         >>> explanation.feature_names
         ('color_blue', 'color_green', 'color_red', 'size_L', 'size_S')
