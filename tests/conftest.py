@@ -37,13 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
     if isinstance(collector, pytest.Module):
-        np.random.seed(0)
+        seed_models()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    # scikit-learn's models without a random_state draw from NumPy's global generator.
-    np.random.seed(0)
+    seed_models()
+
+
+def seed_models() -> None:
+    """Let scikit-learn's models without a ``random_state`` draw the same numbers in every run."""
+    np.random.seed(0)  # noqa: NPY002 - their generator is the global one
 
 
 @pytest.fixture(scope="session")

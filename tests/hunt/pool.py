@@ -1,9 +1,10 @@
-"""Processes that run seeds; a seed that crashes a process, or takes a minute, becomes a finding."""
+"""Processes that run seeds; a seed that crashes a process, or takes a minute of it, becomes a finding."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Iterator
 from itertools import count, cycle
@@ -13,8 +14,12 @@ from typing import Any
 from .draws import draw
 from .run import Result, run
 
-#: A case takes about half a second.
+#: Limit of a case in seconds of the processor, whatever else the machine does. A case takes about half a
+#: second.
 MOST_SECONDS = 60.0
+
+#: Limit of a case that waits and computes nothing, in seconds of the clock.
+MOST_SECONDS_WAITED = 600.0
 
 _CONTEXT = multiprocessing.get_context("spawn")
 
@@ -35,10 +40,15 @@ def instruction_sets() -> list[str]:
 
 def _work(connection: Connection, fixed: dict[str, Any], instructions: str) -> None:
     os.environ.setdefault("SKSHAPGPU_ISA", instructions)
+    # The first case of a process imports the libraries.
+    limit = 3 * MOST_SECONDS
     while True:
         seed = connection.recv()
         if seed is None:
             return
+        # The signal ends the process.
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        limit = MOST_SECONDS
         result = run(seed, fixed)
         result.dimensions["instructions"] = os.environ["SKSHAPGPU_ISA"]
         connection.send(result)
@@ -114,10 +124,11 @@ class Pool:
                 return result
             except (EOFError, OSError):
                 worker.process.join(5)
+                if worker.process.exitcode == -signal.SIGPROF:
+                    return self._lost(worker, f"no result after {MOST_SECONDS:.0f} s of the processor")
                 return self._lost(worker, f"the process died with exit code {worker.process.exitcode}")
-        # The first case of a process imports the libraries.
-        if time.monotonic() - worker.since > MOST_SECONDS * (3 if worker.n_cases == 0 else 1):
-            return self._lost(worker, f"no result after {MOST_SECONDS:.0f} s")
+        if time.monotonic() - worker.since > MOST_SECONDS_WAITED:
+            return self._lost(worker, f"no result after {MOST_SECONDS_WAITED:.0f} s")
         return None
 
     def _lost(self, worker: _Worker, text: str) -> Result:

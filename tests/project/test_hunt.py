@@ -427,12 +427,21 @@ def _dies_of_seed_1(seed: int, fixed: dict[str, Any]) -> Result:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_case_that_does_not_end_is_a_finding(monkeypatch):
+@pytest.mark.parametrize(
+    ("run", "finding"),
+    [
+        (lambda seed, fixed: time.sleep(100), "no result after 2 s"),
+        (lambda seed, fixed: sum(iter(int, 1)), "no result after 0 s of the processor"),
+    ],
+    ids=["waits", "computes"],
+)
+def test_a_case_that_does_not_end_is_a_finding(monkeypatch, run, finding):
     monkeypatch.setattr(pool, "_CONTEXT", multiprocessing.get_context("fork"))
-    monkeypatch.setattr(pool, "run", lambda seed, fixed: time.sleep(100))
+    monkeypatch.setattr(pool, "run", run)
     monkeypatch.setattr(pool, "MOST_SECONDS", 0.1)
+    monkeypatch.setattr(pool, "MOST_SECONDS_WAITED", 2.0)
     results = pool.Pool(1, {}).results(0, 0.0)
-    assert next(results).findings == ["no result after 0 s"]
+    assert next(results).findings == [finding]
     results.close()
 
 
