@@ -145,7 +145,7 @@ def definition_error(tree: Any, X: np.ndarray, background: np.ndarray) -> float 
         return None
     weights = np.full(len(background), 1 / len(background))
     attributes = attributes_of(tree)
-    plan = _core.background_plan(attributes, "double", background, weights, TABLE_BYTES)
+    plan = _core.background_plan(attributes, "double", background, weights, "SII", TABLE_BYTES)
     expected = reference.interventional(tree, X, background).values
     computed = np.empty_like(expected)
     plan.explain(X.astype(np.float64), computed, None, 1)

@@ -25,11 +25,12 @@ DEFAULT_MODELS = (
     "catboost-adult-6",
 )
 
-#: name: (method of the explainer, whether it has background data).
+#: name: (what the explainer computes, whether it has background data).
 RESULTS = {
     "values": ("shap_values", False),
     "interactions": ("shap_interaction_values", False),
     "background": ("shap_values", True),
+    "background-banzhaf": ("banzhaf_values", True),
 }
 BACKGROUND_ROWS = 1000
 

@@ -175,16 +175,18 @@ def background_plan(
     precision: str,
     background: np.ndarray,
     weights: np.ndarray,
+    index: str,
     table_bytes: int,
     n_threads: int = 1,
     stored: dict[str, np.ndarray] | None = None,
     groups: list[int] | None = None,
 ) -> Plan:
-    """Compile a plan of order 1 for SHAP values against background data (interventional).
+    """Compile a plan of order 1 for values against background data (interventional).
 
     ``background`` is like X of :meth:`Plan.explain`, with at least one row; ``weights`` are float64, one for
-    each row, and add up to 1. Tables take at most ``table_bytes``; the time for a leaf without a table grows
-    with the number of different background rows. ``stored`` is as for :class:`Plan`; with it, ``background``
+    each row, and add up to 1. ``index`` is as for :class:`Plan`: "BII" for Banzhaf values. Tables take at
+    most ``table_bytes``; the time for a leaf without a table grows with the number of different background
+    rows. ``stored`` is as for :class:`Plan`; with it, ``background``
     and ``weights`` are not read. ValueError is raised for a path with more than 64 different features.
     ``groups`` are the numbers of the players' groups, counted from 0; with them, the values are Owen values.
     """
@@ -258,7 +260,7 @@ class DependentTrees:
         """Return n_leaves, and the bytes of the trees, of the codes of a row, and of scratch for a thread."""
 
 class BackgroundPairsPlan:
-    """A compiled ensemble with background data, for Banzhaf values or interactions; like :class:`Plan`."""
+    """A compiled ensemble with background data, for interactions of pairs; like :class:`Plan`."""
 
     def __init__(
         self,
@@ -266,7 +268,6 @@ class BackgroundPairsPlan:
         precision: str,
         background: np.ndarray,
         weights: np.ndarray,
-        order: int,
         index: str,
         count_bytes: int,
         n_threads: int = 1,
@@ -274,9 +275,8 @@ class BackgroundPairsPlan:
         """Compile an ensemble and background data.
 
         ``background``, ``weights`` and the errors raised are as for :func:`background_plan`; ``index`` is as
-        for :class:`Plan`. A plan of order 1 has values only; a plan of order 2 also has pairs. The weights of
-        the patterns in the background data are kept in at most ``count_bytes``. For trees that do not fit
-        into these bytes, each call counts the weights again.
+        for :class:`Plan`. The weights of the patterns in the background data are kept in at most
+        ``count_bytes``. For trees that do not fit into these bytes, each call counts the weights again.
         """
 
     def explain(

@@ -147,9 +147,9 @@ TableLimits affordable(const Plan& plan, size_t table_bytes) {
 }  // namespace
 
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
-                          const double* weights, size_t table_bytes, int64_t n_threads,
+                          const double* weights, Index index, size_t table_bytes, int64_t n_threads,
                           const StoredTables* stored, const int32_t* groups) {
-  Plan plan = make_plan(ensemble, precision, 1, Index::kShapley, false, n_threads);
+  Plan plan = make_plan(ensemble, precision, 1, index, false, n_threads);
   if (groups) set_groups(plan, groups);
   const TableLimits limits =
       stored ? TableLimits{std::min(stored->leaf_bits, kMaxTableBits)} : affordable(plan, table_bytes);

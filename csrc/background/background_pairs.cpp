@@ -84,9 +84,9 @@ void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_th
 }  // namespace
 
 BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
-                                               const Rows& rows, const double* weights, int order,
-                                               Index index, size_t count_bytes, int64_t n_threads) {
-  BackgroundPairsPlan out{make_plan(ensemble, precision, order, index, true, n_threads),
+                                               const Rows& rows, const double* weights, Index index,
+                                               size_t count_bytes, int64_t n_threads) {
+  BackgroundPairsPlan out{make_plan(ensemble, precision, 2, index, true, n_threads),
                           0,
                           static_cast<size_t>(rows.n_rows),
                           {},

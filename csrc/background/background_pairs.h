@@ -1,6 +1,6 @@
-// Banzhaf values and interactions of pairs of features, against background data.
+// Interactions of pairs of features, against background data.
 //
-// Like SHAP values against background data, they depend on a row only through its decisions on paths. But
+// Like values against background data, they depend on a row only through its decisions on paths. But
 // tables of all pairs would be too large to keep. So the tables are made tree by tree for a tile of rows,
 // from the weights of the patterns in the background data. See docs/mathematics.md.
 #pragma once
@@ -30,12 +30,12 @@ struct BackgroundPairsPlan {
 // Return the chunk of each tree.
 std::vector<size_t> chunks_of_trees(const Plan& plan);
 
-// Compile a plan against the background rows `rows`, whose weights add up to 1. A plan of order 1 has values
-// only, and a plan of order 2 has pairs, too. Counts take at most count_bytes. Throw std::invalid_argument as
-// make_plan does, and also if a path has more than 64 different features.
+// Compile a plan for pairs, and the values of features, against the background rows `rows`, whose weights add
+// up to 1. Counts take at most count_bytes. Throw std::invalid_argument as make_plan does, and also if a path
+// has more than 64 different features.
 BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
-                                               const Rows& rows, const double* weights, int order,
-                                               Index index, size_t count_bytes, int64_t n_threads);
+                                               const Rows& rows, const double* weights, Index index,
+                                               size_t count_bytes, int64_t n_threads);
 
 // Explain rows like explain() of plan/plan.h.
 bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows, const Result& result,

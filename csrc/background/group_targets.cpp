@@ -14,7 +14,6 @@ void GroupTargets::find(const TreeGroups& groups, const TreeGroups::Group& group
   features_.erase(std::unique(features_.begin(), features_.end()), features_.end());
   const uint32_t n = static_cast<uint32_t>(features_.size());
   for (uint32_t i = 0; i < n; ++i) place_[features_[i]] = i;
-  if (order_ < 2) return;
   uint32_t together[kLeafBits] = {};  // by feature: the features that are on the path of a leaf with it
   for (size_t i = group.leaves; i < group.leaves_end; ++i) {
     const PathStep* const path = groups.steps.data() + groups.leaves[i].path;
@@ -34,7 +33,6 @@ void GroupTargets::find(const TreeGroups& groups, const TreeGroups::Group& group
 void GroupTargets::list_leaf(const PathStep* path, uint32_t n, std::vector<uint32_t>& out) const {
   out.clear();
   for (uint32_t i = 0; i < n; ++i) out.push_back(place_[path[i].feature]);
-  if (order_ < 2) return;
   for (uint32_t i = 0; i < n; ++i)
     for (uint32_t j = i + 1; j < n; ++j) out.push_back(pair_place_[out[i]][out[j]]);
 }

@@ -1,5 +1,5 @@
-// The numbers in an entry of a group's table: one for each feature of the group's leaves and, for order 2,
-// one for each pair of features that share a leaf's path.
+// The numbers in an entry of a group's table: one for each feature of the group's leaves, and one for each
+// pair of features that share a leaf's path.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace skshap {
 
 class GroupTargets {
  public:
-  explicit GroupTargets(const Plan& plan) : order_(plan.order), place_(plan.features.size()) {}
+  explicit GroupTargets(const Plan& plan) : place_(plan.features.size()) {}
 
   // List the features and the pairs of a group, both in ascending order. The group has at most kLeafBits
   // features.
@@ -25,7 +25,6 @@ class GroupTargets {
   void list_leaf(const PathStep* path, uint32_t n, std::vector<uint32_t>& out) const;
 
  private:
-  const int order_;
   std::vector<int32_t> features_;
   std::vector<FeaturePair> pairs_;
   std::vector<uint32_t> place_;  // by used feature: its place in features_

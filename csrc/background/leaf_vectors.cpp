@@ -15,9 +15,6 @@ constexpr int kOffOfSum[] = {0, 1, 1, 0, 1, 2, 1, 2, 2};
 
 }  // namespace
 
-LeafVectors::LeafVectors(Index index, int order)
-    : index_(index), order_(order), n_sums_(order > 1 ? kSums : kPairOn) {}
-
 const LeafVectors::Rule& LeafVectors::rule(uint32_t n) {
   Rule& out = rules_[n];
   if (!out.coefficients.empty()) return out;
@@ -29,7 +26,7 @@ const LeafVectors::Rule& LeafVectors::rule(uint32_t n) {
       on[i] = on[i - 1] * t[k];
       off[i] = off[i - 1] * (1 - t[k]);
     }
-    for (int sum = 0; sum < n_sums_; ++sum) {
+    for (int sum = 0; sum < kSums; ++sum) {
       const double weight = weights[k] * (sum < kPairOn ? 1 : pair_weight(index_, t[k]) / 2);
       out.coefficients.push_back(weight / std::pow(t[k], kOnOfSum[sum]));
     }
@@ -47,12 +44,12 @@ void LeafVectors::sum_up(uint32_t n, const double* weights) {
   const Rule& leaf_rule = rule(n);
   const size_t size = size_t{1} << n;
   n_ = n;
-  if (sums_.size() < size * n_sums_) sums_.resize(size * n_sums_);
+  if (sums_.size() < size * kSums) sums_.resize(size * kSums);
   if (scratch_.size() < 2 * size) scratch_.resize(2 * size);
   kernels().subset_sums({weights, static_cast<int>(n),
-                         static_cast<int>(leaf_rule.coefficients.size()) / n_sums_, n_sums_,
+                         static_cast<int>(leaf_rule.coefficients.size()) / kSums, kSums,
                          leaf_rule.coefficients.data(), leaf_rule.on.data(), leaf_rule.off.data(), kOffOfSum,
-                         order_ > 1 ? 3 : 2, scratch_.data(), sums_.data()});
+                         3, scratch_.data(), sums_.data()});
 }
 
 template <class T>
@@ -61,7 +58,6 @@ void LeafVectors::write(size_t x, double value, T* out) const {
   const double *const less = sum(kLess), on = sum(kOn)[x], off = -sum(kOff)[x] * value;
   for (uint32_t i = 0; i < n; ++i)
     out[i] = static_cast<T>(x >> i & 1 ? (on - less[x ^ size_t{1} << i]) * value : off);
-  if (order_ < 2) return;
   const double mixed = sum(kMixed)[x], neither = sum(kPairOff)[x] * value, both = sum(kPairOn)[x];
   const double *const mixed_less = sum(kMixedLess), *const pair_less = sum(kPairLess);
   T one[kMostSubsetBits];  // by feature: the pair with any feature not in x

@@ -19,8 +19,8 @@ constexpr uint32_t kMostSubsetBits = 12;
 
 class LeafVectors {
  public:
-  // Prepare for an index and an order. The number of a pair is half of the interaction, as in plan/plan.h.
-  LeafVectors(Index index, int order);
+  // Prepare for an index. The number of a pair is half of the interaction, as in plan/plan.h.
+  explicit LeafVectors(Index index) : index_(index) {}
 
   // Sum over the subsets of each x, for a path of n features with background weights[pattern].
   void sum_up(uint32_t n, const double* weights);
@@ -52,7 +52,6 @@ class LeafVectors {
   const double* sum(Sum which) const { return sums_.data() + (static_cast<size_t>(which) << n_); }
 
   const Index index_;
-  const int order_, n_sums_;
   uint32_t n_ = 0;  // of the path whose sums are held
   Rule rules_[kMostSubsetBits + 1];
   std::vector<double> scratch_, sums_;

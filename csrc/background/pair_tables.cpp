@@ -174,14 +174,14 @@ class PairLayout {
       out_.bits.push_back(path[i].bit);
       numbers_.push_back(static_cast<uint32_t>(path[i].feature));
     }
-    for (uint32_t i = 0; i < n && plan_.order > 1; ++i)
+    for (uint32_t i = 0; i < n; ++i)
       for (uint32_t j = i + 1; j < n; ++j) numbers_.push_back(place_of({path[i].feature, path[j].feature}));
     place_numbers(chunk);
     for (const uint32_t place : numbers_) out_.targets.push_back(static_cast<uint32_t>(position_[place]));
     columns_.resize(out_.targets.size());
     const size_t n_patterns = most_patterns(n, n_background_);
     n_patterns_ += n_patterns;
-    chunk_tests_ += n_patterns * (plan_.order > 1 ? n + 1 : 1);
+    chunk_tests_ += n_patterns * (n + 1);
     ++n_lookups_;
   }
 
@@ -358,7 +358,7 @@ class PairWriter {
         groups_(out),
         words_(out),
         targets_(out),
-        vectors_(out.index, out.order) {}
+        vectors_(out.index) {}
 
   // Fill the tables of a tree, and list the patterns of its leaves without a table. Add the expected value of
   // the tree's leaves over the background data to `reached`, by output of the leaves.

@@ -1,5 +1,5 @@
-// Tables of Banzhaf values, or of interactions of pairs, against background data. They are for GPUs, which
-// cannot make tables for a tile of rows in time, as background_pairs.h does.
+// Tables of interactions of pairs against background data. They are for GPUs, which cannot make tables for a
+// tile of rows in time, as background_pairs.h does.
 //
 // The tables have all indices of small groups of leaves, so that the tables of a typical model stay in a
 // GPU's cache. An entry has the numbers of group_targets.h. Leaves on paths that are too long for tables have

@@ -73,7 +73,7 @@ RescaledTables make_rescaled_tables(const RescaledPlan& rescaled, const Ensemble
     for (size_t k = 0; k < slope.n_terms; ++k) {
       for (size_t b = 0; b < n; ++b) weights[b] = rescaled.weights[b] * slope.background_factors[k * n + b];
       Plan term = make_background_plan(ensemble, rescaled.plan.precision, rows, weights.data(),
-                                       parts.term_bytes, n_threads);
+                                       Index::kShapley, parts.term_bytes, n_threads);
       out.floats.back().push_back(std::move(term.tables.floats));
       out.doubles.back().push_back(std::move(term.tables.doubles));
       out.weights.back().push_back(std::move(term.tables.weights));

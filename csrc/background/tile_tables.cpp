@@ -32,8 +32,8 @@ size_t longest_row(const Plan& plan) {
 // Return the number of elements of the tables: at least as many as the tables of the longest leaf have for a
 // block of rows.
 template <class T>
-size_t table_elements(const Plan& plan, uint32_t longest_path) {
-  const size_t block_elements = size_t{leaf_numbers(plan.order, longest_path)} * kBlockRows;
+size_t table_elements(uint32_t longest_path) {
+  const size_t block_elements = size_t{leaf_numbers(2, longest_path)} * kBlockRows;
   return std::max(kTableBytes / sizeof(T), block_elements);
 }
 
@@ -49,12 +49,12 @@ void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups
 template <class T>
 TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
     : plan_(plan),
-      capacity_(table_elements<T>(plan, longest_path)),
+      capacity_(table_elements<T>(longest_path)),
       indices_(kMaxTables),
       group_words_(plan),
       group_targets_(plan),
-      vectors_(plan.index, plan.order),
-      pattern_vectors_(plan.index, plan.order) {
+      vectors_(plan.index),
+      pattern_vectors_(plan.index, 2) {
   phi_.resize(tile * longest_row<T>(plan));
   std::fill_n(phi_.data(), phi_.size(), T(0));
   tables_.resize(capacity_ + kTablePadding);
@@ -64,7 +64,7 @@ TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
   leaf_number_of_.assign(kGroupSize, kNone);
   leaf_index_.resize(kGroupSize);
   group_index_.resize(kGroupSize);
-  const uint32_t most_numbers = leaf_numbers(plan.order, kGroupBits);
+  const uint32_t most_numbers = leaf_numbers(2, kGroupBits);
   group_table_.resize(kGroupSize * padded_row(most_numbers, sizeof(T)));
   leaf_table_.resize(kGroupSize * most_numbers + kTablePadding);
   slot_of_.resize(plan.features.size());
@@ -79,11 +79,11 @@ template <class T>
 size_t TileTables<T>::bytes(const Plan& plan, uint32_t longest_path) {
   size_t most_slots = 0;
   for (const Chunk& chunk : plan.chunks) most_slots = std::max(most_slots, chunk.slots.size());
-  return sizeof(T) * (table_elements<T>(plan, longest_path) +
-                      kGroupSize * 2 * padded_row(leaf_numbers(plan.order, kGroupBits), sizeof(T))) +
+  return sizeof(T) * (table_elements<T>(longest_path) +
+                      kGroupSize * 2 * padded_row(leaf_numbers(2, kGroupBits), sizeof(T))) +
          8 * kGroupSize + (size_t{8} << std::min(longest_path, kMostSubsetBits)) +
          4 * most_slots * most_slots + 8 * plan.features.size() + LeafVectors::bytes(plan, longest_path) +
-         PatternVectors::bytes(plan.order, longest_path);
+         PatternVectors::bytes(2, longest_path);
 }
 
 template <class T>
@@ -142,7 +142,7 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
   for (size_t i = group.leaves; i < group.leaves_end; ++i) {
     const TreeGroups::Leaf& leaf = groups.leaves[i];
     const PathStep* const path = groups.steps.data() + leaf.path;
-    const uint32_t n = leaf.n_features, n_numbers = leaf_numbers(plan_.order, n);
+    const uint32_t n = leaf.n_features, n_numbers = leaf_numbers(2, n);
     const double value = values[leaf.value] / plan_.leaf_scale;
     sum_up_group_leaf(path, n, counts);
     if (alone) {
@@ -212,12 +212,11 @@ template <class T>
 void TileTables<T>::add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& leaf, const Counts& counts,
                              double value) {
   const PathStep* const path = groups.steps.data() + leaf.path;
-  const uint32_t n = leaf.n_features, n_numbers = leaf_numbers(plan_.order, n);
+  const uint32_t n = leaf.n_features, n_numbers = leaf_numbers(2, n);
   targets_.clear();
   for (uint32_t i = 0; i < n; ++i) targets_.push_back(slot_of_[path[i].feature]);
-  if (plan_.order > 1)
-    for (uint32_t i = 0; i < n; ++i)
-      for (uint32_t j = i + 1; j < n; ++j) targets_.push_back(position(path[i].feature, path[j].feature));
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t j = i + 1; j < n; ++j) targets_.push_back(position(path[i].feature, path[j].feature));
   list_bits(groups, leaf, bits_);
   row_patterns(kernels(), words_, block_words_, n_blocks_, bits_.data(), n, new_index(), patterns_.data());
   const bool by_sums = LeafVectors::prefers_sums(n, counts.n);

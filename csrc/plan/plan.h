@@ -164,8 +164,8 @@ struct CodedTests {
 // Compile an ensemble of such trees, for path-dependent values with the precision and index of their plan.
 Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_threads);
 
-// Compile a plan for values against background data: `rows` with weights that add up to 1. Tables take at
-// most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.
+// Compile a plan for Shapley or Banzhaf values against background data: `rows` with weights that add up to 1.
+// Tables take at most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.
 //
 // `groups` is the group of each player; with it, the values are Owen values.
 //
@@ -173,7 +173,7 @@ Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_
 // filled. tables/stored_tables.h says how, and which errors are thrown.
 struct StoredTables;
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
-                          const double* weights, size_t table_bytes, int64_t n_threads,
+                          const double* weights, Index index, size_t table_bytes, int64_t n_threads,
                           const StoredTables* stored = nullptr, const int32_t* groups = nullptr);
 
 // The error thrown if the tables that all trees must have need more bytes than is allowed.

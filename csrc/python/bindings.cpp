@@ -144,31 +144,31 @@ Plan compile_owen(const py::dict& ensemble, const std::string& precision, const 
 }
 
 Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
-                        const py::array& weights, size_t table_bytes, int n_threads, const py::object& stored,
-                        const py::object& groups) {
+                        const py::array& weights, const std::string& name, size_t table_bytes, int n_threads,
+                        const py::object& stored, const py::object& groups) {
   const Precision plan_precision = precision_named(precision);
+  const Index index = index_named(name);
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
   const std::vector<int32_t> list = groups_of(ensemble, groups);
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_plan(view, plan_precision, rows, p, table_bytes, n_threads, contents.get(),
+    return make_background_plan(view, plan_precision, rows, p, index, table_bytes, n_threads, contents.get(),
                                 list.empty() ? nullptr : list.data());
   });
 }
 
 BackgroundPairsPlan compile_background_pairs(const py::dict& ensemble, const std::string& precision,
-                                             const py::array& background, const py::array& weights, int order,
+                                             const py::array& background, const py::array& weights,
                                              const std::string& name, size_t count_bytes, int n_threads) {
   const Precision plan_precision = precision_named(precision);
   const Index index = index_named(name);
-  if (order < 1 || order > 2) throw py::value_error("order must be 1 or 2, not " + std::to_string(order));
   require_threads(n_threads);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_pairs_plan(view, plan_precision, rows, p, order, index, count_bytes, n_threads);
+    return make_background_pairs_plan(view, plan_precision, rows, p, index, count_bytes, n_threads);
   });
 }
 
@@ -463,8 +463,8 @@ PYBIND11_MODULE(_core, module) {
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
              py::arg("n_threads") = 1, py::arg("unwalked") = false);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
-             py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1,
-             py::arg("stored") = py::none(), py::arg("groups") = py::none());
+             py::arg("background"), py::arg("weights"), py::arg("index"), py::arg("table_bytes"),
+             py::arg("n_threads") = 1, py::arg("stored") = py::none(), py::arg("groups") = py::none());
   module.def("owen_plan", &compile_owen, py::arg("ensemble"), py::arg("precision"), py::arg("groups"),
              py::arg("n_threads") = 1);
   module.def("has_owen_leaves", &has_owen_leaves, py::arg("plan"));
@@ -485,8 +485,8 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("n_terms", &term_counts);
   py::class_<BackgroundPairsPlan>(module, "BackgroundPairsPlan")
       .def(py::init(&compile_background_pairs), py::arg("ensemble"), py::arg("precision"),
-           py::arg("background"), py::arg("weights"), py::arg("order"), py::arg("index"),
-           py::arg("count_bytes"), py::arg("n_threads") = 1)
+           py::arg("background"), py::arg("weights"), py::arg("index"), py::arg("count_bytes"),
+           py::arg("n_threads") = 1)
       .def("explain", &explain_background_pairs_rows, py::arg("X"), py::arg("values"),
            py::arg("margin").none(true), py::arg("n_threads"), py::arg("matrices") = py::none(),
            py::arg("pairs") = py::none(), py::arg("base_value") = py::none(), py::arg("zeroed") = false)

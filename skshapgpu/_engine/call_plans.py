@@ -166,7 +166,7 @@ def estimate(
         assert compiled.background is not None
         counts = info["n_leaves"], info["n_patterns"], len(compiled.background.weights)
         return reading + linear_seconds(*counts, n_rows, n_threads), None
-    if kind.order == 1 and not plan.is_tiled:
+    if kind.order == 1:
         return execution.seconds, None
     n_results = plan.n_results
     if execution.indices:
@@ -178,7 +178,7 @@ def estimate(
         if tables is None:
             return None, "the background data have too many patterns"
         element = 4 if precision == "single" else 8
-        return reading + tables.cpu_seconds(n_rows, n_results, n_threads, element, kind.order), None
+        return reading + tables.cpu_seconds(n_rows, n_results, n_threads, element), None
     values = compiled.of(SHAP_VALUES)
     return reading + interaction_seconds(
         kind, plan.groups, values.groups, n_rows, n_results, n_threads, values.work, precision

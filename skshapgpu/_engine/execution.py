@@ -136,7 +136,7 @@ def _plan_link(plan: LinkPlan, requested: Devices, on_cpu: ExecutionPlan, n_rows
 
 
 def _plan_pairs(plan: TiledPlan, requested: Devices, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
-    """Choose the GPUs, or the CPU, for interventional Banzhaf values or interactions.
+    """Choose the GPUs, or the CPU, for interventional interactions.
 
     Like the choice of other tables, this one does not depend on earlier calls.
     """
@@ -144,7 +144,7 @@ def _plan_pairs(plan: TiledPlan, requested: Devices, on_cpu: ExecutionPlan, n_ro
     assert tables is not None
     element = 4 if options.precision == "single" else 8
     n_threads, n_results = on_cpu.n_threads, plan.n_results
-    cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element, plan.kind.order)
+    cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element)
     building = tables.build_seconds(n_threads, element)
     fraction_of_rows = n_rows / max(n_rows, options.expected_rows or 0)
     cuda = tables.cuda_seconds(n_rows, n_results)

@@ -173,9 +173,8 @@ class KindPlan:
         room = memory.table_bytes(options.memory_limit, options.algorithm.tables == "all")
         if options.memory_limit is None or self.kind == SHAP_VALUES:
             return room
-        # Besides the tables of SHAP values, there may be tables of Banzhaf values, or, with background data,
-        # counts of patterns for Banzhaf values and for three kinds of interactions, and, with groups, tables
-        # of Owen values.
+        # Besides the tables of SHAP values, there may be tables of Banzhaf values and, with background data,
+        # counts of patterns for three kinds of interactions and, with groups, tables of Owen values.
         other_room = max(0, room - model.table_sizes[SHAP_VALUES, NO_INTERVALS])
         if model.background is None:
             return other_room
@@ -296,10 +295,10 @@ class KindPlan:
         n_sets = 0 if order == 1 else len(getattr(self.plan(), ("pairs", "triples")[order - 2]))
         return self.model.n_outputs * (self.model.n_features + n_sets)
 
-    @property
+    @computed_once
     def n_patterns(self) -> int:
         """Number of patterns of background data at leaves without a table."""
-        return int(self.model.info["n_patterns"]) if self.kind == SHAP_VALUES else 0
+        return 0
 
     @property
     def is_on_gpus(self) -> bool:
@@ -349,12 +348,17 @@ class KindPlan:
 
 
 class BackgroundPlan(KindPlan):
-    """The plan of SHAP values of the margin against background data."""
+    """The plan of SHAP values or Banzhaf values of the margin against background data."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         from .. import _core
 
-        return _core.background_plan(*self._background(), self._table_room(), self._n_threads, tables)
+        index, room = self.kind.core_index, self._table_room()
+        return _core.background_plan(*self._background(), index, room, self._n_threads, tables)
+
+    @computed_once
+    def n_patterns(self) -> int:
+        return int(self.plan().info()["n_patterns"])
 
     def _background(self) -> tuple[dict[str, Any], str, np.ndarray, np.ndarray]:
         """Return the ensemble, the precision and the background data, as the core takes them."""
@@ -364,17 +368,15 @@ class BackgroundPlan(KindPlan):
 
 
 class TiledPlan(BackgroundPlan):
-    """The plan of Banzhaf values, or of interactions of pairs, against background data."""
+    """The plan of interactions of pairs against background data."""
 
     is_tiled = True
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         from .. import _core
 
-        order, index = self.kind.order, self.kind.core_index
-        return _core.BackgroundPairsPlan(
-            *self._background(), order, index, self._table_room(), self._n_threads
-        )
+        index, room = self.kind.core_index, self._table_room()
+        return _core.BackgroundPairsPlan(*self._background(), index, room, self._n_threads)
 
     @property
     def _can_have_tables(self) -> bool:
@@ -556,12 +558,13 @@ class BackgroundOwenPlan(OwenPlan):
             model.options.precision,
             model.background.rows,
             model.background.weights,
+            SHAP_VALUES.core_index,
             self._table_room(),
             self._n_threads,
             groups=self._group_of_player,
         )
 
-    @property
+    @computed_once
     def n_patterns(self) -> int:
         return int(self.plan().info()["n_patterns"])
 
@@ -582,7 +585,7 @@ def plan_of(model: CompiledModel, kind: Kind) -> KindPlan:
         return PathOwenPlan(model, kind) if kind == OWEN_VALUES else KindPlan(model, kind)
     if kind == OWEN_VALUES:
         return BackgroundOwenPlan(model, kind)
-    if kind != SHAP_VALUES:
+    if kind.order > 1:
         return TiledPlan(model, kind)
     return BackgroundPlan(model, kind) if model.link is None else LinkPlan(model, kind)
 

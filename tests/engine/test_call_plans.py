@@ -98,10 +98,11 @@ def test_groups_and_background_data() -> None:
     grouped = explainer.plan(100, interactions="matrices")
     assert grouped.result_bytes == 100 * 5 * 5 * 8 and grouped.seconds > 0
     explainer = explainer_of(FOREST, X[:50])
-    for request in ({"index": "BV"}, {"interactions": "matrices"}):
-        plan = explainer.plan(1000, **request)
-        assert plan.seconds > 0 and plan.tree_groups == ()  # trees are not walked
-    assert explainer.plan(1000, index="BV").result == "Banzhaf values"
+    plan = explainer.plan(1000, interactions="matrices")
+    assert plan.seconds > 0 and plan.tree_groups == ()  # tables are made for each tile
+    plan = explainer.plan(1000, index="BV")
+    assert plan.result == "Banzhaf values" and plan.seconds > 0
+    assert {group.algorithm for group in plan.tree_groups} == {"tables"}
 
 
 def test_probabilities_of_several_classes() -> None:

@@ -489,7 +489,7 @@ def test_other_plans_have_no_such_tables(plan_of: Any, message: str) -> None:
 def test_plans_of_other_classes() -> None:
     ensemble = random_ensemble(0, n_trees=4, shapes=("random",))
     rows = np.zeros((2, ensemble.n_features)), np.full(2, 0.5)
-    pairs = _core.BackgroundPairsPlan(attributes_of(ensemble), "double", *rows, 1, "BII", 0)
+    pairs = _core.BackgroundPairsPlan(attributes_of(ensemble), "double", *rows, "BII", 0)
     rescaled = _core.RescaledPlan(attributes_of(ensemble), "double", *rows, "logistic", 1.0)
     for plan in (pairs, rescaled, None):
         with pytest.raises(TypeError):

@@ -174,7 +174,7 @@ def test_leaves_without_tables_go_through_patterns() -> None:
             rows = rows.astype(ensemble.x_dtype)
         background, weights = rows[4:], np.full(len(rows) - 4, 1 / (len(rows) - 4))
         plan = _core.background_plan(
-            attributes_of(ensemble), "double", background, weights, 0, groups=groups.tolist()
+            attributes_of(ensemble), "double", background, weights, "SII", 0, groups=groups.tolist()
         )
         n_patterns += plan.info()["n_patterns"]
         values = np.empty((4, ensemble.n_outputs, ensemble.n_features), rows.dtype)

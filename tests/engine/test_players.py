@@ -113,14 +113,17 @@ def test_background(case: tuple[int, Ensemble], n_background: int) -> None:
     banzhaf = reference.interventional(ensemble, rows, background, weight=weights, index="BV").values
     for precision, tolerance in TOLERANCE.items():
         for n_bytes in TABLES:
-            plan = _core.background_plan(attributes_of(ensemble), precision, background, weights, n_bytes)
-            assert_computes(plan, ensemble, rows, tolerance, expected)
-            assert_computes(with_intervals(plan), ensemble, rows, tolerance, expected)
-            scale = leaf_scale(ensemble) + np.abs(ensemble.intercept)
-            assert (np.abs(plan.base_value - base_value) <= tolerance * scale).all()
+            for index, values in (("SII", expected), ("BII", banzhaf)):
+                plan = _core.background_plan(
+                    attributes_of(ensemble), precision, background, weights, index, n_bytes
+                )
+                assert_computes(plan, ensemble, rows, tolerance, values)
+                assert_computes(with_intervals(plan), ensemble, rows, tolerance, values)
+                scale = leaf_scale(ensemble) + np.abs(ensemble.intercept)
+                assert (np.abs(plan.base_value - base_value) <= tolerance * scale).all()
             for index in ("SII", "STII", "BII"):
                 plan = _core.BackgroundPairsPlan(
-                    attributes_of(ensemble), precision, background, weights, 2, index, n_bytes
+                    attributes_of(ensemble), precision, background, weights, index, n_bytes
                 )
                 matrices = reference.interventional(
                     ensemble, rows, background, weight=weights, index=index
@@ -164,7 +167,7 @@ def test_gpu(case: tuple[int, Ensemble]) -> None:
     weights = random_weights(seed, 9)
     plans = [
         *(lambda p, kind=kind: plan_of(ensemble, p, kind) for kind in ("walk", "level_uniform", "fast_v2")),
-        lambda p: _core.background_plan(attributes_of(ensemble), p, rows[:9], weights, TABLES[0]),
+        lambda p: _core.background_plan(attributes_of(ensemble), p, rows[:9], weights, "SII", TABLES[0]),
     ]
     shape = len(rows), ensemble.n_outputs, ensemble.n_players
     for compiled in plans:

@@ -46,7 +46,7 @@ def plans(ensemble: Ensemble, precision: str) -> dict[str, Any]:
     """Compile a plan of every kind; those against background data are for fewer rows."""
     attributes, background = attributes_of(ensemble), random_rows(2, ensemble, 5)
     weights = random_weights(3, 5)
-    against_background = _core.background_plan(attributes, precision, background, weights, 2**22)
+    against_background = _core.background_plan(attributes, precision, background, weights, "SII", 2**22)
     return {
         "values": _core.Plan(attributes, precision),
         "treeshap": _core.Plan(attributes, precision, method="treeshap"),
@@ -108,7 +108,9 @@ def test_plans_do_not_depend_on_the_threads_that_compile_them(vector: bool, prec
         result = []
         for n_threads in (1, 2, 5):
             if is_background:
-                plan = _core.background_plan(attributes, precision, background, weights, 2**22, n_threads)
+                plan = _core.background_plan(
+                    attributes, precision, background, weights, "SII", 2**22, n_threads
+                )
             else:
                 plan = _core.Plan(attributes, precision, n_threads=n_threads, **options)
             info = plan.info() | {"table_seconds": 0.0}

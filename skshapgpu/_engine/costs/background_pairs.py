@@ -1,4 +1,4 @@
-"""Estimated times of interventional Banzhaf values and interactions, by which ``device="auto"`` chooses."""
+"""Estimated times of interventional interactions, by which ``device="auto"`` chooses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 #: A tile of fewer rows than _FULL_ROWS needs only a fraction of the numbers.
 _CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_NUMBER, _FULL_ROWS = 3e-10, 5e-9, 8e-9, 4e-9, 1000
 
-#: Seconds for each tile and table, for values and for interactions.
-_TILE_TABLE = {1: 2e-6, 2: 4e-6}
+#: Seconds for each tile and table.
+_TILE_TABLE = 4e-6
 
 #: Seconds on one thread of a CPU, and on a GPU, for each pattern of background data with which a row is
 #: compared at leaves without a table: estimates.
@@ -25,7 +25,7 @@ _CUDA_CALL, _CUDA_LOOKUP, _CUDA_NUMBER, _CUDA_RESULT = 8e-5, 2e-11, 1e-12, 6e-10
 
 
 class PairTables(NamedTuple):
-    """Costs of the tables with which GPUs compute results of a kind.
+    """Costs of the tables with which GPUs compute interactions of a kind.
 
     Attributes
     ----------
@@ -44,9 +44,7 @@ class PairTables(NamedTuple):
     n_tests: int
     table_bytes: int
 
-    def cpu_seconds(
-        self, n_rows: int, n_results: int, n_threads: int, element_bytes: int, order: int
-    ) -> float:
+    def cpu_seconds(self, n_rows: int, n_results: int, n_threads: int, element_bytes: int) -> float:
         """Return the seconds of a call on the CPU, which makes tables for each tile of rows.
 
         ``n_results`` is the number of results of a row.
@@ -54,7 +52,7 @@ class PairTables(NamedTuple):
         n_tiles = max(-(-n_rows // _TILE_ROWS), min(n_threads, -(-n_rows // _SMALL_TILE_ROWS)))
         fraction = min(1.0, n_rows / max(n_tiles, 1) / _FULL_ROWS)
         number_seconds = self.table_bytes / element_bytes * _TILE_NUMBER * fraction
-        tile_seconds = n_tiles * (number_seconds + self.n_lookups * _TILE_TABLE[order])
+        tile_seconds = n_tiles * (number_seconds + self.n_lookups * _TILE_TABLE)
         row_seconds = self.n_numbers * _CPU_NUMBER + self.n_tests * _CPU_TEST + n_results * _CPU_RESULT
         return (tile_seconds + n_rows * row_seconds) / n_threads
 

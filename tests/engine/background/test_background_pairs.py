@@ -52,14 +52,13 @@ def plan_of(
     background: np.ndarray,
     weights: np.ndarray | None = None,
     precision: str = "double",
-    order: int = 2,
     index: str = "SII",
     count_bytes: int = COUNTS,
 ) -> _core.BackgroundPairsPlan:
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
     attributes = attributes_of(ensemble)
-    return _core.BackgroundPairsPlan(attributes, precision, background, weights, order, index, count_bytes)
+    return _core.BackgroundPairsPlan(attributes, precision, background, weights, index, count_bytes)
 
 
 def compute(
@@ -91,7 +90,7 @@ def assert_is_the_definition(
         singles = banzhaf if index == "BII" else shapley
         for precision, tolerance in TOLERANCE.items():
             allowed = tolerance * scale[:, np.newaxis]
-            plan = plan_of(ensemble, background, weights, precision, 2, index)
+            plan = plan_of(ensemble, background, weights, precision, index)
             values, margin, matrices, pairs = compute(plan, ensemble, rows)
             assert (np.abs(values - singles) <= allowed).all(), (index, precision)
             assert (np.abs(matrices - expected) <= allowed[..., np.newaxis]).all(), (index, precision)
@@ -99,10 +98,6 @@ def assert_is_the_definition(
             first, second = plan.pairs.T
             np.testing.assert_array_equal(pairs, matrices[..., first, second])
             assert (np.abs(margin - ensemble.margin(rows)) <= tolerance * scale + rounding).all()
-            plan = plan_of(ensemble, background, weights, precision, 1, index)
-            values = np.full(values.shape, np.nan)
-            plan.explain(rows, values, None, 1)
-            assert (np.abs(values - singles) <= allowed).all(), (index, precision)
 
 
 @given(
@@ -192,7 +187,7 @@ def test_long_paths(depth: int, index: str) -> None:
         singles = np.diagonal(expected, axis1=1, axis2=2)
         assert np.abs(expected).max() > 1e-3 * leaf_scale(ensemble)[0]
         for precision, tolerance in TOLERANCE.items():
-            plan = plan_of(ensemble, background, weights, precision, 2, index)
+            plan = plan_of(ensemble, background, weights, precision, index)
             values, _, matrices, _ = compute(plan, ensemble, x)
             allowed = tolerance * leaf_scale(ensemble)[0]
             assert np.abs(values[:, 0] - singles).max() <= allowed
@@ -279,19 +274,11 @@ def test_info_and_arguments() -> None:
     attributes = attributes_of(ensemble)
     pairs = _core.Plan(attributes, "double", 2).pairs
     np.testing.assert_array_equal(plan_of(ensemble, np.zeros((3, 5))).pairs, pairs)
-    assert plan_of(ensemble, np.zeros((3, 5)), order=1).pairs.shape == (0, 2)
-    for order in (0, 3):
-        with pytest.raises(ValueError, match=f"order must be 1 or 2, not {order}"):
-            plan_of(ensemble, np.zeros((3, 5)), order=order)
     with pytest.raises(ValueError, match="index must be 'SII', 'STII' or 'BII', not 'SV'"):
         plan_of(ensemble, np.zeros((3, 5)), index="SV")
     with pytest.raises(ValueError, match="background must have shape"):
         plan_of(ensemble, np.zeros((0, 5)), np.zeros(0))
-    with pytest.raises(ValueError, match="the plan was not compiled for interactions"):
-        values = np.empty((2, 1, 5))
-        plan_of(ensemble, np.zeros((3, 5)), order=1).explain(
-            np.zeros((2, 5)), values, None, 1, pairs=np.empty((2, 1, 0))
-        )
+    values = np.empty((2, 1, 5))
     with pytest.raises(ValueError, match="pairs has a wrong shape"):
         plan_of(ensemble, np.zeros((3, 5))).explain(
             np.zeros((2, 5)), values, None, 1, pairs=np.empty((2, 1, 99))

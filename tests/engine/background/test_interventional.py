@@ -52,12 +52,13 @@ def compute(
     precision: str = "double",
     n_threads: int = 1,
     table_bytes: int = TABLES,
+    index: str = "SII",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Compute values, margins and base value with the core, on the device of the test run."""
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
     attributes = attributes_of(ensemble)
-    plan = _core.background_plan(attributes, precision, background, weights, table_bytes)
+    plan = _core.background_plan(attributes, precision, background, weights, index, table_bytes)
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
     if os.environ["SKSHAPGPU_DEVICE"].startswith("cuda"):
@@ -73,12 +74,14 @@ def assert_is_the_definition(
     ensemble: Ensemble, rows: np.ndarray, background: np.ndarray, weights: np.ndarray | None = None
 ) -> None:
     expected, base_value, _ = reference.interventional(ensemble, rows, background, weight=weights)
+    banzhaf = reference.interventional(ensemble, rows, background, weight=weights, index="BV").values
     expected_margin, scale = ensemble.margin(rows), leaf_scale(ensemble)
     intercept = np.abs(ensemble.intercept)
     for (precision, tolerance), table_bytes in product(TOLERANCE.items(), (TABLES, 3000, 0)):
-        values, margin, base = compute(
-            ensemble, rows, background, weights, precision, table_bytes=table_bytes
-        )
+        options = {"precision": precision, "table_bytes": table_bytes}
+        values, *_ = compute(ensemble, rows, background, weights, index="BII", **options)
+        assert (np.abs(values - banzhaf) <= tolerance * scale[:, np.newaxis]).all(), precision
+        values, margin, base = compute(ensemble, rows, background, weights, **options)
         assert (np.abs(values - expected) <= tolerance * scale[:, np.newaxis]).all(), precision
         assert (np.abs(base - base_value) <= tolerance * scale + 1e-15 * intercept).all(), precision
         assert (np.abs(margin - expected_margin) <= tolerance * scale + 1e-15 * intercept).all(), precision
@@ -214,7 +217,9 @@ def test_paths_that_are_too_long_are_refused() -> None:
 def test_info() -> None:
     ensemble = random_ensemble(9, n_trees=4, shapes=("random",))
     attributes = attributes_of(ensemble)
-    info = _core.background_plan(attributes, "single", np.zeros((3, 5)), np.full(3, 1 / 3), TABLES).info()
+    info = _core.background_plan(
+        attributes, "single", np.zeros((3, 5)), np.full(3, 1 / 3), "SII", TABLES
+    ).info()
     assert info["n_trees"] == 4 and info["n_leaves"] == ensemble.n_leaves
     assert info["bytes"] >= 0 and info["scratch_bytes_per_thread"] >= 0
 

@@ -112,7 +112,7 @@ def test_constant_leaves_are_those_of_other_plans() -> None:
         rows, background = random_rows(seed, ensemble, 70), random_rows(seed + 1, ensemble, 130)
         values, margin, _ = compute(plan_of(ensemble, background), ensemble, rows)
         weights = np.full(130, 1 / 130)
-        other = _core.background_plan(attributes_of(ensemble), "double", background, weights, SUMS)
+        other = _core.background_plan(attributes_of(ensemble), "double", background, weights, "SII", SUMS)
         expected, of_other = np.empty_like(values), np.empty_like(margin)
         other.explain(rows, expected, of_other, 1)
         scale = np.abs(expected).max() + 1e-300
@@ -289,8 +289,8 @@ def test_other_plans_refuse_linear_leaves() -> None:
     weights = np.full(2, 0.5)
     for make in (
         lambda: _core.Plan(attributes, "double"),
-        lambda: _core.background_plan(attributes, "double", rows, weights, SUMS),
-        lambda: _core.BackgroundPairsPlan(attributes, "double", rows, weights, 1, "BII", SUMS),
+        lambda: _core.background_plan(attributes, "double", rows, weights, "SII", SUMS),
+        lambda: _core.BackgroundPairsPlan(attributes, "double", rows, weights, "BII", SUMS),
         lambda: _core.RescaledPlan(attributes, "double", rows, weights, "logistic", 1.0),
         lambda: _core.DependentTrees(attributes, []),
         lambda: _core.owen_plan(attributes, "double", [0] * 5),

@@ -265,7 +265,7 @@ def test_long_paths(depth: int) -> None:
     attributes = attributes_of(ensemble)
     expected = np.zeros((4, 1, depth))
     for b in background:
-        single = _core.background_plan(attributes, "double", b[np.newaxis], np.ones(1), 2**24)
+        single = _core.background_plan(attributes, "double", b[np.newaxis], np.ones(1), "SII", 2**24)
         values, margin = np.empty((4, 1, depth)), np.empty((4, 1))
         single.explain(x, values, margin, 1)
         slope = margin[:, 0] + ensemble.margin(b[np.newaxis])[0, 0] - 2 * labels

@@ -1,4 +1,4 @@
-"""Tables of interventional interactions and Banzhaf values for GPUs, looked up on the CPU.
+"""Tables of interventional interactions for GPUs, looked up on the CPU.
 
 Plans with these tables also run on the CPU, so that every entry is compared without a GPU. The references are
 the definition, the game of a leaf, and the CPU's own tables for tiles of rows.
@@ -46,22 +46,20 @@ def plan_of(
     background: np.ndarray,
     weights: np.ndarray | None = None,
     precision: str = "double",
-    order: int = 2,
     index: str = "SII",
     count_bytes: int = COUNTS,
 ) -> _core.BackgroundPairsPlan:
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
     return _core.BackgroundPairsPlan(
-        attributes_of(ensemble), precision, background, weights, order, index, count_bytes
+        attributes_of(ensemble), precision, background, weights, index, count_bytes
     )
 
 
 def compute(plan: Any, ensemble: Ensemble, rows: np.ndarray) -> list[np.ndarray]:
-    """Compute values, margins, matrices and pairs with a plan of order 2, or values and margins."""
+    """Compute values, margins, matrices and pairs."""
     shape, n = (len(rows), ensemble.n_outputs), ensemble.n_features
-    pairs_only = len(plan.pairs) > 0
-    shapes = [(n,), ()] + ([(n, n), (len(plan.pairs),)] if pairs_only else [])
+    shapes = (n,), (), (n, n), (len(plan.pairs),)
     results = [np.full((*shape, *more), np.nan) for more in shapes]
     plan.explain(rows, results[0], results[1], 1, *results[2:])
     return results
@@ -85,19 +83,16 @@ def assert_is_the_definition(
     banzhaf = reference.interventional(ensemble, rows, background, weight=weights, index="BV").values
     singles = banzhaf if index == "BII" else shapley
     rounding = 1e-15 * np.abs(ensemble.intercept)
-    for (precision, tolerance), order in product(TOLERANCE.items(), (1, 2)):
+    for precision, tolerance in TOLERANCE.items():
         allowed = tolerance * scale[:, np.newaxis]
-        counted = plan_of(ensemble, background, weights, precision, order, index)
+        counted = plan_of(ensemble, background, weights, precision, index)
         few = (least_table_bytes(counted),) if precision == "double" else ()  # most leaves have no table
         for table_bytes in (TABLES, *few):
             plan = counted.with_tables(table_bytes, 2)
-            values, margin, *interactions = compute(plan, ensemble, rows)
-            assert (np.abs(values - singles) <= allowed).all(), (index, precision, order)
+            values, margin, matrices, pairs = compute(plan, ensemble, rows)
+            assert (np.abs(values - singles) <= allowed).all(), (index, precision)
             assert (np.abs(margin - ensemble.margin(rows)) <= tolerance * scale + rounding).all()
             assert (np.abs(plan.base_value - base) <= 1e-12 * scale + rounding).all()
-            if not interactions:
-                continue
-            matrices, pairs = interactions
             assert (np.abs(matrices - expected) <= allowed[..., np.newaxis]).all(), (index, precision)
             first, second = plan.pairs.T
             np.testing.assert_array_equal(pairs, matrices[..., first, second])
@@ -150,7 +145,7 @@ def test_every_entry(depth: int, index: str) -> None:
     plan = plan_of(ensemble, background, index=index)
     expected = compute(plan, ensemble, rows)
     for precision, tolerance in TOLERANCE.items():
-        tables = plan_of(ensemble, background, None, precision, 2, index).with_tables(TABLES)
+        tables = plan_of(ensemble, background, None, precision, index).with_tables(TABLES)
         for one, other in zip(compute(tables, ensemble, rows), expected, strict=True):
             assert np.abs(one - other).max() <= tolerance * leaf_scale(ensemble)[0] + 1e-13
     assert np.abs(expected[2]).max() > 1e-3 * leaf_scale(ensemble)[0]
@@ -167,7 +162,7 @@ def test_long_paths(depth: int, index: str) -> None:
     half = np.where(np.eye(depth, dtype=bool), 1.0, 0.5)
     expected = half * np.array([background_matrix(ensemble, row, background, weights, index) for row in x])
     for precision, tolerance in TOLERANCE.items():
-        plan = plan_of(ensemble, background, weights, precision, 2, index).with_tables(TABLES)
+        plan = plan_of(ensemble, background, weights, precision, index).with_tables(TABLES)
         assert (plan.info()["n_leaves_without_table"] > 0) == (depth > 12)
         values, _, matrices, _ = compute(plan, ensemble, x)
         allowed = tolerance * leaf_scale(ensemble)[0]
@@ -237,7 +232,7 @@ def test_no_trees_and_no_rows() -> None:
     ensemble = random_ensemble(7, n_trees=0)
     plan = plan_of(ensemble, np.zeros((2, 5)))
     assert plan.table_costs(0) == {"n_lookups": 0, "n_numbers": 0, "n_tests": 0, "table_bytes": 0}
-    values, margin = compute(plan.with_tables(0), ensemble, np.zeros((3, 5)))
+    values, margin, *_ = compute(plan.with_tables(0), ensemble, np.zeros((3, 5)))
     assert (values == 0).all()
     np.testing.assert_allclose(margin, ensemble.margin(np.zeros((3, 5))), rtol=1e-14)
     ensemble = random_ensemble(7, n_trees=3)

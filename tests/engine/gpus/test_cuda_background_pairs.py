@@ -40,43 +40,38 @@ COUNTS, TABLES = 2**24, 2**30
 
 
 def plan_of(
-    ensemble: Ensemble, background: np.ndarray, precision: str, index: str, order: int = 2
+    ensemble: Ensemble, background: np.ndarray, precision: str, index: str
 ) -> _core.BackgroundPairsPlan:
     weights = np.random.default_rng(len(background)).random(len(background))
     weights /= weights.sum()
-    return _core.BackgroundPairsPlan(
-        attributes_of(ensemble), precision, background, weights, order, index, COUNTS
-    )
+    return _core.BackgroundPairsPlan(attributes_of(ensemble), precision, background, weights, index, COUNTS)
 
 
-def empty_results(plan: Any, rows: np.ndarray, ensemble: Ensemble, order: int) -> list[np.ndarray]:
+def empty_results(plan: Any, rows: np.ndarray, ensemble: Ensemble) -> list[np.ndarray]:
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     shapes = [shape, shape[:2], (*shape, shape[2]), (*shape[:2], len(plan.pairs))]
-    return [np.full(shape, np.nan) for shape in shapes[: 2 * order]]
+    return [np.full(shape, np.nan) for shape in shapes]
 
 
-def on_gpu(
-    plan: Any, rows: np.ndarray, ensemble: Ensemble, order: int = 2, limit: int = 0
-) -> list[np.ndarray]:
+def on_gpu(plan: Any, rows: np.ndarray, ensemble: Ensemble, limit: int = 0) -> list[np.ndarray]:
     """Compute values, margins, matrices and pairs, and check the gaps."""
     tables = plan.with_tables(TABLES, 2)
     cuda = _cuda.CudaPlan.with_tables(tables, 0)
     base = tables.base_value
     del tables  # the GPU has them
-    results, gap = empty_results(plan, rows, ensemble, order), np.full(ensemble.n_outputs, np.nan)
+    results, gap = empty_results(plan, rows, ensemble), np.full(ensemble.n_outputs, np.nan)
     values, margin, *interactions = results
     cuda.explain(rows, values, margin, gap, limit, *interactions)
     result = np.abs(values.sum(axis=2) + base - margin).max(axis=0, initial=0)
     np.testing.assert_allclose(gap, result, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
-    if interactions:  # each of them alone, and the values alone
-        for i, name in enumerate(("matrices", "pairs")):
-            alone = {name: np.full_like(interactions[i], np.nan)}
-            again = np.full_like(values, np.nan)
-            cuda.explain(rows, again, None, None, limit, **alone)
-            np.testing.assert_array_equal(again, values)
-            np.testing.assert_allclose(
-                alone[name], interactions[i], rtol=0, atol=1e-14 * leaf_scale(ensemble).max()
-            )
+    for i, name in enumerate(("matrices", "pairs")):  # each of them alone
+        alone = {name: np.full_like(interactions[i], np.nan)}
+        again = np.full_like(values, np.nan)
+        cuda.explain(rows, again, None, None, limit, **alone)
+        np.testing.assert_array_equal(again, values)
+        np.testing.assert_allclose(
+            alone[name], interactions[i], rtol=0, atol=1e-14 * leaf_scale(ensemble).max()
+        )
     return results
 
 
@@ -85,17 +80,16 @@ def assert_same(
 ) -> None:
     unit = leaf_scale(ensemble)
     for index in indices:
-        for order in (1, 2):
-            plan = plan_of(ensemble, background, "double", index, order)
-            truth = empty_results(plan, rows, ensemble, order)
-            values, margin, *interactions = truth
-            plan.explain(rows, values, margin, 2, *interactions)
-            for precision, tolerance in TOLERANCE.items():
-                result = on_gpu(plan_of(ensemble, background, precision, index, order), rows, ensemble, order)
-                np.testing.assert_allclose(result[1], margin, rtol=0, atol=1e-12 * unit.max())
-                for one, other in zip(result, truth, strict=True):
-                    error = np.abs(one - other).max(axis=(0, *range(2, one.ndim)), initial=0)
-                    assert (error <= tolerance * unit).all(), (index, order, precision, error / unit)
+        plan = plan_of(ensemble, background, "double", index)
+        truth = empty_results(plan, rows, ensemble)
+        values, margin, *interactions = truth
+        plan.explain(rows, values, margin, 2, *interactions)
+        for precision, tolerance in TOLERANCE.items():
+            result = on_gpu(plan_of(ensemble, background, precision, index), rows, ensemble)
+            np.testing.assert_allclose(result[1], margin, rtol=0, atol=1e-12 * unit.max())
+            for one, other in zip(result, truth, strict=True):
+                error = np.abs(one - other).max(axis=(0, *range(2, one.ndim)), initial=0)
+                assert (error <= tolerance * unit).all(), (index, precision, error / unit)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -162,7 +156,7 @@ def test_batches_and_neighbours_change_no_bit(precision: str) -> None:
     rows = rows[:3000]
     expected = on_gpu(plan, rows, ensemble)
     for limit in (3_000_000, 1_000_000):
-        for one, other in zip(on_gpu(plan, rows, ensemble, 2, limit), expected, strict=True):
+        for one, other in zip(on_gpu(plan, rows, ensemble, limit), expected, strict=True):
             np.testing.assert_array_equal(one, other)
     for part in (slice(0, 2), slice(64, 65), slice(1000, 2500), slice(None, None, -1)):
         for one, other in zip(
@@ -170,7 +164,7 @@ def test_batches_and_neighbours_change_no_bit(precision: str) -> None:
         ):
             np.testing.assert_array_equal(one, other[part])
     with pytest.raises(_cuda.CudaMemoryError, match="raise memory_limit"):
-        on_gpu(plan, rows, ensemble, 2, 1000)
+        on_gpu(plan, rows, ensemble, 1000)
 
 
 # The API

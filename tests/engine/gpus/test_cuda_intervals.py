@@ -41,7 +41,7 @@ def gpu_tables(plan: Any, most_entries: int = 1024) -> Any:
 
 def background_plan(ensemble: Ensemble, precision: str) -> Any:
     rows = random_rows(0, ensemble, 40)
-    return _core.background_plan(attributes_of(ensemble), precision, rows, np.full(40, 1 / 40), 2**28)
+    return _core.background_plan(attributes_of(ensemble), precision, rows, np.full(40, 1 / 40), "SII", 2**28)
 
 
 def assert_same(

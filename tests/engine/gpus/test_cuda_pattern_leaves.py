@@ -47,15 +47,20 @@ DEPTHS = (3, 13, 16, 17, 32, 33, 64)
 
 
 class Values:
-    """The plans for SHAP values on both devices."""
+    """The plans for SHAP values, or Banzhaf values, on both devices."""
 
     def __init__(
-        self, ensemble: Ensemble, background: np.ndarray, precision: str, table_bytes: int = TABLES
+        self,
+        ensemble: Ensemble,
+        background: np.ndarray,
+        precision: str,
+        table_bytes: int = TABLES,
+        index: str = "SII",
     ) -> None:
         weights = random_weights(len(background), len(background))
         self.ensemble = ensemble
         self.plan = _core.background_plan(
-            attributes_of(ensemble), precision, background, weights, table_bytes
+            attributes_of(ensemble), precision, background, weights, index, table_bytes
         )
         self.cuda = _cuda.CudaPlan(self.plan, 0)
 
@@ -82,25 +87,24 @@ def assert_same_values(
     ensemble: Ensemble, rows: np.ndarray, background: np.ndarray, table_bytes: int = TABLES
 ) -> None:
     unit = leaf_scale(ensemble)
-    truth, margin = Values(ensemble, background, "double", table_bytes).on_cpu(rows)
-    for precision, tolerance in TOLERANCE.items():
-        values, result = Values(ensemble, background, precision, table_bytes).on_gpu(rows)
-        error = np.abs(values - truth).max(axis=(0, 2), initial=0)
-        assert (error <= tolerance * unit).all(), (precision, error / unit)
-        np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * unit.max())
+    for index in ("SII", "BII"):
+        truth, margin = Values(ensemble, background, "double", table_bytes, index).on_cpu(rows)
+        for precision, tolerance in TOLERANCE.items():
+            values, result = Values(ensemble, background, precision, table_bytes, index).on_gpu(rows)
+            error = np.abs(values - truth).max(axis=(0, 2), initial=0)
+            assert (error <= tolerance * unit).all(), (index, precision, error / unit)
+            np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * unit.max())
 
 
-def pairs_plan(ensemble: Ensemble, background: np.ndarray, precision: str, index: str, order: int) -> Any:
+def pairs_plan(ensemble: Ensemble, background: np.ndarray, precision: str, index: str) -> Any:
     weights = random_weights(len(background), len(background))
-    return _core.BackgroundPairsPlan(
-        attributes_of(ensemble), precision, background, weights, order, index, 2**24
-    )
+    return _core.BackgroundPairsPlan(attributes_of(ensemble), precision, background, weights, index, 2**24)
 
 
-def empty_results(plan: Any, rows: np.ndarray, ensemble: Ensemble, order: int) -> list[np.ndarray]:
+def empty_results(plan: Any, rows: np.ndarray, ensemble: Ensemble) -> list[np.ndarray]:
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     shapes = [shape, shape[:2], (*shape, shape[2]), (*shape[:2], len(plan.pairs))]
-    return [np.full(shape, np.nan) for shape in shapes[: 2 * order]]
+    return [np.full(shape, np.nan) for shape in shapes]
 
 
 def assert_same_pairs(
@@ -113,19 +117,18 @@ def assert_same_pairs(
     """Compare values, margins, matrices and pairs; with ``few``, as few leaves as possible have tables."""
     unit = leaf_scale(ensemble)
     for index in indices:
-        for order in (1, 2):
-            counted = pairs_plan(ensemble, background, "double", index, order)
-            truth = empty_results(counted, rows, ensemble, order)
-            counted.explain(rows, truth[0], truth[1], 2, *truth[2:])
-            for precision, tolerance in TOLERANCE.items():
-                counted = pairs_plan(ensemble, background, precision, index, order)
-                tables = counted.with_tables(least_table_bytes(counted) if few else TABLES, 2)
-                cuda = _cuda.CudaPlan.with_tables(tables, 0)
-                result = empty_results(counted, rows, ensemble, order)
-                cuda.explain(rows, result[0], result[1], None, 0, *result[2:])
-                for one, other in zip(result, truth, strict=True):
-                    error = np.abs(one - other).max(axis=(0, *range(2, one.ndim)), initial=0)
-                    assert (error <= tolerance * unit + 1e-12).all(), (index, order, precision, error / unit)
+        counted = pairs_plan(ensemble, background, "double", index)
+        truth = empty_results(counted, rows, ensemble)
+        counted.explain(rows, truth[0], truth[1], 2, *truth[2:])
+        for precision, tolerance in TOLERANCE.items():
+            counted = pairs_plan(ensemble, background, precision, index)
+            tables = counted.with_tables(least_table_bytes(counted) if few else TABLES, 2)
+            cuda = _cuda.CudaPlan.with_tables(tables, 0)
+            result = empty_results(counted, rows, ensemble)
+            cuda.explain(rows, result[0], result[1], None, 0, *result[2:])
+            for one, other in zip(result, truth, strict=True):
+                error = np.abs(one - other).max(axis=(0, *range(2, one.ndim)), initial=0)
+                assert (error <= tolerance * unit + 1e-12).all(), (index, precision, error / unit)
 
 
 def assert_same_links(
@@ -278,7 +281,7 @@ def test_pairs_are_the_definition(options: dict[str, Any], index: Index) -> None
     for precision, tolerance in TOLERANCE.items():
         counted = pairs_plan(ensemble, rows[3:], precision, index, 2)
         tables = counted.with_tables(least_table_bytes(counted))
-        values, margin, matrices, pairs = empty_results(counted, rows[:3], ensemble, 2)
+        values, margin, matrices, pairs = empty_results(counted, rows[:3], ensemble)
         _cuda.CudaPlan.with_tables(tables, 0).explain(
             rows[:3], values, margin, None, 0, matrices=matrices, pairs=pairs
         )
@@ -456,7 +459,7 @@ def test_interval_tables_beside_long_paths() -> None:
     ensemble = Ensemble.from_trees([*trees, long, *trees], n_features=20, intercept=[0.5])
     rows, background = rng.random((500, 20)), rng.random((50, 20))
     weights = np.full(50, 0.02)
-    plan = _core.background_plan(attributes_of(ensemble), "double", background, weights, TABLES)
+    plan = _core.background_plan(attributes_of(ensemble), "double", background, weights, "SII", TABLES)
     assert 0 < plan.info()["n_leaves_without_table"] < 20
     layout = _core.IntervalLayout(plan, 1024, 1e9, ALWAYS_TABLES, on_gpu=True)
     with_intervals = _core.interval_plan(plan, layout)

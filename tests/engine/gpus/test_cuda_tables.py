@@ -33,11 +33,17 @@ TOLERANCE = {"single": 5e-6, "double": 1e-10}
 TABLES = 2**28
 
 
-def background_plan(ensemble: Ensemble, precision: str, seed: int = 0, n_background: int = 40) -> Any:
+def background_plan(
+    ensemble: Ensemble, precision: str, seed: int = 0, n_background: int = 40, index: str = "SII"
+) -> Any:
     attributes = attributes_of(ensemble)
     rows = random_rows(seed, ensemble, n_background)
     weights = np.random.default_rng(seed).random(n_background)
-    return _core.background_plan(attributes, precision, rows, weights / weights.sum(), TABLES)
+    return _core.background_plan(attributes, precision, rows, weights / weights.sum(), index, TABLES)
+
+
+def banzhaf_plan(ensemble: Ensemble, precision: str) -> Any:
+    return background_plan(ensemble, precision, index="BII")
 
 
 def fast_v2_plan(ensemble: Ensemble, precision: str) -> Any:
@@ -69,7 +75,7 @@ def assert_same(
 def test_random_ensembles(options: dict) -> None:
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 70)
-    for plan_of in (background_plan, fast_v2_plan, level_plan):
+    for plan_of in (background_plan, banzhaf_plan, fast_v2_plan, level_plan):
         assert_same(ensemble, rows, plan_of)
 
 
