@@ -1,7 +1,7 @@
 // Algorithms that explain one tree at a time, for path-dependent SHAP values without tables.
 //
-// Each algorithm has its own source file in this folder, which registers it. All other code reads the list of
-// algorithms: the names in Python, the limits, the scratch memory, and the loop over the trees in
+// Each algorithm has its own source file in csrc/baselines, which registers it. All other code reads the list
+// of algorithms: the names in Python, the limits, the scratch memory, and the loop over the trees in
 // cpu/explain.cpp.
 #pragma once
 
