@@ -156,6 +156,8 @@ def load(path: Place | Content, verify: bool = False) -> Saved:
     try:
         unpack = _Unpacker(arrays).unpack
         ensemble = Ensemble(**unpack(header["ensemble"]))
+        if digest(ensemble) != header["digest"]:
+            raise ValueError("its trees do not match the digest in its header")
         model = unpack(header["model"])
         schema = InputSchema(**model.pop("schema"))
         adapted = AdaptedModel(ensemble=ensemble, schema=schema, **model)

@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .._common.regular_files import require_regular
 from .._files.locations import Place, RemotePath, head
 from .._rows.arrow import MISSING_KEY, MISSING_NAN, is_dictionary, is_text, require_arrow
 from .._rows.pandas_types import PandasTypes, TypesScan, columns_of
-from .csv_files import CsvFile, CsvFormat
+from .csv_files import COMPRESSIONS, CsvFile, CsvFormat
 from .index_levels import RangeLevel, level_columns, range_levels
 from .source import (
     SCANNED_ROWS,
@@ -54,7 +55,6 @@ _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
 }
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FilesSource(Source):
@@ -267,6 +267,8 @@ class _ArrowFile:
 
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
         """Yield all rows in batches. For rows before ``start``, a :class:`_Skipped` may stand instead."""
+        if isinstance(self.place, Path):
+            require_regular(self.place)
         if self._kind == "parquet":
             yield from self._read_parquet(schema.names, start, n)
             return
@@ -361,6 +363,8 @@ def files_in(folder: Place) -> list[Place]:
 
 def format_of(path: Place) -> str:
     """Return the format of a file: "parquet", "arrow", "npy", "csv" or "tsv"."""
+    if isinstance(path, Path) and path.exists():
+        require_regular(path)
     if not path.is_file():
         pattern = ""
         if isinstance(path, Path) and set("*?[") & set(path.name):
@@ -371,7 +375,7 @@ def format_of(path: Place) -> str:
         if begin.startswith(magic):
             return kind
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSED:
+    if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes.pop()
     kind = _SUFFIXES.get(suffixes[-1] if suffixes else "", "")
     if kind not in ("csv", "tsv"):
