@@ -82,8 +82,9 @@ class Parts:
         """
         if name not in self._are_intact:
             checksums, path = self._journal.checksums.get(name), self._folder.place / name
-            is_known = bool(checksums) and isinstance(path, Path)
-            self._are_intact[name] = _has_checksum(path, checksums) if is_known else None
+            self._are_intact[name] = (
+                _has_checksum(path, checksums) if checksums and isinstance(path, Path) else None
+            )
         return self._are_intact[name]
 
     def _n_rows(self, name: str) -> int:

@@ -16,11 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import TESTS
 from helpers.batches import ALONE
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
+from skshapgpu.mlflow import _flavor
 
 pytest.importorskip("pyarrow.parquet")
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="FIFOs")
@@ -32,13 +34,19 @@ SECONDS, MOST_BYTES = 120, 2**33
 
 #: The program evaluates expressions, and prints for each the type and the message of the error.
 CALLS = """
-import json, os, sys
+import contextlib, io, json, os, sys
 from pathlib import Path
 import numpy as np
 import pyarrow.dataset, pyarrow.fs, pyarrow.parquet
 import skshapgpu
 from skshapgpu import TreeExplainer, explain_batches
 from skshapgpu.command_line import main
+
+def errors_of(arguments):
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        main(arguments)
+    return errors.getvalue()
+
 folder = Path(sys.argv[1])
 model = folder / "model.npz"
 explainer = TreeExplainer.load(model)
@@ -114,33 +122,32 @@ def state(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "TreeExplainer.load(folder / {!r})",
-        "TreeExplainer(folder / {!r})",
-        "TreeExplainer.load({!r}, filesystem=store)",
-        "explain_batches(explainer, folder / {!r}, folder / 'out.npy')",
-        "explain_batches(explainer, [folder / {!r}], folder / 'out.npy')",
-        "explain_batches(explainer, {!r}, 'out.npy', filesystem=store)",
-        "explain_batches(folder / {!r}, rows, folder / 'out.npy')",
-        "skshapgpu.compare_explanations(folder / {!r}, folder / {!r})",
-    ],
+#: Calls that read the file of a name.
+READING = (
+    "TreeExplainer.load(folder / {!r})",
+    "TreeExplainer(folder / {!r})",
+    "TreeExplainer.load({!r}, filesystem=store)",
+    "explain_batches(explainer, folder / {!r}, folder / 'out.npy')",
+    "explain_batches(explainer, [folder / {!r}], folder / 'out.npy')",
+    "explain_batches(explainer, {!r}, 'out.npy', filesystem=store)",
+    "explain_batches(folder / {!r}, rows, folder / 'out.npy')",
+    "skshapgpu.compare_explanations(folder / {!r}, folder / {!r})",
 )
-def test_reading_is_refused(call: str, folder: Path) -> None:
-    calls = {name: call.format(name, name) for name in SPECIAL}
-    for name, (error, message) in zip(calls, results(folder, [*calls.values()]).values()):
-        assert error in ("ValueError", "FileNotFoundError", "OSError", "IsADirectoryError"), (name, error)
-        assert name in message
 
 
-@pytest.mark.parametrize("options", ["", "filesystem=store"])
-def test_saving_replaces_nothing(options: str, folder: Path) -> None:
-    root = "" if options else "folder / "
+def test_reading_is_refused(folder: Path) -> None:
+    names = {call.format(name, name): name for call in READING for name in SPECIAL}
+    for call, (error, message) in results(folder, [*names]).items():
+        assert error in ("ValueError", "FileNotFoundError", "OSError", "IsADirectoryError"), (call, error)
+        assert names[call] in message
+
+
+def test_saving_replaces_nothing(folder: Path) -> None:
     (folder / "empty").touch()
     before = state(folder)
-    names = [name for name in (*SPECIAL, "empty") if not options or name != "loop"]  # pyarrow sees no file
-    calls = [f"explainer.save({root}{name!r}, {options})" for name in names]
+    calls = [f"explainer.save(folder / {name!r})" for name in (*SPECIAL, "empty")]
+    names = [name for name in (*SPECIAL, "empty") if name != "loop"]  # pyarrow sees nothing behind it
+    calls += [f"explainer.save({name!r}, filesystem=store)" for name in names]
     for call, (error, message) in results(folder, calls).items():
         assert error in ("FileExistsError", "OSError"), (call, message)
     assert state(folder) == before
@@ -162,17 +169,19 @@ def test_a_device_is_not_replaced(tmp_path: Path, folder: Path) -> None:
     assert state(folder) == before
 
 
-@pytest.mark.parametrize("kind", ["npy", "parquet", "arrow", "csv"])
 @pytest.mark.parametrize("if_exists", ["resume", "overwrite"])
-def test_a_sink_replaces_nothing(kind: str, if_exists: str, folder: Path) -> None:
-    os.mkfifo(folder / f"fifo.{kind}")
-    (folder / f"link.{kind}").symlink_to(f"fifo.{kind}")
-    (folder / f"zero.{kind}").symlink_to("/dev/zero")
-    (folder / f"empty.{kind}").touch()
+def test_a_sink_replaces_nothing(if_exists: str, folder: Path) -> None:
+    kinds, names = ("npy", "parquet", "arrow", "csv"), ("fifo", "link", "zero", "empty")
+    for kind in kinds:
+        os.mkfifo(folder / f"fifo.{kind}")
+        (folder / f"link.{kind}").symlink_to(f"fifo.{kind}")
+        (folder / f"zero.{kind}").symlink_to("/dev/zero")
+        (folder / f"empty.{kind}").touch()
     before = state(folder)
     calls = [
-        f"explain_batches(explainer, rows, {root}{name + '.' + kind!r}, if_exists={if_exists!r}{options})"
-        for name in ("fifo", "link", "zero", "empty")
+        f"explain_batches(explainer, rows, {root}{f'{name}.{kind}'!r}, if_exists={if_exists!r}{options})"
+        for kind in kinds
+        for name in names
         for root, options in (("folder / ", ""), ("", ", filesystem=store"))
     ]
     for call, (error, message) in results(folder, calls).items():
@@ -253,6 +262,27 @@ def test_the_command_line(folder: Path) -> None:
     calls = [f"main({command!r})" for command in commands]
     assert set(results(folder, calls).values()) == {("", "1")}
     assert state(folder) == before
+
+
+def test_the_rows_of_the_command_line(folder: Path) -> None:
+    os.mkfifo(folder / "background.csv")
+    options = ["--background", str(folder / "background.csv"), "-o", str(folder / "out.npy")]
+    command = ["explain", str(folder / "model.onnx"), str(folder / "rows.npy"), *options]
+    (folder / "model.onnx").write_bytes((TESTS / "fuzz/corpus/model_file/xgboost_regression").read_bytes())
+    call = f"errors_of({command!r})"
+    assert "background.csv' is a FIFO, not a regular file" in results(folder, [call])[call][1]
+
+
+def test_the_leading_steps_of_a_model_of_mlflow(folder: Path) -> None:
+    """Neither a FIFO nor a link to nothing counts as an explainer without steps."""
+    calls = []
+    for name in ("fifo", "zero", "loop"):
+        (folder / f"mlflow_{name}").mkdir()
+        (folder / f"mlflow_{name}" / _flavor._EXPLAINER).symlink_to(folder / "model.npz")
+        (folder / f"mlflow_{name}" / _flavor._STEPS).symlink_to(folder / name)
+        calls.append(f"skshapgpu.mlflow._flavor._load_folder(folder / 'mlflow_{name}', [], {{}})")
+    found = results(folder, ["__import__('skshapgpu.mlflow')", *calls])
+    assert [error for error, _ in found.values()] == ["", "ValueError", "ValueError", "OSError"]
 
 
 def test_links_to_regular_files(folder: Path) -> None:
