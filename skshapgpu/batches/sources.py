@@ -132,6 +132,9 @@ class NpySource(Source):
                     raise ValueError(f"its version of the format is {version}")
                 self._shape, self._by_columns, self._dtype = read(file)
                 self._begin = file.tell()
+            is_shape = all(type(n) is int and n >= 0 for n in self._shape)
+            if not is_shape or self._dtype.subdtype or not self._dtype.itemsize:
+                raise ValueError(f"it has the shape {self._shape} and the dtype {self._dtype}")
             if self._dtype.hasobject:
                 raise ValueError("it holds Python objects, which only a pickle could restore")
             if self._begin + math.prod(self._shape) * self._dtype.itemsize > self._info[1]:

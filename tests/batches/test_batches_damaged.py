@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers.batches import TABLE, content, same
 
@@ -132,6 +133,33 @@ def test_a_hard_link_is_not_written_to(tmp_path: Path, explainer: Any) -> None:
         assert explain(explainer, folder / sink).n_rows == 150
         assert contents(tmp_path / "copy") == before
         shutil.rmtree(tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    "dtype, shape, message",
+    [
+        ("<f8", "(-1, 4)", "has the shape"),
+        ("<f8", "(-150, -4)", "has the shape"),
+        ("<f8", "(True, 4)", "has the shape"),
+        ("<f8", "(150, -4)", "has the shape"),
+        ("<U0", "(150, 4)", "has the shape"),
+        ("|V0", "(150, 4)", "has the shape"),
+        (("<f8", (2,)), "(75, 4)", "has the shape"),
+        ("|O", "(150, 4)", "holds Python objects"),
+        ("<f8", f"({10**30}, 4)", "is cut off"),
+        ("<f8", "(151, 4)", "is cut off"),
+        ("<f8", "2 * 3", "malformed"),
+    ],
+)
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_npy_headers_that_are_none(
+    dtype: Any, shape: str, message: str, by_columns: bool, tmp_path: Path, explainer: Any
+) -> None:
+    header = f"{{'descr': {dtype!r}, 'fortran_order': {by_columns}, 'shape': {shape}, }}\n".encode()
+    start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+    (tmp_path / "rows.npy").write_bytes(start + header + np.zeros((150, 4)).tobytes())
+    with pytest.raises(ValueError, match=rf"rows\.npy' cannot be read: .*{message}"):
+        explain_batches(explainer, tmp_path / "rows.npy", tmp_path / "out.npy")
 
 
 @pytest.mark.parametrize(
