@@ -226,7 +226,9 @@ def test_explainers_are_saved_over_explainers_only(tmp_path: Path) -> None:
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
     (tmp_path / "cut.npz").write_bytes(b"PK\x03\x04header.json")
     (tmp_path / "empty").touch()
-    for name in ("rows.csv", "arrays.npz", "other.zip", "cut.npz", "empty", "nowhere"):
+    with zipfile.ZipFile(tmp_path / "packed.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", '{"format": "skshapgpu explainer"' + " " * 10**6 + "}")
+    for name in ("rows.csv", "arrays.npz", "other.zip", "cut.npz", "empty", "packed.npz", "nowhere"):
         path = tmp_path / name
         content = path.read_bytes() if path.exists() else b""
         message = "exists, and is not a file that skshapgpu would replace"
