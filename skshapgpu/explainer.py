@@ -1190,7 +1190,7 @@ class TreeExplainer:
         path : path-like
             File to write; a URL such as "s3://bucket/explainer.npz" names one in another file system. If this
             method wrote an existing file, the new file replaces it; explainers that were loaded from the old
-            file keep using its content. Any other existing file is never replaced.
+            file keep using its content. Anything else, such as another file or a link, is never replaced.
         tables : bool, default=True
             Whether to store the tables, ``model_info()["table_bytes"]`` bytes. Without them, the file is
             small, and loading it fills the tables again.
@@ -1203,7 +1203,7 @@ class TreeExplainer:
             The explainer applies the leading steps of a pipeline, which a file cannot hold, or labels or
             categories of the model are neither numbers nor strings.
         FileExistsError
-            The path is an existing file that this method did not write.
+            The path is a link, or an existing file that this method did not write.
         OSError
             The file cannot be written.
         ImportError
@@ -1252,8 +1252,9 @@ class TreeExplainer:
         replacing it, as :meth:`save` does, or deleting it is safe.
 
         The whole file is compared with its checksums, except for tables of more than 16 MiB, which are read
-        only where a row needs them. ``verify`` compares these as well. Without it, the additivity check of
-        each row rejects damage that changes the sum of its values.
+        only where a row needs them, and its trees with the digest in its header. ``verify`` compares these
+        tables as well. Without it, the additivity check of each row rejects damage that changes the sum of
+        its values.
 
         Parameters
         ----------
@@ -1274,8 +1275,8 @@ class TreeExplainer:
         Raises
         ------
         ValueError
-            The file is not an explainer file, is damaged, or was written by a later version, or its
-            tables by a different one; or an option has an invalid value.
+            The path is not the path of a regular file; the file is not an explainer file, is damaged, or was
+            written by a later version, or its tables by a different one; or an option has an invalid value.
         MemoryError
             The file has no tables, and those of "fast_v2" need more memory than they may take.
         OSError

@@ -23,6 +23,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 import numpy as np
 
+from .._common.regular_files import open_regular, read_regular
+
 #: The beginning of a path with a scheme. A single letter is not a scheme but a drive of Windows.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 
@@ -132,13 +134,20 @@ class RemotePath:
             raise FileNotFoundError(f"there is no file {str(self)!r}")
         return info.size, _time_of(self.filesystem, info)
 
+    def _require_regular(self) -> None:
+        """Raise ``ValueError`` for a device or a FIFO, which a mounted or local file system may have."""
+        if not self.appears_whole and self._info().type.name == "Unknown":
+            raise ValueError(f"{str(self)!r} is not a regular file")
+
     def open(self) -> Any:
         """Open the file for reading at any position; only what is read is transferred."""
+        self._require_regular()
         self._forget_listings()
         return self.filesystem.open_input_file(self.path)
 
     def stream(self) -> Any:
         """Open the file for reading it once, uncompressed according to its name."""
+        self._require_regular()
         return self.filesystem.open_input_stream(self.path, compression="detect")
 
     def read_bytes(self) -> bytes:
@@ -491,10 +500,24 @@ def _upload_to(local: Path, to: RemotePath) -> RemotePath:
     return to
 
 
+def open_file(place: Place, follow_links: bool = True) -> Any:
+    """Open a file for reading at any position, or raise ``ValueError`` unless it is a regular file.
+
+    Without ``follow_links``, a link in the local file system is not a regular file.
+    """
+    return open_regular(place, follow_links=follow_links) if isinstance(place, Path) else place.open()
+
+
+def read_file(place: Place) -> bytes:
+    """Return the content of a file, or raise ``ValueError`` unless it is a regular file."""
+    return read_regular(place) if isinstance(place, Path) else place.read_bytes()
+
+
 def head(place: Place, n: int) -> bytes:
     """Return the first ``n`` bytes of a file."""
-    with open(place, "rb") if isinstance(place, Path) else place.open() as file:
-        return file.read(n)
+    with open_file(place) as file:
+        content: bytes = file.read(n)
+    return content
 
 
 @contextlib.contextmanager

@@ -106,7 +106,7 @@ def save(path: Place, saved: Saved) -> None:
         "format": _FORMAT,
         "version": _LINEAR_VERSION if adapted.ensemble.has_linear_leaves else _VERSION,
         "library": __version__,
-        "digest": digest(adapted.ensemble),
+        "digest": _digest(ensemble),
     }
     tables = {f"{_TABLES}{name}": array for name, array in saved.tables.items()}
     storage.write(path, about | content, packer.arrays | tables)
@@ -114,9 +114,12 @@ def save(path: Place, saved: Saved) -> None:
 
 def digest(ensemble: Ensemble) -> str:
     """Return the SHA-256 of a model's trees in hexadecimal digits."""
+    return _digest({name: getattr(ensemble, name) for name in _fields_of(ensemble)})
+
+
+def _digest(ensemble_fields: Mapping[str, Any]) -> str:
     hasher = hashlib.sha256()
-    for name in _fields_of(ensemble):
-        value = getattr(ensemble, name)
+    for name, value in ensemble_fields.items():
         is_array = isinstance(value, np.ndarray)
         hasher.update(f"{name} {value.shape if is_array else value} ".encode())
         if is_array:
@@ -155,7 +158,10 @@ def load(path: Place | Content, verify: bool = False) -> Saved:
         )
     try:
         unpack = _Unpacker(arrays).unpack
-        ensemble = Ensemble(**unpack(header["ensemble"]))
+        ensemble_fields = unpack(header["ensemble"])
+        ensemble = Ensemble(**ensemble_fields)
+        if _digest(ensemble_fields) != header["digest"]:  # of the fields that the file has
+            raise ValueError("its trees do not match the digest in its header")
         model = unpack(header["model"])
         schema = InputSchema(**model.pop("schema"))
         adapted = AdaptedModel(ensemble=ensemble, schema=schema, **model)

@@ -25,7 +25,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from .locations import Content, Place, RemotePath, quoted, shown
+from .._common.regular_files import open_regular
+from .locations import Content, Place, RemotePath, open_file, quoted, shown
 
 _HEADER = "header.json"
 
@@ -51,17 +52,16 @@ N_FIRST_BYTES = _LOCAL_BYTES + len(_HEADER)
 _PADDING_FIELD = 0xD935
 
 
-def is_ours(path: str | os.PathLike[str] | RemotePath) -> bool:
-    """Return whether a file is empty or was written by :func:`write`, judging by its content."""
+def is_ours(path: Place) -> bool:
+    """Return whether a file was written by :func:`write`, judging by its content. A link is not."""
     try:
-        with path.open() if isinstance(path, RemotePath) else open(path, "rb") as file:
-            if not file.read(1):
-                return True
-            file.seek(0)
-            with zipfile.ZipFile(file) as archive, archive.open(_HEADER) as member:
-                header = json.loads(member.read(_MAX_HEADER))
+        with open_file(path, follow_links=False) as file, zipfile.ZipFile(file) as archive:
+            member = archive.getinfo(_HEADER)
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > _MAX_HEADER:
+                return False  # it may be much larger than the file
+            header = json.loads(archive.read(member))
         return str(header["format"]).startswith("skshapgpu")
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, EOFError, ValueError, LookupError, TypeError, RecursionError):
         return False
     except (zipfile.BadZipFile, struct.error, zlib.error, NotImplementedError, RuntimeError):
         return False
@@ -72,24 +72,35 @@ def begins_like_ours(first_bytes: bytes) -> bool:
     return first_bytes[:4] == _LOCAL_SIGNATURE and first_bytes[_LOCAL_BYTES:] == _HEADER.encode()
 
 
-def require_ours(path: str | os.PathLike[str] | RemotePath, is_ours: Callable[[Any], bool] = is_ours) -> None:
+def require_ours(path: Place, is_ours: Callable[[Any], bool] = is_ours) -> None:
     """Raise ``FileExistsError`` if there is a file for which ``is_ours`` is false."""
     exists = path.exists() if isinstance(path, RemotePath) else os.path.lexists(path)
     if exists and not is_ours(path):
         raise not_ours(path)
 
 
-def not_ours(path: Any) -> FileExistsError:
+def not_ours(path: Place) -> FileExistsError:
     """Return the error to raise for an existing file that this package did not write."""
+    if isinstance(path, Path) and path.is_symlink():
+        return FileExistsError(f"{str(path)!r} {is_link(path)}")
     return FileExistsError(
         f"{shown(path)!r} exists, and is not a file that skshapgpu would replace: choose another "
         "path, or delete it"
     )
 
 
-def put(
-    complete_file: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: Callable[[Any], bool]
-) -> None:
+def is_link(path: Path) -> str:
+    """Return the end of a message about a link where a file is to be written.
+
+    Replacing the link would leave an old file under the other name, and replacing that file may be unwanted.
+    """
+    return (
+        f"is a link to {os.readlink(path)!r}, and links are not replaced: pass the path of the file itself, "
+        "or choose another path"
+    )
+
+
+def put(complete_file: Path, path: Path, is_ours: Callable[[Any], bool]) -> None:
     """Rename a complete file to ``path``, where only a file of this package is replaced.
 
     Raises
@@ -232,7 +243,7 @@ def read(
 
         content = path.read_array()
         return _checked(path, content, BufferReader(content.data), lazy, verify)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         raw = np.memmap(file, np.uint8, "r", shape=(size,)) if size else np.empty(0, np.uint8)
         return _checked(path, raw, file, lazy, verify)

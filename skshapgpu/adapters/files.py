@@ -18,10 +18,10 @@ a folder that Spark ML wrote        PyArrow and our own reader; Spark need not b
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
-import stat
 import struct
 import subprocess
 import sys
@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from .._common.regular_files import read_regular
 from ..errors import UnsupportedModelError
 from .schema import AdaptedModel
 from .spark_ml import folder as spark_folder
@@ -76,6 +77,10 @@ _UBJSON_LENGTHS = (b"i", b"U", b"I", b"l", b"L")
 _XGBOOST_FLOATS = frozenset(
     {"split_conditions", "sum_hessian", "base_weights", "leaf_weights", "loss_changes"}
 )
+
+#: Numbers of the errors for names that are too long, or have a file where a folder should be, and for links
+#: that go round in a circle.
+_NO_PATH = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EINVAL, errno.ELOOP)
 
 #: First byte of an ONNX file: the tag of the field with the version of the format.
 _ONNX_START = b"\x08"
@@ -131,22 +136,19 @@ def _damaged(name: str, family: str, why: object) -> ValueError:
 
 
 def content_of(name: str) -> bytes:
-    """Return the content of a regular file. Reading anything else, such as a pipe, might never end."""
+    """Return the content of a regular file that is not empty."""
     try:
-        status = os.stat(name)
+        content = read_regular(name)
     except FileNotFoundError as error:
         raise ValueError(
             f"there is no file {name!r:.200}; a string is treated as the path of {EXPECTED}"
         ) from error
-    except PermissionError:
-        raise
-    except OSError as error:  # the name is too long, or has a file where a folder should be
+    except OSError as error:
+        if error.errno not in _NO_PATH:
+            raise
         raise ValueError(f"{name!r:.200} is not the path of {EXPECTED}: {error.strerror}") from error
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        raise ValueError(f"{name!r} is {kind}; expected {EXPECTED}")
-    with open(name, "rb") as file:
-        content = file.read()
+    except ValueError as error:
+        raise ValueError(f"{error}; expected {EXPECTED}") from error
     if not content:
         raise ValueError(f"{name!r} is empty; expected {EXPECTED}")
     return content

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from .._common.regular_files import require_regular
 from .._files.locations import Place, RemotePath
 from .._rows.arrow import is_text, require_arrow
 
@@ -25,6 +27,9 @@ _TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
 
 #: Delimiters that a file may have instead of the one expected.
 _DELIMITERS = (";", "\t", "|", ",")
+
+#: Names, in pyarrow, of the compressions that the last extension of a name may mean.
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 #: Bytes that are read at once; no row may be longer.
 _BLOCK_BYTES = 2**22
@@ -144,7 +149,12 @@ class CsvFile:
         """Open the file as uncompressed bytes."""
         if isinstance(self.place, RemotePath):
             return self.place.stream()
-        return require_arrow().input_stream(self.path)
+        require_regular(self.path)
+        arrow = require_arrow()
+        file = arrow.OSFile(self.path)
+        # Only the bytes that the file has now are read: reading a file that grows might never end.
+        stream = file.get_stream(0, file.size())
+        return arrow.input_stream(stream, COMPRESSIONS.get(os.path.splitext(self.path)[1].lower()))
 
     def parse_options(self) -> Any:
         """Return the pyarrow options for splitting the file into values."""

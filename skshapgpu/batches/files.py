@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .._common.regular_files import require_regular
 from .._files.locations import Place, RemotePath, head
 from .._rows.arrow import MISSING_KEY, MISSING_NAN, is_dictionary, is_text, require_arrow
 from .._rows.pandas_types import PandasTypes, TypesScan, columns_of
-from .csv_files import CsvFile, CsvFormat
+from .csv_files import COMPRESSIONS, CsvFile, CsvFormat
 from .index_levels import RangeLevel, level_columns, range_levels
 from .source import (
     SCANNED_ROWS,
@@ -54,7 +55,6 @@ _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
 }
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FilesSource(Source):
@@ -253,8 +253,7 @@ class _ArrowFile:
             return {}
         import pyarrow.parquet
 
-        source = self.place.open() if isinstance(self.place, RemotePath) else self.path
-        file_metadata = pyarrow.parquet.read_metadata(source)
+        file_metadata = pyarrow.parquet.read_metadata(self._source())
         row_groups = [file_metadata.row_group(i) for i in range(file_metadata.num_row_groups)]
         positions = {file_metadata.schema.column(i).path: i for i in range(file_metadata.num_columns)}
         counts = {}
@@ -265,11 +264,20 @@ class _ArrowFile:
                 counts[name] = sum(statistics.null_count for statistics in recorded)
         return counts
 
+    def _source(self) -> Any:
+        """Return what pyarrow opens: a file of another file system, or the path of a regular file."""
+        if isinstance(self.place, RemotePath):
+            return self.place.open()
+        require_regular(self.place)
+        return self.path
+
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
         """Yield all rows in batches. For rows before ``start``, a :class:`_Skipped` may stand instead."""
         if self._kind == "parquet":
             yield from self._read_parquet(schema.names, start, n)
             return
+        if isinstance(self.place, Path):
+            require_regular(self.place)
         yield from self._fragment.to_batches(
             columns=schema.names, batch_size=n, batch_readahead=READAHEAD, fragment_readahead=1
         )
@@ -278,12 +286,11 @@ class _ArrowFile:
         """Read the file page by page, because a pyarrow scanner would hold whole row groups in memory."""
         import pyarrow.parquet
 
-        source, buffer_size = self.path, _BUFFER_BYTES
+        buffer_size = _BUFFER_BYTES
         if isinstance(self.place, RemotePath):
-            source = self.place.open()
             n_bytes = max(buffer_size, _REMOTE_BYTES // max(len(columns), 1))
             buffer_size = min(n_bytes, _REMOTE_BUFFER_BYTES)
-        with pyarrow.parquet.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size) as file:
+        with pyarrow.parquet.ParquetFile(self._source(), pre_buffer=False, buffer_size=buffer_size) as file:
             first_group, n_skipped = 0, 0
             while first_group < file.num_row_groups:
                 size = file.metadata.row_group(first_group).num_rows
@@ -361,6 +368,8 @@ def files_in(folder: Place) -> list[Place]:
 
 def format_of(path: Place) -> str:
     """Return the format of a file: "parquet", "arrow", "npy", "csv" or "tsv"."""
+    if isinstance(path, Path) and path.exists():
+        require_regular(path)
     if not path.is_file():
         pattern = ""
         if isinstance(path, Path) and set("*?[") & set(path.name):
@@ -371,7 +380,7 @@ def format_of(path: Place) -> str:
         if begin.startswith(magic):
             return kind
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSED:
+    if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes.pop()
     kind = _SUFFIXES.get(suffixes[-1] if suffixes else "", "")
     if kind not in ("csv", "tsv"):

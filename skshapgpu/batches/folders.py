@@ -12,13 +12,16 @@ import contextlib
 import os
 import secrets
 import shutil
+import stat
 import tempfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from .._common.regular_files import open_regular, read_regular, require_regular
 from .._files import storage
 from .._files.locations import Place, RemotePath
 
@@ -26,6 +29,9 @@ _LOCK, _OWNER = "lock", "owner"
 
 #: Number of files of a remote folder that are opened at the same time.
 _FILES_AT_ONCE = 16
+
+#: Bytes of a file that are read at once for its checksum.
+_CHECKED_BYTES = 2**20
 
 #: Size and time of the last change of a file.
 Stamp = tuple[int, int | None]
@@ -54,11 +60,17 @@ class Folder(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Make the folder, in an existing one, unless it exists."""
+        """Make the folder, and the folders above it, unless it exists.
+
+        Raise ``ValueError`` if something else, such as a link to a folder, has its name.
+        """
 
     @abstractmethod
     def entries(self) -> dict[str, Stamp | None]:
-        """Return the names in the folder, sorted, with the stamps of files, and None for folders."""
+        """Return the names in the folder, sorted, with the stamps of files, and None for folders.
+
+        Links are not followed.
+        """
 
     @abstractmethod
     def stamp(self, name: str) -> Stamp | None:
@@ -66,11 +78,15 @@ class Folder(ABC):
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """Return the content of a small file, or raise ``FileNotFoundError``."""
+        """Return the content of a small file.
+
+        Raise ``FileNotFoundError`` if there is nothing of that name, and ``ValueError`` if it is no regular
+        file.
+        """
 
     @abstractmethod
     def open(self, name: str) -> Any:
-        """Open a file for pyarrow, which reads parts of it."""
+        """Open a file for pyarrow, which reads parts of it, or raise ``ValueError`` unless it is regular."""
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
@@ -131,7 +147,13 @@ class LocalFolder(Folder):
         return self.place.exists()
 
     def make(self) -> None:
-        self.place.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            self.place.mkdir(parents=True)
+        if not stat.S_ISDIR(os.lstat(self.place).st_mode):
+            raise ValueError(
+                f"{str(self.place)!r} is not a folder, or is a link to one: delete it, or choose another "
+                "path for the output"
+            )
 
     def entries(self) -> dict[str, Stamp | None]:
         if not self.place.exists():
@@ -145,20 +167,27 @@ class LocalFolder(Folder):
             return None
 
     def read(self, name: str) -> bytes:
-        return (self.place / name).read_bytes()
+        return read_regular(self.place / name, follow_links=False)
 
     def open(self, name: str) -> Any:
         import pyarrow
 
+        require_regular(self.place / name, follow_links=False)
         return pyarrow.OSFile(os.fspath(self.place / name))
 
     def write(self, name: str, content: bytes) -> None:
         new_file = self.place / f"{name}.new"
-        with open(new_file, "wb") as file:
+        with create_file(new_file) as file:
             file.write(content)
             flush(file)
         os.replace(new_file, self.place / name)
         flush_folder(self.place)
+
+    def append(self, name: str, content: bytes) -> None:
+        """Add to the end of a file that :meth:`write` wrote."""
+        with open_regular(self.place / name, "ab") as file:
+            file.write(content)
+            flush(file)
 
     def put(self, new_file: Path, name: str, is_ours: Callable[[str], bool]) -> None:
         storage.put(new_file, self.place / name, lambda path: is_ours(Path(path).name))
@@ -166,7 +195,7 @@ class LocalFolder(Folder):
 
     def delete(self, name: str) -> None:
         path = self.place / name
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
@@ -176,8 +205,12 @@ class LocalFolder(Folder):
 
     @contextlib.contextmanager
     def hold(self, output: str) -> Iterator[None]:
-        self.place.mkdir(parents=True, exist_ok=True)
-        with open(self.place / _LOCK, "ab") as file:
+        self.make()
+        try:
+            file = open_regular(self.place / _LOCK, "ab")
+        except ValueError as error:
+            raise ValueError(f"{error}: delete it, or choose another path for the output") from error
+        with file:
             if not _locked(file.fileno()):
                 raise RuntimeError(f"another call is writing {output!r}: wait for it, or name another output")
             yield
@@ -288,6 +321,23 @@ def open_folder(place: Place, upload_folder: str | None = None) -> Folder:
     return RemoteFolder(place, None if upload_folder is None else place / upload_folder)
 
 
+def create_file(path: Path) -> Any:
+    """Open a new file. An existing file is unlinked, not truncated: it may be a hard link to the output."""
+    path.unlink(missing_ok=True)
+    return open(path, "xb")
+
+
+def checksum(file: Any, n_bytes: int) -> int:
+    """Return the CRC-32 of the next bytes of an open file, or raise ``ValueError`` if it has fewer."""
+    value = 0
+    while n_bytes:
+        content = file.read(min(n_bytes, _CHECKED_BYTES))
+        if not content:
+            raise ValueError("the file is shorter than it should be")
+        value, n_bytes = zlib.crc32(content, value), n_bytes - len(content)
+    return value
+
+
 def flush(file: Any) -> None:
     """Have the operating system write a file to disk."""
     file.flush()
@@ -306,8 +356,8 @@ def flush_folder(folder: Path) -> None:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    stat = path.stat()
-    return None if path.is_dir() else (stat.st_size, stat.st_mtime_ns)
+    status = path.lstat()
+    return None if stat.S_ISDIR(status.st_mode) else (status.st_size, status.st_mtime_ns)
 
 
 def _locked(number: int) -> bool:

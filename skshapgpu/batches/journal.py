@@ -1,11 +1,11 @@
 """Journal of an output: a folder beside it that records its call, so that a run can be resumed.
 
 The folder holds ``journal.json`` and half-written files. ``journal.json`` is written before the first row,
-before a file gets its final name and when the output is complete. A local folder has a file ``lock``. The
-running process holds the lock, and the operating system releases it when the process ends, for whatever
-reason. A folder in another file system has a file ``owner``, the token of the call that began last. The
-output itself shows which rows are done. The folder may outlive the output, so a journal alone does not prove
-that a file belongs to its call.
+before a file gets its final name and when the output is complete. A local folder has a file ``checksums``,
+with a line for each part, and a file ``lock``. The running process holds the lock, and the operating system
+releases it when the process ends, for whatever reason. A folder in another file system has a file ``owner``,
+the token of the call that began last. The output itself shows which rows are done. The folder may outlive the
+output, so a journal alone does not prove that a file belongs to its call.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .._files.locations import Place
-from .folders import GUARDS, Folder, open_folder
+from .folders import GUARDS, Folder, LocalFolder, open_folder
 
 _FORMAT, _VERSION = "skshapgpu batches", 1
 _JOURNAL = "journal.json"
+
+#: Name of the file with the checksums of parts.
+CHECKSUMS = "checksums"
 
 #: Name of the journal's folder inside an output folder.
 INSIDE = ".skshapgpu"
@@ -38,6 +41,9 @@ class Journal:
         Facts that were passed to :meth:`finish`; None if the output is not complete.
     ours : list of str
         Digests of the files written by this package that may exist at the path of the output.
+    checksums : dict of str to set of str
+        Checksums of the parts that have been written, by the names of the parts. Empty in another file
+        system, where a file that was changed has another time.
     replaced : dict or None
         Call whose output was replaced in :meth:`begin`. If it still runs, it may yet write a part.
     """
@@ -47,6 +53,7 @@ class Journal:
         self.call: dict[str, Any] | None = None
         self.finished: dict[str, Any] | None = None
         self.ours: list[str] = []
+        self.checksums: dict[str, set[str]] = {}
         self.replaced: dict[str, Any] | None = None
 
     @contextlib.contextmanager
@@ -72,15 +79,40 @@ class Journal:
             content = json.loads(self.folder.read(_JOURNAL))
             if (content["format"], content["version"]) != (_FORMAT, _VERSION):
                 raise ValueError(f"it is of version {content['version']!r}")
-            self.call, self.finished = content["call"], content["finished"]
-            self.ours = content.get("ours", [])
+            call, finished, ours = content["call"], content["finished"], content.get("ours", [])
+            if not (_is_call(call) and _is_finished(finished) and _is_list(ours, str)):
+                raise ValueError("its fields are not valid")
+            self.call, self.finished, self.ours = call, finished, ours
+            self.checksums = self._read_checksums()
         except FileNotFoundError:
             return
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{str(self.folder.place / _JOURNAL)!r} cannot be read as the journal of an output: {error}; "
                 "choose another path for the output, or delete the journal and the output"
             ) from error
+
+    def _read_checksums(self) -> dict[str, set[str]]:
+        checksums: dict[str, set[str]] = {}
+        if not isinstance(self.folder, LocalFolder):
+            return checksums
+        with contextlib.suppress(FileNotFoundError):
+            for line in self.folder.read(CHECKSUMS).decode(errors="replace").splitlines():
+                name, _, checksum = line.partition(" ")
+                checksums.setdefault(name, set()).add(checksum)
+        return checksums
+
+    def keep_checksums(self, names: Iterable[str]) -> None:
+        """Forget the checksums of all other parts. It is called before :meth:`add_checksum`."""
+        if isinstance(self.folder, LocalFolder):
+            self.checksums = {name: self.checksums.get(name, set()) for name in names}
+            lines = [f"{name} {value}\n" for name, values in self.checksums.items() for value in values]
+            self.folder.write(CHECKSUMS, "".join(lines).encode())
+
+    def add_checksum(self, name: str, checksum: str) -> None:
+        """Record the checksum of a part that is about to get its name."""
+        if isinstance(self.folder, LocalFolder):
+            self.folder.append(CHECKSUMS, f"{name} {checksum}\n".encode())
 
     def begin(self, call: dict[str, Any]) -> None:
         """Forget the rows of an earlier output, and record the call of the new one.
@@ -117,6 +149,25 @@ class Journal:
         self.require_taken()
         self.folder.write(_JOURNAL, json.dumps(content, indent=1).encode())
         self.call, self.finished = call, finished
+
+
+def _is_list(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
+
+
+def _is_call(call: Any) -> bool:
+    if call is None:
+        return True
+    n_rows = call.get("batch_rows") if isinstance(call, dict) else None
+    return type(n_rows) is int and n_rows > 0
+
+
+def _is_finished(facts: Any) -> bool:
+    if facts is None:
+        return True
+    if not isinstance(facts, dict) or type(facts["n_rows"]) is not int or not _is_list(facts["files"], list):
+        return False
+    return all([type(item) for item in file] == [str, int] for file in facts["files"])
 
 
 def is_unfinished(output: Place) -> bool:

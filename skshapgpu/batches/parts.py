@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._common.regular_files import open_regular
 from .._rows.arrow import require_arrow
 from . import encoding
-from .folders import Folder, Stamp, flush
+from .folders import Folder, LocalFolder, Stamp, checksum, create_file, flush
 from .journal import Journal, call_digest
 
 #: Key in the metadata of a part, under which the digest of its call is stored.
 _CALL_KEY = b"skshapgpu call"
 
+#: Name of the folder for parts that are being written.
+_NEW_FILES = "unwritten"
+
+
+@dataclass(frozen=True)
+class NewPart:
+    """A complete part that has no name yet.
+
+    Attributes
+    ----------
+    file : Path
+        Temporary file.
+    checksum : str
+    """
+
+    file: Path
+    checksum: str
+
 
 class Parts:
     """Part files in a folder.
+
+    Parameters
+    ----------
+    folder : Folder
+    journal : Journal
+    form : {"parquet", "arrow"}
+    is_hidden : bool
+        Whether the folder has only files of the journal, none of a user.
 
     Attributes
     ----------
@@ -25,9 +53,10 @@ class Parts:
         Names of the parts that are written, in order.
     """
 
-    def __init__(self, folder: Folder, journal: Journal, form: str) -> None:
-        self._folder, self._journal, self._form = folder, journal, form
+    def __init__(self, folder: Folder, journal: Journal, form: str, is_hidden: bool = False) -> None:
+        self._folder, self._journal, self._form, self._is_hidden = folder, journal, form, is_hidden
         self.names: list[str] = []
+        self._are_intact: dict[str, bool | None] = {}
         self._stamps: dict[str, Stamp | None] = {}
         self._schema: Any = None
 
@@ -35,16 +64,28 @@ class Parts:
         return f"part-{number:06d}.{self._form}"
 
     def n_complete(self, n_batch: int) -> int:
-        """Count the parts of ``n_batch`` rows up to the first gap.
+        """Count the parts of ``n_batch`` rows up to the first gap, or the first part that was damaged.
 
         A last part with fewer rows is not counted; it will be written again.
         """
-        entries, number = self._folder.entries(), 0
-        while self._name(number) in entries:
+        entries, number, has_lock = self._folder.entries(), 0, self._folder.has_lock
+        while (name := self._name(number)) in entries and (self.is_intact(name) or not has_lock):
             number += 1
         if number and self._n_rows(self._name(number - 1)) != n_batch:
             number -= 1
         return number
+
+    def is_intact(self, name: str) -> bool | None:
+        """Return whether a part has a checksum of the journal; None if the journal has none for it.
+
+        All of the part is read, at the first call.
+        """
+        if name not in self._are_intact:
+            checksums, path = self._journal.checksums.get(name), self._folder.place / name
+            self._are_intact[name] = (
+                _has_checksum(path, checksums) if checksums and isinstance(path, Path) else None
+            )
+        return self._are_intact[name]
 
     def _n_rows(self, name: str) -> int:
         with self._folder.open(name) as file:
@@ -56,35 +97,47 @@ class Parts:
         call = call_digest(self._journal.call).encode()
         self._schema = schema.with_metadata({**(schema.metadata or {}), _CALL_KEY: call})
         self.names = [self._name(number) for number in range(n_batches)]
-        if not self._folder.has_lock and n_batches:
+        if self._folder.has_lock:
+            self._delete_other_parts()
+            self._journal.keep_checksums(self.names)
+        elif n_batches:
             entries = self._folder.entries()
             self._stamps = {name: entries.get(name) for name in self.names}
-        self._new_files = self._journal.folder.scratch() / "unwritten"
-        shutil.rmtree(self._new_files, ignore_errors=True)  # a run that was killed leaves it
-        self._new_files.mkdir(exist_ok=True)
+        scratch = LocalFolder(self._journal.folder.scratch())
+        scratch.delete(_NEW_FILES)  # a run that was killed leaves it
+        self._new_files = scratch.place / _NEW_FILES
+        self._new_files.mkdir()
 
-    def prepare(self, number: int, batch: Any) -> Path:
-        """Write a batch to a temporary file, and return its path."""
+    def _delete_other_parts(self) -> None:
+        """Delete damaged parts, and parts after a gap, which will be written again."""
+        for name in self._folder.entries():
+            if name not in self.names:
+                if self._is_hidden or (is_part(name) and self._may_replace(name)):
+                    self._folder.delete(name)
+
+    def prepare(self, number: int, batch: Any) -> NewPart:
+        """Write a batch to a temporary file."""
         temporary_file = self._new_files / self._name(number)
         with create_file(temporary_file) as file:
             with encoding.writer(file, self._schema, self._form) as writer:
                 encoding.write(writer, require_arrow().Table.from_batches([batch], self._schema), self._form)
             flush(file)
-        return temporary_file
+        return NewPart(temporary_file, _checksum(temporary_file))
 
-    def write(self, temporary_file: Path, keep: bool = False) -> None:
+    def write(self, part: NewPart, keep: bool = False) -> None:
         """Give the next part its name. After an upload, delete the temporary file unless ``keep``."""
         name = self._name(len(self.names))
         self._journal.require_taken()
+        self._journal.add_checksum(name, part.checksum)
         try:
-            self._folder.put(temporary_file, name, self._may_replace)
+            self._folder.put(part.file, name, self._may_replace)
         except OSError:
             self._journal.require_taken()  # another call may have deleted the folder
             raise
         if not self._folder.has_lock:
             self._stamps[name] = self._folder.stamp(name)
             if not keep:
-                temporary_file.unlink()
+                part.file.unlink()
         self.names.append(name)
 
     def finish(self) -> list[str]:
@@ -97,18 +150,21 @@ class Parts:
             empty_columns = [arrow.array([], field.type) for field in self._schema]
             self.write(self.prepare(0, arrow.RecordBatch.from_arrays(empty_columns, schema=self._schema)))
         self._journal.require_taken()
-        entries = self._folder.entries()
-        for name in entries:  # an earlier run, which read more rows, may have left more parts
-            if name not in self.names and is_part(name) and name.endswith(self._form):
-                if self._may_replace(name):
-                    self._folder.delete(name)
-                elif not self._folder.has_lock:
-                    raise self._mixed(name)
         if not self._folder.has_lock:
-            for name, stamp in self._stamps.items():
-                if not _same_file(stamp, entries.get(name)):
-                    raise self._mixed(name)
+            self._require_own_parts()
         return self.names
+
+    def _require_own_parts(self) -> None:
+        """Delete parts that an earlier run, which read more rows, has left. Reject those of other calls."""
+        entries = self._folder.entries()
+        for name in entries:
+            if name not in self.names and is_part(name) and name.endswith(self._form):
+                if not self._may_replace(name):
+                    raise self._mixed(name)
+                self._folder.delete(name)
+        for name, stamp in self._stamps.items():
+            if not _same_file(stamp, entries.get(name)):
+                raise self._mixed(name)
 
     def _mixed(self, name: str) -> RuntimeError:
         self._journal.require_taken()
@@ -166,10 +222,17 @@ def is_part(name: str) -> bool:
     return name.startswith("part-") and name.endswith((".parquet", ".arrow"))
 
 
-def create_file(path: Path) -> Any:
-    """Open a new file. An existing file is unlinked, not truncated: it may be a hard link to the output."""
-    path.unlink(missing_ok=True)
-    return open(path, "xb")
+def _checksum(path: Path) -> str:
+    """Return the CRC-32 of a file in hexadecimal digits."""
+    with open_regular(path, follow_links=False) as file:
+        return f"{checksum(file, os.fstat(file.fileno()).st_size):08x}"
+
+
+def _has_checksum(path: Path, checksums: Collection[str]) -> bool:
+    try:
+        return _checksum(path) in checksums
+    except ValueError:  # it is no regular file
+        return False
 
 
 def _same_file(first: Stamp | None, second: Stamp | None) -> bool:

@@ -4,7 +4,8 @@ A part has the rows of one batch. It is written under a temporary name, flushed 
 uploaded to an object store, so an existing part is always complete; a resumed run keeps the unbroken sequence
 of parts from the first on. A single file is assembled from such parts, in a temporary file that each run
 begins anew; a local NumPy file grows from batch to batch instead, and a small file beside it records how many
-of its rows are complete.
+of its rows are complete. In the local file system, a resumed run keeps only parts and rows that still have
+the checksums that were recorded.
 
 Only output that this package wrote is ever replaced or deleted. The content proves who wrote it: the metadata
 of a part identifies its call, and the digest of a single file is in the journal, which recorded it before the
@@ -17,19 +18,23 @@ import contextlib
 import hashlib
 import io
 import os
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._files.locations import Place, RemotePath, locate
+from .._common.regular_files import open_regular
+from .._files import storage
+from .._files.locations import Place, RemotePath, locate, open_file
 from . import encoding
 from .encoding import NpyWriter, batch_of_values, npy_header, plain, require_csv, schema_of_values
-from .folders import Folder, flush, open_folder
-from .journal import INSIDE, Journal
-from .parts import Parts, create_file, is_part
+from .folders import Folder, checksum, create_file, flush, open_folder
+from .journal import CHECKSUMS, INSIDE, Journal
+from .parts import NewPart, Parts, is_part
 
 _FORMAT_OF_SUFFIX = {
     ".parquet": "parquet",
@@ -44,6 +49,9 @@ FORMATS = ("parquet", "arrow", "csv", "npy")
 
 #: Formats of the part files of a folder.
 _PART_FORMATS = ("parquet", "arrow")
+
+#: Name of the file with the number and the checksum of the rows that a NumPy file has so far.
+_ROWS = "rows"
 
 #: Number of bytes that a digest reads at each position, and number of positions. Files of up to 4 MiB, the
 #: product, are read completely.
@@ -155,7 +163,7 @@ class PartsSink(Sink):
         foreign = [name for name in entries if name != INSIDE and not is_part(name)]
         if not foreign:
             names = [name for name in entries if is_part(name)]
-            are_ours = self._folder.map_files(self._parts.is_of_call, names)
+            are_ours = self._folder.map_files(self._is_ours, names)
             finished = self.journal.finished
             sizes = None if finished is None else dict(finished["files"])
             foreign = [
@@ -166,8 +174,13 @@ class PartsSink(Sink):
         if foreign:
             raise ValueError(
                 f"{str(self.place)!r} holds files that explain_batches did not write, or that were changed "
-                f"since, such as {foreign[0]!r}: name an empty folder, or one that does not exist yet"
+                f"since, such as {foreign[0]!r}: name an empty folder or one that does not exist yet, or "
+                "delete these files, after which the same call writes its parts again"
             )
+
+    def _is_ours(self, name: str) -> bool:
+        """Return whether a part was written by the call in the journal, and has not been changed since."""
+        return self._parts.is_of_call(name) and self._parts.is_intact(name) is not False
 
     def is_gone(self) -> bool:
         return not self._all_parts()
@@ -185,10 +198,10 @@ class PartsSink(Sink):
     def open(self, schema: Any, n_batches: int) -> None:
         self._parts.open(schema, n_batches)
 
-    def prepare(self, number: int, batch: Any) -> Path:
+    def prepare(self, number: int, batch: Any) -> NewPart:
         return self._parts.prepare(number, batch)
 
-    def write(self, prepared: Path) -> None:
+    def write(self, prepared: NewPart) -> None:
         self._parts.write(prepared)
 
     def finish(self, n_rows: int) -> list[str]:
@@ -232,7 +245,10 @@ class _FileSink(Sink):
         return self.place.exists()
 
     def _is_ours(self, name: str) -> bool:
-        return _digest(self.place.parent / name) in self.journal.ours
+        try:
+            return _digest(self.place.parent / name) in self.journal.ours
+        except ValueError:  # it is no regular file
+            return False
 
     def _put(self, complete_file: Path) -> list[str]:
         """Give the complete file its name in the folder, and return that name in a list."""
@@ -249,7 +265,7 @@ class JoinedSink(_FileSink):
         super().__init__(place)
         self.kind, self._form, self.holds_values = f"file of {form}", form, form == "npy"
         self._parts_folder = self.journal.folder / "parts"
-        self._parts = Parts(self._parts_folder, self.journal, "arrow")
+        self._parts = Parts(self._parts_folder, self.journal, "arrow", is_hidden=True)
         self._row: tuple[int, ...] = ()
         self._file: Any = None
         self._writer: Any = None
@@ -279,16 +295,16 @@ class JoinedSink(_FileSink):
             self._writer = encoding.writer(self._file, self._schema, self._form)
         self._n_joined = 0
 
-    def prepare(self, number: int, batch: Any) -> Path:
+    def prepare(self, number: int, batch: Any) -> NewPart:
         if self.holds_values:
             batch = batch_of_values(np.ascontiguousarray(batch, self._dtype))
         return self._parts.prepare(number, batch)
 
-    def write(self, prepared: Path) -> None:
+    def write(self, prepared: NewPart) -> None:
         self._parts.write(prepared, keep=True)
         if not self._dictionaries:
-            self._join(prepared if prepared.exists() else None)
-        prepared.unlink(missing_ok=True)
+            self._join(prepared.file if prepared.file.exists() else None)
+        prepared.file.unlink(missing_ok=True)
 
     def _join(self, last_part: Path | None = None) -> None:
         """Append the parts that are not in the file yet.
@@ -348,34 +364,45 @@ class NpySink(_FileSink):
 
     def __init__(self, place: Path) -> None:
         super().__init__(place)
-        folder = self.journal.folder.scratch()
-        self._state_folder, self._values_file, self._rows_file = folder, folder / "values", folder / "rows"
+        self._values_file = self.journal.folder.scratch() / "values"
         self._file: Any = None
 
     def shape(self, *row: int, dtype: Any) -> None:
         self._row, self._dtype = row, np.dtype(dtype)
 
     def n_complete(self, n_batch: int) -> int:
-        place = self.place
-        assert isinstance(place, Path)
-        if place.exists() and self._values_file.exists() and place.samefile(self._values_file):
-            self._values_file.unlink()  # a run ended while the file had both names
+        self._n_kept = self._n_intact - self._n_intact % n_batch
+        return self._n_intact // n_batch
+
+    @cached_property
+    def _n_intact(self) -> int:
+        """Number of rows that are complete and have the checksum that was recorded; 0 if that differs."""
         try:
-            n_rows = int(self._rows_file.read_text())
-            is_long_enough = self._values_file.stat().st_size >= self._offset(n_rows)
+            n_rows, recorded_checksum = map(int, self.journal.folder.read(_ROWS).split())
+            with open_regular(self._values_file, follow_links=False) as file:
+                has_one_name = os.fstat(file.fileno()).st_nlink < 2  # a complete output may be the other
+                is_intact = n_rows >= 0 and self._checksum(file, n_rows) == recorded_checksum
         except (FileNotFoundError, ValueError):
             return 0
-        self._n_kept = n_rows - n_rows % n_batch
-        return n_rows // n_batch if is_long_enough else 0
+        return n_rows if has_one_name and is_intact else 0
+
+    def _checksum(self, file: Any, n_rows: int) -> int:
+        """Return the checksum of the first rows of a file, or raise ``ValueError`` if it has fewer rows."""
+        file.seek(self._offset(0))
+        return checksum(file, self._offset(n_rows) - self._offset(0))
 
     def _offset(self, n_rows: int) -> int:
         header = len(npy_header(0, self._row, self._dtype))
         return header + n_rows * int(np.prod(self._row)) * self._dtype.itemsize
 
     def open(self, schema: Any, n_batches: int) -> None:
-        self._file = open(self._values_file, "r+b" if self._values_file.exists() else "w+b")
-        self._n_rows = self._n_kept if n_batches else 0
+        if n_batches:
+            self._file = open_regular(self._values_file, "r+b")
+            self._n_rows = self._n_kept
+        else:
+            self._file, self._n_rows = create_file(self._values_file), 0
         self._file.truncate(self._offset(self._n_rows))
+        self._checksum_of_rows = self._checksum(self._file, self._n_rows)
         self._file.seek(self._offset(self._n_rows))
 
     def prepare(self, number: int, batch: Any) -> np.ndarray:
@@ -385,11 +412,8 @@ class NpySink(_FileSink):
         self._file.write(prepared.data)
         flush(self._file)
         self._n_rows += len(prepared)
-        new_rows_file = self._state_folder / "rows.new"
-        with open(new_rows_file, "w", encoding="utf-8") as file:
-            file.write(str(self._n_rows))
-            flush(file)
-        os.replace(new_rows_file, self._rows_file)
+        self._checksum_of_rows = zlib.crc32(prepared.data, self._checksum_of_rows)
+        self.journal.folder.write(_ROWS, f"{self._n_rows} {self._checksum_of_rows}".encode())
 
     def finish(self, n_rows: int) -> list[str]:
         self._file.seek(0)
@@ -409,11 +433,8 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
     if not isinstance(sink, (str, os.PathLike)):
         raise TypeError(f"sink must be a path, not a {type(sink).__qualname__}")
     place = locate(sink, filesystem)
-    if isinstance(place, Path) and place.is_symlink() and not place.exists():
-        raise ValueError(
-            f"{str(place)!r} is a link to {os.readlink(place)!r}, which does not exist: delete the link, or "
-            "choose another path"
-        )
+    if isinstance(place, Path) and place.is_symlink() and not place.is_dir():
+        raise ValueError(f"{str(place)!r} {storage.is_link(place)}")
     suffix = place.suffix.lower()
     is_dir = place.is_dir()
     named_folder = os.fspath(sink).endswith(("/", os.sep)) or str(place).endswith(
@@ -447,7 +468,7 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
 
 def _digest(place: Place) -> str:
     """Return a digest of a file's size and of bytes that are read at evenly spaced positions."""
-    with open(place, "rb") if isinstance(place, Path) else place.open() as file:
+    with open_file(place, follow_links=False) as file:
         size = file.seek(0, os.SEEK_END)
         if isinstance(place, RemotePath) and size <= _DIGEST_BYTES * _DIGEST_PLACES:  # one request, not many
             file.seek(0)
@@ -461,6 +482,7 @@ def _digest(place: Place) -> str:
 
 def tidy(sink: Sink) -> None:
     """Delete the temporary files from which a complete output was made."""
-    for name in ("parts", "unwritten", "rows"):
+    names = ("parts", "unwritten", _ROWS)
+    for name in names if isinstance(sink, PartsSink) else (*names, CHECKSUMS):
         with contextlib.suppress(OSError):
             sink.journal.folder.delete(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -15,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.lib import format as npy
 
-from .._files.locations import Place, RemotePath, is_path, locate, locate_all
+from .._files.locations import Place, RemotePath, is_path, locate, locate_all, open_file
 from .._rows.arrow import is_dictionary, is_text, require_arrow
 from .._rows.pandas_types import UNKNOWN_NULLS, TypesScan, columns_of, same_dtype
 from .._rows.tables import row_labels, table
@@ -121,28 +120,32 @@ class MatrixSource(Source):
 
 
 class NpySource(Source):
-    """A ``.npy`` file. It is memory-mapped anew for each piece, which releases the pages read before."""
+    """A ``.npy`` file, from which only the bytes of each piece are read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self._path, self._info, self.places = path, info_of(path), (path,)
-        array = self._map()
-        self._set_up(array.shape, array.dtype)
-
-    def _set_up(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        if len(shape) != 2:
-            raise ValueError(
-                f"{str(self._path)!r} has an array of shape {shape}: it must have two dimensions"
-            )
-        self._shape, self._dtype = shape, dtype
-        self.n_rows, self.single = shape[0], dtype.char == "f"
-
-    def _map(self) -> np.ndarray:
         try:
-            if os.path.getsize(self._path) < 2**12:  # an array without rows cannot be mapped
-                return np.load(self._path, allow_pickle=False)
-            return np.load(self._path, mmap_mode="r", allow_pickle=False)
+            with open_file(path) as file:
+                version = npy.read_magic(file)
+                read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
+                if read is None:
+                    raise ValueError(f"its version of the format is {version}")
+                self._shape, self._by_columns, self._dtype = read(file)
+                self._begin = file.tell()
+            is_shape = all(type(n) is int and n >= 0 for n in self._shape)
+            if not is_shape or self._dtype.subdtype or not self._dtype.itemsize:
+                raise ValueError(f"it has the shape {self._shape} and the dtype {self._dtype}")
+            if self._dtype.hasobject:
+                raise ValueError("it holds Python objects, which only a pickle could restore")
+            if self._begin + math.prod(self._shape) * self._dtype.itemsize > self._info[1]:
+                raise ValueError("it is cut off")
         except (ValueError, EOFError) as error:
-            raise ValueError(f"{str(self._path)!r} cannot be read: {error}") from error
+            raise ValueError(f"{str(path)!r} cannot be read: {error}") from error
+        if len(self._shape) != 2:
+            raise ValueError(
+                f"{str(path)!r} has an array of shape {self._shape}: it must have two dimensions"
+            )
+        self.n_rows, self.single = self._shape[0], self._dtype.char == "f"
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         return self._shape[1] * self._dtype.itemsize
@@ -151,56 +154,28 @@ class NpySource(Source):
         facts = {"kind": "npy", "dtype": self._dtype.str, "shape": list(self._shape)}
         return facts | files_fingerprint([self._info])
 
-    def _rows(self, first: int, n: int) -> np.ndarray:
-        array = self._map()
-        self._require_unchanged()
-        return np.array(array[first : first + n])
+    def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
+        with open_file(self._path) as file:
+            for first in range(start, self._shape[0], n):
+                yield self._rows(file, first, min(n, self._shape[0] - first))
 
-    def _require_unchanged(self) -> None:
+    def _rows(self, file: Any, first: int, n: int) -> np.ndarray:
+        n_rows, n_columns = self._shape
+        shape = (n_columns, n) if self._by_columns else (n, n_columns)
+        if self._by_columns:
+            pieces = [self._bytes(file, n_rows * i + first, n) for i in range(n_columns)]
+        else:
+            pieces = [self._bytes(file, first * n_columns, n * n_columns)]
         if info_of(self._path) != self._info:
             raise ValueError(f"{str(self._path)!r} was changed while it was read: explain it again")
-
-    def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        for first in range(start, self._shape[0], n):
-            yield self._rows(first, n)
-
-
-class RemoteNpySource(NpySource):
-    """A ``.npy`` file in another file system, from which only the bytes of each piece are read."""
-
-    _path: Any
-
-    def __init__(self, path: RemotePath) -> None:
-        self._path, self._info, self.places = path, info_of(path), (path,)
-        try:
-            with path.open() as file:
-                version = npy.read_magic(file)
-                read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
-                if read is None:
-                    raise ValueError(f"its version of the format is {version}")
-                shape, self._by_columns, dtype = read(file)
-                self._begin = file.tell()
-            if dtype.hasobject:
-                raise ValueError("it holds Python objects, which only a pickle could restore")
-            if self._begin + math.prod(shape) * dtype.itemsize > self._info[1]:
-                raise ValueError("it is cut off")
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{str(path)!r} cannot be read: {error}") from error
-        self._set_up(shape, dtype)
-
-    def _rows(self, first: int, n: int) -> np.ndarray:
-        n_rows, n_columns = self._shape
-        n, size = min(n, n_rows - first), self._dtype.itemsize
-        with self._path.open() as file:
-            if self._by_columns:
-                ranges = [(self._begin + (n_rows * i + first) * size, n * size) for i in range(n_columns)]
-            else:
-                ranges = [(self._begin + first * n_columns * size, n * n_columns * size)]
-            content = b"".join(file.read_at(length, offset) for offset, length in ranges)
-        self._require_unchanged()
-        shape = (n_columns, n) if self._by_columns else (n, n_columns)
-        array = np.frombuffer(content, self._dtype).reshape(shape)
+        array = np.frombuffer(b"".join(pieces), self._dtype).reshape(shape)
         return np.ascontiguousarray(array.T) if self._by_columns else array
+
+    def _bytes(self, file: Any, first: int, n: int) -> bytes:
+        """Return the bytes of ``n`` numbers, from number ``first`` of the array on."""
+        file.seek(self._begin + first * self._dtype.itemsize)
+        content: bytes = file.read(n * self._dtype.itemsize)
+        return content
 
 
 class FrameSource(Source):
@@ -572,7 +547,7 @@ def _open_path(place: Place, csv: CsvFormat, keep: Sequence[str]) -> Source:
     if place.is_dir():
         return open_files(files_in(place), place, csv, keep)
     if format_of(place) == "npy":
-        return NpySource(place) if isinstance(place, Path) else RemoteNpySource(place)
+        return NpySource(place)
     return open_files([place], None, csv, keep)
 
 

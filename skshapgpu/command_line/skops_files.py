@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from .._files.locations import Place
+from .._files.locations import Place, open_file, read_file
 from .._files.skops_objects import UntrustedTypesError, loads, require_skops
 
 
 def is_skops(place: Place) -> bool:
     """Return whether there is a file of skops at a place, judging by its content."""
     try:
-        with open(place, "rb") if isinstance(place, Path) else place.open() as file:
-            with zipfile.ZipFile(file) as archive:
-                return "schema.json" in archive.namelist()
-    except (zipfile.BadZipFile, OSError):  # a folder, for instance
+        with open_file(place) as file, zipfile.ZipFile(file) as archive:
+            return "schema.json" in archive.namelist()
+    except (zipfile.BadZipFile, ValueError, OSError):  # a folder, for instance
         return False  # the code that opens it as something else reports the error
 
 
@@ -39,7 +37,7 @@ def load_skops(place: Place, trusted: Sequence[str]) -> Any:
     """
     skops = require_skops(f"MODEL: {str(place)!r} is a file of skops")
     try:
-        return loads(skops, place.read_bytes(), trusted)
+        return loads(skops, read_file(place), trusted)
     except UntrustedTypesError as error:
         flags = " ".join(f"--trust {name}" for name in error.types)
         reason = f"it has {error}. If you trust them and the file, add {flags}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .._files import steps as steps_file
+from .._files.locations import read_file
 from .._versions import __version__
 from ..explainer import TreeExplainer
 from ._scoring import Scorer, signature_of, without_categories
@@ -272,9 +273,9 @@ def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> Score
 def _load_folder(folder: Path, trusted: Collection[str], options: dict[str, Any]) -> TreeExplainer:
     """Load an explainer, and the leading steps if there are any, from the folder of the flavor."""
     explainer = TreeExplainer.load(folder / _EXPLAINER, **options)
-    if not (folder / _STEPS).exists():
+    if not os.path.lexists(folder / _STEPS):
         return explainer
-    return explainer._behind(*steps_file.load((folder / _STEPS).read_bytes(), trusted))
+    return explainer._behind(*steps_file.load(read_file(folder / _STEPS), trusted))
 
 
 def _listed_types(listed: Any) -> list[str]:

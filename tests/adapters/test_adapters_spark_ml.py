@@ -291,7 +291,9 @@ def test_files_that_are_missing_or_none_of_spark(tmp_path):
     with pytest.raises(ValueError, match="cannot be read as a model of Spark ML"):
         adapt(tmp_path)
     (tmp_path / "data" / "_SUCCESS").unlink()
-    with pytest.raises(ValueError, match="is a folder; expected a model file or an explainer file"):
+    with pytest.raises(
+        ValueError, match="is a folder, not a regular file; expected a model file or an explainer file"
+    ):
         adapt(tmp_path / "data")
 
 

@@ -225,19 +225,22 @@ def test_explainers_are_saved_over_explainers_only(tmp_path: Path) -> None:
         archive.writestr("header.json", '{"format": "another"}')
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
     (tmp_path / "cut.npz").write_bytes(b"PK\x03\x04header.json")
-    for name in ("rows.csv", "arrays.npz", "other.zip", "cut.npz", "nowhere"):
+    (tmp_path / "empty").touch()
+    with zipfile.ZipFile(tmp_path / "packed.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", '{"format": "skshapgpu explainer"' + " " * 10**6 + "}")
+    for name in ("rows.csv", "arrays.npz", "other.zip", "cut.npz", "empty", "packed.npz", "nowhere"):
         path = tmp_path / name
         content = path.read_bytes() if path.exists() else b""
-        with pytest.raises(
-            FileExistsError, match=f"{name}' exists, and is not a file that skshapgpu would replace"
-        ):
+        message = "exists, and is not a file that skshapgpu would replace"
+        if path.is_symlink():
+            message = "is a link to '.*gone', and links are not replaced: pass the path of the file itself"
+        with pytest.raises(FileExistsError, match=f"{name}' {message}"):
             EXPLAINER.save(path)
         assert (path.read_bytes() if path.exists() else b"") == content
     assert not list(tmp_path.glob(".*"))
-    (tmp_path / "empty").touch()  # as tempfile.NamedTemporaryFile makes one
-    EXPLAINER.save(tmp_path / "empty")
-    OTHER.save(tmp_path / "empty")
-    np.testing.assert_array_equal(TreeExplainer.load(tmp_path / "empty").shap_values(X), OTHER_WANT)
+    EXPLAINER.save(tmp_path / "new")
+    OTHER.save(tmp_path / "new")
+    np.testing.assert_array_equal(TreeExplainer.load(tmp_path / "new").shap_values(X), OTHER_WANT)
 
 
 def test_a_file_that_comes_while_an_explainer_is_written_stays(

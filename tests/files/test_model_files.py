@@ -236,7 +236,9 @@ def test_explainer_of_a_file_is_saved_like_any_other(tmp_path):
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(ValueError, match=r"there is no file '.*nothing\.json'"):
         TreeExplainer(tmp_path / "nothing.json")
-    with pytest.raises(ValueError, match="is a folder; expected a model file or an explainer file"):
+    with pytest.raises(
+        ValueError, match="is a folder, not a regular file; expected a model file or an explainer file"
+    ):
         explain(str(tmp_path), np.zeros((1, 4)))
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(ValueError, match="not the path of a model file"):
@@ -260,7 +262,7 @@ def test_pipe_is_refused_without_waiting(tmp_path):
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     reader.join(10)
-    assert len(failures) == 1 and "no regular file" in str(failures[0])
+    assert len(failures) == 1 and "is a FIFO, not a regular file; expected a model file" in str(failures[0])
 
 
 CONTENTS = [

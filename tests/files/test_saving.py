@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common.devices import Devices
-from skshapgpu._files import storage
+from skshapgpu._files import saving, storage
 from skshapgpu._files.saving import digest
 
 X, Y = load_diabetes(return_X_y=True)
@@ -322,8 +322,39 @@ def test_trees_are_checked(file: Path, tmp_path: Path) -> None:
         if arrays[name].dtype == np.int32 and len(arrays[name]) > 50:
             wrong = arrays | {name: np.full_like(arrays[name], 10**6)}
             storage.write(tmp_path / "changed", header, wrong)
-            with pytest.raises(ValueError, match="is damaged"):
+            with pytest.raises(ValueError, match=r"is damaged: (?!.*digest)"):
                 TreeExplainer.load(tmp_path / "changed", device="cpu")
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_trees_are_compared_with_their_digest(verify: bool, file: Path, tmp_path: Path) -> None:
+    """Other trees are noticed even if they are valid and the checksums of the file are right."""
+    header, arrays = storage.read(file)
+    name = dict(header["ensemble"]["mapping"])["value"]["array"]
+    for wrong_header, wrong_arrays in (
+        (header, arrays | {name: arrays[name] * 2}),
+        (header | {"digest": header["digest"][::-1]}, arrays),
+        (header | {"digest": None}, arrays),
+    ):
+        storage.write(tmp_path / "changed", wrong_header, wrong_arrays)
+        with pytest.raises(ValueError, match="changed' is damaged: its trees do not match the digest"):
+            TreeExplainer.load(tmp_path / "changed", device="cpu", verify=verify)
+    del header["digest"]
+    storage.write(tmp_path / "none", header, arrays)
+    with pytest.raises(ValueError, match="none' is damaged: 'digest'"):
+        TreeExplainer.load(tmp_path / "none", device="cpu")
+
+
+def test_files_without_later_fields_are_read(file: Path, forest: Any, tmp_path: Path) -> None:
+    """The digest is that of the fields in the file: an earlier release may have written fewer."""
+    header, arrays = storage.read(file)
+    earlier_fields = [[name, value] for name, value in header["ensemble"]["mapping"] if name != "player"]
+    assert len(earlier_fields) == len(header["ensemble"]["mapping"]) - 1
+    header["ensemble"] = {"mapping": earlier_fields}
+    header["digest"] = saving._digest(saving._Unpacker(arrays).unpack(header["ensemble"]))
+    storage.write(tmp_path / "earlier", header, arrays)
+    values = TreeExplainer.load(tmp_path / "earlier", device="cpu").shap_values(X)
+    np.testing.assert_array_equal(values, explainer_of(forest).shap_values(X))
 
 
 def test_compressed_files(file: Path, tmp_path: Path) -> None:

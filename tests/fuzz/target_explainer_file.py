@@ -12,7 +12,7 @@ import harness
 import numpy as np
 
 from skshapgpu import TreeExplainer
-from skshapgpu._files import storage
+from skshapgpu._files import saving, storage
 
 INSTRUMENT = (
     "skshapgpu._files.storage",
@@ -36,7 +36,10 @@ def contents() -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
 
 
 def test_one(data: bytes) -> None:
-    """Treat bytes that begin like a ZIP archive as a file, and other bytes as edits with right checksums."""
+    """Treat bytes that begin like a ZIP archive as a file, and other bytes as edits with right checksums.
+
+    The digest of edited trees is right, too.
+    """
     path().unlink(missing_ok=True)  # a file with arbitrary bytes would not be replaced
     if data[:2] == b"PK":
         path().write_bytes(data)
@@ -47,7 +50,9 @@ def test_one(data: bytes) -> None:
         header = {name: value for name, value in header.items() if name != "arrays"}
         content = harness.edited({"header": header, "arrays": arrays}, choices)
         try:
-            storage.write(path(), dict(content["header"]), content["arrays"])
+            header, arrays = dict(content["header"]), content["arrays"]
+            header["digest"] = saving._digest(saving._Unpacker(arrays).unpack(header["ensemble"]))
+            storage.write(path(), header, arrays)
         except (LookupError, TypeError, ValueError, AttributeError):
             return  # values that JSON or ZIP cannot store
     with harness.limits(path().stat().st_size):

@@ -51,11 +51,11 @@ MAY_IMPORT = {
         "explainer",
     },
     "_explanations": {"_common", "_rows"},
-    "_files": {"_rows", "_versions", "adapters"},
+    "_files": {"_common", "_rows", "_versions", "adapters"},
     "_rows": {"_common", "_core", "adapters", "errors"},
     "_shap": {"adapters", "errors", "explainer"},
     "_versions": {"_core", "adapters"},
-    "adapters": {"_core", "errors"},
+    "adapters": {"_common", "_core", "errors"},
     "batches": {
         "_common",
         "_core",
