@@ -220,7 +220,7 @@ def interaction_matrices(run: Run, out: Any = None) -> Any:
 
 
 def _occurring(run: Run, request: Request) -> Interactions:
-    sets = run.sets(request.result)
+    sets = run.plans.sets(request.result)
     memory = _ResultMemory(run, request, len(sets))
     size = memory.chunk_rows()
     values = memory.allocate(run.n_outputs, len(sets))
@@ -235,7 +235,7 @@ def _occurring(run: Run, request: Request) -> Interactions:
 
 def _strongest(run: Run, request: Request) -> Interactions:
     """Compute all sets, in two passes if there are several batches, and keep only the strongest."""
-    sets = run.sets(request.result)
+    sets = run.plans.sets(request.result)
     count = min(request.count, len(sets))
     size, memory, read = _chunk_reader(run, request, len(sets), count)
     run.passes = 2 if size < run.n_rows else 1
@@ -256,7 +256,7 @@ def _strongest(run: Run, request: Request) -> Interactions:
 
 
 def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
-    sets = run.sets(request.result)
+    sets = run.plans.sets(request.result)
     size, memory, read = _chunk_reader(run, request, len(sets), len(positions))
     column_of = dict(zip(map(tuple, sets.tolist()), range(len(sets))))
     columns = [column_of.get(tuple(sorted(members))) for members in positions.tolist()]
