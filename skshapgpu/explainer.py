@@ -8,19 +8,18 @@ batches through ``runs.py``, which runs the plan on the CPU or on GPUs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, wraps
-from inspect import signature
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.frozen import FrozenEstimator
 
 from ._common.checks import require_bool, require_count, require_one_of, require_options, with_article
-from ._common.groups import require_groups
 from ._common.indices import VALUE_INDICES
 from ._common.progress import require_progress
 from ._common.types import (
@@ -69,8 +68,7 @@ from ._engine.interactions import (
     interaction_matrices,
     require_order,
 )
-from ._engine.linear_leaves import require_explainable_leaves
-from ._engine.links import link_of, read_times, require_model_output, unit_of
+from ._engine.links import Link, link_of, read_times, unit_of
 from ._engine.options import Options
 from ._engine.runs import HostRun, Run, execute, shap_values
 from ._engine.sharing import Sharing
@@ -81,18 +79,14 @@ from ._files.locations import Content, Place, is_path, locate, quoted
 from ._files.model_files import adapt_file
 from ._files.saving import Saved
 from ._rows import gpu_arrays
-from ._rows.background import Background, is_interventional, require_perturbation
+from ._rows.background import Background
 from ._rows.given_arrays import results_view
 from ._rows.inputs import HostRows, Reader
 from ._rows.origins import Origins
-from ._rows.pipelines import NoCopy, copies_of, unwrap
+from ._rows.pipelines import copies_of, unwrap
 from ._rows.rows import Rows
 from .adapters.schema import AdaptedModel
 from .errors import UnsupportedModelError
-
-T = TypeVar("T")
-
-_OUTPUTS, _COLUMNS = ("auto", "all"), ("all", "used")
 
 
 @lists_options
@@ -138,9 +132,9 @@ def explain(
     (442, 10)
     """
     require_options(explain, options)
-    require_one_of("index", index, VALUE_INDICES)
+    kind = _value_kind(index)
     require_progress(progress)
-    return as_explainer(NoCopy(model), options).explain(X, y, index=index, progress=progress)
+    return as_explainer(model, options, copies_steps=False)._explain(X, y, kind, progress)
 
 
 @lists_options
@@ -189,23 +183,24 @@ def explain_interactions(
     (442, 5)
     """
     require_options(explain_interactions, options)
-    Request.parse(interactions, index, order)
+    request = Request.parse(interactions, index, order)
     require_progress(progress)
-    return as_explainer(NoCopy(model), options).explain_interactions(
-        X, interactions=interactions, index=index, order=order, progress=progress
-    )
+    return as_explainer(model, options, copies_steps=False)._explain_interactions(X, request, progress)
 
 
-def as_explainer(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
+def as_explainer(model: Any, options: Mapping[str, Any], *, copies_steps: bool = True) -> TreeExplainer:
     """Return the explainer of a model with these options; an explainer is returned as it is.
 
     Parameters
     ----------
-    model : Model, or NoCopy with one
+    model : Model
         A fitted model or its file, an explainer or its file.
     options : dict
         Options of ``TreeExplainer``; of ``TreeExplainer.load`` for an explainer file, and none for an
         explainer.
+    copies_steps : bool, default=True
+        Whether the explainer has copies of the steps of a pipeline. It needs none if the pipeline is not
+        refitted while the explainer is in use.
 
     Raises
     ------
@@ -214,7 +209,11 @@ def as_explainer(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
     """
     require_options(TreeExplainer, options)
     existing = _existing(model)
-    return TreeExplainer(model, **options) if existing is None else _reopened(existing, options)
+    if existing is not None:
+        return _reopened(existing, options)
+    explainer = object.__new__(TreeExplainer)
+    explainer._build(model, copies_steps, **options)
+    return explainer
 
 
 def model_of(model: Any) -> tuple[Sequence[Any], AdaptedModel]:
@@ -248,8 +247,8 @@ def _existing(model: Any) -> TreeExplainer | Place | Content | None:
 
     None means that ``model`` is a model or a model file.
     """
-    while isinstance(model, NoCopy | FrozenEstimator):
-        model = model.model if isinstance(model, NoCopy) else model.estimator
+    while isinstance(model, FrozenEstimator):
+        model = model.estimator
     return model if isinstance(model, TreeExplainer) else saving.explainer_file(model)
 
 
@@ -426,59 +425,14 @@ class TreeExplainer:
         expected_rows: int | None = None,
         check_additivity: bool = True,
     ) -> None:
-        options: dict[str, Any] = dict(
-            data=data,
-            feature_perturbation=feature_perturbation,
-            data_weight=data_weight,
-            cover=cover,
-            model_output=model_output,
-            times=times,
-            algorithm=algorithm,
-            device=device,
-            precision=precision,
-            outputs=outputs,
-            columns=columns,
-            feature_groups=feature_groups,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            expected_rows=expected_rows,
-            check_additivity=check_additivity,
-        )
+        options = {name: value for name, value in locals().items() if name not in ("self", "model")}
         passed = vars(self).pop("_passed")
         existing = _existing(model)
-        if existing is not None:
+        if existing is None:
+            self._build(model, **options)
+        else:
             own = _reopened(existing, {name: options[name] for name in passed})
             self.__dict__ = vars(own).copy()
-            return
-        compute = read_options(**options)
-        steps, last = unwrap(model)
-        steps = steps if isinstance(model, NoCopy) else copies_of(steps)
-        self._times = read_times(times)
-        self._adapted = adapt_file(last).with_output(model_output, self._times).with_cover(cover)
-        interventional = is_interventional(feature_perturbation, data)
-        link = link_of(self._adapted, model_output, outputs == "all", interventional)  # before data is read
-        require_explainable_leaves(self._adapted, interventional, link)
-        self._reader = Reader(steps, self._adapted)
-        groups = None
-        if feature_groups is not None:
-            groups = read_groups(
-                feature_groups,
-                self._reader.default_names,
-                self._reader.origins,
-                blank_as_underscore=self._adapted.schema.blank_as_underscore,
-            )
-            if have_positions(feature_groups):
-                self._reader.fix_columns()
-        background, read = None, partial(self._reader.read_on_host, argument="data")
-        if interventional:
-            background = Background.read(data, data_weight, read, self._adapted.ensemble.x_dtype)
-        elif data is not None:
-            self._adapted = with_covers_of(self._adapted, data, data_weight, read, n_jobs)
-        by_input = isinstance(feature_groups, str)
-        own_model = model.model if isinstance(model, NoCopy) else model
-        self._agreement = Agreement.of(own_model, self._adapted, model_output, check_additivity)
-        self._adapted = replace(self._adapted, predictions={})  # they may hold the model
-        self._set_up(compute, background, outputs, columns, model_output, groups, by_input)
 
     if not TYPE_CHECKING:  # type checkers read the arguments of __init__
 
@@ -490,20 +444,54 @@ class TreeExplainer:
             self._passed = [*("data" for _ in arguments[1:]), *(name for name in options if name != "model")]
             return self
 
-    def _set_up(
+    def _build(
         self,
-        compute: Options,
+        model: Any,
+        copies_steps: bool = True,
+        *,
+        data: Any = None,
+        data_weight: Any = None,
+        cover: Any = "auto",
+        feature_groups: Any = None,
+        **others: Any,
+    ) -> None:
+        """Read and compile a model, with options of the class; see also :func:`as_explainer`."""
+        options = Options.parse(
+            data=data, data_weight=data_weight, cover=cover, feature_groups=feature_groups, **others
+        )
+        steps, last = unwrap(model)
+        steps = copies_of(steps) if copies_steps else steps
+        adapted = adapt_file(last).with_output(options.model_output, options.times).with_cover(cover)
+        link = link_of(adapted, options.model_output, options.outputs == "all", options.interventional)
+        reader = self._reader = Reader(steps, adapted)
+        groups = None
+        if feature_groups is not None:
+            underscores = adapted.schema.blank_as_underscore
+            groups = read_groups(
+                feature_groups, reader.default_names, reader.origins, blank_as_underscore=underscores
+            )
+            if have_positions(feature_groups):
+                reader.fix_columns()
+        background, read = None, partial(reader.read_on_host, argument="data")
+        if options.interventional:
+            background = Background.read(data, data_weight, read, adapted.ensemble.x_dtype)
+        elif data is not None:
+            adapted = with_covers_of(adapted, data, data_weight, read, options.n_jobs)
+        self._agreement = Agreement.of(model, adapted, options.model_output, options.check_additivity)
+        self._adapted = replace(adapted, predictions={})  # they may hold the model
+        self._compile(options, link, background, groups, by_input=isinstance(feature_groups, str))
+
+    def _compile(
+        self,
+        options: Options,
+        link: Link | None,
         background: Background | None,
-        outputs: str,
-        columns: str,
-        model_output: str,
         groups: tuple[Group, ...] | None,
         by_input: bool = False,
         tables: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Compile the adapted model; ``tables``, if given, are a :meth:`CompiledModel.contents`."""
-        adapted, self._outputs, self._model_output = self._adapted, outputs, model_output
-        self._columns, self._groups = columns, groups
+        adapted, self._groups = self._adapted, groups
         if background is None and not adapted.has_cover:
             raise UnsupportedModelError(
                 f"this {adapted.family} model has no covers, the training weight at each node that "
@@ -511,24 +499,22 @@ class TreeExplainer:
                 "interventional values, or with feature_perturbation='tree_path_dependent', to count covers "
                 "from them"
             )
-        widen = outputs == "all" and adapted.binary is not None
-        link = link_of(adapted, model_output, outputs == "all", background is not None)
-        require_explainable_leaves(adapted, background is not None, link)
+        widen = options.outputs == "all" and adapted.binary is not None
         n_outputs = 2 if widen else adapted.ensemble.n_outputs
         self._output_names: tuple[Any, ...] | None = None
         if widen:
             self._output_names = adapted.class_names or (0, 1)
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
-        game, self._features = features_of(adapted, groups, columns, by_input)
+        game, self._features = features_of(adapted, groups, options.columns, by_input)
         n_features = game.ensemble.n_players - len(game.shared)
         sharing = Sharing(n_features, game.shared) if game.shared else None
         two_level_game = None
         if groups is not None and link is None:
-            two_level_game, self._columns_in_groups = two_levels(adapted, groups, columns)
+            two_level_game, self._columns_in_groups = two_levels(adapted, groups, options.columns)
         self._compiled = CompiledModel(
             game.ensemble,
-            compute,
+            options,
             widen,
             self._output_names,
             background,
@@ -571,17 +557,18 @@ class TreeExplainer:
     @property
     def model_output(self) -> str:
         """Quantity that the values explain, a value of the option, such as "raw" or "probability"."""
-        return self._model_output
+        return self._compiled.options.model_output
 
     @property
     def times(self) -> tuple[float, ...] | None:
         """Times of the function of time that is explained, an output for each; None for other outputs."""
-        return None if self._times is None else tuple(self._times.tolist())
+        times = self._compiled.options.times
+        return None if times is None else tuple(times.tolist())
 
     @property
     def _adds_up_probabilities(self) -> bool:
         """Whether the margin is a probability, and the values explain it."""
-        return self._model_output in ("raw", "probability") and self._adapted.link == "identity"
+        return self.model_output in ("raw", "probability") and self._adapted.link == "identity"
 
     @property
     def feature_perturbation(self) -> str:
@@ -706,11 +693,10 @@ class TreeExplainer:
     def _requested(self, interactions: Any, index: str | None, order: int) -> tuple[Kind, Request | None]:
         """Return the kind of results and the requested interactions, or raise the error of such a call."""
         if interactions is None:
-            index = "SV" if index is None else index
-            require_one_of("index", index, VALUE_INDICES)
+            kind = _value_kind("SV" if index is None else index)
             require_order(order)
-            self._require_values(index)
-            return Kind(1, index), None
+            self._require_values(kind.index)
+            return kind, None
         index = "SII" if index is None else index
         if isinstance(interactions, str) and interactions == "matrices":
             if (index, order) != ("SII", 2):
@@ -791,41 +777,35 @@ class TreeExplainer:
             The values of a row do not add up to its margin, or in the first call not to the model's own
             prediction (:class:`PredictionMismatchError`).
         """
+        kind = _value_kind(index)
+        require_progress(progress)
+        return self._explain(X, y, kind, progress)
+
+    __call__ = explain
+
+    def _explain(self, X: Any, y: Any, kind: Kind, progress: Any) -> Explanation:
+        """Do the work of :meth:`explain`."""
         start = perf_counter()
-        require_one_of("index", index, VALUE_INDICES)
-        if progress is not False:
-            require_progress(progress)
-        kind = Kind(1, index)
         rows = self._read(X, kind, kind.values_name)
         labels = self._read_labels(y, rows)
-        values, run = self._execute(rows, kind, shap_values, labels, progress)
+        values, run = execute(self._compiled, rows, kind, shap_values, labels, progress)
         if self._agreement.is_open:
             self._compare_with_model(X, rows, labels, values if kind.adds_up else None)
-        features = self._features_of(index)
-        origins = features.origins(self._reader.origins_of(X))
-        facts = self._facts(rows, run, origins, features)
+        facts = self._facts(X, rows, run, self._features_of(kind.index))
         if labels is not None:
             facts["base_values"] = self._compiled.base_value(labels)[:, 0]
         return Explanation(
             values=_shaped(values),
-            index=index,
-            feature_perturbation=self.feature_perturbation,
-            model_output=self._model_output,
-            origins=origins,
+            index=kind.index,
+            model_output=self.model_output,
             seconds=perf_counter() - start,
             **facts,
         )
-
-    __call__ = explain
 
     @property
     def _origins(self) -> Origins | None:
         """Origins of the features of the results, without data; None if they are of X."""
         return self._features.origins(self._reader.origins)
-
-    def _origins_of(self, X: Any) -> Origins | None:
-        """Return the origins of the features of the results."""
-        return self._features.origins(self._reader.origins_of(X))
 
     def explain_interactions(
         self,
@@ -882,29 +862,31 @@ class TreeExplainer:
             The values of a row do not add up to its margin, or in the first call not to the model's own
             prediction (:class:`PredictionMismatchError`).
         """
-        start = perf_counter()
-        if progress is not False:
-            require_progress(progress)
         request = Request.parse(interactions, index, order)
+        require_progress(progress)
+        return self._explain_interactions(X, request, progress)
+
+    def _explain_interactions(self, X: Any, request: Request, progress: Any) -> InteractionExplanation:
+        """Do the work of :meth:`explain_interactions`."""
+        start = perf_counter()
         rows = self._read(X, request.kind, request.title)
         positions = None
         if request.form == "listed":
-            positions = request.positions(self._names_of(rows), self._features_are_columns)
+            names = self._features.names(rows.names or self._reader.default_names)
+            positions = request.positions(names, self._features_are_columns)
         work = partial(compute_interactions, request=request, positions=positions)
-        results, run = self._execute(rows, request.kind, work, progress=progress)
+        results, run = execute(self._compiled, rows, request.kind, work, progress=progress)
         if self._agreement.is_open:
             self._compare_with_model(X, rows)
-        single_values, origins = results.single_values, self._origins_of(X)
+        single_values = results.single_values
         return InteractionExplanation(
             values=_shaped(results.values),
-            index=index,
+            index=request.kind.index,
             interactions=results.sets,
             strength=results.strength,
             single_values=None if single_values is None else _shaped(single_values),
-            feature_perturbation=self.feature_perturbation,
-            origins=origins,
             seconds=perf_counter() - start,
-            **self._facts(rows, run, origins),
+            **self._facts(X, rows, run, self._features),
         )
 
     def shap_values(
@@ -980,7 +962,7 @@ class TreeExplainer:
         """
         rows = self._read(X, MATRICES.kind, MATRICES.title)
         work = partial(interaction_matrices, out=self._core_view(out, rows, 2))
-        matrices, _ = self._execute(rows, MATRICES.kind, work)
+        matrices, _ = execute(self._compiled, rows, MATRICES.kind, work)
         if self._agreement.is_open:
             self._compare_with_model(X, rows)
         return _shaped(matrices) if out is None else out
@@ -1019,7 +1001,7 @@ class TreeExplainer:
             except Exception as error:  # the library of X may raise errors of its own
                 return agreement.TREES, f"some rows of X cannot be taken alone: {error}"
             return agreement.compare(
-                Explained(self._adapted, self._compiled, self._model_output, predictions),
+                Explained(self._adapted, self._compiled, predictions),
                 model,
                 few,
                 self._sums(few, rows, positions, few_labels, values),
@@ -1054,7 +1036,7 @@ class TreeExplainer:
     def _read_again(self, model: Any, X: Any) -> tuple[AdaptedModel, np.ndarray]:
         """Return the model as it is now, adapted, and rows of X as its trees test them."""
         steps, last = unwrap(model)
-        adapted = adapt_file(last).with_output(self._model_output, self._times)
+        adapted = adapt_file(last).with_output(self.model_output, self._compiled.options.times)
         rows = Reader(steps, adapted).without_warnings().read_on_host(X)
         return adapted, rows.chunk(0, rows.n_rows)
 
@@ -1065,16 +1047,6 @@ class TreeExplainer:
         if on_gpu:
             return self._reader.read_on_gpu(X, self._compiled.options.devices)
         return self._reader.read_on_host(X)
-
-    def _execute(
-        self,
-        rows: Rows,
-        kind: Kind,
-        work: Callable[[Run], T],
-        labels: np.ndarray | None = None,
-        progress: Any = False,
-    ) -> tuple[T, Run]:
-        return execute(self._compiled, rows, kind, work, labels, progress)
 
     def _core_view(self, out: Any, rows: Rows, order: int, labels: np.ndarray | None = None) -> Any:
         """Return the caller's array ``out`` in the layout of the core; None if ``out`` is None."""
@@ -1087,24 +1059,17 @@ class TreeExplainer:
         """Return the labels in the form that the link takes if the model output needs them, else None."""
         if not self._has_labels:
             if y is not None:
-                raise ValueError(
-                    f"y is for model_output='log_loss', not {self._model_output!r}: leave it out"
-                )
+                raise ValueError(f"y is for model_output='log_loss', not {self.model_output!r}: leave it out")
             return None
         assert self._compiled.link is not None
         return self._compiled.link.read_labels(y, rows.n_rows, rows.row_labels)
 
-    def _names_of(self, rows: Rows) -> tuple[str, ...]:
-        return self._features.names(rows.names or self._reader.default_names)
-
-    def _facts(
-        self, rows: Rows, run: Run, origins: Origins | None, features: Features | None = None
-    ) -> dict[str, Any]:
-        """Return the attributes that explanations of all kinds have in addition to their values.
-
-        ``features`` are the features of the results; None: :attr:`_features`.
-        """
-        features, names = features or self._features, rows.names or self._reader.default_names
+    def _facts(self, X: Any, rows: Rows, run: Run, features: Features) -> dict[str, Any]:
+        """Return the attributes that explanations of all kinds have in addition to their values."""
+        names, origins = (
+            rows.names or self._reader.default_names,
+            features.origins(self._reader.origins_of(X)),
+        )
         return {
             "base_values": self.expected_value,
             "data": features.data(rows.data, names, origins, rows.n_rows),
@@ -1116,7 +1081,9 @@ class TreeExplainer:
             "precision": self._compiled.options.precision,
             "device": run.device,
             "additivity_error": run.gap,
-            "unit": unit_of(self._adapted, self._model_output),
+            "unit": unit_of(self._adapted, self.model_output),
+            "feature_perturbation": self.feature_perturbation,
+            "origins": origins,
             "checked_against": self._agreement.against,
             "check_note": self._agreement.note,
         }
@@ -1216,18 +1183,22 @@ class TreeExplainer:
                 "the explainer applies the leading steps of a Pipeline, which a file cannot keep: save an "
                 "explainer of the last step instead, and transform X yourself; or skshapgpu.mlflow saves both"
             )
-        options = self._value_options() | {"times": self._times, "check": [*self._agreement.result]}
+        options = self._value_options() | {
+            "times": self._compiled.options.times,
+            "check": [*self._agreement.result],
+        }
         contents = self._compiled.contents() if tables else {}
         saving.save(place, Saved(self._adapted, options, self._compiled.background, contents))
 
     def _value_options(self) -> dict[str, Any]:
         """Return the options that affect the values, besides data and times, in a JSON-compatible form."""
+        options = self._compiled.options
         return {
-            "algorithm": self._compiled.options.algorithm.name,
-            "precision": self._compiled.options.precision,
-            "outputs": self._outputs,
-            "columns": self._columns,
-            "model_output": self._model_output,
+            "algorithm": options.algorithm.name,
+            "precision": options.precision,
+            "outputs": options.outputs,
+            "columns": options.columns,
+            "model_output": options.model_output,
             "feature_groups": self._groups and [list(group) for group in self._groups],
         }
 
@@ -1290,43 +1261,34 @@ class TreeExplainer:
             raise TypeError(f"path must be a str or path, not {with_article(path)}")
         place: Place | Content = path if isinstance(path, Content) else locate(path, filesystem)
         saved = saving.load(place, verify)
-        outputs, model_output = (saved.options.get(name) for name in ("outputs", "model_output"))
-        columns = saved.options.get("columns", "all")
-        require_one_of("outputs", outputs, _OUTPUTS)
-        require_one_of("columns", columns, _COLUMNS)
-        times = saved.options.get("times")
-        require_model_output(model_output, times, saved.background is not None, device)
-        compute = Options.parse(
-            algorithm=saved.options.get("algorithm"),
+        stored, adapted, background = saved.options, saved.adapted, saved.background
+        with _loading(place):
+            if "groups" in stored:  # now "feature_groups"
+                raise ValueError("it was written before the first release: save the explainer again")
+            times, n_outputs = read_times(stored.get("times")), adapted.ensemble.n_outputs
+            if times is not None and len(times) != n_outputs:
+                raise ValueError(f"it has {len(times)} times for {n_outputs} outputs")
+            agreement = Agreement.restored(stored.get("check"))
+            groups = saved_groups(stored.get("feature_groups"), adapted.schema.n_features)
+        options = Options.parse(
+            data=background,
+            model_output=stored.get("model_output"),
+            times=times,
+            algorithm=stored.get("algorithm"),
             device=device,
-            precision=saved.options.get("precision"),
+            precision=stored.get("precision"),
+            outputs=stored.get("outputs"),
+            columns=stored.get("columns", "all"),
             n_jobs=n_jobs,
             memory_limit=memory_limit,
             expected_rows=expected_rows,
             check_additivity=check_additivity,
-            interventional=saved.background is not None,
         )
         explainer = object.__new__(cls)
-        explainer._reader, explainer._adapted = Reader([], saved.adapted), saved.adapted
-        try:
-            if "groups" in saved.options:  # now "feature_groups"
-                raise ValueError("it was written before the first release: save the explainer again")
-            explainer._times, n_outputs = read_times(times), saved.adapted.ensemble.n_outputs
-            if explainer._times is not None and len(explainer._times) != n_outputs:
-                raise ValueError(f"it has {len(explainer._times)} times for {n_outputs} outputs")
-            explainer._agreement = Agreement.restored(saved.options.get("check"))
-            groups = saved_groups(saved.options.get("feature_groups"), saved.adapted.schema.n_features)
-            explainer._set_up(
-                compute,
-                saved.background,
-                str(outputs),
-                columns,
-                str(model_output),
-                groups,
-                tables=saved.tables,
-            )
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{quoted(place)} cannot be loaded: {error}") from error
+        explainer._reader, explainer._adapted, explainer._agreement = Reader([], adapted), adapted, agreement
+        with _loading(place):
+            link = link_of(adapted, options.model_output, options.outputs == "all", options.interventional)
+            explainer._compile(options, link, background, groups, tables=saved.tables)
         return explainer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -1347,8 +1309,8 @@ class TreeExplainer:
         background = "" if data is None else f", {len(data.rows)} background rows"
         if self._adapted.cover_kind == "data":
             background = ", covers counted from data"
-        if self._model_output != "raw":
-            background += f", {self._model_output}"
+        if self.model_output != "raw":
+            background += f", {self.model_output}"
         if self._groups is not None:
             background = f", {self._compiled.n_features} groups of features{background}"
         return (
@@ -1363,37 +1325,19 @@ class TreeExplainer:
 _CHOSEN_LATER = ("device", "n_jobs", "memory_limit", "expected_rows", "check_additivity")
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raise the errors of :class:`TreeExplainer` that do not depend on the model."""
-    require_options(TreeExplainer, options)
-    parameters = [*signature(TreeExplainer).parameters.values()][1:]  # after the model
-    read_options(**{**{parameter.name: parameter.default for parameter in parameters}, **options})
+@contextmanager
+def _loading(place: Place | Content) -> Iterator[None]:
+    """Name the explainer file in errors about its content."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{quoted(place)} cannot be loaded: {error}") from error
 
 
-def read_options(
-    *,
-    data: Any = None,
-    feature_perturbation: str = "auto",
-    data_weight: Any = None,
-    cover: str = "auto",
-    model_output: str = "raw",
-    times: Any = None,
-    device: str | Sequence[str],
-    outputs: str,
-    columns: str = "all",
-    feature_groups: Any = None,
-    **others: Any,
-) -> Options:
-    """Check the options of a :class:`TreeExplainer`, and return those that say how to compute."""
-    require_one_of("outputs", outputs, _OUTPUTS)
-    require_one_of("columns", columns, _COLUMNS)
-    if feature_groups is not None:
-        require_groups("feature_groups", feature_groups, "column")
-    require_perturbation(feature_perturbation, data, data_weight, cover)
-    interventional = is_interventional(feature_perturbation, data)
-    read_times(times)
-    require_model_output(model_output, times, interventional, device)
-    return Options.parse(device=device, interventional=interventional, **others)
+def _value_kind(index: Any) -> Kind:
+    """Return the kind of values of single features; raise ``ValueError`` if the index is unknown."""
+    require_one_of("index", index, VALUE_INDICES)
+    return Kind(1, index)
 
 
 def _block(rows: Rows, row: int) -> np.ndarray:

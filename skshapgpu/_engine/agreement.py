@@ -174,7 +174,6 @@ class Explained:
 
     adapted: AdaptedModel
     compiled: CompiledModel
-    model_output: str
     predictions: Mapping[str, Callable[[Any], Any]]
 
     @property
@@ -183,10 +182,10 @@ class Explained:
 
     def predict(self, model: Any, X: Any, labels: np.ndarray | None) -> np.ndarray:
         """Return the library's own result for what is explained: (n_rows, n_outputs)."""
-        has_prediction = self.model_output in self.predictions
+        has_prediction = self.compiled.options.model_output in self.predictions
         with quiet():
             result = through_wrappers(
-                model, self.predictions[self.model_output if has_prediction else "raw"]
+                model, self.predictions[self.compiled.options.model_output if has_prediction else "raw"]
             )(X)
         result = np.asarray(result if package_of(result) else to_host(result))
         if result.dtype.kind not in "fiub":

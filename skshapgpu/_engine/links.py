@@ -20,6 +20,7 @@ from .._common.devices import require_cpu
 from .._rows.tables import require_same_rows
 from ..adapters.schema import AdaptedModel
 from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
+from .linear_leaves import require_explainable_leaves
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
 _ROUNDING = 2.0**-48
@@ -281,8 +282,19 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interve
     Raises
     ------
     ValueError
-        The model has no such output, or the output needs background rows.
+        The model has no such output, or the output needs background rows, or the model has linear leaves, for
+        which the output is not computed.
+    UnsupportedModelError
+        The model has linear leaves, and the values would be path-dependent.
     """
+    link = _link_of(adapted, model_output, all_outputs, interventional)
+    require_explainable_leaves(adapted, interventional, None if link is None else model_output)
+    return link
+
+
+def _link_of(
+    adapted: AdaptedModel, model_output: str, all_outputs: bool, interventional: bool
+) -> Link | None:
     if model_output == "raw":
         return None
     if adapted.link == "identity" and model_output in ("probability", *TIME_OUTPUTS):

@@ -69,6 +69,7 @@ def execute(
             is_chosen = compiled.options.devices.auto and isinstance(rows, HostRows)
             if not (is_chosen and devices.is_cuda_error(error)):
                 raise
+        assert isinstance(rows, HostRows)
         run = HostRun(compiled, kind, rows, plan_on_cpu(compiled.of(kind), rows.n_rows), labels)
         run.compile(tracker)
         return work(run), run

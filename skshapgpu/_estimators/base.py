@@ -38,13 +38,14 @@ from .._common.types import (
     Vector,
 )
 from .._engine.algorithms import is_deterministic
+from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
 from .._rows.pipelines import nest
 from .._rows.tables import n_rows_of, select, table
 from .._versions import __version__
 from ..errors import UnsupportedModelError
-from ..explainer import TreeExplainer, is_explainer, read_options
+from ..explainer import TreeExplainer, is_explainer
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of_rows, positions_of_columns
 
@@ -350,7 +351,7 @@ class ExplainingTransformer(
 
     def _check_options(self) -> None:
         """Reject arguments with invalid values before any work starts."""
-        read_options(**self._explainer_options())
+        Options.parse(**self._explainer_options())
 
     @abstractmethod
     def _learn(self, X: Any) -> None:

@@ -19,17 +19,18 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
-from .._common.checks import require_explain_params, require_n_jobs
+from .._common.checks import require_explain_params, require_n_jobs, require_options
 from .._common.types import CrossValidation, ExplainerOptions, Table, Vector
 from .._engine.features import have_positions
+from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
-from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_before
+from .._rows.pipelines import Prepared, is_self_training, nest, steps_before
 from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
 from ..errors import UnsupportedModelError
-from ..explainer import TreeExplainer, as_explainer, check_options
+from ..explainer import TreeExplainer, as_explainer
 from .base import ExplainingTransformer
 from .out_of_fold import OutOfFold, Split
 from .scoring import KeepingScorer
@@ -244,7 +245,8 @@ def require_explainable(estimator: Any, requested: dict[str, Any]) -> None:
             "feature_groups: after steps of a pipeline, positions of columns may differ between splits: give "
             "names, or feature_groups='input'"
         )
-    check_options(options)
+    require_options(TreeExplainer, options)
+    Options.parse(**options)
     *_, model = nest(clone(estimator))
     with suppress(NotFittedError):  # an unsupported class is another error
         adapt(model)
@@ -343,7 +345,7 @@ def _explain_split(
     is_two_of_more = lacks_class and len(model_classes) == 2
     if is_two_of_more:
         options["outputs"] = "all"
-    explainer = as_explainer(NoCopy(model), options)
+    explainer = as_explainer(model, options, copies_steps=False)
     if is_two_of_more and not explainer._adds_up_probabilities:
         difference = "so its model has one margin, which is of another kind than the margins of more classes"
         if explainer.model_output == "probability":

@@ -84,11 +84,6 @@ def require_perturbation(perturbation: str, data: Any, weights: Any, cover: str)
         )
 
 
-def is_interventional(perturbation: str, data: Any) -> bool:
-    """Return whether values are interventional. If they are not, covers are counted from ``data``, if any."""
-    return data is not None and perturbation != "tree_path_dependent"
-
-
 def _reworded(message: str) -> str:
     """Reword a message about X, from this package or from a step of a pipeline, to be about ``data``."""
     named = re.sub(r"(?<!column )(?<!- )\bX(?=\Z| (?:has|holds|is|contains|must|does)\b)", "data", message)

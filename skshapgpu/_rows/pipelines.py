@@ -62,7 +62,6 @@ _WRAPPERS = {
     ("sklearn", "SelfTrainingClassifier"): _Wrapper(("estimator_",)),
     ("sklearn", "TransformedTargetRegressor"): _Wrapper(("regressor_",), "regressor"),
     ("skshapgpu", "ExplainingTransformer"): _Wrapper(("estimator_",), packages=("sklearn", "skshapgpu")),
-    ("skshapgpu", "NoCopy"): _Wrapper(("model",), "model"),
 }
 
 #: Methods that make predictions, or that scikit-learn's prediction methods call.
@@ -78,13 +77,6 @@ _PREDICTING = (
     "_iter",
     "__getattr__",
 )
-
-
-@dataclass(frozen=True, eq=False)
-class NoCopy:
-    """Marker of a model that is not refitted while its explainer is in use, so its steps need no copies."""
-
-    model: Any
 
 
 def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
