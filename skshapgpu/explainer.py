@@ -566,11 +566,6 @@ class TreeExplainer:
         return None if times is None else tuple(times.tolist())
 
     @property
-    def _adds_up_probabilities(self) -> bool:
-        """Whether the margin is a probability, and the values explain it."""
-        return self.model_output in ("raw", "probability") and self._adapted.link == "identity"
-
-    @property
     def feature_perturbation(self) -> str:
         """Treatment of unknown features: "tree_path_dependent" or "interventional"."""
         return "tree_path_dependent" if self._compiled.background is None else "interventional"

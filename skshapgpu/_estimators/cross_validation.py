@@ -30,7 +30,7 @@ from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
 from ..errors import UnsupportedModelError
-from ..explainer import TreeExplainer, as_explainer
+from ..explainer import TreeExplainer, as_explainer, model_of
 from .base import ExplainingTransformer
 from .out_of_fold import OutOfFold, Split
 from .scoring import KeepingScorer
@@ -342,18 +342,18 @@ def _explain_split(
     lacks_class = len(model_classes) < len(classes or ())
     if lacks_class and len(model_classes) == 1:
         raise _OtherOutputsError(f"all of its training rows are of class {model_classes[0]!r}")
-    is_two_of_more = lacks_class and len(model_classes) == 2
-    if is_two_of_more:
+    if lacks_class and len(model_classes) == 2:
         options["outputs"] = "all"
-    explainer = as_explainer(model, options, copies_steps=False)
-    if is_two_of_more and not explainer._adds_up_probabilities:
-        difference = "so its model has one margin, which is of another kind than the margins of more classes"
-        if explainer.model_output == "probability":
-            difference = (
-                "whose probabilities are explained by the rescale rule, but probabilities of more classes "
-                "are explained by their definition"
+        difference = {
+            "raw": "so its model has one margin, which is of another kind than the margins of more classes",
+            "probability": "whose probabilities are explained by the rescale rule, but probabilities of more "
+            "classes are explained by their definition",
+        }.get(options.get("model_output", "raw"))
+        if difference is not None and model_of(model)[1].link != "identity":
+            raise _OtherOutputsError(
+                f"its training rows are of 2 of {len(classes or ())} classes, {difference}"
             )
-        raise _OtherOutputsError(f"its training rows are of 2 of {len(classes or ())} classes, {difference}")
+    explainer = as_explainer(model, options, copies_steps=False)
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
     test_rows = select(X, rows)
     rows_to_explain: Any = test_rows if transformed is None else Prepared(test_rows, transformed)
