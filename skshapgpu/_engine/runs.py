@@ -2,7 +2,7 @@
 
 A function of a :class:`Run`, such as :func:`shap_values` and the functions of ``interactions.py``, decides on
 the layout and the lifetime of results. A run has the same interface for rows from the host and for rows on a
-GPU. Arrays have the layout of the core, [row][output]..., until ``explainer.py`` returns them to the user.
+GPU. Arrays have the layout of the core, [row][output]..., until ``calls.py`` returns them to the user.
 """
 
 from __future__ import annotations
