@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
+from .. import _core
 from .._common import memory
 from .._common.checks import require_n_jobs
 from .._common.progress import ProgressTracker
@@ -145,8 +146,6 @@ class Computation:
 
     def trees(self, axes: list[Axis]) -> Any:
         """Compile the trees for a grid."""
-        from .. import _core
-
         grid = [(list(axis.columns), axis.points) for axis in axes]
         return _core.DependentTrees(self.attributes, grid, self.n_threads)
 

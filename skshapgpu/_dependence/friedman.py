@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 from sklearn.utils import Bunch
 
+from .. import _core
 from .._common import memory
 from .._common.progress import require_progress, watched
 from .._common.types import ColumnList, Model, Progress, Table, Vector
@@ -132,8 +133,6 @@ def _used_columns(computation: Computation) -> list[int]:
 
 def _occurring_pairs(computation: Computation) -> set[frozenset[int]]:
     """Return the pairs of features that occur on one path of a tree. No other pairs interact."""
-    from .. import _core
-
     plan = _core.Plan(computation.attributes, "single", 2, n_threads=computation.n_threads)
     return {frozenset(pair) for pair in plan.pairs.tolist()}
 

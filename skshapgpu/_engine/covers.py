@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from .. import _core
 from .._rows.background import about_data, normalized_weights
 from .._rows.inputs import HostRows
 from ..adapters.ensemble import Ensemble, attributes_of
@@ -53,8 +54,6 @@ def with_covers_of(
 
 def _leaf_weights(ensemble: Ensemble, rows: HostRows, weights: np.ndarray, n_threads: int) -> np.ndarray:
     """Return the weight of the rows that reach each leaf; 0 at other nodes."""
-    from .. import _core
-
     attributes = attributes_of(ensemble)
     weight_at = np.zeros(ensemble.n_nodes)
     step = max(1, _BYTES_AT_ONCE // max(1, rows.packed_row_bytes))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
+from .. import _core
 from .._common import devices, memory
 from .._common.lazy import computed_once
 from ..adapters.ensemble import attributes_of
@@ -118,8 +119,6 @@ class KindPlan:
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         """Return the plan without tables by intervals."""
-        from .. import _core
-
         model, kind, algorithm = self.model, self.kind, self.model.options.algorithm
         level_tables = "level_uniform" if algorithm.tables == "worthwhile" and kind.order == 1 else "none"
         # For a kind that the algorithm does not compute, only the list of occurring sets is needed.
@@ -150,8 +149,6 @@ class KindPlan:
 
     def _compile_tables(self, intervals: Intervals) -> Any:
         """Return the plan with tables by intervals."""
-        from .. import _core
-
         plan, layout = self._laid_out_plan, self._core_layouts.pop(intervals, None)
         if layout is None:
             layout = self.lay_out(plan, intervals)
@@ -199,8 +196,6 @@ class KindPlan:
 
     def lay_out(self, plan: Any, intervals: Intervals) -> Any:
         """Return the core's layout of tables by intervals for the trees of a plan."""
-        from .. import _core
-
         (most_entries, on_gpu), precision = intervals, self.model.options.precision
         prices = tree_costs.gpu_table_prices(precision) if on_gpu else tree_costs.table_prices(precision)
         walk = self.layout_work / self.work
@@ -352,8 +347,6 @@ class BackgroundPlan(KindPlan):
     """The plan of SHAP values of the margin against background data."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         return _core.background_plan(*self._background(), self._table_room(), self._n_threads, tables)
 
     def _background(self) -> tuple[dict[str, Any], str, np.ndarray, np.ndarray]:
@@ -369,8 +362,6 @@ class TiledPlan(BackgroundPlan):
     is_tiled = True
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         order, index = self.kind.order, self.kind.core_index
         return _core.BackgroundPairsPlan(
             *self._background(), order, index, self._table_room(), self._n_threads
@@ -406,8 +397,6 @@ class LinkPlan(BackgroundPlan):
     """The plan of SHAP values of a link, which is a function of the margin."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         model, link = self.model, self.model.link
         assert link is not None and model.background is not None
         if link.is_joint:
@@ -445,8 +434,6 @@ class LinkPlan(BackgroundPlan):
 
     def _compile_on(self, plan: Any, index: int, method: str) -> Any:
         """Return the ``_cuda.CudaRescaledPlan`` of a plan on a GPU."""
-        from .. import _core
-
         model = self.model
         assert model.background is not None
         tables = _core.RescaledTables(
@@ -463,8 +450,6 @@ class LinearPlan(BackgroundPlan):
     """The plan of values of trees whose leaves are linear functions."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         index = self.kind.core_index
         return _core.LinearPlan(*self._background(), index, self._table_room(), self._n_threads)
 
@@ -498,8 +483,6 @@ class PathOwenPlan(OwenPlan):
     _column_plan: Any = None  # the plan whose trees are laid out
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         attributes, precision = attributes_of(self._ensemble), self.model.options.precision
         self._column_plan = _core.owen_plan(attributes, precision, self._group_of_player, self._n_threads)
         # The trees are merged as they are for SHAP values.
@@ -531,8 +514,6 @@ class PathOwenPlan(OwenPlan):
 
     @computed_once
     def has_owen_leaves(self) -> bool:
-        from .. import _core
-
         self.plan()
         return _core.has_owen_leaves(self._column_plan)
 
@@ -547,8 +528,6 @@ class BackgroundOwenPlan(OwenPlan):
     """The plans of Owen values against background data."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         model = self.model
         assert model.background is not None
         return _core.background_plan(

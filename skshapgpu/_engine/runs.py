@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .. import _core
 from .._common import devices, memory
 from .._common.interrupts import stoppable
 from .._common.progress import ProgressTracker, watched
@@ -244,8 +245,6 @@ class HostRun(Run):
             page_locked = devices.new_array(shape, self.dtype)
             if page_locked is not None:
                 return page_locked, False
-        from .. import _core
-
         return _core.new_array(shape, self.dtype)
 
     def to_native(self, values: np.ndarray) -> np.ndarray:

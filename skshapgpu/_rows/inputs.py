@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import get_tags
 
+from .. import _core
 from .._common.devices import Devices, load_cuda
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema, category_codes
@@ -442,8 +443,6 @@ class HostRows:
         allow_nan = schema.allow_nan and (schema.allow_sparse_nan or not self._is_sparse())
         if (allow_nan and schema.allow_inf) or not block.size:
             return None
-        from .. import _core
-
         limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else FLOAT32_OVERFLOW
         if _core.all_below(block, limit, allow_nan, n_threads):
             return None
