@@ -26,6 +26,7 @@ from sklearn.utils.validation import (
 )
 
 from .._common.types import (
+    OPTION_LINES,
     AlgorithmName,
     Cover,
     CrossValidation,
@@ -48,10 +49,6 @@ from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer, is_explainer
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of_rows, positions_of_columns
-
-
-def _is_same(value: Any, default: Any) -> bool:
-    return value is default or (isinstance(value, str) and value == default)
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
@@ -367,23 +364,17 @@ class ExplainingTransformer(
         if is_explainer(self.estimator_):
             defaults = {name: p.default for name, p in signature(type(self)).parameters.items()}
             if passed is None:
-                passed = [name for name, value in options.items() if not _is_same(value, defaults[name])]
+                passed = [
+                    name
+                    for name, value in options.items()
+                    if not (value is defaults[name] or (isinstance(value, str) and value == defaults[name]))
+                ]
             options = {name: options[name] for name in passed if name in options}
         self.explainer_ = TreeExplainer(self.estimator_, **options)
         self.base_values_: float | Values = self.explainer_.expected_value
 
     def _explainer_options(self) -> dict[str, Any]:
-        return {
-            "cover": self.cover,
-            "feature_groups": self.feature_groups,
-            "algorithm": self.algorithm,
-            "device": self.device,
-            "precision": self.precision,
-            "outputs": self.outputs,
-            "n_jobs": self.n_jobs,
-            "memory_limit": self.memory_limit,
-            "check_additivity": self.check_additivity,
-        }
+        return {name: getattr(self, name) for name in self._get_param_names() if name in OPTION_LINES}
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
