@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from itertools import pairwise
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -74,6 +74,23 @@ def execute(
         run = HostRun(compiled, kind, rows, plan_on_cpu(compiled.of(kind), rows.n_rows), labels)
         run.compile(tracker)
         return work(run), run
+
+
+class RowBytes(NamedTuple):
+    """Memory of each row, and the strings for :class:`memory.Need`.
+
+    Attributes
+    ----------
+    result, work : int
+        Bytes of a row of the result, and of a row of the buffers.
+    what, advice : str
+        Name of the result, and what the user can do if memory does not suffice.
+    """
+
+    result: int
+    work: int
+    what: str
+    advice: str
 
 
 class Run(ABC):
@@ -140,12 +157,8 @@ class Run(ABC):
         """Convert an array made by :meth:`empty` to an array of the library that the user receives."""
 
     @abstractmethod
-    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        """Return the number of rows to process at once.
-
-        ``result_row`` and ``work_row`` are the bytes of a row of the result, and of the caller's buffers for
-        a row. Errors are as for :meth:`memory.Need.rows_at_once`.
-        """
+    def chunk_rows(self, row: RowBytes) -> int:
+        """Return the number of rows to process at once; errors are those of ``Need.rows_at_once``."""
 
     @property
     def compute(self) -> Callable[..., None]:
@@ -250,18 +263,17 @@ class HostRun(Run):
     def to_native(self, values: np.ndarray) -> np.ndarray:
         return values
 
-    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+    def chunk_rows(self, row: RowBytes) -> int:
         limit = self._compiled.options.memory_limit
         # Scratch memory, which is counted anew in each call, matters only if there is a limit.
-        need = self.need(result_row, work_row, what, advice, scratch=limit is not None)
+        need = self.need(row, scratch=limit is not None)
         return need.rows_at_once(limit, memory.machine_bytes())
 
-    def need(
-        self, result_row: int, work_row: int, what: str, advice: str, *, scratch: bool = True
-    ) -> memory.Need:
+    def need(self, row: RowBytes, *, scratch: bool = True) -> memory.Need:
         """Return the memory that the run takes; ``scratch`` includes the scratch memory of its threads."""
         # Threads need scratch memory only on the CPU.
         n_threads = 0 if self._execution.indices else self._execution.n_threads
+        work_row = row.work
         work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
         if self._checked and self._compiled.checks_rows:
             work_row += _CHECK_BYTES * self.n_outputs
@@ -279,8 +291,8 @@ class HostRun(Run):
             if not shared:  # a thread takes entire blocks of rows
                 n_threads = min(n_threads, -(-self.n_rows // BLOCK_ROWS))
             fixed = n_threads * (info["scratch_bytes_per_thread"] + shared)
-        table_bytes = self._execution.table_bytes
-        return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, what, advice)
+        result_row, table_bytes = 0 if self.is_given else row.result, self._execution.table_bytes
+        return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, row.what, row.advice)
 
     def _compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
         stop, packed = start + len(values), not self._gpus
@@ -424,10 +436,11 @@ class DeviceRun(Run):
     def to_native(self, values: Any) -> Any:
         return self._rows.to_native(values)
 
-    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        if not work_row:  # the plan itself divides the rows into batches
+    def chunk_rows(self, row: RowBytes) -> int:
+        if not row.work:  # the plan itself divides the rows into batches
             return max(1, self.n_rows)
-        need = memory.Need(self.n_rows, result_row, work_row, self._compiled.table_bytes, 0, what, advice)
+        result_row, table_bytes = 0 if self.is_given else row.result, self._compiled.table_bytes
+        need = memory.Need(self.n_rows, result_row, row.work, table_bytes, 0, row.what, row.advice)
         return need.rows_at_once(self._compiled.options.memory_limit)
 
     def _compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
@@ -481,9 +494,8 @@ def shap_values(run: Run, out: Any = None) -> Any:
 
     The result is ``out``, if ``out`` is not None.
     """
-    result_row, work_row, what, advice = value_row_bytes(run)
     run.is_given = out is not None
-    size = run.chunk_rows(0 if run.is_given else result_row, work_row, what, advice)
+    size = run.chunk_rows(value_row_bytes(run))
     values, is_zero = (out, False) if run.is_given else run.new(run.n_rows, run.n_outputs, run.n_features)
     zeroed = is_zero and run.skips_unused
     for start in range(0, run.n_rows, size):
@@ -491,12 +503,12 @@ def shap_values(run: Run, out: Any = None) -> Any:
     return values if run.is_given else run.to_native(values)
 
 
-def value_row_bytes(run: Run) -> tuple[int, int, str, str]:
-    """Return the bytes of a row of values and of buffers, and the strings for :class:`memory.Need`."""
+def value_row_bytes(run: Run) -> RowBytes:
+    """Return the memory of a row of values."""
     row = run.n_features * run.dtype.itemsize
     widened = row if run.n_outputs > run.n_computed_outputs else 0
     what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
-    return run.n_outputs * row, widened, what, "or explain fewer rows"
+    return RowBytes(run.n_outputs * row, widened, what, "or explain fewer rows")
 
 
 def chunk_of(array: Any, start: int, size: int) -> Any:
