@@ -191,10 +191,8 @@ def as_explainer(model: Any, options: Mapping[str, Any], *, copies_steps: bool =
 def model_of(model: Any) -> tuple[Sequence[Any], AdaptedModel]:
     """Return the leading steps and the adapted model of a model, its file, an explainer or its file.
 
-    Raises
-    ------
-    ValueError
-        An explainer explains a function of time, so that it no longer has the model itself.
+    Raise ``ValueError`` if an explainer explains a function of time, so that it no longer has the model
+    itself.
     """
     steps: Sequence[Any]
     model_output: Any
@@ -232,10 +230,7 @@ def is_explainer(model: Any) -> bool:
 def _reopened(existing: TreeExplainer | Place | Content, options: Mapping[str, Any]) -> TreeExplainer:
     """Return an explainer, or load one from its file, where only options of ``load`` can be chosen.
 
-    Raises
-    ------
-    TypeError
-        The explainer has one of the options already.
+    Raise ``TypeError`` if the explainer has one of the options already.
     """
     is_file = not isinstance(existing, TreeExplainer)
     settled = [name for name in options if not is_file or name not in _CHOSEN_LATER]

@@ -144,6 +144,10 @@ class Computation:
         )
         return (*features, *derived_columns)
 
+    def points_of_rows(self, rows: list[int]) -> np.ndarray:
+        """Return rows of X, encoded."""
+        return np.concatenate([self.rows.chunk(row, row + 1) for row in rows])
+
     def trees(self, axes: list[Axis]) -> Any:
         """Compile the trees for a grid."""
         grid = [(list(axis.columns), axis.points) for axis in axes]

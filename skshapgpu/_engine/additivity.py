@@ -71,14 +71,8 @@ def check(
     """Return the largest additivity gap of rows from ``start`` on.
 
     ``index`` holds the row labels of all rows, as in pandas. The link compares the margins of the checked
-    rows with ``labels``; ``reach`` bounds the magnitude of linear leaves.
-
-    Raises
-    ------
-    RuntimeError
-        The gap is larger than rounding can explain.
-    ValueError
-        A linear leaf overflows.
+    rows with ``labels``; ``reach`` bounds the magnitude of linear leaves. Raise ``RuntimeError`` if the gap
+    is larger than rounding can explain. Raise ``ValueError`` if a linear leaf overflows.
     """
     if reach is not None and not np.isfinite(reach).all():
         row = int(np.argmin(np.isfinite(reach).all(axis=1)))

@@ -96,10 +96,7 @@ class Agreement:
     def restored(cls, result: Any) -> Agreement:
         """Return the state that has this :attr:`result`, as a file or a pickle keeps it.
 
-        Raises
-        ------
-        ValueError
-            ``result`` is no result of a comparison.
+        Raise ``ValueError`` if ``result`` is no result of a comparison.
         """
         against, note = (TREES, "the file does not say") if result is None else result
         if against not in (MODEL, TREES, None) or not (note is None or isinstance(note, str)):

@@ -184,10 +184,7 @@ def have_positions(groups: Any) -> bool:
 def saved_groups(groups: Any, n_columns: int) -> tuple[Group, ...] | None:
     """Return the groups that an explainer file stores.
 
-    Raises
-    ------
-    ValueError
-        The stored groups are not groups of all columns.
+    Raise ``ValueError`` if the stored groups are not groups of all columns.
     """
     if groups is None:
         return None

@@ -58,10 +58,7 @@ class Request:
     def parse(cls, interactions: Any, index: Any = "SII", order: Any = 2) -> Request:
         """Parse the arguments.
 
-        Raises
-        ------
-        ValueError, TypeError
-            An argument has an invalid value.
+        Raise ``ValueError`` or ``TypeError`` if an argument has an invalid value.
         """
         require_order(order)
         require_one_of("index", index, INTERACTION_INDICES)
@@ -189,10 +186,7 @@ class Interactions:
 def compute_interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
     """Compute the requested interactions; ``positions`` holds the feature positions of the listed sets.
 
-    Raises
-    ------
-    MemoryError
-        The result does not fit into memory; the message says what to request instead.
+    Raise ``MemoryError`` if the result does not fit into memory; the message says what to request instead.
     """
     if request.form == "occurring":
         return _occurring(run, request)
@@ -204,10 +198,7 @@ def compute_interactions(run: Run, request: Request, positions: np.ndarray | Non
 def interaction_matrices(run: Run, out: Any = None) -> Any:
     """Compute SHAP interaction values, [row][output][feature][feature], in ``out`` if it is not None.
 
-    Raises
-    ------
-    MemoryError
-        The result does not fit into memory; the message says what to request instead.
+    Raise ``MemoryError`` if the result does not fit into memory; the message says what to request instead.
     """
     n_features, row = run.n_features, row_bytes(run, MATRICES, 0, 0)
     run.is_given = out is not None

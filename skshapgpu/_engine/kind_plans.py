@@ -260,12 +260,8 @@ class KindPlan:
     def sets(self, result: str) -> np.ndarray:
         """Return the sets of columns of X to which results belong: int32, (n_sets, order).
 
-        ``result`` is "pairs" or "triples".
-
-        Raises
-        ------
-        ValueError
-            Triples are requested, but columns share values; or the model has linear leaves.
+        ``result`` is "pairs" or "triples". Raise ``ValueError`` if triples are requested, but columns share
+        values; or the model has linear leaves.
         """
         self.require_pairs()
         return getattr(self.plan(), result) if self.sharing is None else self.pair_sharing.sets

@@ -13,14 +13,8 @@ from ..errors import UnsupportedModelError
 def require_explainable_leaves(adapted: AdaptedModel, interventional: bool, model_output: str | None) -> None:
     """Reject options with which a model with linear leaves cannot be explained.
 
-    ``model_output`` is None if the margin is explained.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The values would be path-dependent.
-    ValueError
-        A function of the margin would be explained.
+    ``model_output`` is None if the margin is explained. Raise ``UnsupportedModelError`` if the values would
+    be path-dependent. Raise ``ValueError`` if a function of the margin would be explained.
     """
     if not adapted.ensemble.has_linear_leaves:
         return

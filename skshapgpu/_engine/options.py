@@ -70,12 +70,8 @@ class Options:
     ) -> Options:
         """Parse and check the options of ``TreeExplainer``, as far as this is possible without the model.
 
-        Raises
-        ------
-        ValueError, TypeError
-            An option has an invalid value, or options contradict each other.
-        RuntimeError
-            The requested GPU is not available.
+        Raise ``ValueError`` or ``TypeError`` if an option has an invalid value, or options contradict each
+        other. Raise ``RuntimeError`` if the requested GPU is not available.
         """
         require_one_of("outputs", outputs, ("auto", "all"))
         require_one_of("columns", columns, ("all", "used"))

@@ -77,10 +77,7 @@ def changed_model(estimator: Any, X: Any, sources: np.ndarray) -> Any:
 def changed_params(params: dict[str, Any], X: Any, sources: np.ndarray) -> dict[str, Any]:
     """Return parameters of ``fit`` for a table with other columns; see :func:`changed_model`.
 
-    Raises
-    ------
-    ValueError
-        A parameter names columns in a way that cannot be changed.
+    Raise ``ValueError`` if a parameter names columns in a way that cannot be changed.
     """
     changed = dict(params)
     for name, value in params.items():

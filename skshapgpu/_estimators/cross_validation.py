@@ -367,19 +367,10 @@ def _explain_split(
     if classes is not None and names is not None and (lacks_class or set(names) == set(classes)):
         outputs = np.array([classes.index(label) for label in names])
         names = classes
-    return Split(
-        rows,
-        explanation,
-        perf_counter() - start,
-        names,
-        outputs,
-        bool(explainer._reader.steps),
-        names_are_known(explainer._reader.steps, _names_of_columns(explainer, explanation.feature_names)),
-    )
-
-
-def _names_of_columns(explainer: TreeExplainer, feature_names: tuple[str, ...]) -> tuple[str, ...]:
-    return feature_names if explainer.group_columns is None else explainer._reader.names_seen()
+    reader = explainer._reader
+    columns = explanation.feature_names if explainer.group_columns is None else reader.names_seen()
+    named, seconds = names_are_known(reader.steps, columns), perf_counter() - start
+    return Split(rows, explanation, seconds, names, outputs, bool(reader.steps), named)
 
 
 def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] | None) -> None:

@@ -36,10 +36,8 @@ class Background:
     def read(cls, data: Any, weights: Any, reader: Callable[[Any], HostRows], x_dtype: str) -> Background:
         """Read and encode background rows as X is read; divide the weights by their sum.
 
-        Raises
-        ------
-        ValueError, TypeError
-            The model does not accept ``data``, or the weights do not fit it.
+        Raise ``ValueError`` or ``TypeError`` if the model does not accept ``data``, or the weights do not fit
+        it.
         """
         with about_data(data):
             host_rows = reader(data)

@@ -126,10 +126,7 @@ class Origins:
     def made_from(self, argument: str, position: int) -> np.ndarray:
         """Return the features that were made from a column of X, given its position there.
 
-        Raises
-        ------
-        ValueError
-            X has no such column, or it is not known which features were made from it.
+        Raise ``ValueError`` if X has no such column, or it is not known which features were made from it.
         """
         if self.columns is None:
             raise ValueError(

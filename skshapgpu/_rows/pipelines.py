@@ -240,10 +240,7 @@ def takes_arrays(step: Any) -> bool:
 def copies_of(steps: Sequence[Any]) -> list[Any]:
     """Return copies of fitted steps, which do not change if the steps are refitted.
 
-    Raises
-    ------
-    UnsupportedModelError
-        A step cannot be copied.
+    Raise ``UnsupportedModelError`` if a step cannot be copied.
     """
     memo: dict[int, Any] = {}
     copies = []
@@ -315,11 +312,8 @@ def _require_rows(step: Any, before: Any, after: Any) -> None:
 def prepare_on_gpu(steps: Sequence[Any], X: Any, may_write: bool) -> Any:
     """Return X on a GPU, transformed by the steps, which must leave it there.
 
-    Raises
-    ------
-    TypeError, ValueError, RuntimeError
-        A step fails, returns rows on the host, or returns other rows than it receives; the message names the
-        step.
+    Raise ``TypeError``, ``ValueError`` or ``RuntimeError`` if a step fails, returns rows on the host, or
+    returns other rows than it receives; the message names the step.
     """
     X = copied(X) if may_write else X
     for step in steps:

@@ -193,10 +193,7 @@ def explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
 def groups_of_inputs(explainer: TreeExplainer, index: str = "SV") -> Grouping | None:
     """Return the columns of X from which features were made; None if the features are columns of X.
 
-    Raises
-    ------
-    ValueError
-        The columns are not known.
+    Raise ``ValueError`` if the columns are not known.
     """
     origins = explainer._features_of(index).origins(explainer._reader.origins)
     if origins is not None:
@@ -225,10 +222,8 @@ def rows_for(steps: Sequence[Any], rows: Any, types: PandasTypes) -> Any:
 def request_of(interactions: Any, index: str | None) -> tuple[Request | None, Any]:
     """Return the requested interactions (None for values of single features) and the index.
 
-    Raises
-    ------
-    ValueError, TypeError
-        An argument has an invalid value, or the result would depend on rows of other batches.
+    Raise ``ValueError`` or ``TypeError`` if an argument has an invalid value, or the result would depend on
+    rows of other batches.
     """
     if interactions is None:
         index = "SV" if index is None else index

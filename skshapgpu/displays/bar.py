@@ -355,12 +355,8 @@ def _means_of(explanation: Explanation, output: Any) -> tuple[np.ndarray, int]:
     """Return the mean magnitudes of an output's values, and the number of rows that have values.
 
     If ``output`` is None, return the mean magnitudes of all outputs. A row with values of only some outputs
-    counts for these outputs; there are such rows after a cross-validation.
-
-    Raises
-    ------
-    ValueError
-        No row has values, or there is an output of which no row has values.
+    counts for these outputs; there are such rows after a cross-validation. Raise ``ValueError`` if no row has
+    values, or there is an output of which no row has values.
     """
     if output is not None:
         explanation = explanation[..., base.output_position(explanation, output)]
@@ -376,10 +372,7 @@ def _importances_by_split(
 ) -> np.ndarray:
     """Return the importances (n_splits, n_features) of an explanation in the test rows of each split.
 
-    Raises
-    ------
-    ValueError
-        The values of some rows are means over several splits.
+    Raise ``ValueError`` if the values of some rows are means over several splits.
     """
     fold = cv_results.get("fold")
     if fold is None or np.ndim(fold) != 1:

@@ -152,12 +152,7 @@ def row_position(explanation: Explanation, row: Hashable) -> int:
 def explained_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the rows that have values, and the values of these rows.
 
-    The values of a row that no split tested are NaN.
-
-    Raises
-    ------
-    ValueError
-        No row has values.
+    The values of a row that no split tested are NaN. Raise ``ValueError`` if no row has values.
     """
     rows = np.flatnonzero(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     if not len(rows):

@@ -387,10 +387,8 @@ def _column(values: np.ndarray, categories: Sequence[str] | None) -> NumericColu
 def _feature_of_input(argument: str, explanation: Explanation, feature: Any) -> int:
     """Return the position of a feature. ``feature`` is its name, or the position of a column of X.
 
-    Raises
-    ------
-    ValueError, TypeError
-        The feature does not exist, or the column of X is not a feature by itself.
+    Raise ``ValueError`` or ``TypeError`` if the feature does not exist, or the column of X is not a feature
+    by itself.
     """
     if not is_integer(feature):
         return _feature(argument, explanation, feature)
