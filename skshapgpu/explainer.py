@@ -163,6 +163,8 @@ def explain_interactions(
 def as_explainer(model: Any, options: Mapping[str, Any], *, copies_steps: bool = True) -> TreeExplainer:
     """Return the explainer of a model with these options; an explainer is returned as it is.
 
+    Raise ``TypeError`` if an option is unknown, or an explainer has it already.
+
     Parameters
     ----------
     model : Model
@@ -173,11 +175,6 @@ def as_explainer(model: Any, options: Mapping[str, Any], *, copies_steps: bool =
     copies_steps : bool, default=True
         Whether the explainer has copies of the steps of a pipeline. It needs none if the pipeline is not
         refitted while the explainer is in use.
-
-    Raises
-    ------
-    TypeError
-        An option is unknown, or an explainer has it already.
     """
     require_options(TreeExplainer, options)
     existing = _existing(model)

@@ -244,6 +244,8 @@ def compare(
 ) -> tuple[str, str | None]:
     """Compare sums with the model's own prediction.
 
+    Raise ``PredictionMismatchError`` if the sums differ from the prediction by more than rounding.
+
     Parameters
     ----------
     explained : Explained
@@ -261,11 +263,6 @@ def compare(
     -------
     tuple of str and (str or None)
         ``Agreement.against`` and ``Agreement.note``.
-
-    Raises
-    ------
-    PredictionMismatchError
-        The sums differ from the prediction by more than rounding.
     """
     original = X.original if isinstance(X, Prepared) else X
     # XGBoost takes bytes in another order as they are.

@@ -22,21 +22,11 @@ _BYTES_AT_ONCE = 2**26
 def with_covers_of(
     adapted: AdaptedModel, data: Any, weights: Any, reader: Callable[[Any], HostRows], n_jobs: int | None
 ) -> AdaptedModel:
-    """Return the model with covers counted from some rows.
+    """Return the model with covers counted from some rows, which are read as by ``Background.read``.
 
     Nodes below a node that no row reaches keep the covers of the model; without such covers, they have 0.
-
-    Parameters
-    ----------
-    adapted : AdaptedModel
-    data, weights, reader
-        As for ``Background.read``.
-    n_jobs : int or None
-
-    Raises
-    ------
-    ValueError, TypeError
-        The model does not accept ``data``, or the weights do not match its rows.
+    Raise ``ValueError`` or ``TypeError`` if the model does not accept ``data``, or the weights do not match
+    its rows.
     """
     ensemble = adapted.ensemble
     with about_data(data):

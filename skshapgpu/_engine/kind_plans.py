@@ -75,6 +75,7 @@ class KindPlan:
     """
 
     is_tiled = False
+    _can_have_tables = True
 
     def __init__(self, model: CompiledModel, kind: Kind) -> None:
         self.model, self.kind = model, kind
@@ -211,13 +212,10 @@ class KindPlan:
         options = self.model.options
         return (
             self._can_have_tables
+            and self.kind.order == 1
             and options.algorithm.tables == "worthwhile"
             and options.memory_limit is None
         )
-
-    @property
-    def _can_have_tables(self) -> bool:
-        return self.kind.order == 1
 
     @property
     def layout_work(self) -> float:
@@ -356,16 +354,13 @@ class TiledPlan(BackgroundPlan):
     """The plan of Banzhaf values, or of interactions of pairs, against background data."""
 
     is_tiled = True
+    _can_have_tables = False
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         order, index = self.kind.order, self.kind.core_index
         return _core.BackgroundPairsPlan(
             *self._background(), order, index, self._table_room(), self._n_threads
         )
-
-    @property
-    def _can_have_tables(self) -> bool:
-        return False
 
     @computed_once
     def pair_tables(self) -> PairTables | None:
@@ -392,16 +387,14 @@ class TiledPlan(BackgroundPlan):
 class LinkPlan(BackgroundPlan):
     """The plan of SHAP values of a link, which is a function of the margin."""
 
+    _can_have_tables = False
+
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         model, link = self.model, self.model.link
         assert link is not None and model.background is not None
         if link.is_joint:
             return SoftmaxPlan(model.ensemble, model.options.precision, model.background, link)
         return _core.RescaledPlan(*self._background(), link.name, link.scale)
-
-    @property
-    def _can_have_tables(self) -> bool:
-        return False
 
     @computed_once
     def table_costs(self) -> dict[str, int] | None:
@@ -445,13 +438,11 @@ class LinkPlan(BackgroundPlan):
 class LinearPlan(BackgroundPlan):
     """The plan of values of trees whose leaves are linear functions."""
 
+    _can_have_tables = False
+
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         index = self.kind.core_index
         return _core.LinearPlan(*self._background(), index, self._table_room(), self._n_threads)
-
-    @property
-    def _can_have_tables(self) -> bool:
-        return False
 
     def name_without_gpus(self, name: str) -> str:
         return f"{name or 'SHAP values'} of a model with linear leaves"

@@ -208,8 +208,7 @@ class ExplainerCalls(CompiledExplainer):
         rows = self._read(X, kind, kind.values_name)
         labels = self._read_labels(y, rows)
         values, run = execute(self._compiled, rows, kind, shap_values, labels, progress)
-        if self._agreement.is_open:
-            self._compare_with_model(X, rows, labels, values if kind.adds_up else None)
+        self._compare_with_model(X, rows, labels, values if kind.adds_up else None)
         facts = self._facts(X, rows, run, self._features_of(kind.index))
         if labels is not None:
             facts["base_values"] = self._compiled.base_value(labels)[:, 0]
@@ -290,8 +289,7 @@ class ExplainerCalls(CompiledExplainer):
             positions = request.positions(names, self._features_are_columns)
         work = partial(compute_interactions, request=request, positions=positions)
         results, run = execute(self._compiled, rows, request.kind, work, progress=progress)
-        if self._agreement.is_open:
-            self._compare_with_model(X, rows)
+        self._compare_with_model(X, rows)
         single_values = results.single_values
         return InteractionExplanation(
             values=_shaped(results.values),
@@ -348,7 +346,7 @@ class ExplainerCalls(CompiledExplainer):
         output = self._core_view(out, rows, 1, labels)
         compiled = self._compiled if check_additivity is None else self._compiled.checking(check_additivity)
         values, _ = execute(compiled, rows, SHAP_VALUES, partial(shap_values, out=output), labels)
-        if self._agreement.is_open and compiled.checked_kinds:
+        if compiled.checked_kinds:
             self._compare_with_model(X, rows, labels, values)
         return _shaped(values) if out is None else out
 
@@ -377,14 +375,15 @@ class ExplainerCalls(CompiledExplainer):
         rows = self._read(X, MATRICES.kind, MATRICES.title)
         work = partial(interaction_matrices, out=self._core_view(out, rows, 2))
         matrices, _ = execute(self._compiled, rows, MATRICES.kind, work)
-        if self._agreement.is_open:
-            self._compare_with_model(X, rows)
+        self._compare_with_model(X, rows)
         return _shaped(matrices) if out is None else out
 
     def _compare_with_model(
         self, X: Any, rows: Rows, labels: np.ndarray | None = None, values: Any = None
     ) -> None:
         """Compare what is explained with the model's own prediction: once, in the first call.
+
+        Raise ``PredictionMismatchError`` if they differ by more than rounding.
 
         Parameters
         ----------
@@ -396,13 +395,8 @@ class ExplainerCalls(CompiledExplainer):
         values : array of shape (n_rows, n_outputs, n_features) or None
             Values of the call, which add up to the prediction. None: SHAP values are computed for the rows
             that are compared.
-
-        Raises
-        ------
-        PredictionMismatchError
-            They differ by more than rounding.
         """
-        if not rows.n_rows:
+        if not (self._agreement.is_open and rows.n_rows):
             return
         positions = agreement.few_rows(rows.n_rows)
         few_labels = None if labels is None else labels[positions]

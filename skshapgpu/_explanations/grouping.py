@@ -96,13 +96,7 @@ def _members(group_names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[i
 
 
 def group_pairs(pairs: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of different groups to which pairs of features belong.
-
-    Parameters
-    ----------
-    pairs : ndarray of int, shape (n_pairs, 2)
-    groups : ndarray of int, shape (n_features,)
-        Group of each feature.
+    """Return the pairs of different groups to which pairs of features belong, given each feature's group.
 
     Returns
     -------

@@ -289,16 +289,10 @@ class InteractionExplanation(LabelledValues):
 
 
 def set_names(feature_names: Sequence[str], sets: np.ndarray) -> tuple[str, ...]:
-    """Return unique names "a x b" of sets of features.
+    """Return unique names "a x b" of sets of features, which are given by their positions.
 
     If two names would be equal because a feature's own name contains " x ", features are named by their
     positions.
-
-    Parameters
-    ----------
-    feature_names : sequence of str
-    sets : ndarray of int, shape (n_sets, order)
-        Positions of the features of each set.
     """
     position_lists = sets.tolist()
     names = tuple(" x ".join(feature_names[i] for i in members) for members in position_lists)

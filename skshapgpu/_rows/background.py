@@ -114,6 +114,9 @@ def read_weights(
 ) -> np.ndarray:
     """Return the weight of each row as float64.
 
+    Raise ``ValueError`` or ``TypeError`` if the weights are not finite numbers from 0 on, one for each row
+    and not all 0; or they are a series with another index than the rows.
+
     Parameters
     ----------
     name : str
@@ -126,12 +129,6 @@ def read_weights(
         Labels of the rows, which a series of weights must have, too.
     index_name : str
         Name of ``row_labels``, for messages.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The weights are not finite numbers from 0 on, one for each row and not all 0; or they are a series
-        with another index than the rows.
     """
     require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
     try:

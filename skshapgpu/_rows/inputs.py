@@ -311,6 +311,9 @@ class HostRows:
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked.
 
+        Raise ``ValueError`` or ``TypeError`` if the model's library does not accept a value; the message
+        names its row and column.
+
         Parameters
         ----------
         start, stop : int
@@ -324,11 +327,6 @@ class HostRows:
         -------
         ndarray of float32 or float64, shape (stop - start, n_columns) or (stop - start, n_tested)
             NaN means missing; derived columns come last. A view of X if X needs no conversion.
-
-        Raises
-        ------
-        ValueError, TypeError
-            The model's library does not accept a value; the message names its row and column.
         """
         if packed and self._tested is not None:
             return self._pack(start, stop, self._tested, n_threads)
@@ -472,6 +470,11 @@ def tested_columns(ensemble: Ensemble) -> np.ndarray:
 def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = None) -> HostRows:
     """Check the kind, the shape and the names of X.
 
+    Raise ``ValueError`` if X is not two-dimensional, is complex, or holds strings where the model expects
+    numbers, or the number or the names of its columns are not those of the model. Raise ``TypeError`` if X
+    holds dates or time spans, is masked, is not a table at all, or is a library's own container whose numbers
+    are not available.
+
     Parameters
     ----------
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
@@ -487,15 +490,6 @@ def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = 
     Returns
     -------
     HostRows
-
-    Raises
-    ------
-    ValueError
-        X is not two-dimensional, is complex, or holds strings where the model expects numbers, or the number
-        or the names of its columns are not those of the model.
-    TypeError
-        X holds dates or time spans, is masked, is not a table at all, or is a library's own container whose
-        numbers are not available.
     """
     table = open_table(X)
     if table.absent_is_missing:

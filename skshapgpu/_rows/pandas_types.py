@@ -58,13 +58,7 @@ class TypesScan:
         self._with_nulls.add(name)
 
     def add(self, rows: Any, part: Any = None) -> None:
-        """Add rows of a part of the source, such as a file. The rows may lack columns that are not needed.
-
-        Parameters
-        ----------
-        rows : pyarrow.RecordBatch or pyarrow.Table
-        part : hashable
-        """
+        """Add rows of a part of the source, such as a file. The rows may lack columns that are not needed."""
         for name, column in zip(rows.schema.names, rows.columns):
             if column.null_count:
                 self.add_nulls(name)
@@ -191,15 +185,9 @@ class PandasTypes:
     def frame(self, rows: Any) -> Any:
         """Return rows as a data frame of pandas.
 
-        Parameters
-        ----------
-        rows : pyarrow.RecordBatch or pyarrow.Table
-            Rows with the columns of the schema, in any order and possibly among other columns.
-
-        Raises
-        ------
-        ValueError
-            A column cannot be a column of pandas, or has a missing value that changes its dtype.
+        The rows have the columns of the schema, in any order and possibly among other columns. Raise
+        ``ValueError`` if a column cannot be a column of pandas, or has a missing value that changes its
+        dtype.
         """
         return self._rows_of(rows)
 

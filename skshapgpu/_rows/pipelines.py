@@ -82,19 +82,10 @@ _PREDICTING = (
 def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
     """Yield a model, then the model that it wraps, and so on to the innermost model.
 
-    Parameters
-    ----------
-    model : estimator
-    fitted : bool, default=False
-        Whether all of these models must be fitted. Otherwise, unfitted models are yielded as they are.
-
-    Raises
-    ------
-    NotFittedError
-        A model must be fitted, but is not.
-    UnsupportedModelError
-        A class of another package computes predictions of its own, a pipeline ends without a model, or a
-        search kept none.
+    With ``fitted``, all of these models must be fitted; otherwise, unfitted models are yielded as they are.
+    Raise ``NotFittedError`` if a model must be fitted, but is not. Raise ``UnsupportedModelError`` if a class
+    of another package computes predictions of its own, a pipeline ends without a model, or a search kept
+    none.
     """
     yield model
     while (wrapper := _wrapper_of(model)) is not None:

@@ -207,15 +207,7 @@ def steps_of(model: Any) -> tuple[list[Any], Any]:
 
 
 def rows_for(steps: Sequence[Any], rows: Any, types: PandasTypes) -> Any:
-    """Return rows of a file as the leading steps of a pipeline take them.
-
-    Parameters
-    ----------
-    steps : sequence of fitted transformers
-    rows : pyarrow.Table
-    types : PandasTypes
-        Types of the columns in the whole file.
-    """
+    """Return rows of a file, whose columns have these types, as the leading steps of a pipeline take them."""
     return types.array(rows) if takes_arrays(steps[0]) else types.frame(rows)
 
 

@@ -232,6 +232,8 @@ def series_colors(
 ) -> list[ColorType]:
     """Return one colour for each series of bars or points.
 
+    Raise ``ValueError`` if ``color`` does not have one colour for each series.
+
     Parameters
     ----------
     color : matplotlib color, sequence of matplotlib colors or None
@@ -240,11 +242,6 @@ def series_colors(
         Colours of the series if ``color`` is None.
     kind : str
         Noun for a series, for the message: "output" or "cohort".
-
-    Raises
-    ------
-    ValueError
-        ``color`` does not have one colour for each series.
     """
     from matplotlib.colors import is_color_like
 
