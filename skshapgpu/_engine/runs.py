@@ -40,6 +40,9 @@ T = TypeVar("T")
 #: only the gaps.
 _CHECK_BYTES = 40
 
+#: Context of calls without progress; small calls do without the generator that draws the progress.
+_NO_PROGRESS = nullcontext[ProgressTracker | None](None)
+
 
 def execute(
     compiled: CompiledModel,
@@ -55,8 +58,7 @@ def execute(
     run fails on the GPU, it is repeated on the CPU. ``labels`` are the labels that the link needs, and
     ``progress`` is the user's option.
     """
-    # Small calls do without the generator that draws the progress.
-    with watched(progress, rows.n_rows) if progress else nullcontext() as tracker:
+    with watched(progress, rows.n_rows) if progress else _NO_PROGRESS as tracker:
         run: Run
         if isinstance(rows, GpuArray):
             run = DeviceRun(compiled, kind, rows, labels)

@@ -197,7 +197,8 @@ class ExplainerCalls(CompiledExplainer):
             prediction (:class:`PredictionMismatchError`).
         """
         kind = value_kind(index)
-        require_progress(progress)
+        if progress is not False:
+            require_progress(progress)
         return self._explain(X, y, kind, progress)
 
     __call__ = explain
@@ -208,7 +209,8 @@ class ExplainerCalls(CompiledExplainer):
         rows = self._read(X, kind, kind.values_name)
         labels = self._read_labels(y, rows)
         values, run = execute(self._compiled, rows, kind, shap_values, labels, progress)
-        self._compare_with_model(X, rows, labels, values if kind.adds_up else None)
+        if self._agreement.is_open:
+            self._compare_with_model(X, rows, labels, values if kind.adds_up else None)
         facts = self._facts(X, rows, run, self._features_of(kind.index))
         if labels is not None:
             facts["base_values"] = self._compiled.base_value(labels)[:, 0]
@@ -482,7 +484,7 @@ class ExplainerCalls(CompiledExplainer):
             "precision": self._compiled.options.precision,
             "device": run.device,
             "additivity_error": run.gap,
-            "unit": unit_of(self._adapted, self.model_output),
+            "unit": unit_of(self._adapted, self._compiled.options.model_output),
             "feature_perturbation": self.feature_perturbation,
             "origins": origins,
             "checked_against": self._agreement.against,
