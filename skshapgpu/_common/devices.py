@@ -105,12 +105,8 @@ class Devices:
     def parse(cls, device: Any) -> Devices:
         """Parse the option, and check that the GPUs that it names are available.
 
-        Raises
-        ------
-        ValueError, TypeError
-            The option has an invalid value.
-        RuntimeError
-            A requested GPU is not available; the message says why.
+        Raise ``ValueError`` or ``TypeError`` if the option has an invalid value. Raise ``RuntimeError`` if a
+        requested GPU is not available; the message says why.
         """
         by_default = isinstance(device, str) and device == "auto"
         if by_default:

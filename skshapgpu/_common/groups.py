@@ -13,10 +13,8 @@ from .checks import with_article
 def require_groups(argument: str, groups: Any, noun: str) -> None:
     """Reject groups that are invalid whatever the names of the columns or features are.
 
-    Raises
-    ------
-    ValueError, TypeError
-        The groups are neither "input" nor a mapping of names to lists, or a group is empty.
+    Raise ``ValueError`` or ``TypeError`` if the groups are neither "input" nor a mapping of names to lists,
+    or a group is empty.
     """
     if isinstance(groups, str) and groups == "input":
         return
@@ -42,11 +40,8 @@ def group_of_each(
     """Return the group of each column or feature with one of ``names``; None if it is in no group.
 
     ``read`` is a function of the name and the members of a group. It returns the positions of the members.
-
-    Raises
-    ------
-    ValueError
-        A column or feature is in two groups or twice in one, or its name is the name of another group.
+    Raise ``ValueError`` if a column or feature is in two groups or twice in one, or its name is the name of
+    another group.
     """
     group_of: list[str | None] = [None] * len(names)
     for group, members in groups.items():

@@ -141,17 +141,15 @@ class Need(NamedTuple):
     def rows_at_once(self, limit: int | None, available: int | None = None) -> int:
         """Return the number of rows of a batch.
 
+        Raise ``MemoryError`` if the limit leaves no room for even one row, or the result is larger than the
+        memory.
+
         Parameters
         ----------
         limit : int or None
             Bytes that the call may allocate, tables included.
         available : int or None
             Bytes of the memory into which the result must fit; None if unknown.
-
-        Raises
-        ------
-        MemoryError
-            The limit leaves no room for even one row, or the result is larger than the memory.
         """
         left = None if limit is None else limit - self.tables - self.result - self.fixed
         if limit is not None and left is not None and self.n_rows and left < self.work_row:

@@ -31,13 +31,8 @@ def read_positions(
 
     A key is a name or a position; with ``from_end``, a negative position counts from the end. A name that is
     not a string counts as its string. Messages have the name of the argument, and the noun for a feature.
-
-    Raises
-    ------
-    ValueError
-        No feature has the name, or a position is out of range.
-    TypeError
-        A key is neither a name nor a position.
+    Raise ``ValueError`` if no feature has the name, or a position is out of range. Raise ``TypeError`` if a
+    key is neither a name nor a position.
     """
     position_of_name = dict[str, int]()
     for position, name in enumerate(names):

@@ -53,12 +53,8 @@ class ProgressTracker:
 def require_progress(progress: Any) -> None:
     """Raise an error for an invalid value of the option ``progress``, before any work starts.
 
-    Raises
-    ------
-    TypeError
-        It is neither a boolean nor callable.
-    ImportError
-        A bar is requested, but no library that can draw it is installed.
+    Raise ``TypeError`` if it is neither a boolean nor callable. Raise ``ImportError`` if a bar is requested,
+    but no library that can draw it is installed.
     """
     if progress is True:
         _bar_library()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
+from .. import _core
 from .._common import memory
 from .._common.checks import require_n_jobs
 from .._common.progress import ProgressTracker
@@ -143,10 +144,12 @@ class Computation:
         )
         return (*features, *derived_columns)
 
+    def points_of_rows(self, rows: list[int]) -> np.ndarray:
+        """Return rows of X, encoded."""
+        return np.concatenate([self.rows.chunk(row, row + 1) for row in rows])
+
     def trees(self, axes: list[Axis]) -> Any:
         """Compile the trees for a grid."""
-        from .. import _core
-
         grid = [(list(axis.columns), axis.points) for axis in axes]
         return _core.DependentTrees(self.attributes, grid, self.n_threads)
 

@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 from sklearn.utils import Bunch
 
+from .. import _core
 from .._common import memory
 from .._common.progress import require_progress, watched
 from .._common.types import ColumnList, Model, Progress, Table, Vector
@@ -94,7 +95,8 @@ def friedman_h(
     effects = _Effects(computation, columns)
     pairs = list(combinations(columns, 2))
     measures = np.empty((2, computation.adapted.ensemble.n_outputs, len(pairs)))
-    occurring = _occurring_pairs(computation)
+    plan = _core.Plan(computation.attributes, "single", 2, n_threads=computation.n_threads)
+    occurring = set(map(frozenset, plan.pairs.tolist()))  # no other pairs interact
     with watched(progress, len(pairs)) as tracker:
         for i, pair in enumerate(pairs):
             measures[:, :, i] = effects.measure(*pair) if frozenset(pair) in occurring else 0.0
@@ -128,14 +130,6 @@ def _used_columns(computation: Computation) -> list[int]:
             *(schema.derived.sources[column - schema.n_features] for column in tested if column not in used)
         )
     return sorted(used)
-
-
-def _occurring_pairs(computation: Computation) -> set[frozenset[int]]:
-    """Return the pairs of features that occur on one path of a tree. No other pairs interact."""
-    from .. import _core
-
-    plan = _core.Plan(computation.attributes, "single", 2, n_threads=computation.n_threads)
-    return {frozenset(pair) for pair in plan.pairs.tolist()}
 
 
 class _Effects:

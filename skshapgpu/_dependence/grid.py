@@ -115,13 +115,9 @@ class Players:
     def number(self, argument: str, feature: Any, *, with_values: bool = True) -> int:
         """Return the number of a feature, given by its name or by the position of a column of X.
 
-        With ``with_values``, the values of the feature must be the values of the column.
-
-        Raises
-        ------
-        ValueError, TypeError
-            There is no such feature, a position does not stand for a single feature, or ``feature`` is
-            neither a name nor a position.
+        With ``with_values``, the values of the feature must be the values of the column. Raise ``ValueError``
+        or ``TypeError`` if there is no such feature, a position does not stand for a single feature, or
+        ``feature`` is neither a name nor a position.
         """
         if is_integer(feature):
             return self._number_of_column(argument, int(feature), with_values)
@@ -255,8 +251,7 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
         return _custom_categories(
             computation, feature, np.asarray(custom, object), columns, values, first_rows
         )
-    points = np.concatenate([rows.chunk(row, row + 1) for row in first_rows])
-    return GridFeature(Axis(columns, points), values, True, None)
+    return GridFeature(Axis(columns, computation.points_of_rows(first_rows)), values, True, None)
 
 
 def deciles_of(numbers: np.ndarray) -> np.ndarray | None:
@@ -316,10 +311,7 @@ def numbers_of(column_values: np.ndarray, name: str) -> np.ndarray:
 def custom_numbers(values: Any, name: str) -> np.ndarray:
     """Return ``custom_values`` of a feature that holds numbers.
 
-    Raises
-    ------
-    ValueError
-        They are not a list of numbers.
+    Raise ``ValueError`` if they are not a list of numbers.
     """
     try:
         numbers = np.asarray(values, np.float64)
@@ -503,10 +495,7 @@ def _points_of_categories(
 ) -> np.ndarray:
     """Return encoded rows with custom categories, given the first row with each of ``values``.
 
-    Raises
-    ------
-    ValueError
-        A category occurs in no row; ``source`` begins the message.
+    Raise ``ValueError`` if a category occurs in no row; ``source`` begins the message.
     """
     row_of = {None if is_missing(value) else value: row for value, row in zip(values.tolist(), first_rows)}
     keys = [None if is_missing(value) else value for value in custom.tolist()]
@@ -516,4 +505,4 @@ def _points_of_categories(
             f"{source} has {unknown[0]!r}, which occurs in no row of X: the code of a category is known only "
             "from a row that has it"
         )
-    return np.concatenate([computation.rows.chunk(row_of[key], row_of[key] + 1) for key in keys])
+    return computation.points_of_rows([row_of[key] for key in keys])

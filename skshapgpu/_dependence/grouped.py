@@ -112,7 +112,7 @@ class _InputColumn:
         custom = options.custom.get(feature)
         if is_categorical:
             values = occurring if custom is None else np.asarray(custom, object)
-            points = _points_of_rows(self._computation, _rows_with(values.tolist(), row_of, self._name))
+            points = self._computation.points_of_rows(_rows_with(values.tolist(), row_of, self._name))
             return GridFeature(Axis(self._columns, points), values, True, None)
         numbers = numbers_of(column_values, self._name)
         if custom is None and options.grid_resolution == "exact":
@@ -123,7 +123,7 @@ class _InputColumn:
         values = numeric_grid(numbers, self._name, options, custom)
         keys = [_key(value) for value in values.tolist()]
         if all(key in row_of for key in keys):
-            points = _points_of_rows(self._computation, [row_of[key] for key in keys])
+            points = self._computation.points_of_rows([row_of[key] for key in keys])
         else:
             changed = self._computation.reader.without_warnings().read_on_host(self._with_numbers(values))
             points = changed.chunk(0, len(values))
@@ -186,7 +186,7 @@ def _read_combinations(
             )
     else:
         keys = [_combination(values, columns, name) for values in custom]
-    points = _points_of_rows(computation, _rows_with(keys, row_of, name))
+    points = computation.points_of_rows(_rows_with(keys, row_of, name))
     combinations = np.empty(len(keys), object)
     combinations[:] = [tuple(np.nan if value is None else value for value in key) for key in keys]
     return GridFeature(Axis(computation.columns_of(*columns), points), combinations, True, None)
@@ -222,7 +222,3 @@ def _rows_with(keys: list[Any], row_of: Mapping[Any, int], name: str) -> list[in
         problem = f"has {unknown[0]!r}, which occurs in no row of X" if unknown else "has no values"
         raise ValueError(f"custom_values of {name!r} {problem}: give values that occur")
     return [row_of[key] for key in clean_keys]
-
-
-def _points_of_rows(computation: Computation, rows: list[int]) -> np.ndarray:
-    return np.concatenate([computation.rows.chunk(row, row + 1) for row in rows])

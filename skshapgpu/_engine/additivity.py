@@ -71,14 +71,8 @@ def check(
     """Return the largest additivity gap of rows from ``start`` on.
 
     ``index`` holds the row labels of all rows, as in pandas. The link compares the margins of the checked
-    rows with ``labels``; ``reach`` bounds the magnitude of linear leaves.
-
-    Raises
-    ------
-    RuntimeError
-        The gap is larger than rounding can explain.
-    ValueError
-        A linear leaf overflows.
+    rows with ``labels``; ``reach`` bounds the magnitude of linear leaves. Raise ``RuntimeError`` if the gap
+    is larger than rounding can explain. Raise ``ValueError`` if a linear leaf overflows.
     """
     if reach is not None and not np.isfinite(reach).all():
         row = int(np.argmin(np.isfinite(reach).all(axis=1)))
@@ -146,7 +140,8 @@ def needs_double(model: CompiledModel) -> bool:
 def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the typical difference between margins, and a typical margin, of each output.
 
-    A model is rejected if rounding errors of its sums hide the differences between margins.
+    A model is rejected if rounding errors of its sums hide the differences between margins. Raise
+    ``UnsupportedModelError`` if rounding errors of float64 hide the differences.
 
     Parameters
     ----------
@@ -159,11 +154,6 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
     -------
     tuple of ndarray
         See :func:`.cancellation.typical_difference`.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Rounding errors of float64 hide the differences.
     """
     rounding_of_sums = _rounding_of_sums(ensemble) * leaf_magnitude
     # Leaves of trees in which training found no difference differ in their last digits.

@@ -96,10 +96,7 @@ class Agreement:
     def restored(cls, result: Any) -> Agreement:
         """Return the state that has this :attr:`result`, as a file or a pickle keeps it.
 
-        Raises
-        ------
-        ValueError
-            ``result`` is no result of a comparison.
+        Raise ``ValueError`` if ``result`` is no result of a comparison.
         """
         against, note = (TREES, "the file does not say") if result is None else result
         if against not in (MODEL, TREES, None) or not (note is None or isinstance(note, str)):
@@ -174,7 +171,6 @@ class Explained:
 
     adapted: AdaptedModel
     compiled: CompiledModel
-    model_output: str
     predictions: Mapping[str, Callable[[Any], Any]]
 
     @property
@@ -183,10 +179,10 @@ class Explained:
 
     def predict(self, model: Any, X: Any, labels: np.ndarray | None) -> np.ndarray:
         """Return the library's own result for what is explained: (n_rows, n_outputs)."""
-        has_prediction = self.model_output in self.predictions
+        has_prediction = self.compiled.options.model_output in self.predictions
         with quiet():
             result = through_wrappers(
-                model, self.predictions[self.model_output if has_prediction else "raw"]
+                model, self.predictions[self.compiled.options.model_output if has_prediction else "raw"]
             )(X)
         result = np.asarray(result if package_of(result) else to_host(result))
         if result.dtype.kind not in "fiub":
@@ -248,6 +244,8 @@ def compare(
 ) -> tuple[str, str | None]:
     """Compare sums with the model's own prediction.
 
+    Raise ``PredictionMismatchError`` if the sums differ from the prediction by more than rounding.
+
     Parameters
     ----------
     explained : Explained
@@ -265,11 +263,6 @@ def compare(
     -------
     tuple of str and (str or None)
         ``Agreement.against`` and ``Agreement.note``.
-
-    Raises
-    ------
-    PredictionMismatchError
-        The sums differ from the prediction by more than rounding.
     """
     original = X.original if isinstance(X, Prepared) else X
     # XGBoost takes bytes in another order as they are.

@@ -111,11 +111,11 @@ def call_plan(compiled: CompiledModel, X: HostRows, kind: Kind, request: Request
     plan = compiled.of(kind)
     run, n_sets = HostRun(compiled, kind, X, execution, None), 0
     if request is None:
-        need = run.need(*value_row_bytes(run))
+        need = run.need(value_row_bytes(run))
     else:
         n_sets = len(plan.sets(request.result))
         n_sets_of_form = {"strongest": min(request.count, n_sets), "listed": len(request.listed)}
-        need = run.need(*row_bytes(run, request, n_sets, n_sets_of_form.get(request.form, n_sets)))
+        need = run.need(row_bytes(run, request, n_sets, n_sets_of_form.get(request.form, n_sets)))
     refusal = None
     try:
         size = need.rows_at_once(options.memory_limit, memory.machine_bytes())

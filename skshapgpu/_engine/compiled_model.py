@@ -15,6 +15,7 @@ from weakref import proxy
 
 import numpy as np
 
+from .. import _core
 from .._common import memory
 from .._common.devices import Devices
 from .._rows.background import Background
@@ -35,8 +36,6 @@ _GPU_TABLE_BYTES = 4 * 2**30
 @cache
 def _keep_memory() -> None:
     """Let the core keep the memory of deleted large tables and results, and use it for the next ones."""
-    from .. import _core
-
     _core.keep_memory(memory.kept_bytes())
 
 

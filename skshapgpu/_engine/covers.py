@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from .. import _core
 from .._rows.background import about_data, normalized_weights
 from .._rows.inputs import HostRows
 from ..adapters.ensemble import Ensemble, attributes_of
@@ -21,21 +22,11 @@ _BYTES_AT_ONCE = 2**26
 def with_covers_of(
     adapted: AdaptedModel, data: Any, weights: Any, reader: Callable[[Any], HostRows], n_jobs: int | None
 ) -> AdaptedModel:
-    """Return the model with covers counted from some rows.
+    """Return the model with covers counted from some rows, which are read as by ``Background.read``.
 
     Nodes below a node that no row reaches keep the covers of the model; without such covers, they have 0.
-
-    Parameters
-    ----------
-    adapted : AdaptedModel
-    data, weights, reader
-        As for ``Background.read``.
-    n_jobs : int or None
-
-    Raises
-    ------
-    ValueError, TypeError
-        The model does not accept ``data``, or the weights do not match its rows.
+    Raise ``ValueError`` or ``TypeError`` if the model does not accept ``data``, or the weights do not match
+    its rows.
     """
     ensemble = adapted.ensemble
     with about_data(data):
@@ -53,8 +44,6 @@ def with_covers_of(
 
 def _leaf_weights(ensemble: Ensemble, rows: HostRows, weights: np.ndarray, n_threads: int) -> np.ndarray:
     """Return the weight of the rows that reach each leaf; 0 at other nodes."""
-    from .. import _core
-
     attributes = attributes_of(ensemble)
     weight_at = np.zeros(ensemble.n_nodes)
     step = max(1, _BYTES_AT_ONCE // max(1, rows.packed_row_bytes))

@@ -136,6 +136,9 @@ def read_groups(
 ) -> tuple[Group, ...] | None:
     """Return all features as groups, in the order of their first columns; None if there are no groups.
 
+    Raise ``ValueError`` or ``TypeError`` if a group is invalid, names an unknown column, or has a column in
+    common with another group; or, for "input", the columns of X are not known.
+
     Parameters
     ----------
     groups : mapping of str to sequence of (str or int), or "input"
@@ -147,12 +150,6 @@ def read_groups(
         Columns of X from which the steps of a pipeline made all columns; None without steps.
     blank_as_underscore : bool, default=False
         Whether the model may have underscores where the names in training had blanks.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A group is invalid, names an unknown column, or has a column in common with another group; or, for
-        "input", the columns of X are not known.
     """
     if isinstance(groups, str):
         if origins is None:
@@ -184,10 +181,7 @@ def have_positions(groups: Any) -> bool:
 def saved_groups(groups: Any, n_columns: int) -> tuple[Group, ...] | None:
     """Return the groups that an explainer file stores.
 
-    Raises
-    ------
-    ValueError
-        The stored groups are not groups of all columns.
+    Raise ``ValueError`` if the stored groups are not groups of all columns.
     """
     if groups is None:
         return None
@@ -242,6 +236,8 @@ def features_of(
 ) -> tuple[Game, Features]:
     """Return the game of a model, and its features.
 
+    Raise ``ValueError`` if the trees use no feature, but ``columns`` is "used".
+
     Parameters
     ----------
     adapted : AdaptedModel
@@ -251,11 +247,6 @@ def features_of(
         "used" leaves out the features that no tree uses.
     by_input : bool
         See :class:`Features`.
-
-    Raises
-    ------
-    ValueError
-        The trees use no feature, but ``columns`` is "used".
     """
     game, n_features = Game(adapted.ensemble, adapted.shared), adapted.schema.n_features
     if groups is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from .._common.indices import INTERACTION_INDICES, indices_of
 from .._common.positions import is_integer, read_positions
 from .._rows.gpu_arrays import scale_and_sum
 from .algorithms import Kind
-from .runs import Run, chunk_of
+from .runs import RowBytes, Run, chunk_of
 
 _NOUNS = {2: "pair", 3: "triple"}
 
@@ -58,10 +58,7 @@ class Request:
     def parse(cls, interactions: Any, index: Any = "SII", order: Any = 2) -> Request:
         """Parse the arguments.
 
-        Raises
-        ------
-        ValueError, TypeError
-            An argument has an invalid value.
+        Raise ``ValueError`` or ``TypeError`` if an argument has an invalid value.
         """
         require_order(order)
         require_one_of("index", index, INTERACTION_INDICES)
@@ -127,20 +124,16 @@ class Request:
     def positions(self, names: Sequence[str], are_columns: bool) -> np.ndarray:
         """Return the positions of the features of the listed sets: int32, (n_sets, order).
 
+        Raise ``ValueError`` if a feature is unknown or occurs twice in a set, a set is listed twice, or a
+        feature is given by the position of a column of X, but the features are not the columns of X. Raise
+        ``TypeError`` if a feature is given neither by its name nor by its position.
+
         Parameters
         ----------
         names : sequence of str
             Names of the features.
         are_columns : bool
             Whether each feature is the column of X at its own position.
-
-        Raises
-        ------
-        ValueError
-            A feature is unknown or occurs twice in a set, a set is listed twice, or a feature is given by the
-            position of a column of X, but the features are not the columns of X.
-        TypeError
-            A feature is given neither by its name nor by its position.
         """
         features = [feature for members in self.listed for feature in members]
         if not (are_columns or self.has_feature_positions):
@@ -189,10 +182,7 @@ class Interactions:
 def compute_interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
     """Compute the requested interactions; ``positions`` holds the feature positions of the listed sets.
 
-    Raises
-    ------
-    MemoryError
-        The result does not fit into memory; the message says what to request instead.
+    Raise ``MemoryError`` if the result does not fit into memory; the message says what to request instead.
     """
     if request.form == "occurring":
         return _occurring(run, request)
@@ -204,15 +194,12 @@ def compute_interactions(run: Run, request: Request, positions: np.ndarray | Non
 def interaction_matrices(run: Run, out: Any = None) -> Any:
     """Compute SHAP interaction values, [row][output][feature][feature], in ``out`` if it is not None.
 
-    Raises
-    ------
-    MemoryError
-        The result does not fit into memory; the message says what to request instead.
+    Raise ``MemoryError`` if the result does not fit into memory; the message says what to request instead.
     """
-    n_features, memory = run.n_features, _ResultMemory(run, MATRICES, 0)
+    n_features, row = run.n_features, row_bytes(run, MATRICES, 0, 0)
     run.is_given = out is not None
-    size = memory.chunk_rows()
-    matrices = out if run.is_given else memory.allocate(run.n_outputs, n_features, n_features)
+    size = run.chunk_rows(row)
+    matrices = out if run.is_given else _allocate(run, row, run.n_outputs, n_features, n_features)
     for start in range(0, run.n_rows, size):
         chunk = chunk_of(matrices, start, size)
         run.fill(start, run.empty(len(chunk), run.n_outputs, n_features), matrices=chunk)
@@ -220,11 +207,11 @@ def interaction_matrices(run: Run, out: Any = None) -> Any:
 
 
 def _occurring(run: Run, request: Request) -> Interactions:
-    sets = run.sets(request.result)
-    memory = _ResultMemory(run, request, len(sets))
-    size = memory.chunk_rows()
-    values = memory.allocate(run.n_outputs, len(sets))
-    single_values = memory.allocate(run.n_outputs, run.n_features)
+    sets = run.plans.sets(request.result)
+    row = row_bytes(run, request, len(sets), len(sets))
+    size = run.chunk_rows(row)
+    values = _allocate(run, row, run.n_outputs, len(sets))
+    single_values = _allocate(run, row, run.n_outputs, run.n_features)
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
         out = chunk_of(values, start, size)
@@ -235,16 +222,17 @@ def _occurring(run: Run, request: Request) -> Interactions:
 
 def _strongest(run: Run, request: Request) -> Interactions:
     """Compute all sets, in two passes if there are several batches, and keep only the strongest."""
-    sets = run.sets(request.result)
+    sets = run.plans.sets(request.result)
     count = min(request.count, len(sets))
-    size, memory, read = _chunk_reader(run, request, len(sets), count)
+    row = row_bytes(run, request, len(sets), count)
+    size, read = _chunk_reader(run, request, row, len(sets))
     run.passes = 2 if size < run.n_rows else 1
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
         batch = read(start)
         total += scale_and_sum(batch, 1, run.memory_threads)
     columns = np.argsort(-total, kind="stable")[:count]
-    values = memory.allocate(run.n_outputs, count)
+    values = _allocate(run, row, run.n_outputs, count)
     for start in range(0, run.n_rows, size):
         if run.passes == 2:  # otherwise, the buffer still holds all rows
             batch = read(start)
@@ -256,13 +244,14 @@ def _strongest(run: Run, request: Request) -> Interactions:
 
 
 def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
-    sets = run.sets(request.result)
-    size, memory, read = _chunk_reader(run, request, len(sets), len(positions))
+    sets = run.plans.sets(request.result)
+    row = row_bytes(run, request, len(sets), len(positions))
+    size, read = _chunk_reader(run, request, row, len(sets))
     column_of = dict(zip(map(tuple, sets.tolist()), range(len(sets))))
     columns = [column_of.get(tuple(sorted(members))) for members in positions.tolist()]
     present = [i for i, column in enumerate(columns) if column is not None]
     columns = [column for column in columns if column is not None]
-    values = memory.allocate(run.n_outputs, len(positions))
+    values = _allocate(run, row, run.n_outputs, len(positions))
     for start in range(0, run.n_rows, size):
         batch = read(start)
         chosen = run.empty(len(batch), run.n_computed_outputs, len(positions))
@@ -273,15 +262,12 @@ def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
     return Interactions(run.to_native(values), positions)
 
 
-def _chunk_reader(
-    run: Run, request: Request, n_sets: int, n_result_sets: int
-) -> tuple[int, _ResultMemory, Callable[[int], Any]]:
-    """Return the number of rows of a batch, the memory for the result, and a function that reads a batch.
+def _chunk_reader(run: Run, request: Request, row: RowBytes, n_sets: int) -> tuple[int, Callable[[int], Any]]:
+    """Return the number of rows of a batch, and a function that reads a batch.
 
     The function takes the first row of a batch and computes all sets, in a buffer that its next call reuses.
     """
-    memory = _ResultMemory(run, request, n_sets, n_result_sets)
-    size = memory.chunk_rows()
+    size = run.chunk_rows(row)
     n_buffered = min(size, run.n_rows)
     singles = run.empty(n_buffered, run.n_computed_outputs, run.n_features)
     buffer = run.empty(n_buffered, run.n_computed_outputs, n_sets)
@@ -291,24 +277,7 @@ def _chunk_reader(
         run.compute(start, singles[:n], **{request.result: buffer[:n]})
         return buffer[:n]
 
-    return size, memory, read
-
-
-class RowBytes(NamedTuple):
-    """Memory of each row, and the strings for :class:`memory.Need`.
-
-    Attributes
-    ----------
-    result, work : int
-        Bytes of a row of the result, and of a row of the buffers.
-    what, advice : str
-        Name of the result, and what the user can do if memory does not suffice.
-    """
-
-    result: int
-    work: int
-    what: str
-    advice: str
+    return size, read
 
 
 def row_bytes(run: Run, request: Request, n_sets: int, n_result_sets: int) -> RowBytes:
@@ -322,9 +291,9 @@ def row_bytes(run: Run, request: Request, n_sets: int, n_result_sets: int) -> Ro
             work += n_features * item + matrix
         what = f"{name} ({n_features} x {n_features} features, {outputs})"
         advice = "or ask for fewer pairs: explain_interactions(X), with a number or a list of pairs"
-        return RowBytes(run.n_outputs * matrix, work, what, advice)
+        return RowBytes(run.n_outputs * matrix, work, what, f"explain fewer rows, {advice}")
     what = f"{name} ({n_result_sets} {request.result}, {outputs})"
-    advice = f"or ask for fewer {request.result}: pairs as a number or a list"
+    advice = f"explain fewer rows, or ask for fewer {request.result}: pairs as a number or a list"
     if request.form == "occurring":
         row = run.n_outputs * (n_sets + n_features) * item
         return RowBytes(row, 2 * row, what, advice)  # copies with the computed output; magnitudes on a GPU
@@ -333,30 +302,16 @@ def row_bytes(run: Run, request: Request, n_sets: int, n_result_sets: int) -> Ro
     return RowBytes(run.n_outputs * n_result_sets * item, work, what, advice)
 
 
-class _ResultMemory:
-    """Memory for a result, whose shortage always has the same error message."""
-
-    def __init__(self, run: Run, request: Request, n_sets: int, n_result_sets: int | None = None) -> None:
-        self._run = run
-        self._row = row_bytes(run, request, n_sets, n_sets if n_result_sets is None else n_result_sets)
-        self._what, self._advice = self._row.what, self._row.advice
-
-    def chunk_rows(self) -> int:
-        """Return the number of rows of a batch."""
-        result = 0 if self._run.is_given else self._row.result
-        advice = f"explain fewer rows, {self._advice}"
-        return self._run.chunk_rows(result, self._row.work, self._what, advice)
-
-    def allocate(self, *shape: int) -> Any:
-        """Return a new array with an element of this shape for each row."""
-        try:
-            return self._run.empty(self._run.n_rows, *shape)
-        except MemoryError as error:
-            n_bytes = self._run.n_rows * int(np.prod(shape, dtype=object)) * self._run.dtype.itemsize
-            raise MemoryError(
-                f"{self._run.n_rows} rows need {n_bytes:,} bytes for their {self._what}, more than "
-                f"there are; explain fewer rows, {self._advice}"
-            ) from error
+def _allocate(run: Run, row: RowBytes, *shape: int) -> Any:
+    """Return a new array with an element of this shape for each row."""
+    try:
+        return run.empty(run.n_rows, *shape)
+    except MemoryError as error:
+        n_bytes = run.n_rows * int(np.prod(shape, dtype=object)) * run.dtype.itemsize
+        raise MemoryError(
+            f"{run.n_rows} rows need {n_bytes:,} bytes for their {row.what}, more than there are; "
+            f"{row.advice}"
+        ) from error
 
 
 def _mean(total: np.ndarray, run: Run) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
+from .. import _core
 from .._common import devices, memory
 from .._common.lazy import computed_once
 from ..adapters.ensemble import attributes_of
@@ -74,6 +75,7 @@ class KindPlan:
     """
 
     is_tiled = False
+    _can_have_tables = True
 
     def __init__(self, model: CompiledModel, kind: Kind) -> None:
         self.model, self.kind = model, kind
@@ -118,8 +120,6 @@ class KindPlan:
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         """Return the plan without tables by intervals."""
-        from .. import _core
-
         model, kind, algorithm = self.model, self.kind, self.model.options.algorithm
         level_tables = "level_uniform" if algorithm.tables == "worthwhile" and kind.order == 1 else "none"
         # For a kind that the algorithm does not compute, only the list of occurring sets is needed.
@@ -150,8 +150,6 @@ class KindPlan:
 
     def _compile_tables(self, intervals: Intervals) -> Any:
         """Return the plan with tables by intervals."""
-        from .. import _core
-
         plan, layout = self._laid_out_plan, self._core_layouts.pop(intervals, None)
         if layout is None:
             layout = self.lay_out(plan, intervals)
@@ -198,8 +196,6 @@ class KindPlan:
 
     def lay_out(self, plan: Any, intervals: Intervals) -> Any:
         """Return the core's layout of tables by intervals for the trees of a plan."""
-        from .. import _core
-
         (most_entries, on_gpu), precision = intervals, self.model.options.precision
         prices = tree_costs.gpu_table_prices(precision) if on_gpu else tree_costs.table_prices(precision)
         walk = self.layout_work / self.work
@@ -215,13 +211,10 @@ class KindPlan:
         options = self.model.options
         return (
             self._can_have_tables
+            and self.kind.order == 1
             and options.algorithm.tables == "worthwhile"
             and options.memory_limit is None
         )
-
-    @property
-    def _can_have_tables(self) -> bool:
-        return self.kind.order == 1
 
     @property
     def layout_work(self) -> float:
@@ -264,12 +257,8 @@ class KindPlan:
     def sets(self, result: str) -> np.ndarray:
         """Return the sets of columns of X to which results belong: int32, (n_sets, order).
 
-        ``result`` is "pairs" or "triples".
-
-        Raises
-        ------
-        ValueError
-            Triples are requested, but columns share values; or the model has linear leaves.
+        ``result`` is "pairs" or "triples". Raise ``ValueError`` if triples are requested, but columns share
+        values; or the model has linear leaves.
         """
         self.require_pairs()
         return getattr(self.plan(), result) if self.sharing is None else self.pair_sharing.sets
@@ -351,8 +340,6 @@ class BackgroundPlan(KindPlan):
     """The plan of SHAP values or Banzhaf values of the margin against background data."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         index, room = self.kind.core_index, self._table_room()
         return _core.background_plan(*self._background(), index, room, self._n_threads, tables)
 
@@ -371,16 +358,11 @@ class TiledPlan(BackgroundPlan):
     """The plan of interactions of pairs against background data."""
 
     is_tiled = True
+    _can_have_tables = False
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         index, room = self.kind.core_index, self._table_room()
         return _core.BackgroundPairsPlan(*self._background(), index, room, self._n_threads)
-
-    @property
-    def _can_have_tables(self) -> bool:
-        return False
 
     @computed_once
     def pair_tables(self) -> PairTables | None:
@@ -407,18 +389,14 @@ class TiledPlan(BackgroundPlan):
 class LinkPlan(BackgroundPlan):
     """The plan of SHAP values of a link, which is a function of the margin."""
 
-    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
+    _can_have_tables = False
 
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         model, link = self.model, self.model.link
         assert link is not None and model.background is not None
         if link.is_joint:
             return SoftmaxPlan(model.ensemble, model.options.precision, model.background, link)
         return _core.RescaledPlan(*self._background(), link.name, link.scale)
-
-    @property
-    def _can_have_tables(self) -> bool:
-        return False
 
     @computed_once
     def table_costs(self) -> dict[str, int] | None:
@@ -447,8 +425,6 @@ class LinkPlan(BackgroundPlan):
 
     def _compile_on(self, plan: Any, index: int, method: str) -> Any:
         """Return the ``_cuda.CudaRescaledPlan`` of a plan on a GPU."""
-        from .. import _core
-
         model = self.model
         assert model.background is not None
         tables = _core.RescaledTables(
@@ -464,15 +440,11 @@ class LinkPlan(BackgroundPlan):
 class LinearPlan(BackgroundPlan):
     """The plan of values of trees whose leaves are linear functions."""
 
-    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
+    _can_have_tables = False
 
+    def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         index = self.kind.core_index
         return _core.LinearPlan(*self._background(), index, self._table_room(), self._n_threads)
-
-    @property
-    def _can_have_tables(self) -> bool:
-        return False
 
     def name_without_gpus(self, name: str) -> str:
         return f"{name or 'SHAP values'} of a model with linear leaves"
@@ -500,8 +472,6 @@ class PathOwenPlan(OwenPlan):
     _column_plan: Any = None  # the plan whose trees are laid out
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         attributes, precision = attributes_of(self._ensemble), self.model.options.precision
         self._column_plan = _core.owen_plan(attributes, precision, self._group_of_player, self._n_threads)
         # The trees are merged as they are for SHAP values.
@@ -533,8 +503,6 @@ class PathOwenPlan(OwenPlan):
 
     @computed_once
     def has_owen_leaves(self) -> bool:
-        from .. import _core
-
         self.plan()
         return _core.has_owen_leaves(self._column_plan)
 
@@ -549,8 +517,6 @@ class BackgroundOwenPlan(OwenPlan):
     """The plans of Owen values against background data."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        from .. import _core
-
         model = self.model
         assert model.background is not None
         return _core.background_plan(

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from ..adapters.schema import AdaptedModel
 from ..errors import UnsupportedModelError
-from .links import Link
 
 
-def require_explainable_leaves(adapted: AdaptedModel, interventional: bool, link: Link | None) -> None:
+def require_explainable_leaves(adapted: AdaptedModel, interventional: bool, model_output: str | None) -> None:
     """Reject options with which a model with linear leaves cannot be explained.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The values would be path-dependent.
-    ValueError
-        A function of the margin would be explained.
+    ``model_output`` is None if the margin is explained. Raise ``UnsupportedModelError`` if the values would
+    be path-dependent. Raise ``ValueError`` if a function of the margin would be explained.
     """
     if not adapted.ensemble.has_linear_leaves:
         return
@@ -30,9 +25,9 @@ def require_explainable_leaves(adapted: AdaptedModel, interventional: bool, link
             "unknown, but not what value an unknown feature has in a leaf's function. Give background rows "
             "as data=, for interventional values"
         )
-    if link is not None:
+    if model_output is not None:
         raise ValueError(
-            f"model_output={link.model_output!r} is not computed for models with linear leaves: use "
+            f"model_output={model_output!r} is not computed for models with linear leaves: use "
             "model_output='raw'"
         )
 

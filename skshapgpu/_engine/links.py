@@ -20,6 +20,7 @@ from .._common.devices import require_cpu
 from .._rows.tables import require_same_rows
 from ..adapters.schema import AdaptedModel
 from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
+from .linear_leaves import require_explainable_leaves
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
 _ROUNDING = 2.0**-48
@@ -162,13 +163,8 @@ class Link:
         """Return labels as float64 numbers; for a log loss, as 0 and 1.
 
         ``index`` has the row labels of X, or is None if X has none. The row labels of a pandas series ``y``
-        must equal them.
-
-        Raises
-        ------
-        ValueError, TypeError
-            There are no labels, or not as many as rows, or the labels are labels of other rows, or the model
-            does not know one of the labels.
+        must equal them. Raise ``ValueError`` or ``TypeError`` if there are no labels, or not as many as rows,
+        or the labels are labels of other rows, or the model does not know one of the labels.
         """
         if y is None:
             raise ValueError("model_output='log_loss' compares predictions with labels: give y=")
@@ -237,10 +233,7 @@ def require_model_output(model_output: Any, times: Any, interventional: bool, de
 def read_times(times: Any) -> np.ndarray | None:
     """Return the times at which a function of time is explained, as a one-dimensional array, or None.
 
-    Raises
-    ------
-    ValueError, TypeError
-        The times are not different finite numbers.
+    Raise ``ValueError`` or ``TypeError`` if the times are not different finite numbers.
     """
     if times is None:
         return None
@@ -278,11 +271,18 @@ def unit_of(adapted: AdaptedModel, model_output: str) -> str:
 def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interventional: bool) -> Link | None:
     """Return the link for a model output; None if the output is the margin.
 
-    Raises
-    ------
-    ValueError
-        The model has no such output, or the output needs background rows.
+    Raise ``ValueError`` if the model has no such output, or the output needs background rows, or the model
+    has linear leaves, for which the output is not computed. Raise ``UnsupportedModelError`` if the model has
+    linear leaves, and the values would be path-dependent.
     """
+    link = _link_of(adapted, model_output, all_outputs, interventional)
+    require_explainable_leaves(adapted, interventional, None if link is None else model_output)
+    return link
+
+
+def _link_of(
+    adapted: AdaptedModel, model_output: str, all_outputs: bool, interventional: bool
+) -> Link | None:
     if model_output == "raw":
         return None
     if adapted.link == "identity" and model_output in ("probability", *TIME_OUTPUTS):

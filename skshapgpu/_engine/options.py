@@ -1,21 +1,38 @@
-"""Options of an explainer that say how to compute."""
+"""Options of an explainer, parsed and checked once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .._common import devices, memory
 from .._common.checks import require_bool, require_count, require_n_jobs, require_one_of
 from .._common.devices import Devices
+from .._common.groups import require_groups
+from .._rows.background import require_perturbation
 from . import algorithms
 from .algorithms import Algorithm
+from .links import read_times, require_model_output
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Options:
-    """Options of ``TreeExplainer`` that say how to compute, parsed and checked."""
+    """Options of ``TreeExplainer`` that all calls use, parsed and checked.
 
+    Attributes
+    ----------
+    interventional : bool
+        Whether values are interventional. If they are not, covers are counted from ``data``, if any.
+    times : ndarray or None
+    """
+
+    model_output: str
+    times: np.ndarray | None
+    outputs: str
+    columns: str
+    interventional: bool
     algorithm: Algorithm
     devices: Devices
     precision: str
@@ -34,24 +51,36 @@ class Options:
     def parse(
         cls,
         *,
-        algorithm: Any,
-        device: Any,
-        precision: Any,
-        n_jobs: int | None,
-        memory_limit: int | str | None,
-        check_additivity: bool,
-        interventional: bool,
+        data: Any = None,
+        feature_perturbation: Any = "auto",
+        data_weight: Any = None,
+        cover: Any = "auto",
+        model_output: Any = "raw",
+        times: Any = None,
+        algorithm: Any = "auto",
+        device: Any = "auto",
+        precision: Any = "single",
+        outputs: Any = "auto",
+        columns: Any = "all",
+        feature_groups: Any = None,
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = None,
         expected_rows: int | None = None,
+        check_additivity: bool = True,
     ) -> Options:
-        """Parse and check the options; ``interventional`` says whether there is background data.
+        """Parse and check the options of ``TreeExplainer``, as far as this is possible without the model.
 
-        Raises
-        ------
-        ValueError, TypeError
-            An option has an invalid value, or options contradict each other.
-        RuntimeError
-            The requested GPU is not available.
+        Raise ``ValueError`` or ``TypeError`` if an option has an invalid value, or options contradict each
+        other. Raise ``RuntimeError`` if the requested GPU is not available.
         """
+        require_one_of("outputs", outputs, ("auto", "all"))
+        require_one_of("columns", columns, ("all", "used"))
+        if feature_groups is not None:
+            require_groups("feature_groups", feature_groups, "column")
+        require_perturbation(feature_perturbation, data, data_weight, cover)
+        interventional = data is not None and feature_perturbation != "tree_path_dependent"
+        parsed_times = read_times(times)
+        require_model_output(model_output, times, interventional, device)
         require_one_of("algorithm", algorithm, algorithms.NAMES)
         entry, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
         require_one_of("precision", precision, entry.precisions)
@@ -62,8 +91,20 @@ class Options:
         require_n_jobs(n_jobs)
         require_bool("check_additivity", check_additivity)
         require_count("expected_rows", expected_rows, also=(None,))
-        expected_rows = None if expected_rows is None else int(expected_rows)
         limit, requested = memory.parse_bytes(memory_limit), Devices.parse(device)
         if "cpu" not in entry.devices:
             requested = requested.insist(option)
-        return cls(entry, requested, precision, n_jobs, limit, expected_rows, bool(check_additivity))
+        return cls(
+            model_output=model_output,
+            times=parsed_times,
+            outputs=outputs,
+            columns=columns,
+            interventional=interventional,
+            algorithm=entry,
+            devices=requested,
+            precision=precision,
+            n_jobs=n_jobs,
+            memory_limit=limit,
+            expected_rows=None if expected_rows is None else int(expected_rows),
+            check_additivity=bool(check_additivity),
+        )

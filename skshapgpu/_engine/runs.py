@@ -2,7 +2,7 @@
 
 A function of a :class:`Run`, such as :func:`shap_values` and the functions of ``interactions.py``, decides on
 the layout and the lifetime of results. A run has the same interface for rows from the host and for rows on a
-GPU. Arrays have the layout of the core, [row][output]..., until ``explainer.py`` returns them to the user.
+GPU. Arrays have the layout of the core, [row][output]..., until ``calls.py`` returns them to the user.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from itertools import pairwise
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from .. import _core
 from .._common import devices, memory
 from .._common.interrupts import stoppable
 from .._common.progress import ProgressTracker, watched
@@ -31,7 +32,6 @@ from .compiled_model import CompiledModel
 from .costs.trees import BLOCK_ROWS
 from .execution import ExecutionPlan, intervals_on_gpu, plan_execution, plan_on_cpu
 from .kind_plans import Intervals
-from .sharing import Sharing
 
 T = TypeVar("T")
 
@@ -39,6 +39,9 @@ T = TypeVar("T")
 #: functions of the margin and for models with linear leaves. For all other values, the core and GPUs return
 #: only the gaps.
 _CHECK_BYTES = 40
+
+#: Context of calls without progress; small calls do without the generator that draws the progress.
+_NO_PROGRESS = nullcontext[ProgressTracker | None](None)
 
 
 def execute(
@@ -55,25 +58,41 @@ def execute(
     run fails on the GPU, it is repeated on the CPU. ``labels`` are the labels that the link needs, and
     ``progress`` is the user's option.
     """
-    # Small calls do without the generator that draws the progress.
-    with watched(progress, rows.n_rows) if progress else nullcontext() as tracker:
+    with watched(progress, rows.n_rows) if progress else _NO_PROGRESS as tracker:
+        run: Run
         if isinstance(rows, GpuArray):
-            return _finished(DeviceRun(compiled, kind, rows, labels), work, tracker)
-        assert isinstance(rows, HostRows)
-        execution = plan_execution(compiled, kind, rows.n_rows)
+            run = DeviceRun(compiled, kind, rows, labels)
+        else:
+            assert isinstance(rows, HostRows)
+            run = HostRun(compiled, kind, rows, plan_execution(compiled, kind, rows.n_rows), labels)
         try:
-            return _finished(HostRun(compiled, kind, rows, execution, labels), work, tracker)
+            run.compile(tracker)
+            return work(run), run
         except (MemoryError, RuntimeError) as error:
-            if not (compiled.options.devices.auto and devices.is_cuda_error(error)):
+            is_chosen = compiled.options.devices.auto and isinstance(rows, HostRows)
+            if not (is_chosen and devices.is_cuda_error(error)):
                 raise
-        on_cpu = plan_on_cpu(compiled.of(kind), rows.n_rows)
-        return _finished(HostRun(compiled, kind, rows, on_cpu, labels), work, tracker)
+        assert isinstance(rows, HostRows)
+        run = HostRun(compiled, kind, rows, plan_on_cpu(compiled.of(kind), rows.n_rows), labels)
+        run.compile(tracker)
+        return work(run), run
 
 
-def _finished(run: Run, work: Callable[[Run], T], tracker: ProgressTracker | None) -> tuple[T, Run]:
-    run.progress = tracker
-    run.compile()
-    return work(run), run
+class RowBytes(NamedTuple):
+    """Memory of each row, and the strings for :class:`memory.Need`.
+
+    Attributes
+    ----------
+    result, work : int
+        Bytes of a row of the result, and of a row of the buffers.
+    what, advice : str
+        Name of the result, and what the user can do if memory does not suffice.
+    """
+
+    result: int
+    work: int
+    what: str
+    advice: str
 
 
 class Run(ABC):
@@ -87,6 +106,7 @@ class Run(ABC):
         Number of outputs that the core computes, without the output that ``widen`` adds.
     dtype : numpy dtype
         Type of the results.
+    plans : KindPlan
     plan : _core.Plan
     gap : float or None
         Largest additivity gap so far; None if additivity is not checked.
@@ -115,20 +135,16 @@ class Run(ABC):
 
     def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, intervals: Intervals) -> None:
         self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
-        self._compiled, self._plans, self._intervals = compiled, compiled.of(kind), intervals
-        self.n_features, self.n_outputs = self._plans.n_features, compiled.n_outputs
-        self._sharing = self._plans.sharing
+        self._compiled, self.plans, self._intervals = compiled, compiled.of(kind), intervals
+        self.n_features, self.n_outputs = self.plans.n_features, compiled.n_outputs
         self.n_computed_outputs = compiled.n_computed_outputs
         self._checked = kind in compiled.checked_kinds
         self.gap: float | None = 0.0 if self._checked else None
 
-    def compile(self) -> None:
-        """Compile the plan and its tables, unless an earlier run did."""
-        self.plan = self._plans.plan(self._intervals)
-
-    def sets(self, result: str) -> np.ndarray:
-        """Return the sets of columns, as :meth:`KindPlan.sets` does."""
-        return self._plans.sets(result)
+    def compile(self, progress: ProgressTracker | None = None) -> None:
+        """Compile the plan and its tables, unless an earlier run did; calls then report to ``progress``."""
+        self.progress = progress
+        self.plan = self.plans.plan(self._intervals)
 
     @abstractmethod
     def new(self, *shape: int) -> tuple[Any, bool]:
@@ -143,34 +159,46 @@ class Run(ABC):
         """Convert an array made by :meth:`empty` to an array of the library that the user receives."""
 
     @abstractmethod
-    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        """Return the number of rows to process at once.
+    def chunk_rows(self, row: RowBytes) -> int:
+        """Return the number of rows to process at once; errors are those of ``Need.rows_at_once``."""
 
-        ``result_row`` and ``work_row`` are the bytes of a row of the result, and of the caller's buffers for
-        a row. Errors are as for :meth:`memory.Need.rows_at_once`.
-        """
+    @property
+    def compute(self) -> Callable[..., None]:
+        """Function that fills C-contiguous arrays with the results of rows, as :meth:`_compute` does."""
+        return self._compute if self.progress is None else self._compute_in_steps
 
-    def compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
+    @property
+    def fill(self) -> Callable[..., None]:
+        """Function that fills arrays as :attr:`compute` does, but with the results of all outputs."""
+        return self._fill_widened if self._compiled.widen else self.compute
+
+    @abstractmethod
+    def _compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
         """Fill C-contiguous arrays with the results of rows from ``start`` on, as many as the arrays have.
 
         The arrays have the outputs that the core computes. ``parts`` are further arrays for ``Plan.explain``;
         ``zeroed`` says that ``values`` is full of zeros.
         """
-        if self.progress is None:
-            self._compute(start, values, parts, zeroed)
-            return
+
+    def _compute_in_steps(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
+        """Do the work of :meth:`_compute` in steps, and report each to ``progress``."""
+        assert self.progress is not None
         first = 0
         while first < len(values):
             rows = slice(first, min(first + self.progress.step, len(values)))
             chunk_parts = {name: out[rows] for name, out in parts.items()}
-            self._compute(start + first, values[rows], chunk_parts, zeroed)
+            self._compute(start + first, values[rows], zeroed=zeroed, **chunk_parts)
             self._n_computed += rows.stop - first
             self.progress.done(self._n_computed // self.passes)
             first = rows.stop
 
-    @abstractmethod
-    def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
-        """Do the work of :meth:`compute` in one step."""
+    def _fill_widened(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
+        """Compute the results of the core's output, and those of the output that ``widen`` adds."""
+        results = {"values": values, **parts}
+        computed = {name: self.empty(len(out), 1, *out.shape[2:]) for name, out in results.items()}
+        self.compute(start, **computed)
+        for name, out in results.items():
+            self.spread(computed[name], out)
 
     def _accept(
         self,
@@ -187,18 +215,6 @@ class Run(ABC):
         if not (gaps <= additivity.allowed_gap(self._compiled, dtype)).all():
             additivity.check(self._compiled, *margins(), self._rows.row_labels, start)
         self.gap = max(self.gap or 0.0, float(gaps.max()))
-
-    def fill(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
-        """Fill arrays as :meth:`compute` does, but with the results of all outputs."""
-        if not self._compiled.widen:
-            self.compute(start, values, zeroed=zeroed, **parts)
-            return
-        computed = {
-            name: self.empty(len(out), 1, *out.shape[2:]) for name, out in {"values": values, **parts}.items()
-        }
-        self.compute(start, **computed)
-        for name, out in {"values": values, **parts}.items():
-            self.spread(computed[name], out)
 
     def spread(self, computed: Any, out: Any) -> None:
         """Expand results for the core's outputs to all outputs; ``computed`` is overwritten."""
@@ -226,14 +242,14 @@ class HostRun(Run):
         super().__init__(compiled, kind, rows, execution.intervals)
         self.device = devices.label(execution.indices)
         self._labels, self._execution = labels, execution
-        is_direct = not (execution.indices or compiled.widen or self._sharing)
+        is_direct = not (execution.indices or compiled.widen or self.plans.sharing)
         self.memory_threads = 0 if execution.indices else execution.n_threads
         self.skips_unused = is_direct and compiled.info["n_features_used"] < self.n_features
 
-    def compile(self) -> None:
-        super().compile()
+    def compile(self, progress: ProgressTracker | None = None) -> None:
+        super().compile(progress)
         self._gpus = [
-            self._plans.cuda_plan(index, self.n_rows, self._intervals) for index in self._execution.indices
+            self.plans.cuda_plan(index, self.n_rows, self._intervals) for index in self._execution.indices
         ]
 
     def new(self, *shape: int) -> tuple[np.ndarray, bool]:
@@ -244,68 +260,55 @@ class HostRun(Run):
             page_locked = devices.new_array(shape, self.dtype)
             if page_locked is not None:
                 return page_locked, False
-        from .. import _core
-
         return _core.new_array(shape, self.dtype)
 
     def to_native(self, values: np.ndarray) -> np.ndarray:
         return values
 
-    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+    def chunk_rows(self, row: RowBytes) -> int:
         limit = self._compiled.options.memory_limit
         # Scratch memory, which is counted anew in each call, matters only if there is a limit.
-        need = self.need(result_row, work_row, what, advice, scratch=limit is not None)
+        need = self.need(row, scratch=limit is not None)
         return need.rows_at_once(limit, memory.machine_bytes())
 
-    def need(
-        self, result_row: int, work_row: int, what: str, advice: str, *, scratch: bool = True
-    ) -> memory.Need:
+    def need(self, row: RowBytes, *, scratch: bool = True) -> memory.Need:
         """Return the memory that the run takes; ``scratch`` includes the scratch memory of its threads."""
         # Threads need scratch memory only on the CPU.
         n_threads = 0 if self._execution.indices else self._execution.n_threads
+        work_row = row.work
         work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
         if self._checked and self._compiled.checks_rows:
             work_row += _CHECK_BYTES * self.n_outputs
-        sharing = self._sharing
+        sharing = self.plans.sharing
         if sharing is not None:
             n_shared = sharing.n_players
-            if self._plans.kind.order > 1:
-                pairs = self._plans.pair_sharing
+            if self.plans.kind.order > 1:
+                pairs = self.plans.pair_sharing
                 n_shared += pairs.n_pairs + len(pairs.sets)
             work_row += self.n_computed_outputs * n_shared * self.dtype.itemsize
         fixed = 0
         if scratch and n_threads:
-            info = self._plans.plan().info()
+            info = self.plans.plan().info()
             shared = info["shared_bytes_per_thread"] if n_threads > 1 else 0
             if not shared:  # a thread takes entire blocks of rows
                 n_threads = min(n_threads, -(-self.n_rows // BLOCK_ROWS))
             fixed = n_threads * (info["scratch_bytes_per_thread"] + shared)
-        table_bytes = self._execution.table_bytes
-        return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, what, advice)
+        result_row, table_bytes = 0 if self.is_given else row.result, self._execution.table_bytes
+        return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, row.what, row.advice)
 
-    def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
+    def _compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
         stop, packed = start + len(values), not self._gpus
         block = self._rows.chunk(start, stop, packed=packed, n_threads=self.memory_threads)
-        if self._sharing is None:
+        sharing = self.plans.sharing
+        if sharing is None:
             self._explain(block, start, values, parts, zeroed)
-        else:
-            self._share(self._sharing, block, start, values, parts)
-
-    def _share(
-        self,
-        sharing: Sharing,
-        block: np.ndarray,
-        start: int,
-        values: np.ndarray,
-        parts: dict[str, np.ndarray],
-    ) -> None:
-        """Compute the results of a batch of rows if columns share the values of players."""
+            return
         player_values = np.empty((*values.shape[:2], sharing.n_players), values.dtype)
         if not parts:
             self._explain(block, start, player_values, {})
             sharing.share(player_values, values)
             return
-        pairs = self._plans.pair_sharing
+        pairs = self.plans.pair_sharing
         pair_values = np.empty((*values.shape[:2], pairs.n_pairs), values.dtype)
         self._explain(block, start, player_values, {"pairs": pair_values})
         sharing.share(player_values, values)
@@ -425,9 +428,9 @@ class DeviceRun(Run):
         self.device = devices.label((array.gpu,))
         self._labels = labels
 
-    def compile(self) -> None:
-        super().compile()
-        self._gpu = self._plans.cuda_plan(self._rows.gpu, self.n_rows, self._intervals)
+    def compile(self, progress: ProgressTracker | None = None) -> None:
+        super().compile(progress)
+        self._gpu = self.plans.cuda_plan(self._rows.gpu, self.n_rows, self._intervals)
 
     def new(self, *shape: int) -> tuple[Any, bool]:
         return self._rows.empty(shape), False
@@ -435,33 +438,36 @@ class DeviceRun(Run):
     def to_native(self, values: Any) -> Any:
         return self._rows.to_native(values)
 
-    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        if not work_row:  # the plan itself divides the rows into batches
+    def chunk_rows(self, row: RowBytes) -> int:
+        if not row.work:  # the plan itself divides the rows into batches
             return max(1, self.n_rows)
-        need = memory.Need(self.n_rows, result_row, work_row, self._compiled.table_bytes, 0, what, advice)
+        result_row, table_bytes = 0 if self.is_given else row.result, self._compiled.table_bytes
+        need = memory.Need(self.n_rows, result_row, row.work, table_bytes, 0, row.what, row.advice)
         return need.rows_at_once(self._compiled.options.memory_limit)
 
-    def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
-        array = self._rows.rows(start, start + len(values))
-        if self._compiled.link is not None:
-            self._rescale(array, start, values)
-            return
-        single, limit = array.dtype == np.float32, self._compiled.call_limit or 0
-        numbers = array.numbers
-        gap = np.zeros(values.shape[1]) if self._checked else None
-        out = {name: gpu_arrays.address(part) for name, part in parts.items()}
-        refused = self._gpu.explain_device(
+    def _compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
+        array, compiled = self._rows.rows(start, start + len(values)), self._compiled
+        numbers, limit = array.numbers, compiled.call_limit or 0
+        arguments = (
             array.view,
             numbers.missing,
             numbers.allow_nan,
             numbers.limit,
             gpu_arrays.address(values),
-            single,
-            gap,
-            limit,
-            array.stream,
-            **out,
+            array.dtype == np.float32,
         )
+        if compiled.link is not None:
+            labels = None if self._labels is None else self._labels[start : start + len(values)]
+            margin = np.empty(values.shape[:2]) if self._checked else None
+            refused = self._gpu.explain_device(*arguments, margin, labels, limit, array.stream)
+            self._refuse(refused, array, start)
+            if margin is not None:
+                link_gap = additivity.check(compiled, gpu_arrays.to_host(values), margin, None, start, labels)
+                self.gap = max(self.gap or 0.0, link_gap)
+            return
+        gap = np.zeros(values.shape[1]) if self._checked else None
+        out = {name: gpu_arrays.address(part) for name, part in parts.items()}
+        refused = self._gpu.explain_device(*arguments, gap, limit, array.stream, **out)
         self._refuse(refused, array, start)
         if gap is None:
             return
@@ -474,28 +480,6 @@ class DeviceRun(Run):
             return gpu_arrays.to_host(values), margin
 
         self._accept(gap, array.dtype, start, margins)
-
-    def _rescale(self, array: GpuArray, start: int, values: Any) -> None:
-        """Compute values of the link for rows from ``start`` on."""
-        compiled, numbers = self._compiled, array.numbers
-        labels = None if self._labels is None else self._labels[start : start + len(values)]
-        margin = np.empty(values.shape[:2]) if self._checked else None
-        refused = self._gpu.explain_device(
-            array.view,
-            numbers.missing,
-            numbers.allow_nan,
-            numbers.limit,
-            gpu_arrays.address(values),
-            array.dtype == np.float32,
-            margin,
-            labels,
-            compiled.call_limit or 0,
-            array.stream,
-        )
-        self._refuse(refused, array, start)
-        if margin is not None:
-            on_host = gpu_arrays.to_host(values)
-            self.gap = max(self.gap or 0.0, additivity.check(compiled, on_host, margin, None, start, labels))
 
     def _refuse(self, refused: int, array: GpuArray, start: int) -> None:
         """Raise an error for the number at this position in rows from ``start`` on; -1: there is none."""
@@ -512,9 +496,8 @@ def shap_values(run: Run, out: Any = None) -> Any:
 
     The result is ``out``, if ``out`` is not None.
     """
-    result_row, work_row, what, advice = value_row_bytes(run)
     run.is_given = out is not None
-    size = run.chunk_rows(0 if run.is_given else result_row, work_row, what, advice)
+    size = run.chunk_rows(value_row_bytes(run))
     values, is_zero = (out, False) if run.is_given else run.new(run.n_rows, run.n_outputs, run.n_features)
     zeroed = is_zero and run.skips_unused
     for start in range(0, run.n_rows, size):
@@ -522,12 +505,12 @@ def shap_values(run: Run, out: Any = None) -> Any:
     return values if run.is_given else run.to_native(values)
 
 
-def value_row_bytes(run: Run) -> tuple[int, int, str, str]:
-    """Return the bytes of a row of values and of buffers, and the strings for :class:`memory.Need`."""
+def value_row_bytes(run: Run) -> RowBytes:
+    """Return the memory of a row of values."""
     row = run.n_features * run.dtype.itemsize
     widened = row if run.n_outputs > run.n_computed_outputs else 0
     what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
-    return run.n_outputs * row, widened, what, "or explain fewer rows"
+    return RowBytes(run.n_outputs * row, widened, what, "or explain fewer rows")
 
 
 def chunk_of(array: Any, start: int, size: int) -> Any:

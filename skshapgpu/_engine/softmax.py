@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from .._rows.background import Background
 from .._rows.inputs import tested_columns
 from ..adapters.ensemble import Ensemble, attributes_of
@@ -48,8 +49,6 @@ class SoftmaxPlan:
     """
 
     def __init__(self, ensemble: Ensemble, precision: str, background: Background, link: Link) -> None:
-        from .. import _core
-
         attributes = attributes_of(ensemble)
         self._link = link
         self._tested = tested_columns(ensemble)

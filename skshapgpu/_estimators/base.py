@@ -26,6 +26,7 @@ from sklearn.utils.validation import (
 )
 
 from .._common.types import (
+    OPTION_LINES,
     AlgorithmName,
     Cover,
     CrossValidation,
@@ -38,19 +39,16 @@ from .._common.types import (
     Vector,
 )
 from .._engine.algorithms import is_deterministic
+from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
 from .._rows.pipelines import nest
 from .._rows.tables import n_rows_of, select, table
 from .._versions import __version__
 from ..errors import UnsupportedModelError
-from ..explainer import TreeExplainer, is_explainer, read_options
+from ..explainer import TreeExplainer, is_explainer
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of_rows, positions_of_columns
-
-
-def _is_same(value: Any, default: Any) -> bool:
-    return value is default or (isinstance(value, str) and value == default)
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
@@ -59,12 +57,6 @@ def _estimator_has(method: str) -> Callable[[Any], bool]:
         return True
 
     return check
-
-
-def _shares_a_model(estimator: Any) -> bool:
-    """Return whether a fitted clone contains a model of the user: ``clone`` does not copy frozen models."""
-    parts = (estimator, *estimator.get_params().values())
-    return any(isinstance(part, FrozenEstimator) for part in parts)
 
 
 def fit_model(model: Any, X: Any, y: Any, params: dict[str, Any]) -> None:
@@ -82,11 +74,7 @@ def _copy_of(model: Any) -> Any:
     Explainers keep their own copy of the trees. If the user trained the model further, its predictions would
     come from other trees. Libraries change models in many ways: they add trees, replace leaf values in place,
     or read another file. To notice every change in each call would be slow, so the transformer has a copy.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The model cannot be copied.
+    Raise ``UnsupportedModelError`` if the model cannot be copied.
     """
     layers = list(nest(model))
     # A model without predict is used by the explainer only. Models of Spark do not change.
@@ -242,7 +230,8 @@ class ExplainingTransformer(
         self.estimator_ = clone(self.estimator)
         with tasks.task("fit-model", self.estimator_):
             fit_model(self.estimator_, X, y, params)
-        if _shares_a_model(self.estimator_):
+        parts = (self.estimator_, *self.estimator_.get_params().values())
+        if any(isinstance(part, FrozenEstimator) for part in parts):  # ``clone`` does not copy frozen models
             self.estimator_ = _copy_of(self.estimator_)
         with tasks.task("explain"):
             self._compile()
@@ -255,7 +244,8 @@ class ExplainingTransformer(
         self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold], tasks: Tasks
     ) -> np.ndarray:
         """Return the result of ``transform``, but explain each row by the model of the fold that tests it."""
-        columns, names, n_rows, result = self._input_names(), self._names_seen(), n_rows_of(X), np.empty(())
+        columns, n_rows, result = self._input_names(), n_rows_of(X), np.empty(())
+        names = self.explainer_._reader.names_seen(columns)
         for number, (train, test) in enumerate(folds):
             model = clone(self.estimator)
             target = None if y is None else _safe_indexing(y, train)
@@ -279,17 +269,9 @@ class ExplainingTransformer(
         """Return the position of each feature of a fold's explainer in ``explainer_``; -1: it is not there.
 
         ``positions`` has the position of each column of the fold's model in the model of all rows; None: the
-        columns are the same.
-
-        Raises
-        ------
-        ValueError
-            Groups have other columns.
+        columns are the same. Raise ``ValueError`` if groups have other columns.
         """
-        n_columns = self.explainer_.n_features
-        feature_in_all = self.explainer_._features.feature_of_column(
-            n_columns
-        )  # of each column of the fold's model
+        feature_in_all = self.explainer_._features.feature_of_column(self.explainer_.n_features)
         feature_in_all = feature_in_all if positions is None else feature_in_all[positions]
         feature_in_fold = explainer._features.feature_of_column(explainer.n_features)
         in_fold = feature_in_fold >= 0
@@ -350,7 +332,7 @@ class ExplainingTransformer(
 
     def _check_options(self) -> None:
         """Reject arguments with invalid values before any work starts."""
-        read_options(**self._explainer_options())
+        Options.parse(**self._explainer_options())
 
     @abstractmethod
     def _learn(self, X: Any) -> None:
@@ -366,23 +348,17 @@ class ExplainingTransformer(
         if is_explainer(self.estimator_):
             defaults = {name: p.default for name, p in signature(type(self)).parameters.items()}
             if passed is None:
-                passed = [name for name, value in options.items() if not _is_same(value, defaults[name])]
+                passed = [
+                    name
+                    for name, value in options.items()
+                    if not (value is defaults[name] or (isinstance(value, str) and value == defaults[name]))
+                ]
             options = {name: options[name] for name in passed if name in options}
         self.explainer_ = TreeExplainer(self.estimator_, **options)
         self.base_values_: float | Values = self.explainer_.expected_value
 
     def _explainer_options(self) -> dict[str, Any]:
-        return {
-            "cover": self.cover,
-            "feature_groups": self.feature_groups,
-            "algorithm": self.algorithm,
-            "device": self.device,
-            "precision": self.precision,
-            "outputs": self.outputs,
-            "n_jobs": self.n_jobs,
-            "memory_limit": self.memory_limit,
-            "check_additivity": self.check_additivity,
-        }
+        return {name: getattr(self, name) for name in self._get_param_names() if name in OPTION_LINES}
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -413,10 +389,6 @@ class ExplainingTransformer(
     def _as_table(self, X: Any) -> Any:
         """Return X as an array or data frame, unless it is on a GPU or the steps of a pipeline read it."""
         return X if self.explainer_._reader.steps or on_gpu(X) else table(X)
-
-    def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Check the names of the columns of X, and return the names of the columns that the model sees."""
-        return self.explainer_._reader.names_seen(self._input_names(input_features))
 
     def _input_names(self, input_features: Any = None) -> Any:
         """Return the checked names of the columns of X; None if X is a list of strings, without columns."""

@@ -49,6 +49,8 @@ _PER_COLUMN = frozenset(
 def changed_model(estimator: Any, X: Any, sources: np.ndarray) -> Any:
     """Return a clone of a model for a table with other columns.
 
+    Raise ``ValueError`` if the model names columns in a way that cannot be changed.
+
     Parameters
     ----------
     estimator : estimator
@@ -56,11 +58,6 @@ def changed_model(estimator: Any, X: Any, sources: np.ndarray) -> Any:
     X : table
     sources : ndarray of int
         Position in X of each column of the new table, in the order of the new table.
-
-    Raises
-    ------
-    ValueError
-        The model names columns in a way that cannot be changed.
     """
     change = _Change(X, sources)
     model = clone(estimator)
@@ -77,10 +74,7 @@ def changed_model(estimator: Any, X: Any, sources: np.ndarray) -> Any:
 def changed_params(params: dict[str, Any], X: Any, sources: np.ndarray) -> dict[str, Any]:
     """Return parameters of ``fit`` for a table with other columns; see :func:`changed_model`.
 
-    Raises
-    ------
-    ValueError
-        A parameter names columns in a way that cannot be changed.
+    Raise ``ValueError`` if a parameter names columns in a way that cannot be changed.
     """
     changed = dict(params)
     for name, value in params.items():

@@ -27,6 +27,9 @@ def folds_of(
 ) -> list[Fold]:
     """Return the folds of a splitter, a number or an iterable of splits.
 
+    Raise ``ValueError`` if the folds do not test each row exactly once, or the training rows of a fold lack a
+    class.
+
     Parameters
     ----------
     cv, X, y
@@ -36,11 +39,6 @@ def folds_of(
         Whether y has classes. The training rows of every fold must then have all classes.
     split_params : dict
         Parameters of ``split``, such as ``groups``.
-
-    Raises
-    ------
-    ValueError
-        The folds do not test each row exactly once, or the training rows of a fold lack a class.
     """
     splitter = check_cv(cv, y, classifier=classifier)
     if cv is None or isinstance(cv, Integral):
@@ -86,6 +84,9 @@ def positions_of_columns(
 ) -> np.ndarray | None:
     """Return the position of each column of a fold's model among the columns of the model of all rows.
 
+    Raise ``ValueError`` if the model of all rows lacks a column, or the columns have no names to align them
+    by.
+
     Parameters
     ----------
     names, fold_names : tuple of str
@@ -99,11 +100,6 @@ def positions_of_columns(
     -------
     ndarray of int, or None
         None if the columns are the same.
-
-    Raises
-    ------
-    ValueError
-        The model of all rows lacks a column, or the columns have no names to align them by.
     """
     if names == fold_names:
         return None

@@ -19,17 +19,18 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
-from .._common.checks import require_explain_params, require_n_jobs
+from .._common.checks import require_explain_params, require_n_jobs, require_options
 from .._common.types import CrossValidation, ExplainerOptions, Table, Vector
 from .._engine.features import have_positions
+from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
-from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_before
+from .._rows.pipelines import Prepared, is_self_training, nest, steps_before
 from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
 from ..errors import UnsupportedModelError
-from ..explainer import TreeExplainer, as_explainer, check_options
+from ..explainer import TreeExplainer, as_explainer, model_of
 from .base import ExplainingTransformer
 from .out_of_fold import OutOfFold, Split
 from .scoring import KeepingScorer
@@ -244,7 +245,8 @@ def require_explainable(estimator: Any, requested: dict[str, Any]) -> None:
             "feature_groups: after steps of a pipeline, positions of columns may differ between splits: give "
             "names, or feature_groups='input'"
         )
-    check_options(options)
+    require_options(TreeExplainer, options)
+    Options.parse(**options)
     *_, model = nest(clone(estimator))
     with suppress(NotFittedError):  # an unsupported class is another error
         adapt(model)
@@ -340,18 +342,18 @@ def _explain_split(
     lacks_class = len(model_classes) < len(classes or ())
     if lacks_class and len(model_classes) == 1:
         raise _OtherOutputsError(f"all of its training rows are of class {model_classes[0]!r}")
-    is_two_of_more = lacks_class and len(model_classes) == 2
-    if is_two_of_more:
+    if lacks_class and len(model_classes) == 2:
         options["outputs"] = "all"
-    explainer = as_explainer(NoCopy(model), options)
-    if is_two_of_more and not explainer._adds_up_probabilities:
-        difference = "so its model has one margin, which is of another kind than the margins of more classes"
-        if explainer.model_output == "probability":
-            difference = (
-                "whose probabilities are explained by the rescale rule, but probabilities of more classes "
-                "are explained by their definition"
+        difference = {
+            "raw": "so its model has one margin, which is of another kind than the margins of more classes",
+            "probability": "whose probabilities are explained by the rescale rule, but probabilities of more "
+            "classes are explained by their definition",
+        }.get(options.get("model_output", "raw"))
+        if difference is not None and model_of(model)[1].link != "identity":
+            raise _OtherOutputsError(
+                f"its training rows are of 2 of {len(classes or ())} classes, {difference}"
             )
-        raise _OtherOutputsError(f"its training rows are of 2 of {len(classes or ())} classes, {difference}")
+    explainer = as_explainer(model, options, copies_steps=False)
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
     test_rows = select(X, rows)
     rows_to_explain: Any = test_rows if transformed is None else Prepared(test_rows, transformed)
@@ -365,19 +367,10 @@ def _explain_split(
     if classes is not None and names is not None and (lacks_class or set(names) == set(classes)):
         outputs = np.array([classes.index(label) for label in names])
         names = classes
-    return Split(
-        rows,
-        explanation,
-        perf_counter() - start,
-        names,
-        outputs,
-        bool(explainer._reader.steps),
-        names_are_known(explainer._reader.steps, _names_of_columns(explainer, explanation.feature_names)),
-    )
-
-
-def _names_of_columns(explainer: TreeExplainer, feature_names: tuple[str, ...]) -> tuple[str, ...]:
-    return feature_names if explainer.group_columns is None else explainer._reader.names_seen()
+    reader = explainer._reader
+    columns = explanation.feature_names if explainer.group_columns is None else reader.names_seen()
+    named, seconds = names_are_known(reader.steps, columns), perf_counter() - start
+    return Split(rows, explanation, seconds, names, outputs, bool(reader.steps), named)
 
 
 def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] | None) -> None:

@@ -33,12 +33,15 @@ class KeepingScorer:
     @staticmethod
     def fits(estimator: Any, scoring: Any, params: Any) -> bool:
         """Return whether this scorer applies: to pipelines that end with a plain model, without metadata."""
+        from sklearn.metrics import get_scorer_names
+
         if params or not isinstance(estimator, Pipeline) or len(estimator.steps) < 2:
             return False
         layers = list(nest(estimator))
         if len(layers) != 2 or overridden(estimator, ("score",)) is not None:
             return False
-        return hasattr(layers[1], "score") and _is_named_metric(scoring)
+        is_metric = scoring is None or (isinstance(scoring, str) and scoring in get_scorer_names())
+        return hasattr(layers[1], "score") and is_metric
 
     def __call__(self, estimator: Any, X: Any, *y: Any) -> Any:
         steps, model = unwrap(estimator)
@@ -49,10 +52,3 @@ class KeepingScorer:
         from sklearn.metrics import get_scorer
 
         return get_scorer(self._scoring)(model, rows, *y)
-
-
-def _is_named_metric(scoring: Any) -> bool:
-    """Return whether ``scoring`` is the name of a metric, or None for the score of the model itself."""
-    from sklearn.metrics import get_scorer_names
-
-    return scoring is None or (isinstance(scoring, str) and scoring in get_scorer_names())

@@ -103,11 +103,6 @@ def p_values(hits: np.ndarray, trials: np.ndarray, correction: str | None) -> np
     """Return two-sided p-values of the binomial test, corrected for the number of columns.
 
     The null hypothesis is that a column is above the shadows with probability 1/2.
-
-    Parameters
-    ----------
-    hits, trials : ndarray of int64, shape (n_features,)
-    correction : {"bonferroni", "fdr_bh"} or None
     """
     # The distribution is symmetric, so twice the smaller tail is the two-sided p-value.
     uncorrected = np.minimum(1.0, 2 * binom.cdf(np.minimum(hits, trials - hits), trials, 0.5))

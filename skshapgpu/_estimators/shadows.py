@@ -22,6 +22,8 @@ def shadow_sources(columns: np.ndarray) -> np.ndarray:
 def with_shadows(X: Any, columns: np.ndarray, sources: np.ndarray, rng: np.random.Generator) -> Any:
     """Return columns of a table followed by shadows.
 
+    Raise ``TypeError`` if a data frame has column names that are neither all strings nor all whole numbers.
+
     Parameters
     ----------
     X : two-dimensional array, CSR matrix or data frame
@@ -36,11 +38,6 @@ def with_shadows(X: Any, columns: np.ndarray, sources: np.ndarray, rng: np.rando
     -------
     array, CSR matrix or data frame
         Table of the same kind as X.
-
-    Raises
-    ------
-    TypeError
-        A data frame has column names that are neither all strings nor all whole numbers.
     """
     n_rows = X.shape[0]
     orders = [rng.permutation(n_rows) for _ in sources]

@@ -38,18 +38,9 @@ class CheckedSplitter:
 def checked_splits(splits: Iterable[Any], n_rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the positions of the training rows and of the test rows of each split.
 
-    Parameters
-    ----------
-    splits : iterable of pairs
-        Training rows and test rows, each a one-dimensional array or sequence of positions, which may be
-        negative to count from the end, or a mask of all rows.
-    n_rows : int
-
-    Raises
-    ------
-    ValueError
-        There is no split, or rows have another form or do not exist, or a split has no training rows or no
-        test rows.
+    In ``splits``, rows are one-dimensional arrays or sequences of positions, which may be negative to count
+    from the end, or masks of all rows. Raise ``ValueError`` if there is no split, or rows have another form
+    or do not exist, or a split has no training rows or no test rows.
     """
     result = [
         (

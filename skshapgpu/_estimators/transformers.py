@@ -200,16 +200,6 @@ class ShapTransformer(ExplainingTransformer):
         """
         return cls._from_fitted(model, **options)
 
-    def _explainer_options(self) -> dict[str, Any]:
-        return super()._explainer_options() | {
-            "data": self.data,
-            "feature_perturbation": self.feature_perturbation,
-            "data_weight": self.data_weight,
-            "model_output": self.model_output,
-            "times": self.times,
-            "columns": self.columns,
-        }
-
     def _learn(self, X: Any) -> None:
         if X is None:
             return
@@ -449,13 +439,6 @@ class ShapInteractionTransformer(ExplainingTransformer):
     def _check_options(self) -> None:
         super()._check_options()
         Request.parse(self.interactions, self.index)
-
-    def _explainer_options(self) -> dict[str, Any]:
-        return super()._explainer_options() | {
-            "data": self.data,
-            "feature_perturbation": self.feature_perturbation,
-            "data_weight": self.data_weight,
-        }
 
     def _learn(self, X: Any) -> None:
         request = Request.parse(self.interactions, self.index)

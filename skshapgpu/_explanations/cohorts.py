@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
@@ -159,7 +160,10 @@ def split_into_cohorts(explanation: ExplanationT, labels: Any) -> Cohorts[Explan
                 "fillna('missing') of pandas does, or leave them out of the explanation"
             )
         rows.setdefault(label, []).append(row)
-    ordered = _sorted(list(rows)) if order is None else [label for label in order if label in rows]
+    ordered = list(rows) if order is None else [label for label in order if label in rows]
+    if order is None:
+        with suppress(TypeError):  # labels that cannot be compared stay in the order of their first rows
+            ordered.sort()
     return Cohorts(
         explanation,
         {label: np.array(rows[label]) for label in ordered},
@@ -203,11 +207,3 @@ def _read_labels(explanation: Any, labels: Any) -> tuple[list[Any], Sequence[Any
     if array.ndim != 1:
         raise ValueError(f"labels must have one dimension, not {array.ndim}")
     return list(array.tolist()), order
-
-
-def _sorted(labels: list[Any]) -> list[Any]:
-    """Return labels in ascending order, or in the order of ``labels`` if they cannot be compared."""
-    try:
-        return sorted(labels)
-    except TypeError:
-        return labels

@@ -62,10 +62,8 @@ def grouping_of(
 ) -> Grouping | None:
     """Return the groups that the argument of ``sum_by`` describes; None if the features are columns of X.
 
-    Raises
-    ------
-    ValueError, TypeError
-        The mapping is invalid, or the columns of X from which the features were made are not known.
+    Raise ``ValueError`` or ``TypeError`` if the mapping is invalid, or the columns of X from which the
+    features were made are not known.
     """
     require_groups("mapping", mapping, "feature")
     if not isinstance(mapping, str):
@@ -98,13 +96,7 @@ def _members(group_names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[i
 
 
 def group_pairs(pairs: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of different groups to which pairs of features belong.
-
-    Parameters
-    ----------
-    pairs : ndarray of int, shape (n_pairs, 2)
-    groups : ndarray of int, shape (n_features,)
-        Group of each feature.
+    """Return the pairs of different groups to which pairs of features belong, given each feature's group.
 
     Returns
     -------
@@ -129,10 +121,15 @@ def summed_pairs(values: np.ndarray, positions: np.ndarray, n_group_pairs: int) 
     between = np.flatnonzero(positions >= 0)
     ones = np.ones(len(between), values.dtype)
     adder = sp.csr_array((ones, (positions[between], between)), shape=(n_group_pairs, len(positions)))
-    sums = np.empty((len(values), n_group_pairs, *values.shape[2:]), values.dtype)
-    for output in [()] if values.ndim == 2 else list(np.ndindex(values.shape[2:])):
+    return summed_by_matrix(adder, values)
+
+
+def summed_by_matrix(matrix: sp.csr_array, values: np.ndarray) -> np.ndarray:
+    """Multiply a sparse matrix by the second axis of values (n_rows, n[, n_outputs])."""
+    sums = np.empty((len(values), matrix.shape[0], *values.shape[2:]), values.dtype)
+    for output in np.ndindex(values.shape[2:]):
         at = (slice(None), slice(None), *output)
-        sums[at] = (adder @ values[at].T).T
+        sums[at] = (matrix @ values[at].T).T
     return sums
 
 

@@ -15,7 +15,7 @@ from .._common.types import ColumnNames, Values
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import select
-from .grouping import group_pairs, grouping_of, require_complete_sums, summed_pairs
+from .grouping import group_pairs, grouping_of, require_complete_sums, summed_by_matrix, summed_pairs
 from .selection import positions
 from .values import LabelledValues, ranking
 
@@ -237,12 +237,7 @@ class InteractionExplanation(LabelledValues):
         half = np.full(2 * n_pairs, 0.5, values.dtype)
         pair = np.repeat(np.arange(n_pairs), 2)
         halves = sp.csr_array((half, (self.interactions.ravel(), pair)), shape=(n_features, n_pairs))
-        outputs = [()] if values.ndim == 2 else list(np.ndindex(values.shape[2:]))
-        main = np.empty_like(single_values)
-        for output in outputs:
-            at = (slice(None), slice(None), *output)
-            main[at] = single_values[at] - (halves @ values[at].T).T
-        return main
+        return single_values - summed_by_matrix(halves, values)
 
     def matrices(self) -> Values:
         """Return the pairs as a symmetric matrix for each row and output, in the convention of shap.
@@ -294,16 +289,10 @@ class InteractionExplanation(LabelledValues):
 
 
 def set_names(feature_names: Sequence[str], sets: np.ndarray) -> tuple[str, ...]:
-    """Return unique names "a x b" of sets of features.
+    """Return unique names "a x b" of sets of features, which are given by their positions.
 
     If two names would be equal because a feature's own name contains " x ", features are named by their
     positions.
-
-    Parameters
-    ----------
-    feature_names : sequence of str
-    sets : ndarray of int, shape (n_sets, order)
-        Positions of the features of each set.
     """
     position_lists = sets.tolist()
     names = tuple(" x ".join(feature_names[i] for i in members) for members in position_lists)

@@ -17,18 +17,9 @@ _FEW = 12
 
 
 def largest(values: np.ndarray, n: int) -> np.ndarray:
-    """Find the n numbers of largest magnitude in each row: the largest first, equal ones by position.
+    """Return the positions of the n numbers of largest magnitude in each row: int64, (n_rows, n).
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_columns)
-    n : int
-        At most n_columns.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_rows, n)
-        Positions of the numbers.
+    The largest comes first; equal numbers are in the order of their positions.
     """
     magnitudes = np.abs(values)
     if n > _FEW:
@@ -65,10 +56,7 @@ def largest_of_sign(values: np.ndarray, factor: int, n: int) -> np.ndarray:
 def by_feature(features: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield each feature in ``features`` with the rows and ranks at which it is there.
 
-    Parameters
-    ----------
-    features : ndarray of int, shape (n_rows, n)
-        Position of the feature at each rank of each row; -1: there is none.
+    ``features`` has the position of the feature at each rank of each row; -1: there is none.
     """
     flat = features.ravel()
     order = np.argsort(flat, kind="stable")

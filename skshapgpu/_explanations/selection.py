@@ -19,10 +19,7 @@ ExplanationT = TypeVar("ExplanationT", bound="LabelledValues")
 def positions_of_label(index: Any, label: Any) -> np.ndarray:
     """Return the positions of the rows with a label in a pandas index.
 
-    Raises
-    ------
-    KeyError
-        No row has the label.
+    Raise ``KeyError`` if no row has the label.
     """
     from pandas.errors import InvalidIndexError
 

@@ -36,10 +36,8 @@ class Background:
     def read(cls, data: Any, weights: Any, reader: Callable[[Any], HostRows], x_dtype: str) -> Background:
         """Read and encode background rows as X is read; divide the weights by their sum.
 
-        Raises
-        ------
-        ValueError, TypeError
-            The model does not accept ``data``, or the weights do not fit it.
+        Raise ``ValueError`` or ``TypeError`` if the model does not accept ``data``, or the weights do not fit
+        it.
         """
         with about_data(data):
             host_rows = reader(data)
@@ -84,11 +82,6 @@ def require_perturbation(perturbation: str, data: Any, weights: Any, cover: str)
         )
 
 
-def is_interventional(perturbation: str, data: Any) -> bool:
-    """Return whether values are interventional. If they are not, covers are counted from ``data``, if any."""
-    return data is not None and perturbation != "tree_path_dependent"
-
-
 def _reworded(message: str) -> str:
     """Reword a message about X, from this package or from a step of a pipeline, to be about ``data``."""
     named = re.sub(r"(?<!column )(?<!- )\bX(?=\Z| (?:has|holds|is|contains|must|does)\b)", "data", message)
@@ -121,6 +114,9 @@ def read_weights(
 ) -> np.ndarray:
     """Return the weight of each row as float64.
 
+    Raise ``ValueError`` or ``TypeError`` if the weights are not finite numbers from 0 on, one for each row
+    and not all 0; or they are a series with another index than the rows.
+
     Parameters
     ----------
     name : str
@@ -133,12 +129,6 @@ def read_weights(
         Labels of the rows, which a series of weights must have, too.
     index_name : str
         Name of ``row_labels``, for messages.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The weights are not finite numbers from 0 on, one for each row and not all 0; or they are a series
-        with another index than the rows.
     """
     require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
     try:

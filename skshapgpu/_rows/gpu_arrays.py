@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from .._common.devices import load_cuda
 
 
@@ -274,8 +275,6 @@ def scale_and_sum(values: Any, factor: float, n_threads: int) -> np.ndarray:
     threads are used as make it faster.
     """
     if isinstance(values, np.ndarray):
-        from .. import _core
-
         return _core.scale_and_sum(values, factor, n_threads)
     if factor != 1:
         values *= factor

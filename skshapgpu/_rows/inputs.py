@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import get_tags
 
+from .. import _core
 from .._common.devices import Devices, load_cuda
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema, category_codes
@@ -310,6 +311,9 @@ class HostRows:
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked.
 
+        Raise ``ValueError`` or ``TypeError`` if the model's library does not accept a value; the message
+        names its row and column.
+
         Parameters
         ----------
         start, stop : int
@@ -323,11 +327,6 @@ class HostRows:
         -------
         ndarray of float32 or float64, shape (stop - start, n_columns) or (stop - start, n_tested)
             NaN means missing; derived columns come last. A view of X if X needs no conversion.
-
-        Raises
-        ------
-        ValueError, TypeError
-            The model's library does not accept a value; the message names its row and column.
         """
         if packed and self._tested is not None:
             return self._pack(start, stop, self._tested, n_threads)
@@ -442,8 +441,6 @@ class HostRows:
         allow_nan = schema.allow_nan and (schema.allow_sparse_nan or not self._is_sparse())
         if (allow_nan and schema.allow_inf) or not block.size:
             return None
-        from .. import _core
-
         limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else FLOAT32_OVERFLOW
         if _core.all_below(block, limit, allow_nan, n_threads):
             return None
@@ -473,6 +470,11 @@ def tested_columns(ensemble: Ensemble) -> np.ndarray:
 def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = None) -> HostRows:
     """Check the kind, the shape and the names of X.
 
+    Raise ``ValueError`` if X is not two-dimensional, is complex, or holds strings where the model expects
+    numbers, or the number or the names of its columns are not those of the model. Raise ``TypeError`` if X
+    holds dates or time spans, is masked, is not a table at all, or is a library's own container whose numbers
+    are not available.
+
     Parameters
     ----------
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
@@ -488,15 +490,6 @@ def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = 
     Returns
     -------
     HostRows
-
-    Raises
-    ------
-    ValueError
-        X is not two-dimensional, is complex, or holds strings where the model expects numbers, or the number
-        or the names of its columns are not those of the model.
-    TypeError
-        X holds dates or time spans, is masked, is not a table at all, or is a library's own container whose
-        numbers are not available.
     """
     table = open_table(X)
     if table.absent_is_missing:

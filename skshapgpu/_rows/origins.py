@@ -126,10 +126,7 @@ class Origins:
     def made_from(self, argument: str, position: int) -> np.ndarray:
         """Return the features that were made from a column of X, given its position there.
 
-        Raises
-        ------
-        ValueError
-            X has no such column, or it is not known which features were made from it.
+        Raise ``ValueError`` if X has no such column, or it is not known which features were made from it.
         """
         if self.columns is None:
             raise ValueError(
@@ -168,13 +165,9 @@ class _UnknownError(Exception):
 
 
 def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
-    """Determine the columns of X from which the steps make theirs; the result has no ``data``.
+    """Determine the columns of X from which the steps make ``n_features`` columns.
 
-    Parameters
-    ----------
-    steps : sequence of fitted transformers
-    n_features : int
-        Number of columns that they make.
+    The result has no ``data``.
     """
     try:
         names = _names_in(steps[0], getattr(steps[0], "n_features_in_", None))
@@ -201,18 +194,10 @@ def with_data(origins: Origins, X: Any) -> Origins:
 
 
 def summed_by_column(values: np.ndarray, columns: Sequence[Any] | np.ndarray, n_columns: int) -> np.ndarray:
-    """Sum values over the features made from each column of X. A column without features has zeros.
+    """Sum values (n_rows, n_features, ...) over the features made from each column of X.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_features, ...)
-    columns : sequence of (int or sequence of int), of length n_features
-        Column from which each feature was made, or the columns that form it, each of which gets its value.
-    n_columns : int
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_columns, ...)
+    ``columns`` has the column from which each feature was made, or the columns that form it, each of which
+    gets its value. A column without features has zeros.
     """
     sums = np.zeros((len(values), n_columns, *values.shape[2:]), values.dtype)
     for feature, feature_columns in enumerate(columns):
@@ -384,34 +369,33 @@ def _one_to_one_steps() -> dict[type, _SourceColumns]:
     from sklearn.impute import MissingIndicator, SimpleImputer
     from sklearn.kernel_approximation import AdditiveChi2Sampler
 
+    all_columns = (
+        *("Binarizer", "MaxAbsScaler", "MinMaxScaler", "OrdinalEncoder", "PowerTransformer"),
+        *("QuantileTransformer", "RobustScaler", "StandardScaler"),
+    )
+    selectors = (
+        *(
+            "GenericUnivariateSelect",
+            "RFE",
+            "RFECV",
+            "SelectFdr",
+            "SelectFpr",
+            "SelectFromModel",
+            "SelectFwe",
+        ),
+        *("SelectKBest", "SelectPercentile", "SequentialFeatureSelector", "VarianceThreshold"),
+    )
     return {
-        preprocessing.Binarizer: _all_columns,
-        preprocessing.MaxAbsScaler: _all_columns,
-        preprocessing.MinMaxScaler: _all_columns,
-        preprocessing.OrdinalEncoder: _all_columns,
-        preprocessing.PowerTransformer: _all_columns,
-        preprocessing.QuantileTransformer: _all_columns,
-        preprocessing.RobustScaler: _all_columns,
-        preprocessing.StandardScaler: _all_columns,
+        **{getattr(preprocessing, name): _all_columns for name in all_columns},
+        **{getattr(feature_selection, name): selected for name in selectors},
         preprocessing.FunctionTransformer: _function_sources,
         preprocessing.KBinsDiscretizer: _bin_sources,
         preprocessing.OneHotEncoder: _category_sources,
-        preprocessing.SplineTransformer: _spline_sources,
+        preprocessing.SplineTransformer: lambda step, n: np.repeat(np.arange(n), step.n_features_out_ // n),
         preprocessing.TargetEncoder: _target_sources,
-        AdditiveChi2Sampler: _sample_sources,
-        MissingIndicator: _indicator_sources,
+        AdditiveChi2Sampler: lambda step, n: np.tile(np.arange(n), 2 * step.sample_steps - 1),
+        MissingIndicator: lambda step, _: np.asarray(step.features_),
         SimpleImputer: _imputed_sources,
-        feature_selection.GenericUnivariateSelect: selected,
-        feature_selection.RFE: selected,
-        feature_selection.RFECV: selected,
-        feature_selection.SelectFdr: selected,
-        feature_selection.SelectFpr: selected,
-        feature_selection.SelectFromModel: selected,
-        feature_selection.SelectFwe: selected,
-        feature_selection.SelectKBest: selected,
-        feature_selection.SelectPercentile: selected,
-        feature_selection.SequentialFeatureSelector: selected,
-        feature_selection.VarianceThreshold: selected,
     }
 
 
@@ -439,21 +423,9 @@ def _category_sources(step: Any, n_columns: int) -> np.ndarray:
     return np.repeat(np.arange(n_columns), counts)
 
 
-def _spline_sources(step: Any, n_columns: int) -> np.ndarray:
-    return np.repeat(np.arange(n_columns), step.n_features_out_ // n_columns)
-
-
 def _target_sources(step: Any, n_columns: int) -> np.ndarray:
     multiclass = step.target_type_ == "multiclass"
     return np.repeat(np.arange(n_columns), len(step.classes_) if multiclass else 1)
-
-
-def _sample_sources(step: Any, n_columns: int) -> np.ndarray:
-    return np.tile(np.arange(n_columns), 2 * step.sample_steps - 1)
-
-
-def _indicator_sources(step: Any, n_columns: int) -> np.ndarray:
-    return np.asarray(step.features_)
 
 
 def _imputed_sources(step: Any, n_columns: int) -> np.ndarray:

@@ -58,13 +58,7 @@ class TypesScan:
         self._with_nulls.add(name)
 
     def add(self, rows: Any, part: Any = None) -> None:
-        """Add rows of a part of the source, such as a file. The rows may lack columns that are not needed.
-
-        Parameters
-        ----------
-        rows : pyarrow.RecordBatch or pyarrow.Table
-        part : hashable
-        """
+        """Add rows of a part of the source, such as a file. The rows may lack columns that are not needed."""
         for name, column in zip(rows.schema.names, rows.columns):
             if column.null_count:
                 self.add_nulls(name)
@@ -165,10 +159,10 @@ class PandasTypes:
     ) -> None:
         arrow = require_arrow()
         self.differing = differing or {}
-        fields = [
-            _as_values(field) if is_dictionary(field.type) and field.name not in dictionaries else field
-            for field in schema
-        ]
+        fields = list(schema)
+        for i, field in enumerate(schema):
+            if is_dictionary(field.type) and field.name not in dictionaries:  # missing values are NaN
+                fields[i] = field.with_type(field.type.value_type).with_metadata({MISSING_KEY: MISSING_NAN})
         self._schema = arrow.schema(fields, _without_levels(schema.metadata))
         self._advice = advice
         row = [_row(field, field.name in with_nulls, dictionaries.get(field.name)) for field in self._schema]
@@ -191,15 +185,9 @@ class PandasTypes:
     def frame(self, rows: Any) -> Any:
         """Return rows as a data frame of pandas.
 
-        Parameters
-        ----------
-        rows : pyarrow.RecordBatch or pyarrow.Table
-            Rows with the columns of the schema, in any order and possibly among other columns.
-
-        Raises
-        ------
-        ValueError
-            A column cannot be a column of pandas, or has a missing value that changes its dtype.
+        The rows have the columns of the schema, in any order and possibly among other columns. Raise
+        ``ValueError`` if a column cannot be a column of pandas, or has a missing value that changes its
+        dtype.
         """
         return self._rows_of(rows)
 
@@ -235,9 +223,9 @@ class PandasTypes:
         for field in self._schema:
             column = rows.column(field.name)
             _require_whole_lists(field, column)
-            columns.append(
-                column if column.type == field.type else column.cast(_castable(column, field.type))
-            )
+            # Codes keep their type, as pandas compares the categories.
+            are_codes = is_dictionary(field.type) and is_dictionary(column.type)
+            columns.append(column if are_codes or column.type == field.type else column.cast(field.type))
         fields = [field.with_type(column.type) for field, column in zip(self._schema, columns)]
         frame = _frame(arrow.Table.from_arrays(columns, schema=arrow.schema(fields, self._schema.metadata)))
         for position, (field, dtype) in enumerate(zip(self._schema, self.dtypes)):
@@ -289,11 +277,6 @@ def _without_levels(metadata: Any) -> dict[bytes, bytes] | None:
     return {_PANDAS: json.dumps({**recorded, "index_columns": []}).encode()} if recorded else None
 
 
-def _as_values(field: Any) -> Any:
-    """Return the field of a dictionary's values, in which pandas holds missing values as NaN."""
-    return field.with_type(field.type.value_type).with_metadata({MISSING_KEY: MISSING_NAN})
-
-
 def _row(field: Any, has_nulls: bool, dictionary: Any) -> Any:
     """Return a column of one row, which is missing if any row of the source may be missing."""
     arrow = require_arrow()
@@ -341,11 +324,6 @@ def _unreadable(table: Any, error: Exception) -> str:
                 f"column {name!r} of type {table.schema.field(name).type} cannot be read by pandas: {reason}"
             )
     return f"the columns cannot be read by pandas: {error}"
-
-
-def _castable(column: Any, kind: Any) -> Any:
-    """Return the type to cast a column to. Codes keep their type, as pandas compares the categories."""
-    return column.type if is_dictionary(kind) and is_dictionary(column.type) else kind
 
 
 def _require_whole_lists(field: Any, column: Any) -> None:

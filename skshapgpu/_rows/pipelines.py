@@ -62,7 +62,6 @@ _WRAPPERS = {
     ("sklearn", "SelfTrainingClassifier"): _Wrapper(("estimator_",)),
     ("sklearn", "TransformedTargetRegressor"): _Wrapper(("regressor_",), "regressor"),
     ("skshapgpu", "ExplainingTransformer"): _Wrapper(("estimator_",), packages=("sklearn", "skshapgpu")),
-    ("skshapgpu", "NoCopy"): _Wrapper(("model",), "model"),
 }
 
 #: Methods that make predictions, or that scikit-learn's prediction methods call.
@@ -80,29 +79,13 @@ _PREDICTING = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class NoCopy:
-    """Marker of a model that is not refitted while its explainer is in use, so its steps need no copies."""
-
-    model: Any
-
-
 def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
     """Yield a model, then the model that it wraps, and so on to the innermost model.
 
-    Parameters
-    ----------
-    model : estimator
-    fitted : bool, default=False
-        Whether all of these models must be fitted. Otherwise, unfitted models are yielded as they are.
-
-    Raises
-    ------
-    NotFittedError
-        A model must be fitted, but is not.
-    UnsupportedModelError
-        A class of another package computes predictions of its own, a pipeline ends without a model, or a
-        search kept none.
+    With ``fitted``, all of these models must be fitted; otherwise, unfitted models are yielded as they are.
+    Raise ``NotFittedError`` if a model must be fitted, but is not. Raise ``UnsupportedModelError`` if a class
+    of another package computes predictions of its own, a pipeline ends without a model, or a search kept
+    none.
     """
     yield model
     while (wrapper := _wrapper_of(model)) is not None:
@@ -248,10 +231,7 @@ def takes_arrays(step: Any) -> bool:
 def copies_of(steps: Sequence[Any]) -> list[Any]:
     """Return copies of fitted steps, which do not change if the steps are refitted.
 
-    Raises
-    ------
-    UnsupportedModelError
-        A step cannot be copied.
+    Raise ``UnsupportedModelError`` if a step cannot be copied.
     """
     memo: dict[int, Any] = {}
     copies = []
@@ -323,11 +303,8 @@ def _require_rows(step: Any, before: Any, after: Any) -> None:
 def prepare_on_gpu(steps: Sequence[Any], X: Any, may_write: bool) -> Any:
     """Return X on a GPU, transformed by the steps, which must leave it there.
 
-    Raises
-    ------
-    TypeError, ValueError, RuntimeError
-        A step fails, returns rows on the host, or returns other rows than it receives; the message names the
-        step.
+    Raise ``TypeError``, ``ValueError`` or ``RuntimeError`` if a step fails, returns rows on the host, or
+    returns other rows than it receives; the message names the step.
     """
     X = copied(X) if may_write else X
     for step in steps:

@@ -58,7 +58,8 @@ class StandIn:
         n_outputs = None if self._by_library else int(trees.num_outputs)
         adapted = adapt(model)
         adapted = replace(adapted, schema=replace(adapted.schema, warns_as=None))  # shap keeps no names
-        if explainer.data is not None and _from_frame(explainer.masker):
+        # The masker keeps only the values of a data frame.
+        if explainer.data is not None and getattr(explainer.masker, "feature_names", None) is not None:
             _require_numbers(adapted)
         self._explainers: dict[bool, TreeExplainer] = {}
         self._options = {
@@ -270,11 +271,6 @@ def _require_rows_everywhere(trees: Any) -> None:
             raise NotImplementedError(
                 "no row of data reaches some node, for which shap and skshapgpu use different covers"
             )
-
-
-def _from_frame(masker: Any) -> bool:
-    """Return whether the masker received a data frame, of which it keeps only the values."""
-    return getattr(masker, "feature_names", None) is not None
 
 
 def _require_numbers(model: AdaptedModel) -> None:

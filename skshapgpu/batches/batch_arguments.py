@@ -193,10 +193,7 @@ def explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
 def groups_of_inputs(explainer: TreeExplainer, index: str = "SV") -> Grouping | None:
     """Return the columns of X from which features were made; None if the features are columns of X.
 
-    Raises
-    ------
-    ValueError
-        The columns are not known.
+    Raise ``ValueError`` if the columns are not known.
     """
     origins = explainer._features_of(index).origins(explainer._reader.origins)
     if origins is not None:
@@ -210,25 +207,15 @@ def steps_of(model: Any) -> tuple[list[Any], Any]:
 
 
 def rows_for(steps: Sequence[Any], rows: Any, types: PandasTypes) -> Any:
-    """Return rows of a file as the leading steps of a pipeline take them.
-
-    Parameters
-    ----------
-    steps : sequence of fitted transformers
-    rows : pyarrow.Table
-    types : PandasTypes
-        Types of the columns in the whole file.
-    """
+    """Return rows of a file, whose columns have these types, as the leading steps of a pipeline take them."""
     return types.array(rows) if takes_arrays(steps[0]) else types.frame(rows)
 
 
 def request_of(interactions: Any, index: str | None) -> tuple[Request | None, Any]:
     """Return the requested interactions (None for values of single features) and the index.
 
-    Raises
-    ------
-    ValueError, TypeError
-        An argument has an invalid value, or the result would depend on rows of other batches.
+    Raise ``ValueError`` or ``TypeError`` if an argument has an invalid value, or the result would depend on
+    rows of other batches.
     """
     if interactions is None:
         index = "SV" if index is None else index

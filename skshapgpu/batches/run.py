@@ -20,6 +20,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from .. import _core
 from .._common.checks import require_count, require_one_of, require_options
 from .._common.progress import require_progress, watched
 from .._common.types import (
@@ -496,8 +497,6 @@ class _Run:
 
     def _call(self) -> dict[str, Any]:
         """Return everything that determines the bits of the output, in a JSON-compatible form."""
-        from .. import _core
-
         on_gpus, names = self._arguments.gpus(self.batch_rows), self.explainer.names
         return {
             "model": fingerprint(self._arguments.explainer),

@@ -187,16 +187,9 @@ class SchemaExplainer:
         return [batch.column(name) for name in self.arguments.keep]
 
     def compute(self, batch: Any) -> Any:
-        """Return all values of a batch, or an explanation if the output also has feature values.
+        """Return all values of a batch, (n_rows, n_values); None if there are no rows.
 
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch, FrameRows, array or sparse matrix
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_values), Explanation or None
-            None if there are no rows.
+        If the output also has feature values, return an explanation.
         """
         if not batch.shape[0]:
             return None
@@ -208,18 +201,7 @@ class SchemaExplainer:
         return self._explanation(X) if has_data else side_by_side(self.values(X))
 
     def values(self, X: Any) -> np.ndarray:
-        """Compute all values of some rows.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_rows, n_features)
-            Rows to explain.
-
-        Returns
-        -------
-        array of shape (n_rows, *row_shape)
-            Values with the type that the explainer gives them.
-        """
+        """Compute all values of some rows, (n_rows, *row_shape), in the type that the explainer returns."""
         arguments = self.arguments
         if arguments.request is None:
             return self._explanation(X).values

@@ -13,10 +13,6 @@ def wider(first: Any, second: Any) -> Any:
 
     Integers and floats of any width have a common type, and so do strings with and without a dictionary.
     There is no common type between any two of: numbers, booleans, strings, dates, numeric categories.
-
-    Parameters
-    ----------
-    first, second : pyarrow.DataType
     """
     arrow = require_arrow()
     types = arrow.types

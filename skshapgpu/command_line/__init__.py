@@ -86,12 +86,10 @@ def _message(error: Exception) -> str:
 
 
 def _print_json(facts: dict[str, Any]) -> None:
-    print(json.dumps(facts, default=_plain, ensure_ascii=False))
+    def plain(value: Any) -> Any:  # numbers and arrays of NumPy, or other objects
+        return value.tolist() if hasattr(value, "tolist") else str(value)
 
-
-def _plain(value: Any) -> Any:
-    """Convert NumPy numbers and arrays to Python numbers and lists, and other objects to strings."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    print(json.dumps(facts, default=plain, ensure_ascii=False))
 
 
 def _close_stdout() -> None:

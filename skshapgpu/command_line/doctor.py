@@ -61,15 +61,7 @@ def run(args: argparse.Namespace) -> Answer:
 def self_test(device: str) -> dict[str, Any]:
     """Compare values and interactions of a small ensemble with their definition.
 
-    Parameters
-    ----------
-    device : str
-        "cpu" or "cuda:N".
-
-    Returns
-    -------
-    dict
-        ``device``; ``works``: bool; ``error``: str that describes the failure, or None.
+    Return a dict of ``device``, ``works`` and ``error``, which describes the failure or is None.
     """
     error = None
     try:

@@ -72,12 +72,8 @@ def require_place(path: str) -> None:
 def is_explainer(path: str) -> bool:
     """Return whether MODEL is, by its content, an explainer file; otherwise it may be a model file.
 
-    Raises
-    ------
-    ValueError
-        The file does not exist, or is certainly not a model; the message says what to do instead.
-    OSError
-        It cannot be read.
+    Raise ``ValueError`` if the file does not exist, or is certainly not a model; the message says what to do
+    instead. Raise ``OSError`` if it cannot be read.
     """
     place = require_file(path, "MODEL")
     if place.is_dir():

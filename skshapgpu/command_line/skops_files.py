@@ -22,18 +22,9 @@ def is_skops(place: Place) -> bool:
 def load_skops(place: Place, trusted: Sequence[str]) -> Any:
     """Load a fitted pipeline or model.
 
-    Parameters
-    ----------
-    place : Path or RemotePath
-    trusted : sequence of str
-        Types that may be loaded, in addition to those that skops trusts.
-
-    Raises
-    ------
-    ValueError
-        The file has other types, or is damaged.
-    ImportError
-        skops, or a library of the model, is not installed.
+    ``trusted`` lists types that may be loaded in addition to those that skops trusts. Raise ``ValueError`` if
+    the file has other types, or is damaged. Raise ``ImportError`` if skops, or a library of the model, is not
+    installed.
     """
     skops = require_skops(f"MODEL: {str(place)!r} is a file of skops")
     try:

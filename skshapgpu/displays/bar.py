@@ -13,25 +13,7 @@ from .._explanations.cohorts import Cohorts
 from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
-from .base import (
-    NEGATIVE,
-    PALETTE,
-    explanation_of,
-    figure_of,
-    legend_beside,
-    make_room,
-    numeral,
-    others_name,
-    output_position,
-    ranked,
-    require_explanation,
-    require_max_features,
-    row_axes,
-    series_colors,
-    short,
-    value_name,
-    with_unit,
-)
+from . import base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,18 +122,19 @@ class ShapBarDisplay:
         is_single = self.output_names is None and self.cohort_names is None
         lengths = self.importances.mean(axis=0) if self.splits else self.importances
         lengths = lengths[:, None] if is_single else lengths
-        shown, others = ranked(lengths.sum(axis=1), max_features)
-        names = [short(self.feature_names[i]) for i in shown]
+        shown, others = base.ranked(lengths.sum(axis=1), max_features)
+        names = [base.short(self.feature_names[i]) for i in shown]
         kind = "output" if self.cohort_names is None else "cohort"
-        default = [NEGATIVE] if is_single else [PALETTE[i % len(PALETTE)] for i in range(lengths.shape[1])]
-        colors = series_colors(color, default, kind)
+        palette = (base.NEGATIVE,) if is_single else base.PALETTE
+        default = [palette[i % len(palette)] for i in range(lengths.shape[1])]
+        colors = base.series_colors(color, default, kind)
         if len(others):
-            names.append(others_name(len(others)))
+            names.append(base.others_name(len(others)))
             lengths = np.vstack([lengths[shown], lengths[others].sum(axis=0)])
         else:
             lengths = lengths[shown]
         n_beside = 1 if self.cohort_names is None else len(colors)
-        ax, size = row_axes(ax, names, n_beside)
+        ax, size = base.row_axes(ax, names, n_beside)
         rows, gap = np.arange(len(names)), 4
         self.bars_ = []
         numbers: list[tuple[float, float, float]] = []  # the length that each number shows, and its place
@@ -172,7 +155,12 @@ class ShapBarDisplay:
                 numbers += zip(series, series, centres)
         self.texts_ = [
             ax.annotate(
-                numeral(length), (end, y), (gap, 0), textcoords="offset points", va="center", fontsize=size
+                base.numeral(length),
+                (end, y),
+                (gap, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=size,
             )
             for length, end, y in numbers
         ]
@@ -180,9 +168,9 @@ class ShapBarDisplay:
         ax.set_xlabel(self.label)
         series_names = self.output_names if self.cohort_names is None else self.cohort_names
         if series_names is not None:
-            legend_beside(ax, self.bars_, [short(name) for name in series_names])
-        make_room(ax, self.texts_)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+            base.legend_beside(ax, self.bars_, [base.short(name) for name in series_names])
+        base.make_room(ax, self.texts_)
+        self.ax_, self.figure_ = ax, base.figure_of(ax)
         return self
 
     def _draw_splits(self, ax: Axes, shown: np.ndarray, others: np.ndarray, means: np.ndarray) -> np.ndarray:
@@ -230,17 +218,17 @@ class ShapBarDisplay:
             No row has values, or no row of a cohort; there are more than 8 cohorts; or an argument has an
             invalid value.
         """
-        require_max_features(max_features)
+        base.require_max_features(max_features)
         if isinstance(explanation, Cohorts):
             display = cls._from_cohorts(explanation, output)
             return display.plot(ax=ax, max_features=max_features, color=color)
-        require_explanation(explanation)
+        base.require_explanation(explanation)
         is_stacked = output is None and explanation.values.ndim == 3
         importances, _ = _means_of(explanation, output)
         names: Any = explanation.output_names if is_stacked else None
-        if names is not None and len(names) > len(PALETTE):
+        if names is not None and len(names) > len(base.PALETTE):
             importances, names = importances.sum(axis=1), None
-        label = with_unit(f"mean |{value_name(explanation)}|", explanation)
+        label = base.with_unit(f"mean |{base.value_name(explanation)}|", explanation)
         if is_stacked:
             label += ", summed over the outputs" if names is None else " of each output"
         display = cls(importances, explanation.feature_names, output_names=names, label=label)
@@ -249,11 +237,11 @@ class ShapBarDisplay:
     @classmethod
     def _from_cohorts(cls, cohorts: Cohorts, output: Any) -> ShapBarDisplay:
         """Return a display of cohorts that is not yet drawn."""
-        explanation = require_explanation(cohorts.explanation)
-        if not 1 <= len(cohorts) <= len(PALETTE):
+        explanation = base.require_explanation(cohorts.explanation)
+        if not 1 <= len(cohorts) <= len(base.PALETTE):
             raise ValueError(
-                f"bars of 1 to {len(PALETTE)} cohorts can be drawn beside each other, not of {len(cohorts)}: "
-                "merge cohorts, or draw the explanation of each cohort in a figure of its own"
+                f"bars of 1 to {len(base.PALETTE)} cohorts can be drawn beside each other, not of "
+                f"{len(cohorts)}: merge cohorts, or draw the explanation of each cohort in its own figure"
             )
         lengths, names = [], []
         is_summed = output is None and explanation.values.ndim == 3
@@ -262,7 +250,7 @@ class ShapBarDisplay:
             lengths.append(means.sum(axis=1) if is_summed else means)
             name = label if cohorts.name is None else f"{cohorts.name} = {label}"
             names.append(f"{name} ({n_rows} rows)")
-        label = with_unit(f"mean |{value_name(explanation)}|", explanation)
+        label = base.with_unit(f"mean |{base.value_name(explanation)}|", explanation)
         label += ", summed over the outputs" if is_summed else ""
         importances = np.column_stack(lengths)
         return cls(importances, explanation.feature_names, label=label, cohort_names=names)
@@ -301,7 +289,7 @@ class ShapBarDisplay:
         ShapBarDisplay
         """
         require_options(cls.from_estimator, options)
-        explanation = explanation_of(estimator, X, y, options)
+        explanation = base.explanation_of(estimator, X, y, options)
         return cls.from_explanation(explanation, max_features=max_features, output=output, ax=ax, color=color)
 
     @classmethod
@@ -337,7 +325,7 @@ class ShapBarDisplay:
             ``sum_by``: it is not known from which columns of X the features were made, or rows were tested
             more than once, so that only the means of their values over the splits are known.
         """
-        require_max_features(max_features)
+        base.require_max_features(max_features)
         if not isinstance(cv_results, Mapping) or not {"explanation", "importances"} <= set(cv_results):
             raise ValueError("cv_results must be the result of cross_val_explain")
         require_sum_by(sum_by)
@@ -354,7 +342,7 @@ class ShapBarDisplay:
         importances = importances[np.isfinite(importances).all(axis=1)]
         if not len(importances):
             raise ValueError("no split has importances: there is nothing to draw")
-        label = with_unit(f"mean |{value_name(explanation)}|", explanation)
+        label = base.with_unit(f"mean |{base.value_name(explanation)}|", explanation)
         if explanation.values.ndim == 3:
             label += ", summed over the outputs"
         if len(importances) > 1:
@@ -367,15 +355,11 @@ def _means_of(explanation: Explanation, output: Any) -> tuple[np.ndarray, int]:
     """Return the mean magnitudes of an output's values, and the number of rows that have values.
 
     If ``output`` is None, return the mean magnitudes of all outputs. A row with values of only some outputs
-    counts for these outputs; there are such rows after a cross-validation.
-
-    Raises
-    ------
-    ValueError
-        No row has values, or there is an output of which no row has values.
+    counts for these outputs; there are such rows after a cross-validation. Raise ``ValueError`` if no row has
+    values, or there is an output of which no row has values.
     """
     if output is not None:
-        explanation = explanation[..., output_position(explanation, output)]
+        explanation = explanation[..., base.output_position(explanation, output)]
     means = explanation.importance()
     if np.isnan(means).any():
         raise ValueError("the explanation has no row with values: there is nothing to draw")
@@ -388,10 +372,7 @@ def _importances_by_split(
 ) -> np.ndarray:
     """Return the importances (n_splits, n_features) of an explanation in the test rows of each split.
 
-    Raises
-    ------
-    ValueError
-        The values of some rows are means over several splits.
+    Raise ``ValueError`` if the values of some rows are means over several splits.
     """
     fold = cv_results.get("fold")
     if fold is None or np.ndim(fold) != 1:

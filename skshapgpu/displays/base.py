@@ -152,12 +152,7 @@ def row_position(explanation: Explanation, row: Hashable) -> int:
 def explained_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the rows that have values, and the values of these rows.
 
-    The values of a row that no split tested are NaN.
-
-    Raises
-    ------
-    ValueError
-        No row has values.
+    The values of a row that no split tested are NaN. Raise ``ValueError`` if no row has values.
     """
     rows = np.flatnonzero(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     if not len(rows):
@@ -237,6 +232,8 @@ def series_colors(
 ) -> list[ColorType]:
     """Return one colour for each series of bars or points.
 
+    Raise ``ValueError`` if ``color`` does not have one colour for each series.
+
     Parameters
     ----------
     color : matplotlib color, sequence of matplotlib colors or None
@@ -245,11 +242,6 @@ def series_colors(
         Colours of the series if ``color`` is None.
     kind : str
         Noun for a series, for the message: "output" or "cohort".
-
-    Raises
-    ------
-    ValueError
-        ``color`` does not have one colour for each series.
     """
     from matplotlib.colors import is_color_like
 

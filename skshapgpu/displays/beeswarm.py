@@ -12,26 +12,7 @@ from .._common.checks import require_bool, require_count, require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import is_group, read_column
-from .base import (
-    MANY,
-    MISSING,
-    NEUTRAL,
-    colormap,
-    explained_rows,
-    explanation_of,
-    figure_of,
-    legend_of_missing,
-    others_name,
-    ranked,
-    require_explanation,
-    require_max_features,
-    require_size,
-    row_axes,
-    short,
-    some_rows,
-    values_label,
-    values_of,
-)
+from . import base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,34 +125,34 @@ class ShapBeeswarmDisplay:
             No row has values, or an argument has an invalid value.
         """
         require_count("max_rows", max_rows)
-        require_size(size)
+        base.require_size(size)
         require_bool("colorbar", colorbar)
-        rows, values = explained_rows(self.values)
-        shown, others = ranked(np.abs(values).mean(axis=0, dtype=np.float64), max_features)
-        sample = some_rows(values[:, shown], max_rows)
+        rows, values = base.explained_rows(self.values)
+        shown, others = base.ranked(np.abs(values).mean(axis=0, dtype=np.float64), max_features)
+        sample = base.some_rows(values[:, shown], max_rows)
         self.rows_ = rows[sample]
         swarms = [values[sample, feature] for feature in shown]
-        names = [short(self.feature_names[i]) for i in shown]
+        names = [base.short(self.feature_names[i]) for i in shown]
         if len(others):
             swarms.append(values[sample][:, others].sum(axis=1))
-            names.append(others_name(len(others)))
+            names.append(base.others_name(len(others)))
         is_new = ax is None
-        ax, font_size = row_axes(ax, names)
+        ax, font_size = base.row_axes(ax, names)
         ax.grid(axis="y", color="0.93", linewidth=0.8)
         ax.axvline(0, color="0.5", linewidth=0.8, zorder=0.9)
-        colors = colormap(cmap).with_extremes(bad=MISSING)
+        colors = base.colormap(cmap).with_extremes(bad=base.MISSING)
         low = min(float(swarm.min()) for swarm in swarms)
         high = max(float(swarm.max()) for swarm in swarms)
         style: dict[str, Any] = {
             "s": min(size, size * (font_size / 10) ** 2) if is_new else size,
             "linewidths": 0,
-            "rasterized": len(swarms) * len(sample) >= MANY,
+            "rasterized": len(swarms) * len(sample) >= base.MANY,
         }
         self.points_, any_missing = [], False
         for i, swarm in enumerate(swarms):
             y = i + swarm_offsets(swarm, low, high)
             if self.data is None or i >= len(shown) or is_group(self.data, int(shown[i])):
-                self.points_.append(ax.scatter(swarm, y, color=NEUTRAL, **style))
+                self.points_.append(ax.scatter(swarm, y, color=base.NEUTRAL, **style))
                 continue
             shades = read_column(self.data, int(shown[i]), self.rows_).scaled()
             any_missing |= bool(np.isnan(shades).any())
@@ -180,7 +161,7 @@ class ShapBeeswarmDisplay:
         margin = 0.03 * (high - low) or 0.5
         ax.set_xlim(min(low, 0) - margin, max(high, 0) + margin)
         ax.set_xlabel(self.label, parse_math=False)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        self.ax_, self.figure_ = ax, base.figure_of(ax)
         if colorbar and self.data is not None:
             self._add_colorbar(colors, any_missing)
         return self
@@ -195,7 +176,7 @@ class ShapBeeswarmDisplay:
         bar.ax.tick_params(length=0)
         bar.outline.set_visible(False)
         if any_missing:
-            legend_of_missing(self.ax_, "missing")
+            base.legend_of_missing(self.ax_, "missing")
 
     @classmethod
     def from_explanation(
@@ -234,9 +215,9 @@ class ShapBeeswarmDisplay:
             There are several outputs and none is chosen, no row has values, or an argument has an invalid
             value.
         """
-        require_explanation(explanation)
-        require_max_features(max_features)
-        values, label = values_of(explanation, output), values_label(explanation, output)
+        base.require_explanation(explanation)
+        base.require_max_features(max_features)
+        values, label = base.values_of(explanation, output), base.values_label(explanation, output)
         display = cls(values, explanation.feature_names, data=explanation.data, label=label)
         return display.plot(
             ax=ax, max_features=max_features, max_rows=max_rows, cmap=cmap, size=size, colorbar=colorbar
@@ -280,7 +261,7 @@ class ShapBeeswarmDisplay:
         """
         require_options(cls.from_estimator, options)
         return cls.from_explanation(
-            explanation_of(estimator, X, y, options),
+            base.explanation_of(estimator, X, y, options),
             max_features=max_features,
             max_rows=max_rows,
             output=output,

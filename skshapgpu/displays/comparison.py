@@ -11,23 +11,7 @@ from .._common.checks import with_article
 from .._common.types import PathOrUrl, Values, Vector
 from .._drift.comparison import ExplanationComparison
 from .._explanations.values import Explanation
-from .base import (
-    NEUTRAL,
-    PALETTE,
-    figure_of,
-    legend_beside,
-    make_room,
-    numeral,
-    others_name,
-    pyplot,
-    ranked,
-    require_max_features,
-    row_axes,
-    series_colors,
-    short,
-    value_name,
-    with_unit,
-)
+from . import base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,17 +111,19 @@ class ShapComparisonDisplay:
         ShapComparisonDisplay
             The display itself.
         """
-        shown, others = ranked(self.importances.max(axis=1), max_features)
-        names = [short(self.feature_names[i]) for i in shown]
-        colors = series_colors(color, PALETTE[:2], "sample")
-        points, texts = self.importances[shown], [f"PSI {numeral(self.psi[i])}" for i in shown]
+        shown, others = base.ranked(self.importances.max(axis=1), max_features)
+        names = [base.short(self.feature_names[i]) for i in shown]
+        colors = base.series_colors(color, base.PALETTE[:2], "sample")
+        points, texts = self.importances[shown], [f"PSI {base.numeral(self.psi[i])}" for i in shown]
         if len(others):
-            names.append(others_name(len(others)))
+            names.append(base.others_name(len(others)))
             points = np.vstack([points, self.importances[others].sum(axis=0)])
-            texts.append(f"PSI up to {numeral(self.psi[others].max())}")
-        ax, size = row_axes(ax, names)
+            texts.append(f"PSI up to {base.numeral(self.psi[others].max())}")
+        ax, size = base.row_axes(ax, names)
         rows = np.arange(len(names))
-        self.lines_ = ax.hlines(rows, points.min(axis=1), points.max(axis=1), color=NEUTRAL, linewidth=1.5)
+        self.lines_ = ax.hlines(
+            rows, points.min(axis=1), points.max(axis=1), color=base.NEUTRAL, linewidth=1.5
+        )
         self.points_ = [
             ax.plot(sample, rows, "o", color=sample_color, markersize=7)[0]
             for sample, sample_color in zip(points.T, colors)
@@ -148,9 +134,9 @@ class ShapComparisonDisplay:
         ]
         ax.set_xlim(0, points.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)
-        legend_beside(ax, self.points_, [short(name) for name in self.sample_names])
-        make_room(ax, self.texts_)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        base.legend_beside(ax, self.points_, [base.short(name) for name in self.sample_names])
+        base.make_room(ax, self.texts_)
+        self.ax_, self.figure_ = ax, base.figure_of(ax)
         return self
 
     @classmethod
@@ -175,12 +161,12 @@ class ShapComparisonDisplay:
         -------
         ShapComparisonDisplay
         """
-        require_max_features(max_features)
+        base.require_max_features(max_features)
         if not isinstance(comparison, ExplanationComparison):
             raise TypeError(f"comparison must be an ExplanationComparison, not {with_article(comparison)}")
         n_features = len(comparison.feature_names)
         samples = (comparison.reference_importance, comparison.current_importance)
-        label = with_unit(f"mean |{value_name(comparison)}|", comparison)
+        label = base.with_unit(f"mean |{base.value_name(comparison)}|", comparison)
         if comparison.output_names is not None:
             label += ", summed over the outputs"
         display = cls(
@@ -191,7 +177,7 @@ class ShapComparisonDisplay:
                 f"reference ({comparison.n_reference:,} rows)",
                 f"current ({comparison.n_current:,} rows)",
             ),
-            label=f"{label}\n(nDCG of the rankings: {numeral(comparison.ndcg)})",
+            label=f"{label}\n(nDCG of the rankings: {base.numeral(comparison.ndcg)})",
         )
         return display.plot(ax=ax, max_features=max_features, color=color)
 
@@ -223,8 +209,8 @@ class ShapComparisonDisplay:
         """
         from .._drift.comparing import compare_explanations  # it imports the readers of files
 
-        pyplot()
-        require_max_features(max_features)
+        base.pyplot()
+        base.require_max_features(max_features)
         comparison = compare_explanations(
             reference,
             current,

@@ -13,27 +13,7 @@ from .._common.types import ExplainerOptions, Model, Table, Values, Vector, list
 from .._explanations.values import Explanation
 from .._rows.columns import NumericColumn, read_column
 from ..explainer import as_explainer
-from .base import (
-    LETTER,
-    MANY,
-    MISSING,
-    NEGATIVE,
-    PALETTE,
-    colormap,
-    explained_rows,
-    figure_of,
-    legend_beside,
-    legend_of_missing,
-    new_axes,
-    output_position,
-    pyplot,
-    require_explanation,
-    require_size,
-    short,
-    some_rows,
-    values_label,
-    values_of,
-)
+from . import base
 from .histogram import draw_histogram
 from .strongest import strongest_by_interactions, strongest_by_variance
 
@@ -45,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Maximum number of categories on the x-axis, and maximum number of categories with different colours.
-_CATEGORIES, _COLORS = 20, len(PALETTE)
+_CATEGORIES, _COLORS = 20, len(base.PALETTE)
 
 #: Half the width over which the points of a category are spread. The distance between two categories is 1.
 _JITTER = 0.3
@@ -162,21 +142,23 @@ class ShapDependenceDisplay:
         ShapDependenceDisplay
             The display itself.
         """
-        require_size(size)
+        base.require_size(size)
         require_bool("histogram", histogram)
         if ax is None:
             names = self.color_categories or ()
             longest = max((min(len(name), _CATEGORY_LETTERS) for name in names), default=0)
-            ax = new_axes(6.4 + LETTER * longest, 4.8)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+            ax = base.new_axes(6.4 + base.LETTER * longest, 4.8)
+        self.ax_, self.figure_ = ax, base.figure_of(ax)
         column = _column(self.feature_values, self.categories).most_frequent(_CATEGORIES)
         x = self._x_positions(column)
-        self._add_points(x, cmap, {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(x) >= MANY})
+        self._add_points(
+            x, cmap, {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(x) >= base.MANY}
+        )
         self.histogram_ = draw_histogram(ax, column, x) if histogram else None
         ax.axhline(0, color="0.5", linewidth=0.8, zorder=0.9)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.set_xlabel(short(self.feature_name), parse_math=False)
-        ax.set_ylabel(f"{self.label}\nof {short(self.feature_name)}", parse_math=False)
+        ax.set_xlabel(base.short(self.feature_name), parse_math=False)
+        ax.set_ylabel(f"{self.label}\nof {base.short(self.feature_name)}", parse_math=False)
         return self
 
     def _x_positions(self, column: NumericColumn) -> np.ndarray:
@@ -184,7 +166,7 @@ class ShapDependenceDisplay:
         ax, missing, x = self.ax_, column.missing, column.numbers.copy()
         if column.categories is not None:
             jitter = np.random.default_rng(0).uniform(-_JITTER, _JITTER, len(x))
-            names = [short(name, _CATEGORY_LETTERS) for name in column.categories]
+            names = [base.short(name, _CATEGORY_LETTERS) for name in column.categories]
             if missing.any():
                 x[missing] = len(names)
                 names.append("missing")
@@ -218,22 +200,22 @@ class ShapDependenceDisplay:
     def _add_points(self, x: np.ndarray, cmap: str | Colormap | None, style: dict[str, Any]) -> None:
         ax, y = self.ax_, self.values
         if self.color_values is None:
-            self.points_ = ax.scatter(x, y, color=NEGATIVE, **style)
+            self.points_ = ax.scatter(x, y, color=base.NEGATIVE, **style)
             return
         column = _column(self.color_values, self.color_categories).most_frequent(_COLORS)
-        name, any_missing = short(self.color_name), bool(column.missing.any())
+        name, any_missing = base.short(self.color_name), bool(column.missing.any())
         if column.categories is not None:
-            colors = [*PALETTE[: len(column.categories)], MISSING]
-            labels = [*(short(category, _CATEGORY_LETTERS) for category in column.categories), "missing"]
+            colors = [*base.PALETTE[: len(column.categories)], base.MISSING]
+            labels = [*(base.short(category, _CATEGORY_LETTERS) for category in column.categories), "missing"]
             position = np.where(column.missing, len(colors) - 1, column.numbers).astype(np.int64)
             self.points_ = ax.scatter(x, y, color=np.array(colors)[position], **style)
             n_shown = len(colors) if any_missing else len(colors) - 1
             handles = [ax.scatter([], [], color=color, linewidths=0) for color in colors[:n_shown]]
-            legend_beside(ax, handles, labels[:n_shown], name)
+            base.legend_beside(ax, handles, labels[:n_shown], name)
             return
         low, high = column.limits() or (0.0, 1.0)
         limits: dict[str, Any] = {"vmin": low, "vmax": high if high > low else low + 1}
-        colors_of_numbers = colormap(cmap).with_extremes(bad=MISSING)
+        colors_of_numbers = base.colormap(cmap).with_extremes(bad=base.MISSING)
         fill: dict[str, Any] = {"c": column.numbers, "cmap": colors_of_numbers, "plotnonfinite": True}
         self.points_ = ax.scatter(x, y, **fill, **limits, **style)
         bar: Any = self.figure_.colorbar(self.points_, ax=ax, aspect=40, pad=0.02)
@@ -241,7 +223,7 @@ class ShapDependenceDisplay:
         bar.outline.set_visible(False)
         bar.solids.set_alpha(1)
         if any_missing:
-            legend_of_missing(ax, f"{name} missing")
+            base.legend_of_missing(ax, f"{name} missing")
 
     @classmethod
     def from_explanation(
@@ -289,25 +271,25 @@ class ShapDependenceDisplay:
             The explanation has no data, for instance after :meth:`Explanation.sum_by`; there are several
             outputs and none is chosen; no row has values; or an argument has an invalid value.
         """
-        require_explanation(explanation)
+        base.require_explanation(explanation)
         require_count("max_rows", max_rows)
         if explanation.data is None:
             raise ValueError("the explanation has no data: a dependence plot needs the values of the feature")
         position = _feature("feature", explanation, feature)
-        rows, feature_matrix = explained_rows(values_of(explanation, output))
+        rows, feature_matrix = base.explained_rows(base.values_of(explanation, output))
         values = feature_matrix[:, position]
 
         def read(feature: int, sample: np.ndarray) -> NumericColumn:
             return read_column(explanation.data, feature, rows[sample])
 
         if color_by == "auto":
-            sample = np.sort(some_rows(values[:, None], _JUDGED_ROWS))
+            sample = np.sort(base.some_rows(values[:, None], _JUDGED_ROWS))
             color_feature = strongest_by_variance(
                 values[sample], lambda other: read(other, sample), position, feature_matrix.shape[1]
             )
         else:
             color_feature = None if color_by is None else _feature("color_by", explanation, color_by)
-        drawn = some_rows(values[:, None], max_rows)
+        drawn = base.some_rows(values[:, None], max_rows)
         names, column = explanation.feature_names, read(position, drawn)
         color = None if color_feature is None else read(color_feature, drawn)
         display = cls(
@@ -318,7 +300,7 @@ class ShapDependenceDisplay:
             color_values=None if color is None else color.numbers,
             color_categories=None if color is None else color.categories,
             color_name=None if color_feature is None else names[color_feature],
-            label=values_label(explanation, output),
+            label=base.values_label(explanation, output),
         )
         return display.plot(ax=ax, cmap=cmap, size=size, histogram=histogram)
 
@@ -373,11 +355,11 @@ class ShapDependenceDisplay:
             by itself, or an argument has an invalid value.
         """
         require_options(cls.from_estimator, options)
-        pyplot()  # without matplotlib, this fails before any work is done
+        base.pyplot()  # without matplotlib, this fails before any work is done
         explainer = as_explainer(estimator, options)
         explanation = explainer.explain(X, y)
         position = _feature_of_input("feature", explanation, feature)
-        output_index = output_position(explanation, output)
+        output_index = base.output_position(explanation, output)
         if is_integer(color_by):
             color_by = _feature_of_input("color_by", explanation, color_by)
         if color_by == "auto":
@@ -405,10 +387,8 @@ def _column(values: np.ndarray, categories: Sequence[str] | None) -> NumericColu
 def _feature_of_input(argument: str, explanation: Explanation, feature: Any) -> int:
     """Return the position of a feature. ``feature`` is its name, or the position of a column of X.
 
-    Raises
-    ------
-    ValueError, TypeError
-        The feature does not exist, or the column of X is not a feature by itself.
+    Raise ``ValueError`` or ``TypeError`` if the feature does not exist, or the column of X is not a feature
+    by itself.
     """
     if not is_integer(feature):
         return _feature(argument, explanation, feature)

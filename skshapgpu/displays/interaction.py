@@ -11,18 +11,7 @@ from .._common.checks import require_bool, require_options, with_article
 from .._common.types import ExplainerOptions, InteractionIndex, Model, Table, Values, lists_options
 from .._explanations.interactions import InteractionExplanation
 from ..explainer import as_explainer
-from .base import (
-    LARGEST,
-    LETTER,
-    colormap,
-    figure_of,
-    new_axes,
-    output_position,
-    pyplot,
-    ranked,
-    require_max_features,
-    short,
-)
+from . import base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,17 +94,17 @@ class ShapInteractionDisplay:
         ShapInteractionDisplay
             The display itself.
         """
-        plt = pyplot()
+        plt = base.pyplot()
         from matplotlib.colors import PowerNorm
 
         require_bool("colorbar", colorbar)
 
-        shown, _ = ranked(np.nan_to_num(self.matrix).sum(axis=0), max_features)
-        names = [short(self.feature_names[i]) for i in shown]
+        shown, _ = base.ranked(np.nan_to_num(self.matrix).sum(axis=0), max_features)
+        names = [base.short(self.feature_names[i]) for i in shown]
         if ax is None:
-            side = min(max(3.2, _CELL * len(names)) + LETTER * max(map(len, names)), LARGEST)
-            ax = new_axes(side + 1.2, side)
-            cells = side - LETTER * max(map(len, names))
+            side = min(max(3.2, _CELL * len(names)) + base.LETTER * max(map(len, names)), base.LARGEST)
+            ax = base.new_axes(side + 1.2, side)
+            cells = side - base.LETTER * max(map(len, names))
         else:
             box = ax.get_window_extent()
             cells = min(box.width, box.height) / ax.figure.dpi
@@ -123,12 +112,12 @@ class ShapInteractionDisplay:
         matrix = np.ma.masked_invalid(self.matrix[np.ix_(shown, shown)])
         largest = float(matrix.max()) if matrix.count() else 0.0
         scale = PowerNorm(0.5, vmin=0, vmax=largest or 1.0)
-        self.image_ = ax.imshow(matrix, cmap=colormap(cmap), norm=scale)
+        self.image_ = ax.imshow(matrix, cmap=base.colormap(cmap), norm=scale)
         ax.set_xticks(range(len(names)), names, rotation=90, fontsize=size, parse_math=False)
         ax.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        self.ax_, self.figure_ = ax, base.figure_of(ax)
         if colorbar:
             bar = self.figure_.colorbar(self.image_, ax=ax, label="mean |interaction|")
             bar.outline.set_visible(False)
@@ -170,7 +159,7 @@ class ShapInteractionDisplay:
         TypeError
             ``explanation`` is not an explanation of interactions.
         """
-        pyplot()
+        base.pyplot()
         if not isinstance(explanation, InteractionExplanation):
             raise TypeError(
                 f"explanation must be an InteractionExplanation, not {with_article(explanation)}: pass the "
@@ -178,9 +167,9 @@ class ShapInteractionDisplay:
             )
         if explanation.order != 2:
             raise ValueError("a heat map shows pairs, but the explanation is of triples")
-        require_max_features(max_features)
+        base.require_max_features(max_features)
         if output is not None:
-            explanation = explanation[..., output_position(explanation, output)]
+            explanation = explanation[..., base.output_position(explanation, output)]
         display = cls(_strength(explanation), explanation.feature_names)
         return display.plot(ax=ax, max_features=max_features, cmap=cmap, colorbar=colorbar)
 
@@ -219,7 +208,7 @@ class ShapInteractionDisplay:
         ShapInteractionDisplay
         """
         require_options(cls.from_estimator, options)
-        pyplot()  # without matplotlib, this fails before any work is done
+        base.pyplot()  # without matplotlib, this fails before any work is done
         explanation = as_explainer(estimator, options).explain_interactions(
             X, interactions="occurring", index=index
         )

@@ -14,26 +14,7 @@ from .._common.indices import INDICES
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import read_column
-from .base import (
-    NEGATIVE,
-    POSITIVE,
-    explanation_of,
-    figure_of,
-    make_room,
-    numeral,
-    others_name,
-    output_name,
-    output_position,
-    ranked,
-    require_explanation,
-    require_max_features,
-    row_axes,
-    row_position,
-    series_colors,
-    short,
-    signed,
-    values_of,
-)
+from . import base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,25 +116,25 @@ class ShapWaterfallDisplay:
         ShapWaterfallDisplay
             The display itself.
         """
-        shown, others = ranked(np.abs(self.values), max_features)
+        shown, others = base.ranked(np.abs(self.values), max_features)
         steps = self.values[shown].astype(np.float64)
         names = [self._name(i) for i in shown]
         if len(others):
             steps = np.append(steps, self.values[others].sum(dtype=np.float64))
-            names.append(others_name(len(others)))
+            names.append(base.others_name(len(others)))
         # The steps begin at the base value, at the bottom, and lead upwards to the prediction.
         ends = self.base_value + np.cumsum(steps[::-1])[::-1]
         starts = np.append(ends[1:], self.base_value)
         prediction = ends[0]
-        lowering, raising = series_colors(color, (NEGATIVE, POSITIVE), "direction")
-        ax, size = row_axes(ax, names)
+        lowering, raising = base.series_colors(color, (base.NEGATIVE, base.POSITIVE), "direction")
+        ax, size = base.row_axes(ax, names)
         rows = np.arange(len(steps))
         colors = [raising if step >= 0 else lowering for step in steps]
         self.bars_ = ax.barh(rows, steps, left=starts, height=0.7, color=colors)
         ax.vlines(ends[1:], rows[1:] - 0.65, rows[1:] + 0.35, color="0.5", linewidth=0.8, zorder=0.9)
         self.texts_ = [
             ax.annotate(
-                signed(step),
+                base.signed(step),
                 (end, row),
                 (4 if step >= 0 else -4, 0),
                 textcoords="offset points",
@@ -166,21 +147,25 @@ class ShapWaterfallDisplay:
         width = float(np.ptp([*ends, self.base_value]))
         for name, x, y in (("f(x)", prediction, -1.0), ("E[f(X)]", self.base_value, float(len(steps)))):
             ax.plot([x, x], [min(y, -0.6), max(y, 0)], color="0.5", linewidth=0.8, linestyle=":", zorder=0.9)
-            text = f"{name} = {numeral(x, digits_for(x, width))}"
+            text = f"{name} = {base.numeral(x, digits_for(x, width))}"
             self.texts_.append(ax.annotate(text, (x, y), ha="center", va="center", fontsize=size))
         ax.set_ylim(len(steps) + 0.4, -1.4)
         margin = 0.05 * width or 0.5
         ax.set_xlim(min(ends.min(), self.base_value) - margin, max(ends.max(), self.base_value) + margin)
         ax.set_xlabel(self.label, parse_math=False)
-        make_room(ax, self.texts_)
+        base.make_room(ax, self.texts_)
         if self.log_odds:
             _add_probabilities(ax)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        self.ax_, self.figure_ = ax, base.figure_of(ax)
         return self
 
     def _name(self, feature: int) -> str:
-        name = short(self.feature_names[feature])
-        return name if self.feature_values is None else f"{name} = {short(self.feature_values[feature], 16)}"
+        name = base.short(self.feature_names[feature])
+        return (
+            name
+            if self.feature_values is None
+            else f"{name} = {base.short(self.feature_values[feature], 16)}"
+        )
 
     @classmethod
     def from_explanation(
@@ -222,25 +207,25 @@ class ShapWaterfallDisplay:
         TypeError
             ``row`` is neither a position nor a label, or the rows have no labels.
         """
-        require_explanation(explanation)
-        require_max_features(max_features)
+        base.require_explanation(explanation)
+        base.require_max_features(max_features)
         if not INDICES[explanation.index].adds_up:
             raise ValueError(
                 "a waterfall adds values up to the prediction, but Banzhaf values do not add up: explain the "
                 "row with index='SV'"
             )
-        row = row_position(explanation, row)
-        values = values_of(explanation, output)[row]
+        row = base.row_position(explanation, row)
+        values = base.values_of(explanation, output)[row]
         if not np.isfinite(values).all():
             raise ValueError(f"row {row} has no values: no split tested it")
         base_values = np.asarray(explanation.base_values)
         if base_values.ndim == explanation.values.ndim - 1:  # each row has base values of its own
             base_values = base_values[row]
-        position = output_position(explanation, output)
+        position = base.output_position(explanation, output)
         base_value = float(base_values if position is None else base_values[position])
         label = explanation.unit
         if position is not None:
-            label += f" of {output_name(explanation, position)}"
+            label += f" of {base.output_name(explanation, position)}"
         display = cls(
             values,
             base_value,
@@ -286,7 +271,7 @@ class ShapWaterfallDisplay:
         ShapWaterfallDisplay
         """
         require_options(cls.from_estimator, options)
-        explanation = explanation_of(estimator, X, y, options)
+        explanation = base.explanation_of(estimator, X, y, options)
         return cls.from_explanation(
             explanation, row=row, max_features=max_features, output=output, ax=ax, color=color
         )
@@ -305,7 +290,7 @@ def _value_strings(explanation: Explanation, row: int) -> list[str] | None:
         elif column.categories is not None:
             strings.append(column.categories[int(value)])
         else:
-            strings.append(numeral(value, 5, padded=False))
+            strings.append(base.numeral(value, 5, padded=False))
     return strings
 
 

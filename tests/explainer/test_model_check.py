@@ -202,7 +202,7 @@ def test_pipelines_are_compared_from_their_own_first_step_on(monkeypatch):
     pipeline.fit(frame, Y)
     assert explain(pipeline, frame).checked_against == "model"
     scaled = make_pipeline(StandardScaler(), forest()).fit(frame, Y)
-    monkeypatch.setattr("skshapgpu.explainer.unwrap", lambda model: ([], scaled[-1]))
+    monkeypatch.setattr("skshapgpu._explainer.compiled_explainer.unwrap", lambda model: ([], scaled[-1]))
     with pytest.raises(PredictionMismatchError), pytest.warns(UserWarning, match="feature names"):
         explain(scaled, frame)
 

@@ -50,6 +50,7 @@ MAY_IMPORT = {
         "errors",
         "explainer",
     },
+    "_explainer": {"_common", "_engine", "_explanations", "_files", "_rows", "adapters", "errors"},
     "_explanations": {"_common", "_rows"},
     "_files": {"_common", "_rows", "_versions", "adapters"},
     "_rows": {"_common", "_core", "adapters", "errors"},
@@ -81,7 +82,7 @@ MAY_IMPORT = {
     "displays": {"_common", "_drift", "_explanations", "_rows", "explainer"},
     "distributed": {"_common", "batches"},
     "errors": set(),
-    "explainer": {"_common", "_engine", "_explanations", "_files", "_rows", "adapters", "errors"},
+    "explainer": {"_common", "_engine", "_explainer", "_explanations", "_files", "_rows", "adapters"},
     "mlflow": {"_explanations", "_files", "_versions", "batches", "explainer"},
     "reference": {"_common", "adapters"},
     "shap_backend": {"_common", "_shap"},
@@ -144,7 +145,6 @@ OPTIONAL = {
     "ray",
     "mlflow",
     "skops",
-    "skshapgpu._core",
     "skshapgpu._cuda",
 }
 
@@ -231,7 +231,7 @@ def test_the_table_of_layers_is_complete() -> None:
 def modules_after(code: str) -> tuple[set[str], float]:
     """Return the libraries that ``code`` imports, other than scikit-learn's own imports, and its time.
 
-    It runs in a fresh process; the core counts as a library. The time is relative to the time to import
+    It runs in a fresh process. The time is relative to the time to import
     scikit-learn's base, as seconds depend on the machine's load.
     """
     program = f"""
@@ -282,7 +282,7 @@ import skshapgpu
 X = np.arange(12.0).reshape(6, 2)
 skshapgpu.explain(DecisionTreeRegressor().fit(X, X[:, 0]), X)
 """)
-    assert modules == {"skshapgpu._core"}
+    assert modules == set()
 
 
 def test_public_names() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ... import _core
 from ..._common import memory
 
 #: Seconds, measured on one core of servers with AVX-512: for each call, for each walked leaf and block of 64
@@ -151,8 +152,6 @@ class TreeGroup:
 @cache
 def instruction_set() -> str:
     """Return the name of the instruction set whose kernels the core uses."""
-    from ... import _core
-
     return _core.instruction_set()
 
 

@@ -1,0 +1,1 @@
+"""The state and the calls of an explainer, below its constructor and its files."""
