@@ -84,6 +84,8 @@ def require_same_rows(
 
 def package_of(X: Any) -> str | None:
     """Return the package whose data frame X is, or None if it is none, without importing any package."""
+    if isinstance(X, np.ndarray):  # small calls need not look through the packages
+        return None
     for name, classes in _FRAME_CLASSES.items():
         package = sys.modules.get(name)
         if package is not None and isinstance(X, tuple(getattr(package, cls) for cls in classes)):
