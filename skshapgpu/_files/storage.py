@@ -59,6 +59,8 @@ def is_ours(path: str | os.PathLike[str] | RemotePath) -> bool:
                 return True
             file.seek(0)
             with zipfile.ZipFile(file) as archive, archive.open(_HEADER) as member:
+                if archive.getinfo(_HEADER).compress_type != zipfile.ZIP_STORED:  # it could be far larger
+                    return False
                 header = json.loads(member.read(_MAX_HEADER))
         return str(header["format"]).startswith("skshapgpu")
     except (OSError, ValueError, LookupError, TypeError, RecursionError):

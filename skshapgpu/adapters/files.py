@@ -202,11 +202,18 @@ def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
     for part in [*forest.get("trees", []), *forest.get("cats", {"enc": []})["enc"]]:
         for name, value in part.items():
             if isinstance(value, list):
-                part[name] = np.asarray(value, np.float32 if name in _XGBOOST_FLOATS else None)
+                part[name] = _numbers(name, value)
     for owner in (gradient_booster, forest):
         if "weight_drop" in owner:
             owner["weight_drop"] = np.asarray(owner["weight_drop"], np.float32)
     return _read_xgboost(document)
+
+
+def _numbers(name: str, items: list[Any]) -> np.ndarray:
+    """Return an array of numbers. An array of strings would take the size of the longest for each of them."""
+    if not {int, float, bool}.issuperset(map(type, items)):
+        raise ValueError(f"its {name} are not a list of numbers")
+    return np.asarray(items, np.float32 if name in _XGBOOST_FLOATS else None)
 
 
 def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
