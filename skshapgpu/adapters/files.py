@@ -50,8 +50,8 @@ EXPECTED = "a model file or an explainer file"
 #: Exit status of the script below if a model cannot be explained, by the reason.
 _NO_WEIGHTS, _TEXT_FEATURES = 3, 4
 
-#: Limits on what CatBoost may take for each byte of a file, and in addition: bytes of its JSON, and of memory.
-#: The JSON of a model has at most about 12 times the size of its file.
+#: Limits on the bytes of CatBoost's JSON, and of its memory: for each byte of a file, and in addition. The
+#: JSON of a model has at most about 12 times the size of its file.
 _EXPORT_GROWTH, _EXPORT_BYTES = 24, 2**20
 _CATBOOST_GROWTH, _CATBOOST_BYTES = 200, 2**28
 

@@ -23,6 +23,7 @@ _INTEGERS = {
     "n_categories": "split.numCategories",
 }
 
+
 def is_saved(path: Any) -> bool:
     """Return whether a path, of any file system, is a folder that Spark may have written."""
     folder = path / "metadata"

@@ -256,7 +256,7 @@ class _Thrift:
         self.position += n_bytes
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Return the integers of 32 bits and the structures of a structure, by the numbers of their fields."""
+        """Return the structures and the integers of 32 bits in a structure, by the numbers of the fields."""
         self.n_structs += 1
         fields: dict[int, Any] = {}
         number = 0
