@@ -158,8 +158,8 @@ class Computation:
         n_bytes = _NODE_BYTES * ensemble.n_nodes + ensemble.value.nbytes
         if limit is not None and n_bytes > limit:
             raise MemoryError(
-                f"memory_limit is {limit:,} bytes: raise memory_limit above {n_bytes:,}, which any call needs "
-                "for the trees of the model"
+                f"memory_limit is {limit:,} bytes: raise memory_limit above {n_bytes:,}, which any call "
+                "needs for the trees of the model"
             )
 
         grid = [(list(axis.columns), axis.points) for axis in axes]

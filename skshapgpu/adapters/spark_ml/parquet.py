@@ -210,15 +210,12 @@ def _size(content: bytes, chunk: Any) -> tuple[int, int]:
     while n_values < chunk.num_values:
         header = _Thrift(content, position)
         fields = header.struct()
-        kind, uncompressed, compressed = (
-            fields.get(number) for number in (_PAGE_TYPE, _UNCOMPRESSED, _COMPRESSED)
-        )
-        about = fields.get((_DATA_PAGES | _DICTIONARY_PAGES).get(kind, -1), {})
+        about = fields.get((_DATA_PAGES | _DICTIONARY_PAGES).get(fields.get(_PAGE_TYPE, -1), -1), {})
         n_here = about.get(1, 0) if isinstance(about, dict) else 0
-        sizes = (uncompressed, compressed, n_here)
-        if not all(isinstance(size, int) and size >= 0 for size in sizes):
+        uncompressed, compressed = fields.get(_UNCOMPRESSED, -1), fields.get(_COMPRESSED, -1)
+        if not all(isinstance(size, int) and size >= 0 for size in (uncompressed, compressed, n_here)):
             raise ValueError("a page has no size, or a negative one")
-        n_values += n_here if kind in _DATA_PAGES else 0
+        n_values += n_here if fields.get(_PAGE_TYPE) in _DATA_PAGES else 0
         n_numbers += n_here
         n_bytes += max(uncompressed, compressed)
         position = header.position + compressed
