@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -101,11 +103,56 @@ def _variable_bytes(variable: str, default: int) -> int:
 
 @cache
 def machine_bytes() -> int | None:
-    """Return the machine's memory in bytes; None if the system does not report it."""
+    """Return the bytes of memory that this process may use; None if the system does not report them.
+
+    They are the machine's memory, or less if a control group, such as that of a container, has a limit.
+    """
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
+    return min([machine, *group_limits(Path("/proc/self"))])
+
+
+def group_limits(process: Path) -> list[int]:
+    """Return the limits of the control groups (v1 and v2) of a process, and of the groups that contain them.
+
+    Parameters
+    ----------
+    process : Path
+        Folder of the process in /proc.
+    """
+    try:
+        # Names may have any bytes; those of the parts that are compared are ASCII.
+        mounts = [_mount(line) for line in os.fsdecode((process / "mountinfo").read_bytes()).splitlines()]
+        groups = [line.split(":", 2) for line in os.fsdecode((process / "cgroup").read_bytes()).splitlines()]
+    except (OSError, ValueError):
+        return []
+    limits = []
+    for _, controllers, path in (group for group in groups if len(group) == 3):
+        is_second = not controllers
+        if not is_second and "memory" not in controllers.split(","):
+            continue
+        name = "memory.max" if is_second else "memory.limit_in_bytes"
+        for kind, options, root, place in mounts:
+            if kind != ("cgroup2" if is_second else "cgroup") or not (is_second or "memory" in options):
+                continue
+            below = os.path.relpath(path, root)
+            folder = place if below.startswith("..") else place / below
+            for group in (folder, *folder.parents):
+                if group == place.parent:
+                    break
+                with contextlib.suppress(OSError, ValueError):  # v2 has "max" instead of a number
+                    limits.append(int((group / name).read_text()))
+    return limits
+
+
+def _mount(line: str) -> tuple[str, list[str], str, Path]:
+    """Return the type of a mounted file system, its options, the folder that is mounted, and where."""
+    fields, _, about = line.partition(" - ")
+    root, place = (re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), s) for s in fields.split()[3:5])
+    kind, _, options = about.split(maxsplit=2)
+    return kind, options.split(","), root, Path(place)
 
 
 class Need(NamedTuple):

@@ -31,6 +31,13 @@ from ..adapters.ensemble import attributes_of
 from ..adapters.schema import AdaptedModel
 from ..explainer import model_of
 
+#: Most bytes that compiled trees take for each node, beside its values of eight bytes. The core may reserve
+#: twice the size of a vector, so that the trees take up to _RESERVED times the bytes that they report.
+_NODE_BYTES, _RESERVED = 48, 2.2
+
+#: Bytes that any call takes: objects of Python, and pages that are used in part.
+_CALL_BYTES = 2**18
+
 
 class Axis(NamedTuple):
     """Axis of a grid: columns that change together.
@@ -149,27 +156,48 @@ class Computation:
         return np.concatenate([self.rows.chunk(row, row + 1) for row in rows])
 
     def trees(self, axes: list[Axis]) -> Any:
-        """Compile the trees for a grid."""
+        """Compile the trees for a grid; raise ``MemoryError`` if they may exceed the limit."""
+        ensemble, limit = self.adapted.ensemble, self.memory_limit
+        n_bytes = _NODE_BYTES * ensemble.n_nodes + ensemble.value.nbytes
+        if limit is not None and n_bytes > limit:
+            raise MemoryError(
+                f"memory_limit is {limit:,} bytes: raise memory_limit above {n_bytes:,}, which any call "
+                "needs for the trees of the model"
+            )
+
         grid = [(list(axis.columns), axis.points) for axis in axes]
         return _core.DependentTrees(self.attributes, grid, self.n_threads)
 
-    def average(self, trees: Any, n_points: int, progress: ProgressTracker | None = None) -> np.ndarray:
-        """Return the mean output over the rows at all points of a grid: (n_outputs, ...)."""
+    def average(
+        self,
+        trees: Any,
+        n_points: int,
+        progress: ProgressTracker | None = None,
+        most_rows: int | None = None,
+    ) -> np.ndarray:
+        """Return the mean output over the rows at all points of a grid: (n_outputs, ...).
+
+        Outputs are computed for at most ``most_rows`` rows at once. The system may not get their memory back,
+        so that it counts when curves are computed later.
+        """
         n_outputs = self.adapted.ensemble.n_outputs
         if self.link is not None:
-            return self._average_of_link(trees, n_points, progress)
+            return self._average_of_link(trees, n_points, progress, most_rows)
+        step = self.rows_at_once(trees, 0, 0, n_points * n_outputs, trees.info()["n_leaves"])
         weight_at = np.zeros(trees.info()["n_leaves"])
-        step = self.rows_at_once(trees, 0, 0, n_points * n_outputs)
         for start, stop in self._batches(step, progress):
-            X, weights = self._chunk(start, stop)
-            trees.add_weights(X, weights, weight_at, self.n_threads)
+            # No name keeps the rows while the next ones are read.
+            trees.add_weights(*self._chunk(start, stop), weight_at, self.n_threads)
         return trees.average(weight_at, float(self.rows.n_rows) if self.weights is None else 1.0)
 
-    def _average_of_link(self, trees: Any, n_points: int, progress: ProgressTracker | None) -> np.ndarray:
+    def _average_of_link(
+        self, trees: Any, n_points: int, progress: ProgressTracker | None, most_rows: int | None
+    ) -> np.ndarray:
         n_numbers = n_points * self.adapted.ensemble.n_outputs
-        total = None
+        total, step = None, self._batch_size(trees, 0, n_numbers)
+        step = step if most_rows is None else min(step, most_rows)
         # Batches that followed the progress would change the order of additions.
-        for start, stop in self._batches(self._batch_size(trees, 0, n_numbers), progress, follow=False):
+        for start, stop in self._batches(step, progress, follow=False):
             weights = (
                 np.full(stop - start, 1 / self.rows.n_rows)
                 if self.weights is None
@@ -182,9 +210,8 @@ class Computation:
 
     def individual(self, trees: Any, n_points: int, progress: ProgressTracker | None = None) -> np.ndarray:
         """Return the output of each row at all points of a grid: (n_outputs, n_rows, ...)."""
-        n_numbers, n_rows = n_points * self.adapted.ensemble.n_outputs, self.rows.n_rows
-        curves = None
-        for start, stop in self._batches(self._batch_size(trees, 8 * n_numbers, n_numbers), progress):
+        n_rows, curves = self.rows.n_rows, None
+        for start, stop in self._batches(self.curves_at_once(trees, n_points), progress):
             batch = self._outputs(trees, start, stop)
             if stop - start == n_rows:
                 curves = batch
@@ -192,8 +219,14 @@ class Computation:
             if curves is None:
                 curves = np.empty((len(batch), n_rows, *batch.shape[2:]))
             curves[:, start:stop] = batch
+            del batch  # while the next one is computed
         assert curves is not None
         return curves
+
+    def curves_at_once(self, trees: Any, n_points: int) -> int:
+        """Return the number of rows whose curves are computed at once; raise ``MemoryError`` if none fits."""
+        n_numbers = n_points * self.adapted.ensemble.n_outputs
+        return self._batch_size(trees, 8 * n_numbers, n_numbers)
 
     def _batch_size(self, trees: Any, result_row: int, n_numbers: int) -> int:
         """Return the number of rows whose outputs, ``n_numbers`` for each row, are computed at once."""
@@ -230,17 +263,27 @@ class Computation:
             if progress is not None:
                 progress.done(stop)
 
-    def rows_at_once(self, trees: Any, result_row: int, work_row: int, n_numbers: int) -> int:
+    def rows_at_once(
+        self, trees: Any, result_row: int, work_row: int, n_numbers: int, n_weights: int = 0
+    ) -> int:
         """Return the number of rows to process at once.
 
-        ``result_row`` and ``work_row`` are bytes for each row, and ``n_numbers`` is the number of points of
-        the grid times the number of outputs. Raise ``MemoryError`` if the result does not fit.
+        ``result_row`` and ``work_row`` are bytes for each row, ``n_numbers`` is the number of points of the
+        grid times the number of outputs, and ``n_weights`` is the number of leaves whose weights are added
+        up. Raise ``MemoryError`` if the result does not fit.
         """
         info = trees.info()
-        fixed = 2 * 8 * n_numbers + self.n_threads * info["scratch_bytes_per_thread"]
+        fixed = _CALL_BYTES + 8 * (2 * n_numbers + n_weights)
+        fixed += self.n_threads * info["scratch_bytes_per_thread"]
         work_row += self.rows.packed_row_bytes + info["code_bytes_per_row"]
         advice = "or use fewer rows of X or a smaller grid"
         need = memory.Need(
-            self.rows.n_rows, result_row, work_row, info["bytes"], fixed, "predictions", advice
+            self.rows.n_rows,
+            result_row,
+            work_row,
+            int(_RESERVED * info["bytes"]),
+            fixed,
+            "predictions",
+            advice,
         )
         return need.rows_at_once(self.memory_limit, memory.machine_bytes())

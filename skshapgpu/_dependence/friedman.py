@@ -172,10 +172,11 @@ class _Effects:
         limit = computation.memory_limit or memory.machine_bytes()
         if limit is not None and need > limit:
             names = computation.names
+            advice = ", or raise memory_limit" if computation.memory_limit is not None else ""
             raise MemoryError(
                 f"{names[first]!r} has {sizes[0]:,} values that the trees can tell apart, and "
                 f"{names[second]!r} {sizes[1]:,}: their joint grid takes {need:,} bytes, but {limit:,} are "
-                "available; use a sample of the rows"
+                f"available; use a sample of the rows{advice}"
             )
         grid = computation.average(computation.trees(axes), sizes[0] * sizes[1])
         return self._centered(grid[:, self._cells[first], self._cells[second]])

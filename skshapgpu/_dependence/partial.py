@@ -162,11 +162,13 @@ def partial_dependence(
     )
     mean = computation.mean() if centered else None
     with watched(progress, computation.rows.n_rows) as tracker:
-        if kind != "average":
-            result["individual"] = computation.individual(trees, n_points, tracker)
-            tracker = None
-        if kind != "individual":
+        if kind == "average":
             result["average"] = computation.average(trees, n_points, tracker)
+        else:
+            most_rows = computation.curves_at_once(trees, n_points)  # raises an error before any work is done
+            if kind == "both":  # before there are curves, which would take memory beside it
+                result["average"] = computation.average(trees, n_points, most_rows=most_rows)
+            result["individual"] = computation.individual(trees, n_points, tracker)
     if mean is not None:
         for name in {"average", "individual"} & set(result):
             result[name] -= mean.reshape(-1, *[1] * (result[name].ndim - 1))

@@ -33,6 +33,9 @@ _TABLES = "tables_"
 #: Arrays that may be large, and from which a call reads only parts.
 _LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 
+#: Kinds of the dtypes of scalars and arrays that can be saved: booleans, numbers and strings.
+_SCALARS = "biufU"
+
 #: Module and class of the encoders and derived columns that can be saved, by their names in files.
 _ENCODERS = {
     "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
@@ -244,14 +247,14 @@ class _Packer:
     def pack(self, value: Any) -> Any:
         if value is None or type(value) in (bool, int, float, str):
             return value
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
+        if isinstance(value, np.ndarray) and value.dtype.kind in _SCALARS:
             name = f"a{len(self.arrays)}"
             # The byte order of an array may be the order of its library or machine; files are little-endian.
             self.arrays[name] = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
             return {"array": name}
         if isinstance(value, np.ndarray) and value.dtype.hasobject:
             return {"objects": [self.pack(item) for item in value.tolist()]}
-        if isinstance(value, np.generic) and value.dtype.kind in "biufU":
+        if isinstance(value, np.generic) and value.dtype.kind in _SCALARS:
             return {"scalar": value.dtype.str, "value": value.item()}
         if type(value) in (tuple, list):
             return {type(value).__name__: [self.pack(item) for item in value]}
@@ -286,7 +289,10 @@ class _Unpacker:
                 out[:] = [self.unpack(item) for item in items]
                 return out
             case {"scalar": dtype, "value": item}:
-                return np.dtype(dtype).type(item)
+                scalar_dtype = np.dtype(dtype)
+                if scalar_dtype.kind not in _SCALARS:
+                    raise ValueError(f"it holds a scalar of the dtype {dtype!r:.80}")
+                return scalar_dtype.type(item)
             case {"tuple": items}:
                 return tuple(self.unpack(item) for item in items)
             case {"list": items}:

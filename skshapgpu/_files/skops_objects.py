@@ -6,8 +6,14 @@ such as the transformers of scikit-learn, and objects of other types only if the
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Collection
+from io import BytesIO
 from typing import Any
+
+#: Limit on the size of the content of a file that is compressed, in bytes for each byte of the file, and in
+#: bytes that are allowed in addition. A file that skops writes grows at most to about half of it.
+_MOST_GROWTH, _MORE_BYTES = 64, 2**20
 
 
 class UntrustedTypesError(ValueError):
@@ -56,6 +62,7 @@ def loads(skops: Any, content: bytes, trusted: Collection[str]) -> Any:
         The content is damaged, or the code of a type fails.
     """
     try:
+        _require_size(content)
         untrusted = sorted(set(skops.get_untrusted_types(data=content)) - set(trusted))
         loaded = None if untrusted else skops.loads(content, trusted=list(trusted))
     except (ImportError, MemoryError):
@@ -65,3 +72,14 @@ def loads(skops: Any, content: bytes, trusted: Collection[str]) -> Any:
     if untrusted:
         raise UntrustedTypesError(untrusted)
     return loaded
+
+
+def _require_size(content: bytes) -> None:
+    """Raise ``ValueError`` if the content of a file would grow too much when it is decompressed."""
+    with zipfile.ZipFile(BytesIO(content)) as archive:
+        n_bytes = sum(member.file_size for member in archive.infolist())
+    if n_bytes > _MORE_BYTES + _MOST_GROWTH * len(content):
+        raise ValueError(
+            f"a file of {len(content):,} bytes with {n_bytes:,} compressed bytes is too large to be trusted: "
+            "dump the model without compression"
+        )

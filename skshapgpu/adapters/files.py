@@ -51,10 +51,24 @@ EXPECTED = "a model file or an explainer file"
 #: Exit status of the script below if a model cannot be explained, by the reason.
 _NO_WEIGHTS, _TEXT_FEATURES = 3, 4
 
-#: Script that writes a CatBoost model as JSON.
+#: Limits on the bytes of CatBoost's JSON, and of its memory: for each byte of a file, and in addition. The
+#: JSON of a model has at most about 12 times the size of its file.
+_EXPORT_GROWTH, _EXPORT_BYTES = 24, 2**20
+_CATBOOST_GROWTH, _CATBOOST_BYTES = 200, 2**28
+
+#: Script that writes a CatBoost model as JSON. Its arguments are both paths, and limits on the bytes that
+#: CatBoost may write and allocate. The system enforces the limits on Linux only.
 _EXPORT_CATBOOST = f"""
 import sys
 import catboost
+try:
+    import resource
+    with open("/proc/self/statm") as file:
+        in_use = int(file.read().split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (in_use + int(sys.argv[4]),) * 2)
+except (ImportError, OSError, ValueError):
+    pass
 model = catboost.CatBoost()
 try:
     model.load_model(sys.argv[1])
@@ -65,6 +79,8 @@ try:
     model.save_model(sys.argv[2], format="json")
 except catboost.CatBoostError as error:
     sys.exit(str(error))
+except MemoryError:
+    sys.exit("it takes too much memory for its size")
 """
 
 #: Seconds allowed to start Python and import CatBoost on a busy machine; one second per megabyte is added.
@@ -204,11 +220,18 @@ def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
     for part in [*forest.get("trees", []), *forest.get("cats", {"enc": []})["enc"]]:
         for name, value in part.items():
             if isinstance(value, list):
-                part[name] = np.asarray(value, np.float32 if name in _XGBOOST_FLOATS else None)
+                part[name] = _numbers(name, value)
     for owner in (gradient_booster, forest):
         if "weight_drop" in owner:
             owner["weight_drop"] = np.asarray(owner["weight_drop"], np.float32)
     return _read_xgboost(document)
+
+
+def _numbers(name: str, items: list[Any]) -> np.ndarray:
+    """Return an array of numbers. An array of strings would take the size of the longest for each of them."""
+    if not {int, float, bool}.issuperset(map(type, items)):
+        raise ValueError(f"its {name} are not a list of numbers")
+    return np.asarray(items, np.float32 if name in _XGBOOST_FLOATS else None)
 
 
 def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
@@ -261,7 +284,10 @@ def _read_cbm(name: str, content: bytes) -> AdaptedModel:
         model = os.path.join(folder, "model.cbm")
         with open(model, "wb") as file:
             file.write(content)
+        most_bytes = _EXPORT_BYTES + _EXPORT_GROWTH * len(content)
+        most_memory = _CATBOOST_BYTES + _CATBOOST_GROWTH * len(content)
         command = [sys.executable, "-P", "-c", _EXPORT_CATBOOST, model, export]
+        command += [str(most_bytes), str(most_memory)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
             run = subprocess.run(
@@ -284,6 +310,8 @@ def _read_cbm(name: str, content: bytes) -> AdaptedModel:
             raise ValueError("CatBoost crashes while reading it")
         if run.returncode:
             raise ValueError(catboost.with_advice(run.stderr.decode(errors="replace").strip()[-500:]))
+        if os.path.getsize(export) > most_bytes:
+            raise ValueError("CatBoost's JSON of it is too large for its size")
         with open(export, "rb") as file:
             document = json.loads(file.read())
         catboost.restore_tables(document, content)

@@ -69,7 +69,7 @@ _TREE_FIELDS = frozenset(
 _VERSIONS = frozenset({"v3", "v4"})
 
 #: Limit on num_tree_per_iteration for a model without trees; otherwise the number of trees is the limit.
-_MAX_OUTPUTS_WITHOUT_TREES = 2**16
+_MAX_OUTPUTS_WITHOUT_TREES = 2**12
 
 _INNER_FIELDS = {
     "split_feature": np.int64,
@@ -304,6 +304,9 @@ def _tree(number: int, text: str) -> _Tree:
     boundaries = numbers("cat_boundaries", np.int64, n_sets + 1) if n_sets else np.zeros(1, np.int64)
     if boundaries[0] != 0 or (np.diff(boundaries) < 0).any():
         raise ValueError(f"tree {number} of the LightGBM model text has cat_boundaries that do not rise")
+    words = numbers("cat_threshold", np.int64, int(boundaries[-1]))
+    if ((words < 0) | (words >= 2**32)).any():
+        raise ValueError(f"tree {number} of the LightGBM model text has a cat_threshold of more than 32 bits")
     sets = inner["threshold"][inner["decision_type"] & _CATEGORICAL > 0]
     if ((sets < 0) | (sets >= n_sets) | (sets != np.trunc(sets))).any():
         raise ValueError(f"tree {number} of the LightGBM model text has an unknown category set")
@@ -332,7 +335,7 @@ def _tree(number: int, text: str) -> _Tree:
         leaf_count=numbers("leaf_count", np.int64, n_leaves) if n_leaves > 1 else np.zeros(1),
         leaf_weight=fields.get("leaf_weight", ""),
         cat_boundaries=boundaries,
-        cat_words=numbers("cat_threshold", np.int64, int(boundaries[-1])),
+        cat_words=words,
         linear=linear,
     )
 

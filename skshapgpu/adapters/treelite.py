@@ -359,8 +359,12 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble,
     output_numbers = np.full(exists.shape, -1)
     n_outputs = int(exists.sum())
     output_numbers[exists] = np.arange(n_outputs)
-    outputs_of_trees = [head.outputs_of(i, output_numbers) for i in range(len(trees))]
-    values = [tree.leaf_values(len(outputs)) for tree, outputs in zip(trees, outputs_of_trees)]
+    outputs_of_trees: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+    for i, tree in enumerate(trees):
+        # The leaves of a tree are read before the next tree: each of them must hold all outputs of its tree.
+        outputs_of_trees.append(head.outputs_of(i, output_numbers))
+        values.append(tree.leaf_values(len(outputs_of_trees[i])))
     if head.average:
         count = sum(
             (np.bincount(o[o >= 0], minlength=n_outputs) for o in outputs_of_trees), np.zeros(n_outputs, int)

@@ -83,12 +83,12 @@ _FEATURE_TYPES = frozenset({"c", "float", "i", "int", "q"})
 #: Number that XGBoost adds to each step between expectiles, and the lower limit of a step without it.
 _SMALLEST_STEP = np.float32(1e-6)
 
-#: Limit on num_class for a model without trees, as a corrupted number would allocate gigabytes.
-_MAX_OUTPUTS_WITHOUT_TREES = 2**16
+#: Limit on the number of outputs of a model without trees: its small file would not justify more memory.
+_MAX_OUTPUTS_WITHOUT_TREES = 2**12
 
 #: Limit on the number of outputs if only some trees have vector leaves. In that case, the nodes of the other
 #: trees take memory for all outputs, too.
-_MAX_MIXED_OUTPUTS = 256
+_MAX_MIXED_OUTPUTS = 64
 
 
 def adapt(model: Any) -> AdaptedModel:
@@ -225,7 +225,7 @@ def _read(
     params = learner["learner_model_param"]
     n_features, n_classes = int(params["num_feature"]), int(params["num_class"])
     n_outputs = max(n_classes, int(params["num_target"]), 1)
-    limit = max(len(trees), *map(_leaf_width, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
+    limit = max(len(trees), *map(_n_outputs, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
     if n_outputs > limit:  # a round has a tree for each output, or its trees have all outputs in each leaf
         raise ValueError(f"the model claims {n_outputs} outputs, but its trees have at most {limit}")
     has_cover = _has_cover(trees)
@@ -349,6 +349,12 @@ def _leaf_width(tree: dict[str, Any]) -> int:
     return max(int(tree["tree_param"]["size_leaf_vector"]), 1)
 
 
+def _n_outputs(tree: dict[str, Any]) -> int:
+    """Return the number of outputs of a tree, but not more than it has values."""
+    width = _leaf_width(tree)
+    return min(width, len(_leaf_weights(tree))) if width > 1 else 1
+
+
 def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees: bool) -> np.ndarray:
     """Convert ``base_score`` to margins; it is one number or, since 3.1, a list with a number per output."""
     base_score = json.loads(params["base_score"])
@@ -413,11 +419,7 @@ def _nodes(
     right = _field(trees, "right_children", np.int32)
     leaf = left == -1
     condition = _field(trees, "split_conditions", np.float64)
-    if any(_leaf_width(tree) > 1 for tree in trees):
-        leaf_value = _vector_values(trees, weights, tree_output, n_outputs)
-        tree_output = np.full(len(trees), -1)
-    else:
-        leaf_value = (condition * np.repeat(weights, sizes))[:, None]
+    has_vectors = any(_leaf_width(tree) > 1 for tree in trees)
     right[leaf] = -1  # in a leaf with several outputs, XGBoost stores the number of the leaf here
     inside = (left >= 0) & (right >= 0) & (np.maximum(left, right) < np.repeat(sizes, sizes))
     if not (leaf | inside).all():
@@ -432,8 +434,12 @@ def _nodes(
         "threshold": np.where(leaf | categorical, 0.0, condition),
         "missing_left": _field(trees, "default_left", np.bool_),
         "cover": _field(trees, "sum_hessian", np.float64) if has_cover else np.zeros(len(left)),
-        "value": np.where(leaf[:, None], leaf_value, 0.0),
+        "value": _vector_values(trees, weights, tree_output, n_outputs)
+        if has_vectors
+        else np.where(leaf, condition * np.repeat(weights, sizes), 0.0)[:, None],
     }
+    if has_vectors:
+        tree_output = np.full(len(trees), -1)
     sets: dict[str, np.ndarray] = {}
     if categorical.any():
         sets = _category_sets(trees, offsets, categorical)
@@ -465,14 +471,15 @@ def _vector_values(
             f"only a small part of the model's nodes hold values of its {n_outputs} outputs: trees with one "
             f"output can be explained together with trees of at most {_MAX_MIXED_OUTPUTS}"
         )
-    values = []
+    values, begin = np.zeros((n_nodes, n_outputs)), 0
     for tree, weight, output in zip(trees, weights, tree_output):
         leaf = np.flatnonzero(tree["left_children"] == -1)
-        value = np.zeros((len(tree["left_children"]), n_outputs))
+        value = values[begin : begin + len(tree["left_children"])]
+        begin += len(value)
         if _leaf_width(tree) == 1:
             if not 0 <= output < n_outputs:
                 raise ValueError(f"a tree adds to output {output}, but the model has {n_outputs}")
-            value[leaf, output] = tree["split_conditions"][leaf]
+            value[leaf, output] = tree["split_conditions"][leaf] * weight
         else:
             by_leaf = "leaf_weights" in tree
             n_vectors = len(leaf) if by_leaf else len(value)
@@ -481,9 +488,8 @@ def _vector_values(
             number = tree["right_children"][leaf] if by_leaf else leaf
             if ((number < 0) | (number >= n_vectors)).any():
                 raise ValueError("a leaf has no values")
-            value[leaf] = _leaf_weights(tree).reshape(-1, n_outputs)[number]
-        values.append(value * weight)
-    return np.concatenate(values)
+            value[leaf] = _leaf_weights(tree).reshape(-1, n_outputs)[number] * weight
+    return values
 
 
 def _leaf_weights(tree: dict[str, Any]) -> np.ndarray:
@@ -672,6 +678,8 @@ def _encoder(categories: dict[str, np.ndarray], missing: float, before_3_4: bool
     if "offsets" not in categories:
         return XgboostCategories({number: code for code, number in enumerate(values.tolist())}, missing)
     text, offsets = values.astype(np.uint8).tobytes(), categories["offsets"].tolist()
+    if offsets != sorted(offsets) or min(offsets, default=0) < 0:
+        raise ValueError("the names of categories overlap")
     names = [text[begin:end].decode("utf-8", "replace") for begin, end in itertools.pairwise(offsets)]
     code_of_name: dict[str | int, int] = {name: code for code, name in enumerate(names)}
     return XgboostCategories(code_of_name, missing, garbled=before_3_4 and not text.isascii())

@@ -310,7 +310,7 @@ def test_files_that_would_grow(tmp_path):
     write(tmp_path, "GBTRegressionModel", [STUMP])
     table = pa.table({"treeID": pa.array(np.zeros(10**6, np.int32)), "weights": pa.array(np.ones(10**6))})
     parquet.write_table(table, tmp_path / "treesMetadata" / "part-0.parquet")
-    with pytest.raises(ValueError, match=r"cannot hold 1,000,000 numbers"):
+    with pytest.raises(ValueError, match="too many numbers for files of"):
         adapt(tmp_path)
 
 

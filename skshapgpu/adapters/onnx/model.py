@@ -105,7 +105,9 @@ def adapt_content(content: bytes) -> AdaptedModel:
             table = replace(table, weight=table.weight / table.n_trees)
         scores = classes.regressor_scores(table, base_values, n_targets)
     x_dtype = _x_dtype(trees, scores.table)
-    ensemble, encoders = splits.ensemble(scores.table, scores.intercept, trees.n_features, x_dtype)
+    ensemble, encoders = splits.ensemble(
+        scores.table, scores.intercept, trees.n_features, x_dtype, len(content)
+    )
     real = trees.input_type in (messages.FLOAT, messages.DOUBLE)
     return AdaptedModel(
         ensemble,

@@ -13,8 +13,8 @@ from ..ensemble import Ensemble
 from ..schema import Column, numbers_of_categories
 from .tables import EQ, GT, GTE, LEAF, LT, MEMBER, NEQ, NodeTable
 
-#: Limit on the values of leaves that are stored for each node and weight of the file.
-_MOST_VALUES = 128
+#: Limit on the values of leaves, for all outputs, for each byte of the file.
+_MOST_VALUES = 12
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Ranks:
 
 
 def ensemble(
-    table: NodeTable, intercept: np.ndarray, n_features: int, x_dtype: str
+    table: NodeTable, intercept: np.ndarray, n_features: int, x_dtype: str, n_bytes: int
 ) -> tuple[Ensemble, dict[int, Ranks]]:
     """Return the trees of a table, and the encoder of each column that is compared by equality.
 
@@ -84,7 +84,7 @@ def ensemble(
         np.where(inner, np.where(exchanged, other, child) - starts, -1)
         for child, other in ((table.true, table.false), (table.false, table.true))
     )
-    value, tree_output = _values(table, len(intercept))
+    value, tree_output = _values(table, len(intercept), n_bytes)
     trees = Ensemble(
         n_features=n_features,
         tree_offsets=table.offsets,
@@ -119,7 +119,7 @@ def _thresholds(threshold: np.ndarray, numeric: np.ndarray, is_below: np.ndarray
     return threshold, False
 
 
-def _values(table: NodeTable, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+def _values(table: NodeTable, n_outputs: int, n_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of all nodes, and the output of each tree, -1 if leaves have all outputs."""
     n_nodes, n_trees = len(table.mode), table.n_trees
     tree = np.searchsorted(table.offsets, table.weight_node, side="right") - 1
@@ -130,7 +130,7 @@ def _values(table: NodeTable, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
         value = np.zeros((n_nodes, 1))
         value[table.weight_node, 0] = table.weight
         return value, tree_output
-    if n_outputs > _MOST_VALUES * (1 + len(table.weight) / n_nodes):
+    if n_nodes * n_outputs > _MOST_VALUES * n_bytes:
         raise UnsupportedModelError(
             f"the ONNX model has {n_outputs:,} outputs, but a leaf has weights for few of them: with values "
             "for all outputs, the model would take too much memory"

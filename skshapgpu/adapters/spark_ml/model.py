@@ -169,12 +169,12 @@ def _class_fractions(nodes: Nodes, n_classes: int) -> tuple[np.ndarray, np.ndarr
         raise ValueError(f"it has {n_classes} classes, but a node has weights of another number of classes")
     if n_classes < 2:
         raise UnsupportedModelError("cannot explain a classifier of Spark with fewer than two classes")
-    stats = nodes.stats.values[nodes.stats.start[:, None] + np.arange(n_classes)]
+    stats = nodes.stats.values.reshape(-1, n_classes)[nodes.stats.start // n_classes]
     total = stats.sum(axis=1)
     if (total[nodes.left < 0] <= 0).any():
         raise UnsupportedModelError(
             "cannot explain a classifier of Spark with a leaf whose training rows have the weight 0, so that "
             "it has no probabilities"
         )
-    fractions = stats / np.where(total > 0, total, 1.0)[:, None]
-    return fractions[:, 1:] if n_classes == 2 else fractions, total
+    stats /= np.where(total > 0, total, 1.0)[:, None]
+    return stats[:, 1:] if n_classes == 2 else stats, total

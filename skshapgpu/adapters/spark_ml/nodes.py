@@ -136,7 +136,7 @@ def ensemble(
     ----------
     nodes : Nodes
     value : ndarray of float64, shape (n_nodes,) or (n_nodes, n_outputs)
-        Values of the leaves, for one output or for all outputs. Values of other nodes are ignored.
+        Values of the leaves, for one output or for all outputs. Values of other nodes become 0.
     cover : ndarray of float64, shape (n_nodes,)
     n_features : int
 
@@ -156,6 +156,7 @@ def ensemble(
     threshold = np.zeros(len(inner))
     threshold[numeric] = nodes.split.values[nodes.split.start[numeric]]
     value = value.reshape(len(inner), -1)
+    value[inner] = 0.0
     sets, others_left = _category_sets(nodes, np.flatnonzero(categorical))
     missing_left = np.zeros(len(inner), bool)
     missing_left[categorical] = others_left
@@ -169,7 +170,7 @@ def ensemble(
         threshold=threshold,
         missing_left=missing_left,
         cover=cover,
-        value=np.where(inner[:, None], 0.0, value),
+        value=value,
         intercept=np.zeros(value.shape[1]),
         x_dtype="float64",
         **sets,
