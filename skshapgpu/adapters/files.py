@@ -30,9 +30,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..errors import UnsupportedModelError
+from ._numbers import whole_in_string
 from .schema import AdaptedModel
 from .spark_ml import folder as spark_folder
 
@@ -71,11 +70,6 @@ _CATBOOST_SECONDS = 60
 
 #: Markers of the lengths that UBJSON writes before names. In JSON, no opening brace is followed by a marker.
 _UBJSON_LENGTHS = (b"i", b"U", b"I", b"l", b"L")
-
-#: Fields that XGBoost stores as float32. In JSON, they look like numbers of higher precision.
-_XGBOOST_FLOATS = frozenset(
-    {"split_conditions", "sum_hessian", "base_weights", "leaf_weights", "loss_changes"}
-)
 
 #: First byte of an ONNX file: the tag of the field with the version of the format.
 _ONNX_START = b"\x08"
@@ -179,7 +173,7 @@ def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedMode
         raise ValueError(f"{name} begins like JSON, but is not valid: {error}") from error
     keys = document.keys() if isinstance(document, dict) else ()
     if "learner" in keys:
-        return "XGBoost", lambda: _read_xgboost_json(document)
+        return "XGBoost", lambda: _read_xgboost(document)
     if "features_info" in keys:
         return "CatBoost", lambda: _read_catboost_json(document)
     if "tree_info" in keys:
@@ -195,20 +189,6 @@ def _read_ubjson(content: bytes) -> AdaptedModel:
     return _read_xgboost(_ubjson.loads(content))
 
 
-def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
-    """Replace the lists of numbers in XGBoost's JSON with arrays, as in UBJSON, and read the document."""
-    gradient_booster = document["learner"]["gradient_booster"]
-    forest = gradient_booster.get("gbtree", gradient_booster).get("model", {})
-    for part in [*forest.get("trees", []), *forest.get("cats", {"enc": []})["enc"]]:
-        for name, value in part.items():
-            if isinstance(value, list):
-                part[name] = np.asarray(value, np.float32 if name in _XGBOOST_FLOATS else None)
-    for owner in (gradient_booster, forest):
-        if "weight_drop" in owner:
-            owner["weight_drop"] = np.asarray(owner["weight_drop"], np.float32)
-    return _read_xgboost(document)
-
-
 def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
     """Read a model that predicts like the object that was saved: a ``Booster`` or a scikit-learn wrapper.
 
@@ -222,7 +202,7 @@ def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
     classes: tuple[Any, ...] | None = None
     if "scikit_learn" in attributes:
         if "best_iteration" in attributes:
-            best_iteration = int(attributes["best_iteration"])
+            best_iteration = whole_in_string(attributes, "best_iteration")
         if json.loads(attributes["scikit_learn"]).get("_estimator_type") == "classifier":
             classes = ()  # it is a classifier; the reader numbers its classes
     return xgboost.read_document(document, best_iteration=best_iteration, classes=classes)
