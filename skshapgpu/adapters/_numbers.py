@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+_LARGEST = float(np.finfo(np.float64).max)
+
 #: A whole number as libraries write it into a string.
 _DIGITS = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
@@ -33,9 +35,9 @@ def whole_in_string(fields: Mapping[str, Any], name: str, low: int = 0, high: in
 
 
 def real(value: Any, name: str) -> float:
-    """Return a number as float; it may be infinite or NaN."""
-    if type(value) not in (int, float) or (type(value) is int and abs(value) >= 2**1023):
-        raise ValueError(f"{name} is {value!r:.80}, not a number")
+    """Return a finite number as float; a whole number must have an exact float."""
+    if type(value) not in (int, float) or not abs(value) <= (2**53 if type(value) is int else _LARGEST):
+        raise ValueError(f"{name} is {value!r:.80}, not a finite number")
     return float(value)
 
 

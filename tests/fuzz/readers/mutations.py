@@ -86,6 +86,8 @@ def _other(value: Any, document: Any, rng: np.random.Generator) -> Any:
         return number(value, rng)
     if isinstance(value, str):
         return string(value, rng)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "S":
+        return value[: rng.integers(len(value) + 1)]
     if isinstance(value, np.ndarray):
         return _array(value, rng)
     if isinstance(value, list):

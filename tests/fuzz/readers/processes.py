@@ -31,10 +31,18 @@ class Answer(NamedTuple):
 
 
 class Process:
-    """A process with a role: "ours" or "library"."""
+    """A process with a role: "ours" or "library".
+
+    Attributes
+    ----------
+    first_request : tuple or None
+        The function and its arguments that a process that replaces another calls first, so that imports count
+        towards no request.
+    """
 
     def __init__(self, role: str, limited: bool) -> None:
         self._role, self._limited = role, limited
+        self.first_request: tuple[Any, ...] | None = None
         self._start()
 
     def _start(self) -> None:
@@ -43,6 +51,9 @@ class Process:
         self._process = _CONTEXT.Process(target=workers.serve, args=arguments, daemon=True)
         self._process.start()
         other_end.close()
+        if self.first_request is not None:
+            self._connection.send((self.first_request[0], self.first_request[1:]))
+            self._connection.recv()
 
     def ask(self, function: str, *arguments: Any, wait: float) -> Answer:
         """Call a function of the process, and measure it; wait at most some seconds of the clock."""

@@ -20,8 +20,8 @@ from .workers import DOCUMENTED
 SECONDS, SECONDS_PER_BYTE = 1.0, 1e-6
 BYTES, BYTES_PER_BYTE = 2**20, 200
 
-#: Seconds of the clock after which a process hangs, whatever else the machine does.
-WAIT = 60.0
+#: Seconds of the clock after which our process, or that of the library, hangs, whatever else the machine does.
+WAIT, LIBRARY_WAIT = 60.0, 8.0
 
 #: Largest difference of margins, as a fraction of the sum of the largest leaves; XGBoost adds up in float32.
 TOLERANCE = 2e-5
@@ -81,14 +81,16 @@ class Fuzzer:
     def _warm_up(self, name: str) -> None:
         """Read the files of the corpus as they are: imports and first calls count towards no case."""
         target = TARGETS[name]
+        self._ours.first_request = self._library.first_request = None
         for file_name, document in target.documents().items():
-            path = self._write(target.write(document), target.ending)
-            verdict = self._judge(name, path, 0, 10**9)
+            path = self._write(target.write(document), target.ending, "honest")
+            verdict = self._judge(name, path, 0, 10**9, WAIT)
             if verdict[0] != "agree":
                 raise RuntimeError(f"{name}: the file {file_name} of the corpus: {verdict}")
+        self._ours.first_request, self._library.first_request = ("read", path), (name, path, None)
 
-    def _write(self, content: bytes, ending: str) -> str:
-        path = Path(self._folder.name, f"model{ending}")
+    def _write(self, content: bytes, ending: str, name: str = "model") -> str:
+        path = Path(self._folder.name, f"{name}{ending}")
         path.write_bytes(content)
         return str(path)
 
@@ -105,7 +107,9 @@ class Fuzzer:
         elif verdict == "we refuse more":
             result.stricter.setdefault(re.sub(r"[-\d.]+(e[+-]?\d+)?", "#", why), []).append(case)
 
-    def _judge(self, name: str, path: str, seed: int, n_bytes: int) -> tuple[str, str]:
+    def _judge(
+        self, name: str, path: str, seed: int, n_bytes: int, library_wait: float = LIBRARY_WAIT
+    ) -> tuple[str, str]:
         """Return the verdict on a file, and why."""
         ours = self._ours.ask("read", path, wait=WAIT)
         if ours.reply[0] in ("hangs", "crashed"):
@@ -120,7 +124,7 @@ class Fuzzer:
         if reply[0] == "refused" and not _is_documented(reply):
             return "finding", f"an undocumented error: {reply[1]}: {reply[2]:.300}"
         X, margins, scale = reply[1:] if reply[0] == "read" else (None, None, 0.0)
-        library = self._library.ask(name, path, X, wait=WAIT).reply
+        library = self._library.ask(name, path, X, wait=library_wait).reply
         if reply[0] == "refused":
             if library[0] != "read" or not np.isfinite(library[1]).all():
                 return "both refuse", ""
@@ -128,7 +132,7 @@ class Fuzzer:
         if library[0] != "read":
             why = " ".join(map(str, library[1:])).partition("\nStack trace")[0]  # XGBoost adds one
             return "finding", f"we read it; the library: {library[0]} {' '.join(why.split())[-160:]}"
-        return "agree" if margins is None else _compared(margins, library[1], scale)
+        return ("agree", "") if margins is None else _compared(margins, library[1], scale)
 
     def _excess(self, answer: Any, path: str, n_bytes: int) -> str:
         """Say by how much our reader exceeds the documented limits, if it does so again and again."""

@@ -28,6 +28,7 @@ def serve(connection: Connection, role: str, limited: bool) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
+    os.environ["OMP_NUM_THREADS"] = "1"
     if limited:
         resource.setrlimit(resource.RLIMIT_AS, (LIBRARY_BYTES, LIBRARY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -71,7 +72,7 @@ def explain(seed: int) -> tuple[Any, ...]:
     rows = read_rows(X, schema, ensemble.x_dtype)
     with np.errstate(all="ignore"):
         margins = ensemble.margin(rows.chunk(0, rows.n_rows))
-    data = None if adapted.has_cover else X[:4]
+    data = None if adapted.has_cover and not ensemble.has_linear_leaves else X[:4]
     TreeExplainer(adapted, data, device="cpu", n_jobs=1).explain(X[:2])
     scale = np.abs(ensemble.intercept).max(initial=0.0) + np.abs(margins[np.isfinite(margins)]).max(
         initial=0.0
