@@ -163,8 +163,13 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
     Raises
     ------
     UnsupportedModelError
-        Rounding errors of float64 hide the differences.
+        Rounding errors of float64 hide the differences, or the sums overflow.
     """
+    if not (4 * (leaf_magnitude + np.abs(ensemble.intercept)) < np.inf).all():
+        raise UnsupportedModelError(
+            "the leaves are so large that their sums overflow in float64: training diverged, or the model is "
+            "damaged; train the model with smaller leaf values"
+        )
     rounding_of_sums = _rounding_of_sums(ensemble) * leaf_magnitude
     # Leaves of trees in which training found no difference differ in their last digits.
     least = np.maximum(rounding_of_sums, _NO_DIFFERENCE * leaf_magnitude)

@@ -240,15 +240,17 @@ class _Head:
         """Return the target and class of each output."""
         return [(t, c) for t, n in enumerate(self.n_classes) for c in range(n)]
 
-    def outputs_of(self, tree: int, numbers: np.ndarray) -> np.ndarray:
+    def outputs_of(self, tree: int, numbers: np.ndarray, has_scalars: bool) -> np.ndarray:
         """Return the output of each element of a tree's leaf vectors; -1 for elements that are padding.
 
-        ``numbers`` holds the number of the output of each target and class, shape (n_targets, width), and -1
+        ``has_scalars`` says whether a leaf of the tree has a number instead of a vector. ``numbers`` holds the number of the output of each target and class, shape (n_targets, width), and -1
         where the target has fewer classes.
         """
         target, class_ = int(self.target[tree]), int(self.class_[tree])
         if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):
             raise ValueError(f"tree {tree} of the treelite model has a target or class that does not exist")
+        if min(target, class_) < 0 and has_scalars:
+            raise ValueError(f"tree {tree} of the treelite model has leaves of one value for several outputs")
         targets = slice(None) if target < 0 else slice(target, target + 1)
         classes = slice(None) if class_ < 0 else slice(class_, class_ + 1)
         return numbers[targets, classes].ravel()
@@ -280,6 +282,12 @@ class _Nodes:
             raise ValueError("a tree of the treelite model has fields of different lengths")
         self.leaf = self.left == -1
         self.weight, self.count = self._cover(field, "sum_hess"), self._cover(field, "data_count")
+
+    @property
+    def has_scalars(self) -> bool:
+        """Whether a leaf has a number instead of a vector."""
+        begin, end = self.vector[:, self.leaf]
+        return bool((begin == end).any())
 
     def _cover(self, field: Callable[[str, Any], np.ndarray], name: str) -> np.ndarray | None:
         """Return the covers of one kind; None if a node has no cover, or a negative one."""
@@ -359,7 +367,9 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble,
     output_numbers = np.full(exists.shape, -1)
     n_outputs = int(exists.sum())
     output_numbers[exists] = np.arange(n_outputs)
-    outputs_of_trees = [head.outputs_of(i, output_numbers) for i in range(len(trees))]
+    outputs_of_trees = [
+        head.outputs_of(i, output_numbers, tree.has_scalars) for i, tree in enumerate(trees)
+    ]
     values = [tree.leaf_values(len(outputs)) for tree, outputs in zip(trees, outputs_of_trees)]
     if head.average:
         count = sum(

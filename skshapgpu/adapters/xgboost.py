@@ -433,7 +433,7 @@ def _nodes(
 
 
 def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
-    """Reject trees whose leaf values or Hessian sums overflowed because training diverged."""
+    """Reject trees whose leaf values, or their sums, or Hessian sums overflow because training diverged."""
     finite = np.isfinite(nodes["cover"]) & np.isfinite(nodes["value"]).all(axis=1)
     if not finite.all():
         tree = int(np.searchsorted(offsets, np.argmin(finite), side="right")) - 1
@@ -441,6 +441,13 @@ def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
             f"training diverged: tree {tree} of this model has leaf values or sums of hessians that are not "
             "finite; train it again with a lower learning_rate, a rescaled target or another base_score"
         )
+    if len(offsets) > 1:
+        largest = np.maximum.reduceat(np.abs(nodes["value"]).max(axis=1), offsets[:-1]).sum()
+        if largest > np.finfo(np.float32).max:
+            raise UnsupportedModelError(
+                f"training diverged: the largest leaves of this model add up to {largest:.2g}, which overflows in "
+                "XGBoost; train it again with a lower learning_rate, a rescaled target or another base_score"
+            )
 
 
 def _vector_values(

@@ -40,14 +40,14 @@ class Process:
         towards no request.
     """
 
-    def __init__(self, role: str, limited: bool) -> None:
-        self._role, self._limited = role, limited
+    def __init__(self, role: str) -> None:
+        self._role = role
         self.first_request: tuple[Any, ...] | None = None
         self._start()
 
     def _start(self) -> None:
         self._connection, other_end = _CONTEXT.Pipe()
-        arguments = (other_end, self._role, self._limited)
+        arguments = (other_end, self._role)
         self._process = _CONTEXT.Process(target=workers.serve, args=arguments, daemon=True)
         self._process.start()
         other_end.close()

@@ -5,8 +5,11 @@ A function takes a case's arguments and returns a tuple: "refused" and why, or "
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
 import resource
+import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -16,6 +19,9 @@ import numpy as np
 #: Bytes of address space that a library may use; a damaged file can ask for any number.
 LIBRARY_BYTES = 6 * 2**30
 
+#: Seconds of the processor that a library may use; ten times as many of the clock.
+LIBRARY_SECONDS = 3
+
 #: Rows of a case, and the largest number of columns with which margins are compared.
 N_ROWS, MOST_COLUMNS = 24, 256
 
@@ -23,28 +29,53 @@ N_ROWS, MOST_COLUMNS = 24, 256
 DOCUMENTED = ("ValueError", "TypeError", "UnsupportedModelError", "MemoryError")
 
 
-def serve(connection: Connection, role: str, limited: bool) -> None:
-    """Answer requests until the other end is closed; everything that a library prints is dropped."""
+def serve(connection: Connection, role: str) -> None:
+    """Answer requests until the other end is closed; everything that a library prints is dropped.
+
+    A library answers in a process of its own, forked after the import: a crash or a hang costs no new import.
+    """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     os.environ["OMP_NUM_THREADS"] = "1"
-    if limited:
-        resource.setrlimit(resource.RLIMIT_AS, (LIBRARY_BYTES, LIBRARY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    functions: dict[str, Callable[..., Any]] = (
-        {"read": read, "explain": explain} if role == "ours" else LIBRARIES
-    )
     while True:
         try:
             name, arguments = connection.recv()
         except EOFError:
             return
-        try:
-            reply = functions[name](*arguments)
-        except Exception as error:  # whatever a library raises
-            reply = ("refused", type(error).__name__, f"{error}")
-        connection.send(reply)
+        if role == "ours":
+            connection.send(_reply({"read": read, "explain": explain}[name], arguments))
+        else:
+            connection.send(_forked(name, arguments))
+
+
+def _reply(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    try:
+        return function(*arguments)  # type: ignore[no-any-return]
+    except Exception as error:  # whatever a library raises
+        return ("refused", type(error).__name__, f"{error}")
+
+
+def _forked(name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Call a library's loader in a forked process, with limits of memory and time."""
+    module, function = LIBRARIES[name]
+    importlib.import_module(module)
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(resource.RLIMIT_AS, (LIBRARY_BYTES, LIBRARY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (LIBRARY_SECONDS, LIBRARY_SECONDS))
+        sender.send(_reply(function, arguments))
+        os._exit(0)
+    sender.close()
+    try:
+        reply = receiver.recv() if receiver.poll(10 * LIBRARY_SECONDS) else ("hangs",)
+    except EOFError:
+        reply = ("crashed",)
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return reply if reply[0] != "crashed" else ("crashed", os.waitstatus_to_exitcode(status))
 
 
 _model: list[Any] = []
@@ -185,13 +216,13 @@ def onnx(path: str, X: np.ndarray | None) -> tuple[Any, ...]:
     return ("read", np.reshape(scores, (len(X), -1)))
 
 
-#: Loaders by the name of the target.
-LIBRARIES: dict[str, Callable[..., Any]] = {
-    "xgboost_json": xgboost,
-    "xgboost_ubjson": xgboost,
-    "lightgbm": lightgbm,
-    "catboost_json": catboost_json,
-    "catboost_cbm": catboost_cbm,
-    "treelite": treelite,
-    "onnx": onnx,
+#: The module and the loader of each target.
+LIBRARIES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "xgboost_json": ("xgboost", xgboost),
+    "xgboost_ubjson": ("xgboost", xgboost),
+    "lightgbm": ("lightgbm", lightgbm),
+    "catboost_json": ("catboost", catboost_json),
+    "catboost_cbm": ("catboost", catboost_cbm),
+    "treelite": ("treelite", treelite),
+    "onnx": ("onnxruntime", onnx),
 }
