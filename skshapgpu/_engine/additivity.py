@@ -32,6 +32,10 @@ _RESOLUTION_OF_FLOATS = 2.0**-20
 _NO_DIFFERENCE = 2.0**-40
 
 
+#: Largest ratio of the leaves of two outputs. Outputs share a scale, and float32 has no numbers below 2^-149.
+_LARGEST_RATIO_OF_OUTPUTS = 2.0**100
+
+
 def allowed_gap(
     model: CompiledModel,
     dtype: Any,
@@ -169,6 +173,12 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
         raise UnsupportedModelError(
             "the leaves are so large that their sums overflow in float64: training diverged, or the model is "
             "damaged; train the model with smaller leaf values"
+        )
+    positive = leaf_magnitude[leaf_magnitude > 0]
+    if len(positive) and positive.max() > _LARGEST_RATIO_OF_OUTPUTS * positive.min():
+        raise UnsupportedModelError(
+            f"the leaves of one output add up to {positive.min():.2g}, those of another to {positive.max():.2g}: "
+            "no float32 holds numbers so different on one scale; scale the targets, and train the model again"
         )
     rounding_of_sums = _rounding_of_sums(ensemble) * leaf_magnitude
     # Leaves of trees in which training found no difference differ in their last digits.

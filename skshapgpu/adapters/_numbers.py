@@ -47,7 +47,7 @@ def whole_numbers(values: Any, name: str, dtype: npt.DTypeLike, low: int | None 
     Parameters
     ----------
     values : list of int, or ndarray
-        A list for uint8 may hold booleans. A typed array must have the dtype, in either byte order.
+        A typed array must have the dtype, in either byte order.
     name : str
     dtype : dtype of integers
         Its range is the range that is allowed, unless ``low`` is the smallest number.
@@ -56,8 +56,7 @@ def whole_numbers(values: Any, name: str, dtype: npt.DTypeLike, low: int | None 
     target = np.dtype(dtype)
     limits = np.iinfo(target)
     low = limits.min if low is None else low
-    number_types = {int, bool} if target == np.uint8 else {int}
-    if isinstance(values, list) and number_types.issuperset(map(type, values)):
+    if isinstance(values, list) and {int}.issuperset(map(type, values)):
         lowest, highest = min(values, default=low), max(values, default=low)
     elif isinstance(values, np.ndarray) and values.dtype.newbyteorder("=") == target:
         lowest, highest = int(values.min(initial=limits.max)), low

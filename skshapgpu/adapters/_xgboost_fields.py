@@ -62,9 +62,10 @@ def require_objective(objective: dict[str, Any], n_classes: int) -> None:
     for name, value in objective.items():
         if name != "name":
             strings_by_name(value, name)
-    softmax = objective.get("softmax_multiclass_param")
-    if softmax is not None and whole_in_string(softmax, "num_class") != n_classes:
-        raise ValueError(f"num_class is {n_classes}, but {softmax['num_class']} for the objective")
+    if objective["name"].startswith("multi:"):
+        n = whole_in_string(objective["softmax_multiclass_param"], "num_class")
+        if n != n_classes:
+            raise ValueError(f"num_class is {n_classes}, but {n} for the objective")
 
 
 def version(document: dict[str, Any]) -> tuple[int, ...]:
@@ -161,6 +162,8 @@ def _require_links(tree: dict[str, Any], n_nodes: int, n_deleted: int) -> None:
             raise ValueError("left_children and right_children do not fit parents")
     if tree["default_left"].max() > 1:
         raise ValueError("default_left has a number other than 0 and 1")
+    if tree["split_indices"].min() < 0:
+        raise ValueError("split_indices has a negative number")
     split_types = np.unique(tree["split_type"]).tolist()
     require_known("the XGBoost model", "kinds of splits", split_types, _SPLIT_TYPES)
     if np.count_nonzero(tree["split_indices"] == _DELETED) != n_deleted:

@@ -207,6 +207,7 @@ class _Head:
     average: bool
     n_classes: np.ndarray  # for each target
     width: int  # the largest number in n_classes
+    leaf_shape: tuple[int, ...]  # of the leaves of all trees: targets and classes
     target: np.ndarray  # for each tree; -1 for a tree of all targets
     class_: np.ndarray  # for each tree; -1 for a tree of all classes
     postprocessor: str
@@ -229,6 +230,7 @@ class _Head:
             average=bool(field("average_tree_output")[0]),
             n_classes=n_classes,
             width=width,
+            leaf_shape=tuple(int(n) for n in field("leaf_vector_shape")),
             target=np.array(field("target_id"), np.int64),
             class_=np.array(field("class_id"), np.int64),
             postprocessor=str(field("postprocessor")),
@@ -249,8 +251,9 @@ class _Head:
         target, class_ = int(self.target[tree]), int(self.class_[tree])
         if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):
             raise ValueError(f"tree {tree} of the treelite model has a target or class that does not exist")
-        if min(target, class_) < 0 and has_scalars:
-            raise ValueError(f"tree {tree} of the treelite model has leaves of one value for several outputs")
+        shape = (len(self.n_classes) if target < 0 else 1, self.width if class_ < 0 else 1)
+        if self.leaf_shape != shape or (has_scalars and min(target, class_) < 0):
+            raise ValueError(f"tree {tree} of the treelite model has leaves of another shape than its outputs")
         targets = slice(None) if target < 0 else slice(target, target + 1)
         classes = slice(None) if class_ < 0 else slice(class_, class_ + 1)
         return numbers[targets, classes].ravel()

@@ -219,7 +219,10 @@ def _read(
     _require_known_parts(learner, objective)
     params = learner["learner_model_param"]
     n_features, n_classes = whole_in_string(params, "num_feature"), whole_in_string(params, "num_class")
-    n_outputs = max(n_classes, whole_in_string(params, "num_target", low=1))
+    n_targets = whole_in_string(params, "num_target", low=1)
+    if n_classes > 1 and n_targets > 1:
+        raise ValueError(f"num_class is {n_classes} and num_target is {n_targets}: one of them must be 1")
+    n_outputs = max(n_classes, n_targets)
     fields.strings_by_name(learner["attributes"], "attributes")
     fields.require_objective(learner["objective"], n_classes)
     names, types = fields.columns(learner, n_features)

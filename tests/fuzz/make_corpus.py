@@ -91,6 +91,16 @@ def catboost_models() -> None:
     write("catboost", "classes", model(CLASSES, loss_function="MultiClass"))
 
 
+def cbm_models() -> None:
+    for name, options in (("symmetric", {}), ("lossguide", {"grow_policy": "Lossguide", "max_leaves": 4})):
+        small = {"iterations": 2, "depth": 2, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+        model = catboost.CatBoost({**small, **options}).fit(X, Y)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.cbm"
+            model.save_model(str(path), format="cbm")
+            write("cbm", name, path.read_bytes())
+
+
 def explainer_files() -> None:
     model = HistGradientBoostingClassifier(
         max_iter=2, max_leaf_nodes=4, min_samples_leaf=3, categorical_features=[1]
@@ -131,5 +141,6 @@ if __name__ == "__main__":
     xgboost_models()
     lightgbm_models()
     catboost_models()
+    cbm_models()
     explainer_files()
     model_files()

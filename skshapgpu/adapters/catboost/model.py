@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -382,7 +382,7 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
         for f in info.get("categorical_features") or []
     }
     columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
-    if len(set(columns)) < len(columns) or min(columns, default=0) < 0:
+    if len(set(columns)) < len(columns) or not all(map(_ascends, (numeric, categorical))):
         raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
     limit = max(n_features, _MAX_COLUMNS_WITH_CTRS)
     n_features = max([n_features, *(column + 1 for column in columns)])
@@ -412,10 +412,10 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     scale, bias = real(scale, "the scale"), _reals(bias, "the bias").tolist()
     symmetric = "oblivious_trees" in document
     read_tree = _symmetric_tree if symmetric else _nested_tree
-    arrays_of_trees = [
-        read_tree(tree, rule, len(bias))
-        for tree in document["oblivious_trees" if symmetric else "trees"] or []
-    ]
+    listed_trees = document["oblivious_trees" if symmetric else "trees"]
+    if not isinstance(listed_trees, list) or not listed_trees:
+        raise ValueError("the CatBoost model has no trees, so that CatBoost itself makes no predictions")
+    arrays_of_trees = [read_tree(tree, rule, len(bias)) for tree in listed_trees]
     has_cover = all(cover is not None for _, _, _, cover, _ in arrays_of_trees)
     trees = []
     for left, right, rules, cover, value in arrays_of_trees:
@@ -442,7 +442,7 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
             )
         options["player"], shared = _players(n_features, ctrs.categories())
     n_codes = max((len(codes) for _, codes in categorical.values()), default=0)
-    if arrays_of_trees and n_codes:
+    if n_codes:
         # Set s contains only the code s, whatever the column.
         options |= {
             "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in arrays_of_trees]),
@@ -463,6 +463,12 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
 
 def _column(feature: dict[str, Any]) -> int:
     return whole(feature["flat_feature_index"], "flat_feature_index")
+
+
+def _ascends(features: Mapping[int, tuple[int, Any]]) -> bool:
+    """Return whether the numbers of the features and those of their columns ascend together."""
+    numbers, columns = list(features), [column for column, _ in features.values()]
+    return sorted(numbers) == numbers and sorted(columns) == columns
 
 
 def _numbered_splits(info: dict[str, Any]) -> list[tuple[str, int, float]]:

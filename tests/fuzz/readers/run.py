@@ -122,6 +122,8 @@ class Fuzzer:
         if reply[0] == "refused" and not _is_documented(reply):
             return "finding", f"an undocumented error: {reply[1]}: {reply[2]:.300}"
         X, margins, scale = reply[1:] if reply[0] == "read" else (None, None, 0.0)
+        if reply[0] == "read" and margins is None:
+            return "too wide", ""
         library = self._library.ask(name, path, X, wait=WAIT).reply
         if reply[0] == "refused":
             if library[0] != "read" or not np.isfinite(library[1]).all():
@@ -130,7 +132,7 @@ class Fuzzer:
         if library[0] != "read":
             why = " ".join(map(str, library[1:])).partition("\nStack trace")[0]  # XGBoost adds one
             return "finding", f"we read it; the library: {library[0]} {' '.join(why.split())[-160:]}"
-        return ("agree", "") if margins is None else _compared(margins, library[1], scale)
+        return _compared(margins, library[1], scale)
 
     def _excess(self, answer: Any, path: str, n_bytes: int) -> str:
         """Say by how much our reader exceeds the documented limits, if it does so again and again."""

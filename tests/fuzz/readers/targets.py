@@ -59,7 +59,7 @@ def mutant(target: Target, rng: np.random.Generator) -> Mutant:
             continue
         try:
             return target.write(document), f"{name}: {description}"
-        except (OverflowError, struct.error, UnicodeError, AttributeError, TypeError, KeyError, ValueError):
+        except (OverflowError, struct.error, LookupError, AttributeError, TypeError, ValueError):
             continue  # the format has no such value
 
 
@@ -183,7 +183,8 @@ def write_treelite(document: Any) -> bytes:
         for name, dtype in layout:
             value = fields[name.strip("[]")]
             items = np.frombuffer(value.encode(), "S1") if isinstance(value, str) else np.asarray(value)
-            items = items.astype(real if dtype == "real" else dtype)
+            with np.errstate(all="ignore"):
+                items = items.astype(real if dtype == "real" else dtype)
             if name[0] == "[":
                 parts.append(np.array([len(items)], "<u8"))
             parts.append(items)
