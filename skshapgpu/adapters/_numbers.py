@@ -1,7 +1,7 @@
 """Numbers in documents of JSON and UBJSON: they have the type and the range that a field needs.
 
-A document is untrusted. A boolean is no number, 1.0 is no whole number, and no number is rounded or wrapped to fit:
-anything else is a ``ValueError`` that names the field.
+A document is untrusted. A boolean is no number, 1.0 is no whole number, and no number is wrapped to fit. Anything
+else raises a ``ValueError`` that names the field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 _DIGITS = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
-def whole(value: Any, name: str, low: int = 0, high: int = 2**31 - 1) -> int:
+def whole_number(value: Any, name: str, low: int = 0, high: int = 2**31 - 1) -> int:
     """Return a whole number from ``low`` to ``high``."""
     if type(value) is not int or not low <= value <= high:
         raise ValueError(f"{name} is {value!r:.80}, not a whole number from {low} to {high}")
@@ -71,8 +71,8 @@ def whole_numbers(values: Any, name: str, dtype: npt.DTypeLike, low: int | None 
 def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: bool = False) -> np.ndarray:
     """Return an array of the numbers in a list or in a typed array of floats.
 
-    A typed array must have the dtype, in either byte order. With ``strict``, a list must hold floats: XGBoost reads
-    1 as a whole number, which its fields of floats refuse.
+    A typed array must have the dtype, in either byte order. With ``strict``, a list must hold floats: XGBoost
+    reads 1 as a whole number, which its fields of floats refuse.
     """
     target = np.dtype(dtype)
     if isinstance(values, np.ndarray) and values.dtype.newbyteorder("=") == target:

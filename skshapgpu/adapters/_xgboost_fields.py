@@ -1,8 +1,8 @@
 """The fields of an XGBoost model, checked as XGBoost's own loader checks them, and further.
 
-A field has the type that XGBoost writes, in JSON and in UBJSON, and fields that say the same thing agree: the number of
-nodes and the lengths of the arrays, children and parents, the number of trees and the ends of the rounds. XGBoost reads
-some files that contradict themselves, and then predicts with numbers from elsewhere in its memory.
+A field has the type that XGBoost writes, in JSON and in UBJSON, and fields that say the same thing agree: the
+number of nodes and the lengths of the arrays, children and parents, the number of trees and the ends of the rounds.
+XGBoost itself reads some files that contradict themselves, and predicts other numbers from them or crashes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._known import require_known
-from ._numbers import reals, whole, whole_in_string, whole_numbers
+from ._numbers import reals, whole_in_string, whole_number, whole_numbers
 
 #: Arrays of a tree with an item for each node, by name.
 _NODE_ARRAYS: dict[str, npt.DTypeLike] = {
@@ -32,6 +32,9 @@ _CATEGORY_ARRAYS: dict[str, npt.DTypeLike] = {
     **dict.fromkeys(("categories", "categories_nodes"), np.int32),
     **dict.fromkeys(("categories_segments", "categories_sizes"), np.int64),
 }
+
+#: Parents of a root, the second one in trees with several outputs in a leaf.
+_NO_PARENT = (2**31 - 1, -1)
 
 #: Feature of a node that pruning has deleted.
 _DELETED = 2**31 - 1
@@ -120,7 +123,7 @@ def leaf_width(tree: dict[str, Any]) -> int:
 def _tree(tree: dict[str, Any], number: int, n_features: int) -> dict[str, Any]:
     params = tree["tree_param"]
     n_nodes, width = whole_in_string(params, "num_nodes", low=1), leaf_width(tree)
-    if whole(tree["id"], "id") != number:
+    if whole_number(tree["id"], "id") != number:
         raise ValueError(f"id is {tree['id']}, not the number of the tree")
     if (n := whole_in_string(params, "num_feature")) != n_features:
         raise ValueError(f"num_feature is {n}, but {n_features} for the whole model")
@@ -154,6 +157,8 @@ def _array(values: Any, name: str, dtype: npt.DTypeLike) -> np.ndarray:
 def _require_links(tree: dict[str, Any], n_nodes: int, n_deleted: int) -> None:
     """Raise unless children are nodes of the tree, and each names its parent."""
     left, right, parent = tree["left_children"], tree["right_children"], tree["parents"]
+    if parent[0] not in _NO_PARENT or ((parent[1:] < 0) | (parent[1:] >= n_nodes)).any():
+        raise ValueError("parents has a number that is no node of the tree")
     inner = np.flatnonzero(left != -1)
     for children in (left[inner], right[inner]):
         if ((children < 0) | (children >= n_nodes)).any():

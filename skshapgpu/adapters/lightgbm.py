@@ -203,7 +203,9 @@ def read_text(
         raise ValueError(f"the LightGBM model text claims {n_outputs} outputs for {len(tree_texts)} trees")
     whole_in_string(head, "label_index")
     if whole_in_string(head, "num_class") != n_outputs:
-        raise ValueError(f"the LightGBM model text has {head['num_class']} classes, but {n_outputs} trees in a round")
+        raise ValueError(
+            f"the LightGBM model text has {head['num_class']} classes, but {n_outputs} trees in a round"
+        )
     names = head["feature_names"].split(" ")
     if len(names) != n_features:
         raise ValueError(f"the LightGBM model text names {len(names)} of {n_features} features")
@@ -215,12 +217,12 @@ def read_text(
         raise ValueError("the LightGBM model text has an objective without a name")
 
     trees = [_tree(i, tree) for i, tree in enumerate(tree_texts)]
-    # LightGBM looks for each tree where the sizes of the trees before it say. A header may leave out the sizes.
+    # LightGBM looks for each tree where the sizes of the trees before it say. A header may leave them out.
     sizes = " ".join(str(len(f"Tree={tree}\n".encode())) for tree in tree_texts)
     if head.get("tree_sizes", sizes) != sizes:
         raise ValueError(
-            "the LightGBM model text has more or fewer trees, or longer or shorter trees, than tree_sizes in its "
-            "header says; if you have edited the text, remove that line"
+            "the LightGBM model text has more or fewer trees, or longer or shorter trees, than tree_sizes in "
+            "its header says; if you have edited the text, remove that line"
         )
     ensemble = _ensemble(trees, n_features, n_outputs, average="average_output" in head)
     invented = all(name == f"Column_{i}" for i, name in enumerate(names))
@@ -348,7 +350,9 @@ def _tree(number: int, text: str) -> _Tree:
                 numbers(name, np.float64, size or n_leaves - 1)
     is_linear = fields.get("is_linear", "0")
     if is_linear not in ("0", "1"):
-        raise ValueError(f"tree {number} of the LightGBM model text has is_linear={is_linear:.80}, not 0 or 1")
+        raise ValueError(
+            f"tree {number} of the LightGBM model text has is_linear={is_linear:.80}, not 0 or 1"
+        )
     if is_linear == "1":
         n_terms = numbers("num_features", np.int64, n_leaves)
         if (n_terms < 0).any() or (n_terms > len(text)).any():
@@ -368,7 +372,9 @@ def _tree(number: int, text: str) -> _Tree:
         leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
     words = numbers("cat_threshold", np.int64, int(boundaries[-1]))
     if ((words < 0) | (words >= 2**32)).any():
-        raise ValueError(f"tree {number} of the LightGBM model text has a cat_threshold that is no word of 32 bits")
+        raise ValueError(
+            f"tree {number} of the LightGBM model text has a cat_threshold that is no word of 32 bits"
+        )
     return _Tree(
         inner=inner,
         leaf_value=leaf_value,

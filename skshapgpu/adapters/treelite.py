@@ -245,15 +245,18 @@ class _Head:
     def outputs_of(self, tree: int, numbers: np.ndarray, has_scalars: bool) -> np.ndarray:
         """Return the output of each element of a tree's leaf vectors; -1 for elements that are padding.
 
-        ``has_scalars`` says whether a leaf of the tree has a number instead of a vector. ``numbers`` holds the number of the output of each target and class, shape (n_targets, width), and -1
-        where the target has fewer classes.
+        ``has_scalars`` says whether a leaf of the tree has a number instead of a vector. ``numbers`` holds the
+        number of the output of each target and class, shape (n_targets, width), and -1 where the target has
+        fewer classes.
         """
         target, class_ = int(self.target[tree]), int(self.class_[tree])
         if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):
             raise ValueError(f"tree {tree} of the treelite model has a target or class that does not exist")
         shape = (len(self.n_classes) if target < 0 else 1, self.width if class_ < 0 else 1)
         if self.leaf_shape != shape or (has_scalars and min(target, class_) < 0):
-            raise ValueError(f"tree {tree} of the treelite model has leaves of another shape than its outputs")
+            raise ValueError(
+                f"tree {tree} of the treelite model has leaves of another shape than its outputs"
+            )
         targets = slice(None) if target < 0 else slice(target, target + 1)
         classes = slice(None) if class_ < 0 else slice(class_, class_ + 1)
         return numbers[targets, classes].ravel()
@@ -370,9 +373,7 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble,
     output_numbers = np.full(exists.shape, -1)
     n_outputs = int(exists.sum())
     output_numbers[exists] = np.arange(n_outputs)
-    outputs_of_trees = [
-        head.outputs_of(i, output_numbers, tree.has_scalars) for i, tree in enumerate(trees)
-    ]
+    outputs_of_trees = [head.outputs_of(i, output_numbers, tree.has_scalars) for i, tree in enumerate(trees)]
     values = [tree.leaf_values(len(outputs)) for tree, outputs in zip(trees, outputs_of_trees)]
     if head.average:
         count = sum(

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from ..errors import UnsupportedModelError
@@ -448,8 +447,9 @@ def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
         largest = np.maximum.reduceat(np.abs(nodes["value"]).max(axis=1), offsets[:-1]).sum()
         if largest > np.finfo(np.float32).max:
             raise UnsupportedModelError(
-                f"training diverged: the largest leaves of this model add up to {largest:.2g}, which overflows in "
-                "XGBoost; train it again with a lower learning_rate, a rescaled target or another base_score"
+                f"training diverged: the largest leaves of this model add up to {largest:.2g}, which "
+                "overflows in XGBoost; train it again with a lower learning_rate, a rescaled target or another "
+                "base_score"
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedModelError
-from .._numbers import real, whole
+from .._numbers import real, whole_number
 from .ctr import HASH_MASK, Combination, CtrColumns
 
 #: Key of an empty slot in CatBoost's tables.
@@ -79,7 +79,7 @@ class CtrReader:
 
     def column(self, split: Mapping[str, Any]) -> tuple[int, float]:
         """Return the CTR that a split tests, by its index among all CTRs read so far, and the border."""
-        number, border = whole(split["split_index"], "split_index"), _single(split["border"])
+        number, border = whole_number(split["split_index"], "split_index"), _single(split["border"])
         ctr = bisect_right(self._starts, number) - 1
         if not 0 <= ctr < len(self._ctrs) or border != _single(
             self._ctrs[ctr]["borders"][number - self._starts[ctr]]
@@ -125,8 +125,10 @@ class CtrReader:
         *read_as, combination, first = self._read_tables[name]
         if read_as != [kind, questions]:
             raise ValueError(f"two different CTRs of the CatBoost model have one table, {name!r:.80}")
-        n_classes = whole(table["hash_stride"], "hash_stride") - 1
-        good, total = _numbers_of(kind, n_classes, whole(ctr["target_border_idx"], "target_border_idx"))
+        n_classes = whole_number(table["hash_stride"], "hash_stride") - 1
+        good, total = _numbers_of(
+            kind, n_classes, whole_number(ctr["target_border_idx"], "target_border_idx")
+        )
         names = ("prior_numerator", "prior_denomerator", "shift", "scale")
         constants = (_single(table["counter_denominator"]), *(_single(ctr[name]) for name in names))
         return _Ctr(combination, first + good, total if total < 0 else first + total, constants)
@@ -160,12 +162,12 @@ class CtrReader:
 
 
 def _index(element: Mapping[str, Any], name: str) -> int:
-    return whole(element[name], name)
+    return whole_number(element[name], name)
 
 
 def hash_of(value: Any) -> int:
     """Return the low 32 bits of the hash of a category; CatBoost writes them as a signed number."""
-    return whole(value, "the hash of a category", -(2**31), HASH_MASK) & HASH_MASK
+    return whole_number(value, "the hash of a category", -(2**31), HASH_MASK) & HASH_MASK
 
 
 def _single(number: Any) -> float:
@@ -191,7 +193,7 @@ def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
 
 def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return the keys in ascending order, and rows of single-precision numbers with an item for each key."""
-    items, stride = table["hash_map"], whole(table["hash_stride"], "hash_stride")
+    items, stride = table["hash_map"], whole_number(table["hash_stride"], "hash_stride")
     limit = max(len(items), 1024)  # a table without keys has a stride, too
     if (
         not isinstance(items, list)

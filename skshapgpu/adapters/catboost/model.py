@@ -31,7 +31,7 @@ from sklearn.exceptions import NotFittedError
 
 from ...errors import UnsupportedModelError
 from .._known import require_known
-from .._numbers import real, reals, whole
+from .._numbers import real, reals, whole_number
 from .._subclasses import require_own_predictions
 from ..ensemble import Ensemble, Tree
 from ..schema import AdaptedModel, Column, InputSchema
@@ -371,18 +371,18 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     _require_known_parts(document)
     info = document["features_info"]
     numeric = {
-        whole(f["feature_index"], "feature_index"): (_column(f), _NAN_LEFT[f["nan_value_treatment"]])
+        whole_number(f["feature_index"], "feature_index"): (_column(f), _NAN_LEFT[f["nan_value_treatment"]])
         for f in info.get("float_features") or []
     }
     categorical = {
-        whole(f["feature_index"], "feature_index"): (
+        whole_number(f["feature_index"], "feature_index"): (
             _column(f),
             {value: i for i, value in enumerate(map(hash_of, f.get("values") or []))},
         )
         for f in info.get("categorical_features") or []
     }
     columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
-    if len(set(columns)) < len(columns) or not all(map(_ascends, (numeric, categorical))):
+    if len(set(columns)) < len(columns) or not (_ascends(numeric) and _ascends(categorical)):
         raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
     limit = max(n_features, _MAX_COLUMNS_WITH_CTRS)
     n_features = max([n_features, *(column + 1 for column in columns)])
@@ -395,14 +395,20 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
         if kind == "OnlineCtr":
             column, border = ctrs.column(split)
             return _Rule(n_features + column, border, True, -1)
-        number = whole(split["split_index"], "split_index")
+        number = whole_number(split["split_index"], "split_index")
         if kind == "FloatFeature":
-            feature, border = whole(split["float_feature_index"], "float_feature_index"), split["border"]
+            feature, border = (
+                whole_number(split["float_feature_index"], "float_feature_index"),
+                split["border"],
+            )
             _require_listed(splits, number, (kind, feature, real(border, "border")))
             column, missing_left = numeric[feature]
             return _Rule(column, float(border), missing_left, -1)
         if kind == "OneHotFeature":
-            feature, value = whole(split["cat_feature_index"], "cat_feature_index"), hash_of(split["value"])
+            feature, value = (
+                whole_number(split["cat_feature_index"], "cat_feature_index"),
+                hash_of(split["value"]),
+            )
             _require_listed(splits, number, (kind, feature, value))
             column, codes = categorical[feature]
             return _Rule(column, 0.0, True, codes[value])
@@ -462,7 +468,7 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
 
 
 def _column(feature: dict[str, Any]) -> int:
-    return whole(feature["flat_feature_index"], "flat_feature_index")
+    return whole_number(feature["flat_feature_index"], "flat_feature_index")
 
 
 def _ascends(features: Mapping[int, tuple[int, Any]]) -> bool:
@@ -475,17 +481,17 @@ def _numbered_splits(info: dict[str, Any]) -> list[tuple[str, int, float]]:
     """Return the kind, the feature and the border or value of each split but those of CTRs, by its number."""
     splits: list[tuple[str, int, float]] = []
     for feature in info.get("float_features") or []:
-        borders = _reals(feature.get("borders") or [], "borders").tolist()
-        splits += [("FloatFeature", feature["feature_index"], border) for border in borders]
+        borders = _reals(feature.get("borders") or [], "borders")
+        if (np.diff(borders) <= 0).any():
+            raise ValueError("a feature of the CatBoost model has borders that do not ascend")
+        splits += [("FloatFeature", feature["feature_index"], border) for border in borders.tolist()]
     for feature in info.get("categorical_features") or []:
         values = map(hash_of, feature.get("values") or [])
         splits += [("OneHotFeature", feature["feature_index"], value) for value in values]
     return splits
 
 
-def _require_listed(
-    splits: list[tuple[str, int, float]], number: int, split: tuple[str, int, float]
-) -> None:
+def _require_listed(splits: list[tuple[str, int, float]], number: int, split: tuple[str, int, float]) -> None:
     """Raise unless a split of a tree is the one that has its number."""
     if number >= len(splits) or splits[number] != split:
         raise ValueError(f"split {number} of a CatBoost tree is not the split that features_info lists")

@@ -1,4 +1,4 @@
-"""Changes of one field of a document: of dicts, lists, arrays and numbers, as a reader of JSON returns them."""
+"""Changes of one field of a document of dicts, lists, arrays and numbers, as a reader of JSON returns it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Answer(NamedTuple):
-    """What came of a request.
+    """The reply to a request, and what it took.
 
     Attributes
     ----------

@@ -132,7 +132,7 @@ class Fuzzer:
         if library[0] != "read":
             why = " ".join(map(str, library[1:])).partition("\nStack trace")[0]  # XGBoost adds one
             return "finding", f"we read it; the library: {library[0]} {' '.join(why.split())[-160:]}"
-        return _compared(margins, library[1], scale)
+        return compared(margins, library[1], scale)
 
     def _excess(self, answer: Any, path: str, n_bytes: int) -> str:
         """Say by how much our reader exceeds the documented limits, if it does so again and again."""
@@ -152,7 +152,8 @@ def _is_documented(reply: tuple[Any, ...]) -> bool:
     )
 
 
-def _compared(ours: np.ndarray, library: np.ndarray, scale: float) -> tuple[str, str]:
+def compared(ours: np.ndarray, library: np.ndarray, scale: float) -> tuple[str, str]:
+    """Return the verdict on margins, and why; the library may have outputs that come before ours."""
     if ours.shape[1] > library.shape[1]:
         return "finding", f"we have {ours.shape[1]} outputs, the library {library.shape[1]}"
     library = library[:, -ours.shape[1] :]
