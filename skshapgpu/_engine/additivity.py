@@ -178,8 +178,8 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
     if len(positive) and positive.max() > _LARGEST_RATIO_OF_OUTPUTS * positive.min():
         raise UnsupportedModelError(
             f"the leaves of one output add up to {positive.min():.2g}, those of another to "
-            f"{positive.max():.2g}: float32 cannot hold numbers so different on one scale; scale the targets, "
-            "and train the model again"
+            f"{positive.max():.2g}: float32 cannot hold numbers so different on one scale; scale the "
+            "targets, and train the model again"
         )
     rounding_of_sums = _rounding_of_sums(ensemble) * leaf_magnitude
     # Leaves of trees in which training found no difference differ in their last digits.

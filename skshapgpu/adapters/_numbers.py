@@ -1,7 +1,7 @@
 """Numbers in documents of JSON and UBJSON: they have the type and the range that a field needs.
 
-A document is untrusted. A boolean is no number, 1.0 is no whole number, and no number is wrapped to fit. Anything
-else raises a ``ValueError`` that names the field.
+A document is untrusted. A boolean is no number, 1.0 is no whole number, and no number is wrapped to fit.
+Anything else raises a ``ValueError`` that names the field.
 """
 
 from __future__ import annotations

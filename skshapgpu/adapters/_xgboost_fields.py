@@ -1,8 +1,9 @@
 """The fields of an XGBoost model, checked as XGBoost's own loader checks them, and further.
 
 A field has the type that XGBoost writes, in JSON and in UBJSON, and fields that say the same thing agree: the
-number of nodes and the lengths of the arrays, children and parents, the number of trees and the ends of the rounds.
-XGBoost itself reads some files that contradict themselves, and predicts other numbers from them or crashes.
+number of nodes and the lengths of the arrays, children and parents, the number of trees and the ends of the
+rounds. XGBoost itself reads some files that contradict themselves, and predicts other numbers from them or
+crashes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _CATEGORY_ARRAYS: dict[str, npt.DTypeLike] = {
 #: Parents of a root, the second one in trees with several outputs in a leaf.
 _NO_PARENT = (2**31 - 1, -1)
 
-#: Feature of a node that pruning has deleted.
+#: Feature of a node that pruning has deleted, whose default_left is 1.
 _DELETED = 2**31 - 1
 
 #: XGBoost takes no larger number for a category, as float32 does not hold all of them.
@@ -171,7 +172,7 @@ def _require_links(tree: dict[str, Any], n_nodes: int, n_deleted: int) -> None:
         raise ValueError("split_indices has a negative number")
     split_types = np.unique(tree["split_type"]).tolist()
     require_known("the XGBoost model", "kinds of splits", split_types, _SPLIT_TYPES)
-    if np.count_nonzero(tree["split_indices"] == _DELETED) != n_deleted:
+    if np.count_nonzero((tree["split_indices"] == _DELETED) & (tree["default_left"] == 1)) != n_deleted:
         raise ValueError(f"num_deleted is {n_deleted}, but other nodes are marked as deleted")
 
 
@@ -217,6 +218,7 @@ def _categories(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the categories of a feature: numbers, or the bytes of all strings and the offsets of each."""
     values, is_list = entry["values"], isinstance(entry["values"], list)
     if "offsets" not in entry:
+        whole_number(entry["type"], "type")
         holds_floats = float in map(type, values) if is_list else values.dtype.kind == "f"
         dtype = values.dtype.newbyteorder("=") if not is_list else np.float64 if holds_floats else np.int64
         return entry | {"values": (reals if holds_floats else whole_numbers)(values, "values", dtype)}

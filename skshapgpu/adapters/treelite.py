@@ -245,9 +245,9 @@ class _Head:
     def outputs_of(self, tree: int, numbers: np.ndarray, has_scalars: bool) -> np.ndarray:
         """Return the output of each element of a tree's leaf vectors; -1 for elements that are padding.
 
-        ``has_scalars`` says whether a leaf of the tree has a number instead of a vector. ``numbers`` holds the
-        number of the output of each target and class, shape (n_targets, width), and -1 where the target has
-        fewer classes.
+        ``has_scalars`` says whether a leaf of the tree has a number instead of a vector. ``numbers`` holds
+        the number of the output of each target and class, shape (n_targets, width), and -1 where the target
+        has fewer classes.
         """
         target, class_ = int(self.target[tree]), int(self.class_[tree])
         if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):

@@ -448,8 +448,8 @@ def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
         if largest > np.finfo(np.float32).max:
             raise UnsupportedModelError(
                 f"training diverged: the largest leaves of this model add up to {largest:.2g}, which "
-                "overflows in XGBoost; train it again with a lower learning_rate, a rescaled target or another "
-                "base_score"
+                "overflows in XGBoost; train it again with a lower learning_rate, a rescaled target or "
+                "another base_score"
             )
 
 

@@ -95,6 +95,37 @@ def test_xgboost(edit: Edit, message: str) -> None:
         adapt(json.dumps(model).encode())
 
 
+@pytest.mark.parametrize(
+    "edit, message",
+    [
+        (lambda cats: cats["enc"][0].pop("offsets"), "type"),
+        (lambda cats: cats["enc"].pop(), "enc does not list the categories of each of 2 features"),
+        (lambda cats: cats["enc"][1]["offsets"].__setitem__(1, 7), "offsets does not rise from 0"),
+        (lambda cats: cats["enc"][1]["offsets"].__setitem__(1, 1.0), "offsets is .* whole numbers"),
+        (lambda cats: cats["feature_segments"].__setitem__(2, 5), "feature_segments does not fit"),
+        (lambda cats: cats["sorted_idx"].pop(), "sorted_idx has 5 numbers for 6 categories"),
+    ],
+)
+def test_xgboost_categories_of_a_frame(edit: Edit, message: str) -> None:
+    model = document("xgboost_json", "frame")
+    edit(forest(model)["cats"])
+    with pytest.raises(ValueError, match=message):
+        adapt(json.dumps(model).encode())
+
+
+def test_xgboost_pruned_nodes() -> None:
+    """A node that pruning has deleted goes left by default, and has a parent."""
+    for name, value, message in (
+        ("default_left", 0, "num_deleted is 6"),
+        ("parents", 99, "no node of the tree"),
+    ):
+        model = document("xgboost_json", "pruned")
+        part = forest(model)["trees"][0]
+        part[name][part["split_indices"].index(2**31 - 1)] = value
+        with pytest.raises(ValueError, match=message):
+            adapt(json.dumps(model).encode())
+
+
 def test_xgboost_classes() -> None:
     model = document("xgboost_json", "classes")
     model["learner"]["objective"]["softmax_multiclass_param"]["num_class"] = "4"

@@ -397,18 +397,14 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
             return _Rule(n_features + column, border, True, -1)
         number = whole_number(split["split_index"], "split_index")
         if kind == "FloatFeature":
-            feature, border = (
-                whole_number(split["float_feature_index"], "float_feature_index"),
-                split["border"],
-            )
-            _require_listed(splits, number, (kind, feature, real(border, "border")))
+            feature = whole_number(split["float_feature_index"], "float_feature_index")
+            border = real(split["border"], "border")
+            _require_listed(splits, number, (kind, feature, border))
             column, missing_left = numeric[feature]
-            return _Rule(column, float(border), missing_left, -1)
+            return _Rule(column, border, missing_left, -1)
         if kind == "OneHotFeature":
-            feature, value = (
-                whole_number(split["cat_feature_index"], "cat_feature_index"),
-                hash_of(split["value"]),
-            )
+            feature = whole_number(split["cat_feature_index"], "cat_feature_index")
+            value = hash_of(split["value"])
             _require_listed(splits, number, (kind, feature, value))
             column, codes = categorical[feature]
             return _Rule(column, 0.0, True, codes[value])
