@@ -80,5 +80,7 @@ def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: 
     if not isinstance(values, list) or not {float, float if strict else int}.issuperset(map(type, values)):
         kind = "floats" if strict else "numbers"
         raise ValueError(f"{name} is {values!r:.80}, not a list of {kind} of the type {target}")
+    if any(type(value) is int and abs(value) > 2**53 for value in values):
+        raise ValueError(f"{name} holds a whole number that has no exact float")
     with np.errstate(over="ignore"):
         return np.array(values, target)

@@ -192,6 +192,10 @@ CATBOOST = [
     (lambda m: m["features_info"]["float_features"][1].update(flat_feature_index=3), "columns wrongly"),
     (lambda m: m["scale_and_bias"].__setitem__(0, "2"), "the scale is '2', not a finite number"),
     (lambda m: m["scale_and_bias"].__setitem__(0, -(2**63)), "the scale is -9223372036854775808"),
+    (
+        lambda m: m["scale_and_bias"].__setitem__(1, [2**63 - 1]),
+        "the bias holds a whole number that has no exact",
+    ),
     (lambda m: m.update(oblivious_trees=[]), "the CatBoost model has no trees"),
 ]
 
