@@ -32,6 +32,10 @@ _RESOLUTION_OF_FLOATS = 2.0**-20
 _NO_DIFFERENCE = 2.0**-40
 
 
+#: Largest ratio of the leaves of two outputs. Outputs share a scale, and float32 has no numbers below 2^-149.
+_LARGEST_RATIO_OF_OUTPUTS = 2.0**100
+
+
 def allowed_gap(
     model: CompiledModel,
     dtype: Any,
@@ -140,8 +144,7 @@ def needs_double(model: CompiledModel) -> bool:
 def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the typical difference between margins, and a typical margin, of each output.
 
-    A model is rejected if rounding errors of its sums hide the differences between margins. Raise
-    ``UnsupportedModelError`` if rounding errors of float64 hide the differences.
+    Raise ``UnsupportedModelError`` if rounding errors of float64 hide the differences, or the sums overflow.
 
     Parameters
     ----------
@@ -155,6 +158,18 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
     tuple of ndarray
         See :func:`.cancellation.typical_difference`.
     """
+    if not (4 * (leaf_magnitude + np.abs(ensemble.intercept)) < np.inf).all():
+        raise UnsupportedModelError(
+            "the leaves are so large that their sums overflow in float64: training diverged, or the model is "
+            "damaged; train the model with smaller leaf values"
+        )
+    positive = leaf_magnitude[leaf_magnitude > 0]
+    if len(positive) and positive.max() > _LARGEST_RATIO_OF_OUTPUTS * positive.min():
+        raise UnsupportedModelError(
+            f"the leaves of one output add up to {positive.min():.2g}, those of another to "
+            f"{positive.max():.2g}: float32 cannot hold numbers so different on one scale; scale the "
+            "targets, and train the model again"
+        )
     rounding_of_sums = _rounding_of_sums(ensemble) * leaf_magnitude
     # Leaves of trees in which training found no difference differ in their last digits.
     least = np.maximum(rounding_of_sums, _NO_DIFFERENCE * leaf_magnitude)

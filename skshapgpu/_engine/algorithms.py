@@ -84,7 +84,7 @@ class Algorithm:
     precisions : tuple of {"single", "double"}
     method : str
         How ``_core.Plan`` computes path-dependent results: "walk", "fast_v2", or the name under which an
-        algorithm is registered in csrc/baselines. The core rejects models that are beyond the method's limits.
+        algorithm is registered in csrc/baselines. The core rejects models beyond the method's limits.
     tables : {"none", "worthwhile", "all"}
         Which trees have tables for path-dependent values. "worthwhile": trees with the same split in all
         nodes of a level, and trees for which a call with many rows builds tables; "all": all trees, as far as

@@ -139,6 +139,8 @@ class _UbjsonReader:
         result = {}
         while self.peek() != "}":
             key = self.name()
+            if key in result:
+                raise ValueError(f"UBJSON has the name {key!r:.80} twice in an object, before byte {self.at}")
             result[key] = self.value(self.tag(), depth)
         self.at += 1
         return result

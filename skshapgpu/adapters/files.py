@@ -30,10 +30,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .._common.regular_files import read_regular
 from ..errors import UnsupportedModelError
+from ._numbers import whole_in_string
 from .schema import AdaptedModel
 from .spark_ml import folder as spark_folder
 
@@ -88,11 +87,6 @@ _CATBOOST_SECONDS = 60
 
 #: Markers of the lengths that UBJSON writes before names. In JSON, no opening brace is followed by a marker.
 _UBJSON_LENGTHS = (b"i", b"U", b"I", b"l", b"L")
-
-#: Fields that XGBoost stores as float32. In JSON, they look like numbers of higher precision.
-_XGBOOST_FLOATS = frozenset(
-    {"split_conditions", "sum_hessian", "base_weights", "leaf_weights", "loss_changes"}
-)
 
 #: Numbers of the errors for names that are too long, or have a file where a folder should be, and for links
 #: that go round in a circle.
@@ -197,7 +191,7 @@ def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedMode
         raise ValueError(f"{name} begins like JSON, but is not valid: {error}") from error
     keys = document.keys() if isinstance(document, dict) else ()
     if "learner" in keys:
-        return "XGBoost", lambda: _read_xgboost_json(document)
+        return "XGBoost", lambda: _read_xgboost(document)
     if "features_info" in keys:
         return "CatBoost", lambda: _read_catboost_json(document)
     if "tree_info" in keys:
@@ -213,27 +207,6 @@ def _read_ubjson(content: bytes) -> AdaptedModel:
     return _read_xgboost(_ubjson.loads(content))
 
 
-def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
-    """Replace the lists of numbers in XGBoost's JSON with arrays, as in UBJSON, and read the document."""
-    gradient_booster = document["learner"]["gradient_booster"]
-    forest = gradient_booster.get("gbtree", gradient_booster).get("model", {})
-    for part in [*forest.get("trees", []), *forest.get("cats", {"enc": []})["enc"]]:
-        for name, value in part.items():
-            if isinstance(value, list):
-                part[name] = _numbers(name, value)
-    for owner in (gradient_booster, forest):
-        if "weight_drop" in owner:
-            owner["weight_drop"] = np.asarray(owner["weight_drop"], np.float32)
-    return _read_xgboost(document)
-
-
-def _numbers(name: str, items: list[Any]) -> np.ndarray:
-    """Return an array of numbers. An array of strings would take the size of the longest for each of them."""
-    if not {int, float, bool}.issuperset(map(type, items)):
-        raise ValueError(f"its {name} are not a list of numbers")
-    return np.asarray(items, np.float32 if name in _XGBOOST_FLOATS else None)
-
-
 def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
     """Read a model that predicts like the object that was saved: a ``Booster`` or a scikit-learn wrapper.
 
@@ -247,7 +220,7 @@ def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
     classes: tuple[Any, ...] | None = None
     if "scikit_learn" in attributes:
         if "best_iteration" in attributes:
-            best_iteration = int(attributes["best_iteration"])
+            best_iteration = whole_in_string(attributes, "best_iteration")
         if json.loads(attributes["scikit_learn"]).get("_estimator_type") == "classifier":
             classes = ()  # it is a classifier; the reader numbers its classes
     return xgboost.read_document(document, best_iteration=best_iteration, classes=classes)

@@ -33,6 +33,7 @@ import numpy as np
 from .. import _core
 from ..errors import UnsupportedModelError
 from ._known import require_known
+from ._numbers import whole_in_string
 from ._subclasses import require_own_predictions
 from .ensemble import ZERO_MAGNITUDE, Ensemble
 from .schema import FEW_ROWS, AdaptedModel, Column, InputSchema
@@ -68,8 +69,16 @@ _TREE_FIELDS = frozenset(
 )
 _VERSIONS = frozenset({"v3", "v4"})
 
+#: Fields without which LightGBM does not read a text.
+_REQUIRED_HEADER_FIELDS = tuple(
+    "num_class num_tree_per_iteration label_index max_feature_idx feature_names feature_infos".split()
+)
+
 #: Limit on num_tree_per_iteration for a model without trees; otherwise the number of trees is the limit.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**12
+
+#: Numbers of a tree that only describe training, with their count; 0 stands for the number of inner nodes.
+_STATISTICS = {"split_gain": 0, "internal_value": 0, "internal_weight": 0, "shrinkage": 1}
 
 _INNER_FIELDS = {
     "split_feature": np.int64,
@@ -176,27 +185,45 @@ def read_text(
 
     ``classes`` are the labels of a classifier, ``object_dtype`` is passed to the schema.
     """
+    if "\0" in text:
+        raise ValueError("the LightGBM model text has a null character, at which LightGBM itself ends it")
     body, end, tail = text.partition("\nend of trees\n")
     if not end:
         raise ValueError("the LightGBM model text is truncated: it has no line 'end of trees'")
     head_text, *tree_texts = body.split("\nTree=")
     head = _fields(head_text)
-    for name in ("num_tree_per_iteration", "max_feature_idx", "feature_names"):
+    for name in _REQUIRED_HEADER_FIELDS:
         if name not in head:
             raise ValueError(f"the LightGBM model text has no {name}")
-    if len(tree_texts) != len(head.get("tree_sizes", "").split()):
-        raise ValueError("the LightGBM model text has more or fewer trees than its header says")
     _require_known_header(head)
-    n_features = int(head["max_feature_idx"]) + 1
-    n_outputs = int(head["num_tree_per_iteration"])
+    n_features = whole_in_string(head, "max_feature_idx", low=-1) + 1
+    n_outputs = whole_in_string(head, "num_tree_per_iteration")
     # A round has a tree for each output; without trees, a tampered number would request gigabytes.
     if not 1 <= n_outputs <= (len(tree_texts) or _MAX_OUTPUTS_WITHOUT_TREES) or len(tree_texts) % n_outputs:
         raise ValueError(f"the LightGBM model text claims {n_outputs} outputs for {len(tree_texts)} trees")
+    whole_in_string(head, "label_index")
+    if whole_in_string(head, "num_class") != n_outputs:
+        raise ValueError(
+            f"the LightGBM model text has {head['num_class']} classes, but {n_outputs} trees in a round"
+        )
     names = head["feature_names"].split(" ")
     if len(names) != n_features:
         raise ValueError(f"the LightGBM model text names {len(names)} of {n_features} features")
+    if not all(names):
+        raise ValueError("the LightGBM model text has a feature without a name")
+    if len(head["feature_infos"].split()) != n_features:
+        raise ValueError(f"the LightGBM model text has no feature_infos for each of {n_features} features")
+    if head.get("objective") == "":  # without an objective, the text has no such line
+        raise ValueError("the LightGBM model text has an objective without a name")
 
     trees = [_tree(i, tree) for i, tree in enumerate(tree_texts)]
+    # LightGBM looks for each tree where the sizes of the trees before it say. A header may leave them out.
+    sizes = " ".join(str(len(f"Tree={tree}\n".encode())) for tree in tree_texts)
+    if head.get("tree_sizes", sizes) != sizes:
+        raise ValueError(
+            "the LightGBM model text has more or fewer trees, or longer or shorter trees, than tree_sizes in "
+            "its header says; if you have edited the text, remove that line"
+        )
     ensemble = _ensemble(trees, n_features, n_outputs, average="average_output" in head)
     invented = all(name == f"Column_{i}" for i, name in enumerate(names))
     try:
@@ -248,7 +275,13 @@ def _objective(head: dict[str, str]) -> tuple[str, dict[str, str]]:
 
 def _fields(text: str) -> dict[str, str]:
     """Parse lines ``name=value``. A line without a value is a flag; empty lines are ignored."""
-    return dict(line.partition("=")[::2] for line in text.split("\n") if line)
+    pairs = [line.partition("=")[::2] for line in text.split("\n") if line]
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the LightGBM model text has the field {twice:.80} twice")
+    return fields
 
 
 @dataclass(frozen=True)
@@ -275,7 +308,10 @@ class _LinearLeaves:
 
 
 def _tree(number: int, text: str) -> _Tree:
-    fields = _fields(text.partition("\n")[2])  # the first line is the number of the tree
+    lines = text.rstrip("\n")
+    if "\n\n" in lines or len(lines) == len(text):
+        raise ValueError(f"tree {number} of the LightGBM model text does not end at its first empty line")
+    fields = _fields(lines.partition("\n")[2])  # the first line is the number of the tree
     require_known("the LightGBM model text", "fields of a tree", fields, _TREE_FIELDS)
 
     def numbers(name: str, dtype: Any, size: int) -> np.ndarray:
@@ -311,7 +347,16 @@ def _tree(number: int, text: str) -> _Tree:
     if ((sets < 0) | (sets >= n_sets) | (sets != np.trunc(sets))).any():
         raise ValueError(f"tree {number} of the LightGBM model text has an unknown category set")
     leaf_value, linear = numbers("leaf_value", np.float64, n_leaves), None
-    if fields.get("is_linear", "0") != "0":
+    if n_leaves > 1:  # LightGBM checks them, too; no prediction depends on them
+        for name, size in (_STATISTICS | {"leaf_weight": n_leaves}).items():
+            if name in fields:
+                numbers(name, np.float64, size or n_leaves - 1)
+    is_linear = fields.get("is_linear", "0")
+    if is_linear not in ("0", "1"):
+        raise ValueError(
+            f"tree {number} of the LightGBM model text has is_linear={is_linear:.80}, not 0 or 1"
+        )
+    if is_linear == "1":
         n_terms = numbers("num_features", np.int64, n_leaves)
         if (n_terms < 0).any() or (n_terms > len(text)).any():
             raise ValueError(f"tree {number} of the LightGBM model text has num_features outside the text")
@@ -328,6 +373,11 @@ def _tree(number: int, text: str) -> _Tree:
                 "finite, as those of models that are trained on infinite values"
             )
         leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
+    words = numbers("cat_threshold", np.int64, int(boundaries[-1]))
+    if ((words < 0) | (words >= 2**32)).any():
+        raise ValueError(
+            f"tree {number} of the LightGBM model text has a cat_threshold that is no word of 32 bits"
+        )
     return _Tree(
         inner=inner,
         leaf_value=leaf_value,

@@ -207,6 +207,7 @@ class _Head:
     average: bool
     n_classes: np.ndarray  # for each target
     width: int  # the largest number in n_classes
+    leaf_shape: tuple[int, ...]  # of the leaves of all trees: targets and classes
     target: np.ndarray  # for each tree; -1 for a tree of all targets
     class_: np.ndarray  # for each tree; -1 for a tree of all classes
     postprocessor: str
@@ -229,6 +230,7 @@ class _Head:
             average=bool(field("average_tree_output")[0]),
             n_classes=n_classes,
             width=width,
+            leaf_shape=tuple(int(n) for n in field("leaf_vector_shape")),
             target=np.array(field("target_id"), np.int64),
             class_=np.array(field("class_id"), np.int64),
             postprocessor=str(field("postprocessor")),
@@ -240,15 +242,21 @@ class _Head:
         """Return the target and class of each output."""
         return [(t, c) for t, n in enumerate(self.n_classes) for c in range(n)]
 
-    def outputs_of(self, tree: int, numbers: np.ndarray) -> np.ndarray:
+    def outputs_of(self, tree: int, numbers: np.ndarray, has_scalars: bool) -> np.ndarray:
         """Return the output of each element of a tree's leaf vectors; -1 for elements that are padding.
 
-        ``numbers`` holds the number of the output of each target and class, shape (n_targets, width), and -1
-        where the target has fewer classes.
+        ``has_scalars`` says whether a leaf of the tree has a number instead of a vector. ``numbers`` holds
+        the number of the output of each target and class, shape (n_targets, width), and -1 where the target
+        has fewer classes.
         """
         target, class_ = int(self.target[tree]), int(self.class_[tree])
         if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):
             raise ValueError(f"tree {tree} of the treelite model has a target or class that does not exist")
+        shape = (len(self.n_classes) if target < 0 else 1, self.width if class_ < 0 else 1)
+        if self.leaf_shape != shape or (has_scalars and min(target, class_) < 0):
+            raise ValueError(
+                f"tree {tree} of the treelite model has leaves of another shape than its outputs"
+            )
         targets = slice(None) if target < 0 else slice(target, target + 1)
         classes = slice(None) if class_ < 0 else slice(class_, class_ + 1)
         return numbers[targets, classes].ravel()
@@ -280,6 +288,12 @@ class _Nodes:
             raise ValueError("a tree of the treelite model has fields of different lengths")
         self.leaf = self.left == -1
         self.weight, self.count = self._cover(field, "sum_hess"), self._cover(field, "data_count")
+
+    @property
+    def has_scalars(self) -> bool:
+        """Whether a leaf has a number instead of a vector."""
+        begin, end = self.vector[:, self.leaf]
+        return bool((begin == end).any())
 
     def _cover(self, field: Callable[[str, Any], np.ndarray], name: str) -> np.ndarray | None:
         """Return the covers of one kind; None if a node has no cover, or a negative one."""
@@ -363,7 +377,7 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble,
     values: list[np.ndarray] = []
     for i, tree in enumerate(trees):
         # The leaves of a tree are read before the next tree: each of them must hold all outputs of its tree.
-        outputs_of_trees.append(head.outputs_of(i, output_numbers))
+        outputs_of_trees.append(head.outputs_of(i, output_numbers, tree.has_scalars))
         values.append(tree.leaf_values(len(outputs_of_trees[i])))
     if head.average:
         count = sum(

@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from ..errors import UnsupportedModelError
 from . import _ubjson
+from . import _xgboost_fields as fields
 from ._known import require_known
+from ._numbers import reals, whole_in_string, whole_numbers
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
 from .schema import FEW_ROWS, AdaptedModel, Column, ColumnEncoder, InputSchema
@@ -73,9 +74,7 @@ _FIELDS = {
     "tree_param": frozenset("num_deleted num_feature num_nodes size_leaf_vector".split()),
 }
 
-#: Known boosters, and known values of split_type: 0 is numeric, 1 is categorical.
 _BOOSTERS = frozenset({"gbtree", "dart"})
-_SPLIT_TYPES = frozenset({0, 1})
 
 #: Types of columns. Predictions only depend on which columns are categorical ("c").
 _FEATURE_TYPES = frozenset({"c", "float", "i", "int", "q"})
@@ -180,7 +179,7 @@ def read_document(
     Parameters
     ----------
     document : dict
-        The document, with ndarrays for typed arrays, as ``_ubjson.loads`` returns it.
+        The document of a JSON file, or of a UBJSON file, with ndarrays for typed arrays.
     best_iteration : int or None
         The last round that is used; None if all rounds are used.
     missing : float
@@ -217,14 +216,20 @@ def _read(
         raise UnsupportedModelError("a gblinear model has no trees; its coefficients explain it")
     objective = learner["objective"]["name"]
     _require_known_parts(learner, objective)
+    params = learner["learner_model_param"]
+    n_features, n_classes = whole_in_string(params, "num_feature"), whole_in_string(params, "num_class")
+    n_targets = whole_in_string(params, "num_target", low=1)
+    if n_classes > 1 and n_targets > 1:
+        raise ValueError(f"num_class is {n_classes} and num_target is {n_targets}: one of them must be 1")
+    n_outputs = max(n_classes, n_targets)
+    fields.strings_by_name(learner["attributes"], "attributes")
+    fields.require_objective(learner["objective"], n_classes)
+    names, types = fields.columns(learner, n_features)
+    version = fields.version(document)
     # Up to XGBoost 3.2, a DART booster wraps a gbtree; later versions store its weights in the gbtree itself.
     forest = gradient_booster.get("gbtree", gradient_booster)["model"]
     weights = gradient_booster.get("weight_drop", forest.get("weight_drop"))
-    trees, weights, tree_output = _used_trees(forest, weights, best_iteration)
-
-    params = learner["learner_model_param"]
-    n_features, n_classes = int(params["num_feature"]), int(params["num_class"])
-    n_outputs = max(n_classes, int(params["num_target"]), 1)
+    trees, weights, tree_output = _used_trees(forest, weights, best_iteration, n_features)
     limit = max(len(trees), *map(_n_outputs, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
     if n_outputs > limit:  # a round has a tree for each output, or its trees have all outputs in each leaf
         raise ValueError(f"the model claims {n_outputs} outputs, but its trees have at most {limit}")
@@ -240,12 +245,12 @@ def _read(
     missing = float(np.float32(missing))
     schema = InputSchema(
         n_features=n_features,
-        feature_names=tuple(learner["feature_names"]) or None,
+        feature_names=tuple(names) or None,
         allow_inf=False,
         allow_categories=False,
         missing_value=missing,
         sparse_zero_missing=True,
-        encoders=_encoders(ensemble, document, forest, missing),
+        encoders=_encoders(ensemble, types, fields.category_lists(forest, n_features), version, missing),
     )
     is_binary = n_outputs == 1 and (classes is not None or objective.startswith("binary:"))
     # XGBoost itself trains on the labels 0 to n - 1 only, even if some of them do not occur in y.
@@ -288,8 +293,8 @@ def _require_known_parts(learner: dict[str, Any], objective: str) -> None:
     parts.append(("model", booster["model"]))
     for tree in booster["model"]["trees"]:
         parts += (("tree", tree), ("tree_param", tree["tree_param"]))
-    for part, fields in parts:
-        require_known("the XGBoost model", f"fields of a {part}", fields, _FIELDS[part])
+    for part, members in parts:
+        require_known("the XGBoost model", f"fields of a {part}", members, _FIELDS[part])
 
 
 def _over_time(parameters: dict[str, Any], objective: str) -> Callable[..., AdaptedModel] | None:
@@ -328,40 +333,37 @@ def _survival_of_aft(
 
 
 def _used_trees(
-    forest: dict[str, Any], weights: npt.ArrayLike | None, best_iteration: int | None
+    forest: dict[str, Any], weights: Any, best_iteration: int | None, n_features: int
 ) -> tuple[list[dict[str, Any]], np.ndarray, np.ndarray]:
     """Return the trees that ``predict`` adds up, and the factor and the output of each."""
-    trees = forest["trees"]
-    tree_output = np.asarray(forest["tree_info"], np.int64)
-    weights = np.ones(len(trees)) if weights is None else np.asarray(weights, np.float64)
-    ends = np.asarray(forest["iteration_indptr"], np.int64)
+    ends = fields.rounds(forest)
+    trees = fields.trees(forest, n_features)
+    tree_output = whole_numbers(forest["tree_info"], "tree_info", np.int32)
+    drop = np.ones(len(trees)) if weights is None else reals(weights, "weight_drop", np.float32, strict=True)
+    if not len(trees) == len(tree_output) == len(drop):
+        raise ValueError("tree_info or weight_drop does not fit the number of trees")
     n_rounds = len(ends) - 1
     n_used = n_rounds if best_iteration is None else best_iteration + 1
     if not 0 <= n_used <= n_rounds:
         raise ValueError(f"best_iteration is {best_iteration}, but the model has {n_rounds} rounds")
-    if not 0 <= ends[n_used] <= len(trees) == len(tree_output) == len(weights):
-        raise ValueError("iteration_indptr, tree_info or weight_drop does not fit the number of trees")
     used = slice(int(ends[n_used]))
-    return trees[used], weights[used], tree_output[used]
-
-
-def _leaf_width(tree: dict[str, Any]) -> int:
-    return max(int(tree["tree_param"]["size_leaf_vector"]), 1)
+    return trees[used], drop[used].astype(np.float64), tree_output[used]
 
 
 def _n_outputs(tree: dict[str, Any]) -> int:
     """Return the number of outputs of a tree, but not more than it has values."""
-    width = _leaf_width(tree)
+    width = fields.leaf_width(tree)
     return min(width, len(_leaf_weights(tree))) if width > 1 else 1
 
 
 def _intercept(params: dict[str, Any], objective: str, n_outputs: int, has_trees: bool) -> np.ndarray:
     """Convert ``base_score`` to margins; it is one number or, since 3.1, a list with a number per output."""
+    from_average = whole_in_string(params, "boost_from_average")
     base_score = json.loads(params["base_score"])
-    score = np.atleast_1d(np.asarray(base_score, np.float32))
+    score = reals(base_score if isinstance(base_score, list) else [base_score], "base_score", np.float32)
     if score.shape not in ((1,), (n_outputs,)):
         raise ValueError(f"base_score has shape {score.shape}, but the model has {n_outputs} outputs")
-    if isinstance(base_score, list) and not has_trees and int(params["boost_from_average"]):
+    if isinstance(base_score, list) and not has_trees and from_average:
         # The first round would estimate the base score; before it, XGBoost uses the default as a margin.
         return np.broadcast_to(score, n_outputs).astype(np.float64)
     if objective == _EXPECTILES:
@@ -388,21 +390,15 @@ def _margins_of_expectiles(score: np.ndarray) -> np.ndarray:
         return np.concatenate([score[:1], step + np.log(-np.expm1(-step))])
 
 
-def _field(trees: Sequence[dict[str, Any]], name: str, dtype: npt.DTypeLike) -> np.ndarray:
-    if not trees:
-        return np.empty(0, dtype)
-    return np.concatenate([tree[name] for tree in trees], dtype=dtype, casting="unsafe")
-
-
 def _has_cover(trees: Sequence[dict[str, Any]]) -> bool:
     """Return whether all trees have sums of hessians and no sum is negative, so that they are covers.
 
     Trees with several outputs in a leaf have sums of hessians since XGBoost 3.2. If the objective is not
     convex, like "survival:cox" and some custom objectives, sums may be negative.
     """
-    if not all(_leaf_width(tree) == 1 or "sum_hessian" in tree for tree in trees):
+    if not all("sum_hessian" in tree for tree in trees):
         return False
-    return not (_field(trees, "sum_hessian", np.float64) < 0).any()
+    return not (fields.joined(trees, "sum_hessian", np.float64) < 0).any()
 
 
 def _nodes(
@@ -415,25 +411,20 @@ def _nodes(
     """Return the attributes of :class:`Ensemble` that describe trees and nodes."""
     sizes = np.array([len(tree["left_children"]) for tree in trees], np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    left = _field(trees, "left_children", np.int32)
-    right = _field(trees, "right_children", np.int32)
+    left = fields.joined(trees, "left_children", np.int32)
+    right = fields.joined(trees, "right_children", np.int32)
     leaf = left == -1
-    condition = _field(trees, "split_conditions", np.float64)
-    has_vectors = any(_leaf_width(tree) > 1 for tree in trees)
+    condition = fields.joined(trees, "split_conditions", np.float64)
+    has_vectors = any(fields.leaf_width(tree) > 1 for tree in trees)
     right[leaf] = -1  # in a leaf with several outputs, XGBoost stores the number of the leaf here
-    inside = (left >= 0) & (right >= 0) & (np.maximum(left, right) < np.repeat(sizes, sizes))
-    if not (leaf | inside).all():
-        raise ValueError("a node has one child only, or a child outside its tree")
-    split_type = _field(trees, "split_type", np.uint8)
-    require_known("the XGBoost model", "kinds of splits", np.unique(split_type).tolist(), _SPLIT_TYPES)
-    categorical = ~leaf & (split_type != 0)
+    categorical = ~leaf & (fields.joined(trees, "split_type", np.uint8) != 0)
     nodes = {
         "left": left,
         "right": right,
-        "feature": _field(trees, "split_indices", np.int32),
+        "feature": fields.joined(trees, "split_indices", np.int32),
         "threshold": np.where(leaf | categorical, 0.0, condition),
-        "missing_left": _field(trees, "default_left", np.bool_),
-        "cover": _field(trees, "sum_hessian", np.float64) if has_cover else np.zeros(len(left)),
+        "missing_left": fields.joined(trees, "default_left", np.uint8) != 0,
+        "cover": fields.joined(trees, "sum_hessian", np.float64) if has_cover else np.zeros(len(left)),
         "value": _vector_values(trees, weights, tree_output, n_outputs)
         if has_vectors
         else np.where(leaf, condition * np.repeat(weights, sizes), 0.0)[:, None],
@@ -450,7 +441,7 @@ def _nodes(
 
 
 def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
-    """Reject trees whose leaf values or Hessian sums overflowed because training diverged."""
+    """Reject trees whose leaf values, or their sums, or Hessian sums overflow because training diverged."""
     finite = np.isfinite(nodes["cover"]) & np.isfinite(nodes["value"]).all(axis=1)
     if not finite.all():
         tree = int(np.searchsorted(offsets, np.argmin(finite), side="right")) - 1
@@ -458,6 +449,14 @@ def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
             f"training diverged: tree {tree} of this model has leaf values or sums of hessians that are not "
             "finite; train it again with a lower learning_rate, a rescaled target or another base_score"
         )
+    if len(offsets) > 1:
+        largest = np.maximum.reduceat(np.abs(nodes["value"]).max(axis=1), offsets[:-1]).sum()
+        if largest > np.finfo(np.float32).max:
+            raise UnsupportedModelError(
+                f"training diverged: the largest leaves of this model add up to {largest:.2g}, which "
+                "overflows in XGBoost; train it again with a lower learning_rate, a rescaled target or "
+                "another base_score"
+            )
 
 
 def _vector_values(
@@ -465,7 +464,7 @@ def _vector_values(
 ) -> np.ndarray:
     """Return leaf values if some trees have all outputs in a leaf; continued training can mix such trees."""
     n_nodes = sum(len(tree["left_children"]) for tree in trees)
-    n_weights = sum(len(_leaf_weights(tree)) for tree in trees if _leaf_width(tree) > 1)
+    n_weights = sum(len(_leaf_weights(tree)) for tree in trees if fields.leaf_width(tree) > 1)
     if n_nodes * n_outputs > _MAX_MIXED_OUTPUTS * n_nodes + 4 * n_weights:
         raise ValueError(
             f"only a small part of the model's nodes hold values of its {n_outputs} outputs: trees with one "
@@ -476,14 +475,14 @@ def _vector_values(
         leaf = np.flatnonzero(tree["left_children"] == -1)
         value = values[begin : begin + len(tree["left_children"])]
         begin += len(value)
-        if _leaf_width(tree) == 1:
+        if fields.leaf_width(tree) == 1:
             if not 0 <= output < n_outputs:
                 raise ValueError(f"a tree adds to output {output}, but the model has {n_outputs}")
             value[leaf, output] = tree["split_conditions"][leaf] * weight
         else:
             by_leaf = "leaf_weights" in tree
             n_vectors = len(leaf) if by_leaf else len(value)
-            if _leaf_width(tree) != n_outputs or len(_leaf_weights(tree)) != n_vectors * n_outputs:
+            if fields.leaf_width(tree) != n_outputs or len(_leaf_weights(tree)) != n_vectors * n_outputs:
                 raise ValueError(f"a tree's leaves do not hold the model's {n_outputs} outputs")
             number = tree["right_children"][leaf] if by_leaf else leaf
             if ((number < 0) | (number >= n_vectors)).any():
@@ -502,26 +501,9 @@ def _category_sets(
     trees: Sequence[dict[str, Any]], offsets: np.ndarray, categorical: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return the category attributes of :class:`Ensemble`; the codes that XGBoost lists go right."""
-    listing_trees = [(tree, start) for tree, start in zip(trees, offsets) if len(tree["categories_nodes"])]
-    node = np.concatenate([start + tree["categories_nodes"] for tree, start in listing_trees])
-    values = _field([tree for tree, _ in listing_trees], "categories", np.int32)
-    size = _field([tree for tree, _ in listing_trees], "categories_sizes", np.int64)
-    ends = np.cumsum([len(tree["categories"]) for tree, _ in listing_trees])
-    begin = np.concatenate(
-        [
-            first + tree["categories_segments"]
-            for (tree, _), first in zip(listing_trees, np.concatenate([[0], ends[:-1]]))
-        ]
-    )
-    n_values = len(values)
-    # These are compared before the sums, which could overflow.
-    outside = (begin < 0) | (begin > n_values) | (size < 0) | (size > n_values)
-    if outside.any() or (begin + size > n_values).any() or ((node < 0) | (node >= len(categorical))).any():
-        raise ValueError("a node lists categories that the model does not hold")
-    set_offsets = np.concatenate([[0], np.cumsum(size)])
-    if set_offsets[-1] > n_values:
-        raise ValueError("nodes list the same categories")
-    position = np.arange(set_offsets[-1]) + np.repeat(begin - set_offsets[:-1], size)
+    node = fields.joined(trees, "categories_nodes", np.int64)
+    node += np.repeat(offsets[:-1], [len(tree["categories_nodes"]) for tree in trees])
+    sizes = fields.joined(trees, "categories_sizes", np.int64)
     category_set = np.full(len(categorical), -1, np.int32)
     category_set[node] = np.arange(len(node))
     if (category_set[categorical] < 0).any():
@@ -529,8 +511,8 @@ def _category_sets(
     category_set[~categorical] = -1  # a node that pruning has turned into a leaf still has a list
     return {
         "category_set": category_set,
-        "category_offsets": set_offsets,
-        "category_values": values[position],
+        "category_offsets": np.concatenate([[0], np.cumsum(sizes)]),
+        "category_values": fields.joined(trees, "categories", np.int32),
         "category_listed_left": np.zeros(len(node), bool),
     }
 
@@ -648,10 +630,13 @@ class XgboostCategories:
 
 
 def _encoders(
-    ensemble: Ensemble, document: dict[str, Any], forest: dict[str, Any], missing: float
+    ensemble: Ensemble,
+    feature_types: list[str],
+    category_lists: list[dict[str, Any]],
+    version: tuple[int, ...],
+    missing: float,
 ) -> dict[int, ColumnEncoder]:
     """Return the encoder of each categorical column."""
-    feature_types = document["learner"]["feature_types"]
     categorical = {column for column, type_name in enumerate(feature_types) if type_name == "c"}
     numeric = ensemble.left >= 0
     if len(ensemble.category_set):
@@ -662,10 +647,8 @@ def _encoders(
         return {}
     if mixed := categorical & set(np.unique(ensemble.feature[numeric]).tolist()):
         raise UnsupportedModelError(f"feature {min(mixed)} is categorical, but a tree splits it as a number")
-    lists = forest.get("cats", {"enc": []})["enc"]  # absent before 3.1, empty after training on an array
-    before_3_4 = tuple(document["version"][:2]) < (3, 4)
     return {
-        column: _encoder(lists[column] if lists else {}, missing, before_3_4)
+        column: _encoder(category_lists[column] if category_lists else {}, missing, version < (3, 4))
         for column in sorted(categorical)
     }
 

@@ -23,6 +23,7 @@ from helpers.lightgbm_models import (
     edited,
     reload,
     train,
+    without_sizes,
 )
 from sklearn.exceptions import NotFittedError
 
@@ -469,6 +470,8 @@ def test_damaged_text_is_refused():
             read_text(text[:position])
     with pytest.raises(ValueError, match="more or fewer trees"):
         read_text(text[: text.index("Tree=2")] + text[text.index("end of trees") :])
+    text = without_sizes(text)
+    assert read_text(text).ensemble.n_trees == 3
     for field in (
         "num_leaves",
         "num_cat",
@@ -476,7 +479,6 @@ def test_damaged_text_is_refused():
         "leaf_count",
         "cat_boundaries",
         "cat_threshold",
-        "tree_sizes",
         "max_feature_idx",
         "num_tree_per_iteration",
     ):

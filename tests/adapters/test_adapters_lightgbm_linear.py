@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers.lightgbm_models import RF, edited
+from helpers.lightgbm_models import RF, edited, without_sizes
 
 from skshapgpu import TreeExplainer, reference
 from skshapgpu.adapters import adapt
@@ -319,7 +319,7 @@ def test_single_leaf_with_a_function() -> None:
     tail = rest.partition("\nend of trees")[2]
     tree = "0\nnum_leaves=1\nnum_cat=0\nleaf_value=7\nis_linear=1\nleaf_const=1\nnum_features=2\n"
     tree += "leaf_features=1 0\nleaf_coeff=2 -3\nshrinkage=1\n\n\n"
-    adapted = read_text(f"{head}\nTree={tree}\nend of trees{tail}")
+    adapted = read_text(f"{without_sizes(head)}\nTree={tree}\nend of trees{tail}")
     rows = np.array([[1.0, 10.0], [np.nan, 10.0]])
     np.testing.assert_array_equal(adapted.ensemble.margin(rows)[:, 0], [18, 7])
     explanation = TreeExplainer(adapted, np.zeros((1, 2))).explain(rows)

@@ -41,11 +41,11 @@ class Edited(xgb.Booster):
 
 
 DTYPES = {
-    **dict.fromkeys(["left_children", "right_children", "split_indices"], np.int32),
+    **dict.fromkeys(["left_children", "right_children", "parents", "split_indices"], np.int32),
     **dict.fromkeys(["categories", "categories_nodes"], np.int32),
     **dict.fromkeys(["default_left", "split_type"], np.uint8),
     **dict.fromkeys(["categories_segments", "categories_sizes"], np.int64),
-    **dict.fromkeys(["sum_hessian", "split_conditions"], np.float32),
+    **dict.fromkeys(["base_weights", "loss_changes", "sum_hessian", "split_conditions"], np.float32),
 }
 
 
@@ -62,7 +62,7 @@ def edited(params: dict[str, Any] | None = None) -> tuple[Edited, dict[str, Any]
     )
     model = Edited()
     model.learner = document(booster)
-    model.version = list(VERSION)
+    model.version = [*VERSION, 0]
     trees = model.learner["gradient_booster"]["model"]["trees"]
     for tree in trees:
         for name in DTYPES.keys() & tree.keys():
@@ -138,6 +138,7 @@ def test_edited_cycle_in_a_pruned_tree_is_refused():
     tree["split_conditions"][2] = 0.0
     assert adapt(model).ensemble.n_nodes < 14
     tree["right_children"][1] = 0
+    tree["parents"][0] = 1
     with pytest.raises(ValueError, match="cycle"):
         adapt(model)
 
@@ -181,7 +182,9 @@ def test_edited_forest_is_refused(name, value):
 
 def test_absurd_number_of_classes_without_trees():
     model, _ = edited()
-    model.learner["gradient_booster"]["model"] |= {"trees": [], "tree_info": [], "iteration_indptr": [0]}
+    forest = model.learner["gradient_booster"]["model"]
+    forest |= {"trees": [], "tree_info": [], "iteration_indptr": [0]}
+    forest["gbtree_model_param"]["num_trees"] = "0"
     assert adapt(model).ensemble.n_trees == 0
     model.learner["learner_model_param"]["num_class"] = str(2**31 - 1)
     with pytest.raises(ValueError, match="outputs"):

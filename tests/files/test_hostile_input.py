@@ -161,7 +161,9 @@ def xgboost_document(name: str) -> Any:
     def copied(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: copied(item) for key, item in value.items()}
-        return [copied(item) for item in value] if isinstance(value, list) else np.copy(value)[()]
+        if isinstance(value, list):
+            return [copied(item) for item in value]
+        return value.copy() if isinstance(value, np.ndarray) else value
 
     return copied(_ubjson.loads(data))
 
@@ -186,14 +188,13 @@ def test_xgboost_categories_that_many_nodes_list() -> None:
     assert xgboost.read_document(document).ensemble.n_trees == 2
     tree = next(tree for tree in xgboost_forest(document)["trees"] if len(tree["categories"]))
     n_values = len(tree["categories"])
-    tree["categories_nodes"] = np.repeat(tree["categories_nodes"], 2)
+    tree["categories_nodes"] = np.arange(2, dtype=np.int32)
     for segments, sizes, message in (
-        (0, n_values, "nodes list the same categories"),
-        (2**63 - 1, 2, "does not hold"),
-        (1, 2**63 - 1, "does not hold"),
+        ([0, 0], [n_values, n_values], "categories_sizes does not add up to the number of categories"),
+        ([0, n_values], [n_values, 2**63 - 1], "categories_sizes does not add up"),
+        ([2**63 - 1, 0], [0, n_values], "categories_sizes does not add up"),
     ):
-        tree["categories_segments"] = np.full(len(tree["categories_nodes"]), segments)
-        tree["categories_sizes"] = np.full(len(tree["categories_nodes"]), sizes)
+        tree["categories_segments"], tree["categories_sizes"] = np.array(segments), np.array(sizes)
         with pytest.raises(ValueError, match=message):
             xgboost.read_document(document)
 
@@ -207,17 +208,20 @@ def test_xgboost_leaves_of_many_outputs_among_others() -> None:
         name: array[:1] for name, array in trees[0].items() if isinstance(array, np.ndarray) and len(array)
     }
     leaf |= {
-        "left_children": np.array([-1]),
-        "right_children": np.array([0]),
-        "leaf_weights": np.ones(n_outputs),
+        "left_children": np.array([-1], np.int32),
+        "right_children": np.array([0], np.int32),
+        "leaf_weights": np.ones(n_outputs, np.float32),
+        "base_weights": np.ones(n_outputs, np.float32),
     }
-    leaf["tree_param"] = leaf["tree_param"] | {"size_leaf_vector": str(n_outputs)}
-    plain = leaf | {"tree_param": leaf["tree_param"] | {"size_leaf_vector": "1"}}
+    params = leaf["tree_param"] | {"num_nodes": "1"}
+    leaf["tree_param"] = params | {"size_leaf_vector": str(n_outputs)}
+    plain = leaf | {"tree_param": params | {"size_leaf_vector": "1"}, "base_weights": np.ones(1, np.float32)}
     for n_plain, message in ((0, None), (10, "only a small part")):
         xgboost_forest(document).update(
-            trees=[leaf] + [plain] * n_plain,
+            trees=[leaf, *({**plain, "id": 1 + i} for i in range(n_plain))],
             tree_info=[0] * (1 + n_plain),
             iteration_indptr=list(range(2 + n_plain)),
+            gbtree_model_param={"num_trees": str(1 + n_plain), "num_parallel_tree": "1"},
         )
         document["learner"]["learner_model_param"] |= {"num_target": str(n_outputs), "base_score": "0"}
         if message is None:
@@ -257,9 +261,10 @@ LIGHTGBM = """tree
 version=v4
 num_class=1
 num_tree_per_iteration=1
+label_index=0
 max_feature_idx=1
 feature_names=a b
-tree_sizes=1
+feature_infos=none none
 
 Tree=0
 num_leaves=2
@@ -285,7 +290,7 @@ pandas_categorical:null
 def test_lightgbm_texts_that_are_none() -> None:
     assert lightgbm.read_text(LIGHTGBM).ensemble.n_leaves == 2
     for n_outputs in (0, -1, 2, 2**31 - 1, 10**30):
-        with pytest.raises(ValueError, match="outputs for 1 trees"):
+        with pytest.raises(ValueError, match=r"outputs for 1 trees|num_tree_per_iteration is '-?\d+', not"):
             lightgbm.read_text(
                 LIGHTGBM.replace("num_tree_per_iteration=1", f"num_tree_per_iteration={n_outputs}")
             )

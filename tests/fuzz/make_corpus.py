@@ -13,6 +13,7 @@ from typing import Any
 import catboost
 import lightgbm
 import numpy as np
+import pandas
 import treelite
 import xgboost
 from harness import CORPUS
@@ -48,6 +49,11 @@ def xgboost_models() -> None:
     write("xgboost", "dart", model(Y > 0, objective="binary:logistic", booster="dart", rate_drop=0.5))
     vector = {"multi_strategy": "multi_output_tree", "tree_method": "hist"}
     write("xgboost", "vector_leaves", model(np.stack([Y, -Y], axis=1), **vector))
+    write("xgboost", "pruned", model(Y, tree_method="exact", max_depth=3, gamma=5))
+    frame = pandas.DataFrame({"a": X[:, 0], "b": pandas.Categorical([f"k{int(code)}" for code in X[:, 1]])})
+    data = xgboost.DMatrix(frame, Y, enable_categorical=True)
+    booster = xgboost.train({"max_depth": 2, "nthread": 1, "max_cat_to_onehot": 1}, data, 2)
+    write("xgboost", "frame", bytes(booster.save_raw("ubj")))
 
 
 def lightgbm_models() -> None:
@@ -62,6 +68,7 @@ def lightgbm_models() -> None:
     small = {"min_data_per_group": 1, "cat_smooth": 1, "max_cat_to_onehot": 1}
     write("lightgbm", "regression", model(Y))
     write("lightgbm", "categories", model(Y, categories=[1], **small))
+    write("lightgbm", "sets", model(3 * np.isin(X[:, 1], [1, 3, 4]) + Y, categories=[1], **small))
     write("lightgbm", "classes", model(CLASSES, objective="multiclass", num_class=3))
     write("lightgbm", "zero_as_missing", model(Y, zero_as_missing=True))
     write("lightgbm", "linear", model(Y, linear_tree=True))
@@ -89,6 +96,16 @@ def catboost_models() -> None:
         "catboost", "ctrs", model(Y, mixed, cat_features=[1], max_ctr_complexity=2, depth=4, simple_ctr=ctrs)
     )
     write("catboost", "classes", model(CLASSES, loss_function="MultiClass"))
+
+
+def cbm_models() -> None:
+    for name, options in (("symmetric", {}), ("lossguide", {"grow_policy": "Lossguide", "max_leaves": 4})):
+        small = {"iterations": 2, "depth": 2, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+        model = catboost.CatBoost({**small, **options}).fit(X, Y)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.cbm"
+            model.save_model(str(path), format="cbm")
+            write("cbm", name, path.read_bytes())
 
 
 def explainer_files() -> None:
@@ -131,5 +148,6 @@ if __name__ == "__main__":
     xgboost_models()
     lightgbm_models()
     catboost_models()
+    cbm_models()
     explainer_files()
     model_files()

@@ -100,11 +100,15 @@ def edited(model: Any, field: str, tree: int, index: int, value: object) -> str:
     lines[at] = f"{field}={' '.join(numbers)}"
     trees[tree] = "\n".join(lines)
     # Without tree_sizes, LightGBM reads the trees one after another, so their lengths may change.
-    return "\nTree=".join([head, *trees])
+    return "\nTree=".join([without_sizes(head), *trees])
+
+
+def without_sizes(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if not line.startswith("tree_sizes="))
 
 
 def reload(text: str) -> Any:
-    """Load a Booster from an edited text, whose ``tree_sizes`` are adjusted."""
+    """Load a Booster from an edited text; its ``tree_sizes``, if there are any, are adjusted."""
     head, *trees = text.split("\nTree=")
     last, end, tail = trees[-1].partition("\nend of trees")
     blocks = [f"Tree={tree}\n" for tree in [*trees[:-1], last]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedModelError
+from .._numbers import real, whole_number
 from .ctr import HASH_MASK, Combination, CtrColumns
 
 #: Key of an empty slot in CatBoost's tables.
@@ -79,7 +79,7 @@ class CtrReader:
 
     def column(self, split: Mapping[str, Any]) -> tuple[int, float]:
         """Return the CTR that a split tests, by its index among all CTRs read so far, and the border."""
-        number, border = operator.index(split["split_index"]), _single(split["border"])
+        number, border = whole_number(split["split_index"], "split_index"), _single(split["border"])
         ctr = bisect_right(self._starts, number) - 1
         if not 0 <= ctr < len(self._ctrs) or border != _single(
             self._ctrs[ctr]["borders"][number - self._starts[ctr]]
@@ -125,8 +125,10 @@ class CtrReader:
         *read_as, combination, first = self._read_tables[name]
         if read_as != [kind, questions]:
             raise ValueError(f"two different CTRs of the CatBoost model have one table, {name!r:.80}")
-        n_classes = operator.index(table["hash_stride"]) - 1
-        good, total = _numbers_of(kind, n_classes, operator.index(ctr["target_border_idx"]))
+        n_classes = whole_number(table["hash_stride"], "hash_stride") - 1
+        good, total = _numbers_of(
+            kind, n_classes, whole_number(ctr["target_border_idx"], "target_border_idx")
+        )
         names = ("prior_numerator", "prior_denomerator", "shift", "scale")
         constants = (_single(table["counter_denominator"]), *(_single(ctr[name]) for name in names))
         return _Ctr(combination, first + good, total if total < 0 else first + total, constants)
@@ -136,13 +138,13 @@ class CtrReader:
         for element in elements:
             kind = element["combination_element"]
             if kind == "cat_feature_value":
-                categories.append(self._categorical[element["cat_feature_index"]][0])
+                categories.append(self._categorical[_index(element, "cat_feature_index")][0])
             elif kind == "float_feature":
-                column, missing_left = self._numeric[element["float_feature_index"]]
+                column, missing_left = self._numeric[_index(element, "float_feature_index")]
                 above.append((column, _single(element["border"]), not missing_left))
             elif kind == "cat_feature_exact_value":
-                column = self._categorical[element["cat_feature_index"]][0]
-                equal.append((column, operator.index(element["value"]) & HASH_MASK))
+                column = self._categorical[_index(element, "cat_feature_index")][0]
+                equal.append((column, hash_of(element["value"])))
             else:
                 raise UnsupportedModelError(f"the CatBoost model has CTRs of the unknown element {kind!r}")
         return _Questions(tuple(categories), tuple(above), tuple(equal))
@@ -159,10 +161,19 @@ class CtrReader:
         return combination, first
 
 
+def _index(element: Mapping[str, Any], name: str) -> int:
+    return whole_number(element[name], name)
+
+
+def hash_of(value: Any) -> int:
+    """Return the low 32 bits of the hash of a category; CatBoost writes them as a signed number."""
+    return whole_number(value, "the hash of a category", -(2**31), HASH_MASK) & HASH_MASK
+
+
 def _single(number: Any) -> float:
     """Round to single precision, in which CatBoost stores numbers; infinities are rejected later."""
     with np.errstate(over="ignore"):
-        return float(np.float32(number))
+        return float(np.float32(real(number, "a number of a CTR")))
 
 
 #: Number of items per key in a table, including the key. For other types, it depends on the model's targets.
@@ -182,7 +193,7 @@ def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
 
 def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return the keys in ascending order, and rows of single-precision numbers with an item for each key."""
-    items, stride = table["hash_map"], operator.index(table["hash_stride"])
+    items, stride = table["hash_map"], whole_number(table["hash_stride"], "hash_stride")
     limit = max(len(items), 1024)  # a table without keys has a stride, too
     if (
         not isinstance(items, list)
@@ -211,7 +222,7 @@ def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.nda
 def _read_numbers(items: list[Any], is_sum: bool) -> np.ndarray:
     """Return an array of counts, or of sums of targets."""
     numbers = np.array(items) if items else np.zeros(0, np.int64)
-    if numbers.ndim != 1 or numbers.dtype.kind not in ("if" if is_sum else "i"):
+    if not ({int, float} if is_sum else {int}).issuperset(map(type, items)) or numbers.dtype.kind not in "if":
         raise ValueError("a CTR table of the CatBoost model holds entries that are not counts or sums")
     limit = np.finfo(np.float32).max if is_sum else np.iinfo(np.int32).max
     if not (np.abs(numbers) <= limit).all() or not (is_sum or (numbers >= 0).all()):

@@ -19,10 +19,9 @@ value evenly.
 from __future__ import annotations
 
 import json
-import operator
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,12 +31,13 @@ from sklearn.exceptions import NotFittedError
 
 from ...errors import UnsupportedModelError
 from .._known import require_known
+from .._numbers import real, reals, whole_number
 from .._subclasses import require_own_predictions
 from ..ensemble import Ensemble, Tree
 from ..schema import AdaptedModel, Column, InputSchema
 from .cbm import CbmFile
-from .ctr import HASH_MASK, CtrColumns, category_hashes
-from .ctr_reader import CtrReader
+from .ctr import CtrColumns, category_hashes
+from .ctr_reader import CtrReader, hash_of
 
 NO_LEAF_WEIGHTS = (
     "the CatBoost model has trees that are not symmetric, and no leaf weights, without which CatBoost cannot "
@@ -259,7 +259,7 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
 
 def _names(features: Sequence[dict[str, Any]]) -> dict[int, str | None]:
     """Return the names of the listed columns, by column number."""
-    return {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in features}
+    return {_column(f): f.get("feature_id") for f in features}
 
 
 def _features(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -371,48 +371,57 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     _require_known_parts(document)
     info = document["features_info"]
     numeric = {
-        f["feature_index"]: (operator.index(f["flat_feature_index"]), _NAN_LEFT[f["nan_value_treatment"]])
+        whole_number(f["feature_index"], "feature_index"): (_column(f), _NAN_LEFT[f["nan_value_treatment"]])
         for f in info.get("float_features") or []
     }
     categorical = {
-        f["feature_index"]: (
-            operator.index(f["flat_feature_index"]),
-            {h & HASH_MASK: i for i, h in enumerate(f.get("values") or [])},
+        whole_number(f["feature_index"], "feature_index"): (
+            _column(f),
+            {value: i for i, value in enumerate(map(hash_of, f.get("values") or []))},
         )
         for f in info.get("categorical_features") or []
     }
     columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
-    if len(set(columns)) < len(columns) or min(columns, default=0) < 0:
+    if len(set(columns)) < len(columns) or not (_ascends(numeric) and _ascends(categorical)):
         raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
     limit = max(n_features, _MAX_COLUMNS_WITH_CTRS)
     n_features = max([n_features, *(column + 1 for column in columns)])
     ctrs = CtrReader(document, numeric, categorical)
 
+    splits = _numbered_splits(info)
+
     def rule(split: dict[str, Any]) -> _Rule:
         kind = split["split_type"]
-        if kind == "FloatFeature":
-            column, missing_left = numeric[split["float_feature_index"]]
-            return _Rule(column, float(split["border"]), missing_left, -1)
-        if kind == "OneHotFeature":
-            column, codes = categorical[split["cat_feature_index"]]
-            return _Rule(column, 0.0, True, codes[split["value"] & HASH_MASK])
         if kind == "OnlineCtr":
             column, border = ctrs.column(split)
             return _Rule(n_features + column, border, True, -1)
-        raise UnsupportedModelError(f"the CatBoost model has splits of the unknown type {kind!r}")
+        number = whole_number(split["split_index"], "split_index")
+        if kind == "FloatFeature":
+            feature = whole_number(split["float_feature_index"], "float_feature_index")
+            border = real(split["border"], "border")
+            _require_listed(splits, number, (kind, feature, border))
+            column, missing_left = numeric[feature]
+            return _Rule(column, border, missing_left, -1)
+        if kind == "OneHotFeature":
+            feature = whole_number(split["cat_feature_index"], "cat_feature_index")
+            value = hash_of(split["value"])
+            _require_listed(splits, number, (kind, feature, value))
+            column, codes = categorical[feature]
+            return _Rule(column, 0.0, True, codes[value])
+        raise UnsupportedModelError(f"the CatBoost model has splits of the unknown type {kind!r:.80}")
 
     scale, bias = document["scale_and_bias"]
-    bias = [float(number) for number in bias]
+    scale, bias = real(scale, "the scale"), _reals(bias, "the bias").tolist()
     symmetric = "oblivious_trees" in document
     read_tree = _symmetric_tree if symmetric else _nested_tree
-    arrays_of_trees = [
-        read_tree(tree, rule, len(bias))
-        for tree in document["oblivious_trees" if symmetric else "trees"] or []
-    ]
+    listed_trees = document["oblivious_trees" if symmetric else "trees"]
+    if not isinstance(listed_trees, list) or not listed_trees:
+        raise ValueError("the CatBoost model has no trees, so that CatBoost itself makes no predictions")
+    arrays_of_trees = [read_tree(tree, rule, len(bias)) for tree in listed_trees]
     has_cover = all(cover is not None for _, _, _, cover, _ in arrays_of_trees)
     trees = []
     for left, right, rules, cover, value in arrays_of_trees:
-        value = value * float(scale)
+        value = value * scale
         trees.append(
             Tree(
                 left=left,
@@ -435,7 +444,7 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
             )
         options["player"], shared = _players(n_features, ctrs.categories())
     n_codes = max((len(codes) for _, codes in categorical.values()), default=0)
-    if arrays_of_trees and n_codes:
+    if n_codes:
         # Set s contains only the code s, whatever the column.
         options |= {
             "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in arrays_of_trees]),
@@ -452,6 +461,44 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     )
     encoders = {column: CatBoostCategories(codes) for column, codes in categorical.values()}
     return ModelParts(ensemble, encoders, derived, shared, has_cover)
+
+
+def _column(feature: dict[str, Any]) -> int:
+    return whole_number(feature["flat_feature_index"], "flat_feature_index")
+
+
+def _ascends(features: Mapping[int, tuple[int, Any]]) -> bool:
+    """Return whether the numbers of the features and those of their columns ascend together."""
+    numbers, columns = list(features), [column for column, _ in features.values()]
+    return sorted(numbers) == numbers and sorted(columns) == columns
+
+
+def _numbered_splits(info: dict[str, Any]) -> list[tuple[str, int, float]]:
+    """Return the kind, the feature and the border or value of each split but those of CTRs, by its number."""
+    splits: list[tuple[str, int, float]] = []
+    for feature in info.get("float_features") or []:
+        borders = _reals(feature.get("borders") or [], "borders")
+        if (np.diff(borders) <= 0).any():
+            raise ValueError("a feature of the CatBoost model has borders that do not ascend")
+        splits += [("FloatFeature", feature["feature_index"], border) for border in borders.tolist()]
+    for feature in info.get("categorical_features") or []:
+        values = map(hash_of, feature.get("values") or [])
+        splits += [("OneHotFeature", feature["feature_index"], value) for value in values]
+    return splits
+
+
+def _require_listed(splits: list[tuple[str, int, float]], number: int, split: tuple[str, int, float]) -> None:
+    """Raise unless a split of a tree is the one that has its number."""
+    if number >= len(splits) or splits[number] != split:
+        raise ValueError(f"split {number} of a CatBoost tree is not the split that features_info lists")
+
+
+def _reals(values: Any, name: str) -> np.ndarray:
+    """Return an array of the finite numbers in a list."""
+    array = reals(values, name)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds a number that is not finite")
+    return array
 
 
 def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
@@ -481,7 +528,7 @@ def _symmetric_tree(
 ) -> _TreeArrays:
     """Expand a symmetric tree into a full binary tree, in which node i has the children 2i + 1 and 2i + 2."""
     splits = [rule(split) for split in tree["splits"] or []]
-    leaf_value, weight = np.asarray(tree["leaf_values"], np.float64), tree.get("leaf_weights")
+    leaf_value, weight = _reals(tree["leaf_values"], "leaf_values"), tree.get("leaf_weights")
     n_leaves = 1 << len(splits)
     if leaf_value.size != n_leaves * n_outputs:
         raise ValueError(f"a CatBoost tree has {len(splits)} splits but {leaf_value.size} leaf values")
@@ -494,7 +541,7 @@ def _symmetric_tree(
         np.where(inner, 2 * node + 1, -1),
         np.where(inner, 2 * node + 2, -1),
         np.repeat(levels, 1 << np.arange(len(levels))),
-        None if weight is None else _symmetric_covers(np.asarray(weight, np.float64), len(splits)),
+        None if weight is None else _symmetric_covers(_reals(weight, "leaf_weights"), len(splits)),
         value,
     )
 
@@ -528,8 +575,8 @@ def _nested_tree(
             left.append(-1)
             rules.append(_NO_RULE)
             has_cover &= "weight" in node
-            cover.append(float(node.get("weight", 0.0)))
-            value.append(node["value"] if n_outputs > 1 else [node["value"]])
+            cover.append(real(node.get("weight", 0.0), "weight"))
+            value.append(_reals(node["value"] if n_outputs > 1 else [node["value"]], "value").tolist())
     for i in reversed(range(len(nodes))):
         if left[i] >= 0:
             cover[i] = cover[left[i]] + cover[left[i] + 1]

@@ -1,0 +1,86 @@
+"""Numbers in documents of JSON and UBJSON: they have the type and the range that a field needs.
+
+A document is untrusted. A boolean is no number, 1.0 is no whole number, and no number is wrapped to fit.
+Anything else raises a ``ValueError`` that names the field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+#: A whole number as libraries write it into a string.
+_DIGITS = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+
+
+def whole_number(value: Any, name: str, low: int = 0, high: int = 2**31 - 1) -> int:
+    """Return a whole number from ``low`` to ``high``."""
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{name} is {value!r:.80}, not a whole number from {low} to {high}")
+    return value
+
+
+def whole_in_string(fields: Mapping[str, Any], name: str, low: int = 0, high: int = 2**31 - 1) -> int:
+    """Return a whole number from ``low`` to ``high`` that a field holds as a string."""
+    value = fields[name]
+    if not isinstance(value, str) or not _DIGITS.fullmatch(value) or not low <= int(value) <= high:
+        raise ValueError(f"{name} is {value!r:.80}, not a string of a whole number from {low} to {high}")
+    return int(value)
+
+
+def real(value: Any, name: str) -> float:
+    """Return a finite number as float; a whole number must have an exact float."""
+    if type(value) not in (int, float) or not abs(value) <= (2**53 if type(value) is int else _LARGEST):
+        raise ValueError(f"{name} is {value!r:.80}, not a finite number")
+    return float(value)
+
+
+def whole_numbers(values: Any, name: str, dtype: npt.DTypeLike, low: int | None = None) -> np.ndarray:
+    """Return an array of the whole numbers in a list, or a typed array as it is.
+
+    Parameters
+    ----------
+    values : list of int, or ndarray
+        A typed array must have the dtype, in either byte order.
+    name : str
+    dtype : dtype of integers
+        Its range is the range that is allowed, unless ``low`` is the smallest number.
+    low : int or None
+    """
+    target = np.dtype(dtype)
+    limits = np.iinfo(target)
+    low = limits.min if low is None else low
+    if isinstance(values, list) and {int}.issuperset(map(type, values)):
+        lowest, highest = min(values, default=low), max(values, default=low)
+    elif isinstance(values, np.ndarray) and values.dtype.newbyteorder("=") == target:
+        lowest, highest = int(values.min(initial=limits.max)), low
+    else:
+        raise ValueError(f"{name} is {values!r:.80}, not a list of whole numbers of the type {target}")
+    if lowest < low or highest > limits.max:
+        outside = lowest if lowest < low else highest
+        raise ValueError(f"{name} has the number {outside}, which is not in {low}..{limits.max}")
+    return np.array(values, target) if isinstance(values, list) else values
+
+
+def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: bool = False) -> np.ndarray:
+    """Return an array of the numbers in a list or in a typed array of floats.
+
+    A typed array must have the dtype, in either byte order. With ``strict``, a list must hold floats: XGBoost
+    reads 1 as a whole number, which its fields of floats refuse.
+    """
+    target = np.dtype(dtype)
+    if isinstance(values, np.ndarray) and values.dtype.newbyteorder("=") == target:
+        return values
+    if not isinstance(values, list) or not {float, float if strict else int}.issuperset(map(type, values)):
+        kind = "floats" if strict else "numbers"
+        raise ValueError(f"{name} is {values!r:.80}, not a list of {kind} of the type {target}")
+    if any(type(value) is int and abs(value) > 2**53 for value in values):
+        raise ValueError(f"{name} holds a whole number that has no exact float")
+    with np.errstate(over="ignore"):
+        return np.array(values, target)

@@ -1,0 +1,300 @@
+"""Model files whose fields contradict each other, or have another type than the library writes, are refused.
+
+Each file was read before, and some gave other values than the library: ./dev fuzz readers found the edits.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fuzz.readers.targets import TARGETS
+from helpers import ubjson
+
+from skshapgpu import TreeExplainer, UnsupportedModelError
+from skshapgpu.adapters import adapt
+from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.schema import AdaptedModel, InputSchema
+
+Edit = Callable[[Any], Any]
+
+
+def document(target: str, name: str) -> Any:
+    return copy.deepcopy(TARGETS[target].documents()[name])
+
+
+def forest(model: Any) -> Any:
+    return model["learner"]["gradient_booster"]["model"]
+
+
+def tree(model: Any) -> Any:
+    """Return the tree with categories."""
+    return forest(model)["trees"][1]
+
+
+def test_files_as_they_were_written_are_read() -> None:
+    for target in ("xgboost_json", "xgboost_ubjson", "lightgbm", "catboost_json", "treelite"):
+        for model in TARGETS[target].documents().values():
+            assert adapt(TARGETS[target].write(model)).ensemble.n_trees
+
+
+XGBOOST = [
+    (lambda m: forest(m).update(iteration_indptr=[1, 2]), "iteration_indptr does not rise from 0"),
+    (lambda m: forest(m).update(iteration_indptr=[0, 1]), "to the number of trees, 2"),
+    (lambda m: forest(m).update(iteration_indptr=[0, 1.0, 2]), "iteration_indptr is .* whole numbers"),
+    (lambda m: forest(m)["gbtree_model_param"].update(num_trees="3"), "num_trees is 3, but the model has 2"),
+    (lambda m: forest(m)["gbtree_model_param"].update(num_trees="2.0"), "num_trees is '2.0', not a string"),
+    (lambda m: forest(m).update(tree_info=[0.5, 0]), "tree_info is .*whole numbers"),
+    (lambda m: forest(m).update(tree_info=[False, 0]), "tree_info is .*whole numbers"),
+    (lambda m: tree(m).update(id=0), "tree 1: id is 0"),
+    (lambda m: tree(m)["tree_param"].update(num_nodes="5"), "tree 1: .* has 7 numbers instead of 5"),
+    (lambda m: tree(m)["tree_param"].update(num_deleted="1"), "num_deleted is 1"),
+    (lambda m: tree(m)["tree_param"].update(num_feature="4"), "num_feature is 4, but 3 for the whole model"),
+    (lambda m: tree(m)["tree_param"].update(size_leaf_vector="-1"), "size_leaf_vector is '-1'"),
+    (lambda m: tree(m)["left_children"].__setitem__(0, 1.7), "left_children is .* whole numbers"),
+    (lambda m: tree(m)["left_children"].__setitem__(0, 2**32 + 1), "left_children has the number 4294967297"),
+    (lambda m: tree(m)["left_children"].__setitem__(0, True), "left_children is .* whole numbers"),
+    (lambda m: tree(m)["parents"].__setitem__(1, 2), "do not fit parents"),
+    (lambda m: tree(m)["parents"].pop(), "parents has 6 numbers instead of 7"),
+    (lambda m: tree(m)["default_left"].__setitem__(0, 2), "default_left has a number other than 0 and 1"),
+    (lambda m: tree(m)["default_left"].__setitem__(0, -1), "default_left has the number -1"),
+    (lambda m: tree(m)["split_conditions"].__setitem__(0, 1), "split_conditions is .* floats"),
+    (lambda m: tree(m)["split_conditions"].__setitem__(0, "0.5"), "split_conditions is .* floats"),
+    (lambda m: tree(m)["split_indices"].__setitem__(6, -1), "split_indices has a negative number"),
+    (lambda m: tree(m)["loss_changes"].pop(), "loss_changes has 6 numbers instead of 7"),
+    (lambda m: tree(m)["categories"].__setitem__(0, 1.5), "categories is .* whole numbers"),
+    (lambda m: tree(m)["categories"].__setitem__(0, 2**31 - 1), "categories has a number that is not in 0"),
+    (lambda m: tree(m).update(categories_nodes=[*tree(m)["categories_nodes"], 6]), "different lengths"),
+    (lambda m: tree(m)["categories_segments"].__setitem__(0, 1), "categories_segments does not fit"),
+    (lambda m: m["learner"].update(feature_names=["a"]), "feature_names has 1 items, but num_feature is 3"),
+    (lambda m: m["learner"].update(feature_names=[0, 1, 2]), "feature_names is .* not a list of strings"),
+    (lambda m: m["learner"].update(feature_types=["c"]), "feature_types has 1 items, but num_feature is 3"),
+    (lambda m: m["learner"].update(attributes={"a": 1}), "attributes is .* not an object of strings"),
+    (lambda m: m["learner"]["objective"].update(reg_loss_param=[]), "reg_loss_param is .* not an object"),
+    (lambda m: m["learner"]["learner_model_param"].update(num_feature="3_0"), "num_feature is '3_0'"),
+    (lambda m: m["learner"]["learner_model_param"].update(num_target="0"), "num_target is '0'"),
+    (
+        lambda m: m["learner"]["learner_model_param"].update(base_score="true"),
+        "base_score is .True., not a list",
+    ),
+    (lambda m: forest(m)["cats"].pop("sorted_idx"), "sorted_idx"),
+    (lambda m: m.update(version=[3, 4]), "version is .* not three numbers"),
+]
+
+
+@pytest.mark.parametrize("edit, message", XGBOOST)
+def test_xgboost(edit: Edit, message: str) -> None:
+    model = document("xgboost_json", "categories")
+    assert len(tree(model)["left_children"]) == 7 and len(tree(model)["categories"])
+    edit(model)
+    with pytest.raises(ValueError, match=message):
+        adapt(json.dumps(model).encode())
+
+
+@pytest.mark.parametrize(
+    "edit, message",
+    [
+        (lambda cats: cats["enc"][0].pop("offsets"), "type"),
+        (lambda cats: cats["enc"].pop(), "enc does not list the categories of each of 2 features"),
+        (lambda cats: cats["enc"][1]["offsets"].__setitem__(1, 7), "offsets does not rise from 0"),
+        (lambda cats: cats["enc"][1]["offsets"].__setitem__(1, 1.0), "offsets is .* whole numbers"),
+        (lambda cats: cats["feature_segments"].__setitem__(2, 5), "feature_segments does not fit"),
+        (lambda cats: cats["sorted_idx"].pop(), "sorted_idx has 5 numbers for 6 categories"),
+    ],
+)
+def test_xgboost_categories_of_a_frame(edit: Edit, message: str) -> None:
+    model = document("xgboost_json", "frame")
+    edit(forest(model)["cats"])
+    with pytest.raises(ValueError, match=message):
+        adapt(json.dumps(model).encode())
+
+
+def test_xgboost_pruned_nodes() -> None:
+    """A node that pruning has deleted goes left by default, and has a parent."""
+    for name, value, message in (
+        ("default_left", 0, "num_deleted is 6"),
+        ("parents", 99, "no node of the tree"),
+    ):
+        model = document("xgboost_json", "pruned")
+        part = forest(model)["trees"][0]
+        part[name][part["split_indices"].index(2**31 - 1)] = value
+        with pytest.raises(ValueError, match=message):
+            adapt(json.dumps(model).encode())
+
+
+def test_xgboost_classes() -> None:
+    model = document("xgboost_json", "classes")
+    model["learner"]["objective"]["softmax_multiclass_param"]["num_class"] = "4"
+    with pytest.raises(ValueError, match="num_class is 3, but 4 for the objective"):
+        adapt(json.dumps(model).encode())
+    model = document("xgboost_json", "classes")
+    model["learner"]["learner_model_param"]["num_target"] = "3"
+    with pytest.raises(ValueError, match="num_class is 3 and num_target is 3"):
+        adapt(json.dumps(model).encode())
+
+
+def test_xgboost_trees_with_several_outputs() -> None:
+    for name in ("sum_hessian", "leaf_weights"):
+        model = document("xgboost_json", "vector_leaves")
+        del tree(model)[name]
+        with pytest.raises(ValueError, match=name):
+            adapt(json.dumps(model).encode())
+
+
+def test_xgboost_typed_arrays() -> None:
+    model = document("xgboost_ubjson", "categories")
+    tree(model)["right_children"] = tree(model)["right_children"].astype(np.int64)
+    with pytest.raises(ValueError, match=r"right_children is .* of the type int32"):
+        adapt(ubjson.dumps(model))
+    model = document("xgboost_ubjson", "categories")
+    tree(model)["right_children"] = tree(model)["right_children"].tolist()
+    with pytest.raises(ValueError, match="some of its arrays are typed, and some are lists"):
+        adapt(ubjson.dumps(model))
+
+
+def test_a_name_that_occurs_twice_in_ubjson() -> None:
+    content = ubjson.dumps(document("xgboost_ubjson", "regression"))
+    name = ubjson.length(len("tree_info")) + b"tree_info"
+    assert content.count(name) == 1
+    with pytest.raises(ValueError, match="the name 'tree_info' twice"):
+        adapt(content.replace(name, name + ubjson.dumps([0, 0]) + name))
+
+
+def test_xgboost_sums_that_overflow() -> None:
+    model = document("xgboost_json", "regression")
+    for part in forest(model)["trees"]:
+        leaves = np.array(part["left_children"]) == -1
+        part["split_conditions"] = np.where(leaves, 3e38, part["split_conditions"]).tolist()
+    with pytest.raises(UnsupportedModelError, match=r"the largest leaves of this model add up to \de\+38"):
+        adapt(json.dumps(model).encode())
+
+
+def split(model: Any) -> Any:
+    return model["oblivious_trees"][0]["splits"][0]
+
+
+CATBOOST = [
+    (lambda m: split(m).update(border=2.5), "is not the split that features_info lists"),
+    (lambda m: split(m).update(split_index=split(m)["split_index"] ^ 1), "is not the split"),
+    (lambda m: split(m).update(split_index=10**6), "split 1000000 of a CatBoost tree is not the split"),
+    (lambda m: split(m).pop("split_index"), "split_index"),
+    (lambda m: split(m).update(split_index=True), "split_index is True, not a whole number"),
+    (lambda m: split(m).update(float_feature_index=bool(split(m)["float_feature_index"])), "whole number"),
+    (lambda m: split(m).update(border=str(split(m)["border"])), "border is '.*', not a finite number"),
+    (lambda m: m["oblivious_trees"][0]["leaf_values"].__setitem__(0, "0.5"), "leaf_values is .*numbers"),
+    (lambda m: m["oblivious_trees"][0]["leaf_values"].__setitem__(0, True), "leaf_values is .*numbers"),
+    (lambda m: m["features_info"]["float_features"][0]["borders"].append(9.5), "is not the split"),
+    (lambda m: m["features_info"]["float_features"][0]["borders"].reverse(), "borders that do not ascend"),
+    (lambda m: m["features_info"]["float_features"][1].update(flat_feature_index=3), "columns wrongly"),
+    (lambda m: m["scale_and_bias"].__setitem__(0, "2"), "the scale is '2', not a finite number"),
+    (lambda m: m["scale_and_bias"].__setitem__(0, -(2**63)), "the scale is -9223372036854775808"),
+    (
+        lambda m: m["scale_and_bias"].__setitem__(1, [2**63 - 1]),
+        "the bias holds a whole number that has no exact",
+    ),
+    (lambda m: m.update(oblivious_trees=[]), "the CatBoost model has no trees"),
+]
+
+
+@pytest.mark.parametrize("edit, message", CATBOOST)
+def test_catboost(edit: Edit, message: str) -> None:
+    model = document("catboost_json", "regression")
+    edit(model)
+    with pytest.raises(ValueError, match=message):
+        adapt(json.dumps(model).encode())
+
+
+def lightgbm(name: str, old: str, new: str) -> bytes:
+    text = TARGETS["lightgbm"].write(document("lightgbm", name)).decode()
+    assert old in text
+    return text.replace(old, new, 1).encode()
+
+
+@pytest.mark.parametrize(
+    "name, old, new, message",
+    [
+        ("regression", "tree_sizes=", "tree_sizes=1", "longer or shorter trees, than tree_sizes"),
+        ("regression", "shrinkage=1\n", "shrinkage=1.0\n", "longer or shorter trees, than tree_sizes"),
+        ("regression", "num_class=1", "num_class=3", "has 3 classes, but 1 trees in a round"),
+        ("regression", "num_class=1", "num_class=1.0", "num_class is '1.0', not a string of a whole number"),
+        ("regression", "label_index=0\n", "", "has no label_index"),
+        ("regression", "feature_infos=", "feature_infos=none ", "no feature_infos for each of 3 features"),
+        ("regression", "objective=regression", "objective=", "an objective without a name"),
+        ("regression", "Column_1", "", "a feature without a name"),
+        ("regression", "Column_1", "Column\0_1", "a null character"),
+        ("regression", "split_gain=", "split_gain=x", "needs 3 numbers as split_gain, not 0"),
+        ("regression", "leaf_weight=", "leaf_weight=1 ", "needs 4 numbers as leaf_weight, not more"),
+        ("regression", "is_linear=0", "is_linear=2", "is_linear=2, not 0 or 1"),
+        ("regression", "num_cat=0\n", "num_cat=0\nnum_cat=0\n", "the field num_cat twice"),
+        ("regression", "\nleft_child=", "\n\nleft_child=", "does not end at its first empty line"),
+    ],
+)
+def test_lightgbm(name: str, old: str, new: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        adapt(lightgbm(name, old, new))
+
+
+@pytest.mark.parametrize("number", [-1, 2**32])
+def test_lightgbm_words_of_categories(number: int) -> None:
+    model = document("lightgbm", "sets")
+    part = next(part for part in model["trees"] if "cat_threshold" in part)
+    part["cat_threshold"][0] = str(int(part["cat_threshold"][0]) + number if number > 0 else number)
+    with pytest.raises(ValueError, match="a cat_threshold that is no word of 32 bits"):
+        adapt(TARGETS["lightgbm"].write(model))
+
+
+def test_lightgbm_without_sizes_of_trees() -> None:
+    """LightGBM reads such a text, too; somebody who edits a text removes the line."""
+    text = lightgbm("regression", "tree_sizes=", "removed=").decode()
+    lines = [line for line in text.split("\n") if not line.startswith("removed=")]
+    assert adapt("\n".join(lines).replace("shrinkage=1\n", "shrinkage=1.0\n").encode()).ensemble.n_trees == 2
+
+
+def test_treelite_shape_of_leaves() -> None:
+    for name, field, value in (
+        ("treelite_categories", "leaf_vector_shape", [1, 2]),
+        ("treelite_categories", "class_id", [-1, 0]),
+        ("treelite_classes", "leaf_vector_shape", [1, 1]),
+    ):
+        model = document("treelite", name)
+        model["header"][field] = np.array(value)
+        with pytest.raises(ValueError, match="leaves of another shape than its outputs"):
+            adapt(TARGETS["treelite"].write(model))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"data": True}, {"precision": "double"}, {"algorithm": "treeshap"}], ids=str
+)
+def test_leaves_whose_sums_overflow(options: dict[str, Any]) -> None:
+    model = document("lightgbm", "regression")
+    for part in model["trees"]:
+        part["leaf_value"] = ["1e308", "-1e308", "1e308", "-1e308"]
+    data = np.zeros((2, 3)) if options.pop("data", False) else None
+    with pytest.raises(UnsupportedModelError, match="so large that their sums overflow in float64"):
+        TreeExplainer(TARGETS["lightgbm"].write(model), data, device="cpu", **options)
+
+
+def test_outputs_of_wholly_different_magnitudes() -> None:
+    """The outputs of a tree share a scale: the smaller output would be lost."""
+    ensemble = Ensemble(
+        n_features=1,
+        tree_offsets=np.array([0, 3]),
+        tree_output=np.array([-1]),
+        left=np.array([1, -1, -1]),
+        right=np.array([2, -1, -1]),
+        feature=np.zeros(3, int),
+        threshold=np.zeros(3),
+        missing_left=np.zeros(3, bool),
+        cover=np.array([2.0, 1.0, 1.0]),
+        value=np.array([[0, 0], [0.1, 1e300], [0.4, 2e300]]),
+        intercept=np.zeros(2),
+    )
+    adapted = AdaptedModel(ensemble, InputSchema(1), "test")
+    with pytest.raises(
+        UnsupportedModelError, match=r"the leaves of one output add up to 0\.\d+, those of another"
+    ):
+        TreeExplainer(adapted, device="cpu")
