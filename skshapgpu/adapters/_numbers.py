@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 _LARGEST = float(np.finfo(np.float64).max)
 
+#: Limit of whole numbers that stand for floats.
+_LARGEST_WHOLE = 2**63
+
 #: A whole number as libraries write it into a string.
 _DIGITS = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
@@ -34,9 +37,15 @@ def whole_in_string(fields: Mapping[str, Any], name: str, low: int = 0, high: in
     return int(value)
 
 
+def is_exact(number: int) -> bool:
+    """Return whether a whole number of less than 64 bits is equal to a float."""
+    return abs(number) < _LARGEST_WHOLE and int(float(number)) == number
+
+
 def real(value: Any, name: str) -> float:
     """Return a finite number as float; a whole number must have an exact float."""
-    if type(value) not in (int, float) or not abs(value) <= (2**53 if type(value) is int else _LARGEST):
+    exact = type(value) is int and is_exact(value)
+    if not exact and not (type(value) is float and abs(value) <= _LARGEST):
         raise ValueError(f"{name} is {value!r:.80}, not a finite number")
     return float(value)
 
@@ -80,7 +89,7 @@ def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: 
     if not isinstance(values, list) or not {float, float if strict else int}.issuperset(map(type, values)):
         kind = "floats" if strict else "numbers"
         raise ValueError(f"{name} is {values!r:.80}, not a list of {kind} of the type {target}")
-    if any(type(value) is int and abs(value) > 2**53 for value in values):
+    if not all(type(value) is float or is_exact(value) for value in values):
         raise ValueError(f"{name} holds a whole number that has no exact float")
     with np.errstate(over="ignore"):
         return np.array(values, target)

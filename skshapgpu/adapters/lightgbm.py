@@ -340,9 +340,6 @@ def _tree(number: int, text: str) -> _Tree:
     boundaries = numbers("cat_boundaries", np.int64, n_sets + 1) if n_sets else np.zeros(1, np.int64)
     if boundaries[0] != 0 or (np.diff(boundaries) < 0).any():
         raise ValueError(f"tree {number} of the LightGBM model text has cat_boundaries that do not rise")
-    words = numbers("cat_threshold", np.int64, int(boundaries[-1]))
-    if ((words < 0) | (words >= 2**32)).any():
-        raise ValueError(f"tree {number} of the LightGBM model text has a cat_threshold of more than 32 bits")
     sets = inner["threshold"][inner["decision_type"] & _CATEGORICAL > 0]
     if ((sets < 0) | (sets >= n_sets) | (sets != np.trunc(sets))).any():
         raise ValueError(f"tree {number} of the LightGBM model text has an unknown category set")

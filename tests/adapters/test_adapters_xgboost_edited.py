@@ -139,7 +139,7 @@ def test_edited_cycle_in_a_pruned_tree_is_refused():
     assert adapt(model).ensemble.n_nodes < 14
     tree["right_children"][1] = 0
     tree["parents"][0] = 1
-    with pytest.raises(ValueError, match="cycle"):
+    with pytest.raises(ValueError, match="parents has a number that is no node of the tree"):
         adapt(model)
 
 

@@ -64,7 +64,8 @@ def test_wrong_arrays(numbers: np.ndarray) -> None:
 def test_a_tampered_size_allocates_nothing() -> None:
     tree = "num_leaves=1000000000000\nnum_cat=0\nsplit_feature=0\n"
     text = (
-        "version=v4\nnum_tree_per_iteration=1\nmax_feature_idx=0\nfeature_names=a\ntree_sizes=50\n"
+        "version=v4\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0\nmax_feature_idx=0\nfeature_names=a\n"
+        "feature_infos=[0:1]\n"
         f"\nTree=0\n{tree}\nend of trees\n"
     )
     with pytest.raises(ValueError, match="needs 999999999999 numbers as split_feature, not 1"):

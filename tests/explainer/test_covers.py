@@ -89,7 +89,7 @@ def test_lightgbm_text_without_its_weights() -> None:
     from skshapgpu.adapters import lightgbm as reader
 
     text = lightgbm_model(0).booster_.model_to_string()
-    lines = [line for line in text.split("\n") if not line.startswith("leaf_weight=")]
+    lines = [line for line in text.split("\n") if not line.startswith(("leaf_weight=", "tree_sizes="))]
     adapted = reader.read_text("\n".join(lines))
     with pytest.raises(ValueError, match="no leaf_weight"):
         adapted.with_cover("weight")

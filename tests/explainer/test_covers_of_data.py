@@ -121,7 +121,7 @@ def test_xgboost_vector_leaves_without_covers(tmp_path: Path) -> None:
         values[leaf] = leaf_values[np.array(tree["right_children"])[leaf]]
         tree["base_weights"] = values.ravel().tolist()
         tree["right_children"] = np.where(leaf, -1, tree["right_children"]).tolist()
-        del tree["sum_hessian"]
+        del tree["sum_hessian"], tree["loss_changes"]
     before.write_text(json.dumps(document))
     with_covers, without = adapt(now), adapt(before)
     assert with_covers.has_cover and not without.has_cover and without.cover_kind is None

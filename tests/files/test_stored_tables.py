@@ -48,7 +48,7 @@ def background_plan(
     rows = random_rows(9, ensemble, 12)
     attributes = attributes_of(ensemble)
     weights = np.full(len(rows), 1 / len(rows))
-    return _core.background_plan(attributes, precision, rows, weights, table_bytes, stored=stored)
+    return _core.background_plan(attributes, precision, rows, weights, "SII", table_bytes, stored=stored)
 
 
 def compute(plan: Any, ensemble: Ensemble, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
