@@ -35,8 +35,9 @@ from ..explainer import model_of
 #: twice the size of a vector, so that the trees take up to _RESERVED times the bytes that they report.
 _NODE_BYTES, _RESERVED = 48, 2.2
 
-#: Bytes that any call takes: objects of Python, and pages that are used in part.
-_CALL_BYTES = 2**18
+#: Bytes that any call takes for objects of Python, and the fraction of the limit that is left for pages that
+#: the allocator uses in part.
+_CALL_BYTES, _UNUSED_FRACTION = 2**19, 24
 
 
 class Axis(NamedTuple):
@@ -273,7 +274,7 @@ class Computation:
         up. Raise ``MemoryError`` if the result does not fit.
         """
         info = trees.info()
-        fixed = _CALL_BYTES + 8 * (2 * n_numbers + n_weights)
+        fixed = _CALL_BYTES + (self.memory_limit or 0) // _UNUSED_FRACTION + 8 * (2 * n_numbers + n_weights)
         fixed += self.n_threads * info["scratch_bytes_per_thread"]
         work_row += self.rows.packed_row_bytes + info["code_bytes_per_row"]
         advice = "or use fewer rows of X or a smaller grid"

@@ -297,7 +297,9 @@ def compare(
     if (gap <= allowed).all():
         return MODEL, None
     ensemble = explained.adapted.ensemble
-    allowed = explained.allowed(sums, expected, unit * _partial_sums(ensemble, sums.block, gap.shape[1]))
+    library_rounding = unit * _partial_sums(ensemble, sums.block, gap.shape[1])
+    allowed = explained.allowed(sums, expected, library_rounding)
+    allowed = np.maximum(allowed, additivity.resolution_of_rows(compiled, sums.dtype, expected))
     if (gap <= allowed).all():
         return MODEL, None
     note = _other_reason(explained, original, sums, read, read_again)

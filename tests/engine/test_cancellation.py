@@ -272,3 +272,19 @@ def test_half_ranges_are_those_of_the_leaves() -> None:
     outputs = [replace(stump(0, -1.0, 4.0), output=1), replace(stump(0, 0.0, 6.0), output=0)]
     ensemble = Ensemble.from_trees(outputs, n_features=4, intercept=np.zeros(2))
     np.testing.assert_allclose(cancellation.half_ranges(ensemble), [3.0, 2.5])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_with_far_larger_leaves_than_others(seed: int) -> None:
+    """The values of three outliers are 10,000 times as large, and float32 cannot store them as exactly."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(400, 6)).astype(np.float32)
+    targets = rows.sum(axis=1, dtype=np.float64)
+    targets[:3] = 1e7, -3e6, 4e5
+    model = GradientBoostingRegressor(n_estimators=5, max_depth=6, learning_rate=1.0, random_state=seed)
+    explanation = explain(model.fit(rows, targets), rows, device="cpu")
+    assert explanation.values.dtype == np.float32 and explanation.checked_against == "model"
+    sums = explanation.values.sum(axis=1, dtype=np.float64) + explanation.base_values
+    errors = np.abs(sums - model.predict(rows))
+    assert errors[:3].max() > 0.02 and errors[3:].max() < 0.05
+    assert (errors[:3] < 1e-6 * np.abs(targets[:3])).all()
