@@ -37,7 +37,7 @@ _NODE_BYTES, _RESERVED = 48, 2.2
 
 #: Bytes that any call takes for objects of Python, and the fraction of the limit that is left for pages that
 #: the allocator uses in part.
-_CALL_BYTES, _UNUSED_FRACTION = 2**19, 24
+_CALL_BYTES, _UNUSED_FRACTION = 2**20, 24
 
 
 class Axis(NamedTuple):

@@ -46,31 +46,24 @@ def allowed_gap(
 ) -> np.ndarray:
     """Return the largest allowed additivity gap of each output.
 
-    The allowed gap differs from row to row in two cases: with a link, which needs the ``margin`` of each row
-    and, for a loss, its label; and with linear leaves, whose magnitude ``reach`` bounds for each row. Margins
-    may also differ by ``extra``.
+    The allowed gap differs from row to row in three cases: with a link, which needs the ``margin`` of each
+    row and, for a loss, its label; with linear leaves, whose magnitude ``reach`` bounds for each row; and for
+    float32 values, if ``margin`` is passed. Margins may also differ by ``extra``.
     """
     precision = "single" if dtype == np.float32 else model.options.precision
     if reach is not None:
         return _RELATIVE_GAP[precision] * reach + rounding(model, reach) + extra
-    allowed = _RELATIVE_GAP[precision] * model.leaf_magnitude
-    allowed = np.minimum(allowed, model.largest_gap_of_floats if dtype == np.float32 else model.largest_gap)
+    largest = model.largest_gap_of_floats if dtype == np.float32 else model.largest_gap
+    if dtype == np.float32 and model.link is None and margin is not None:
+        # The margin of a row may be far larger than a typical one, on which the limit is based; or it is NaN.
+        largest = np.fmax(largest, _RESOLUTION_OF_FLOATS * np.abs(margin))
+    allowed = np.minimum(_RELATIVE_GAP[precision] * model.leaf_magnitude, largest)
     allowed = allowed + model.rounding + extra
     if model.link is None:
         return allowed
     assert margin is not None
     highest = np.maximum(margin, model.of(SHAP_VALUES).plan().background_margin.max(axis=0))
     return model.link.allowed_gap(allowed, model.constant, model.leaf_magnitude, labels, highest)
-
-
-def resolution_of_rows(model: CompiledModel, dtype: Any, margin: np.ndarray) -> np.ndarray | float:
-    """Return the gap of float32 values that each row's own margin always allows.
-
-    It may be far larger than that of a typical row, on which the other limits are based.
-    """
-    if dtype != np.float32 or model.link is not None:
-        return 0.0
-    return _RESOLUTION_OF_FLOATS * np.abs(margin)
 
 
 def check(
@@ -96,10 +89,7 @@ def check(
     gap = np.abs(total - explained)
     worst = float(gap.max())
     allowed = allowed_gap(model, values.dtype, labels, margin, reach)
-    if worst <= allowed.min():
-        return worst
-    allowed = np.maximum(allowed, resolution_of_rows(model, values.dtype, explained))
-    if (gap <= allowed).all():
+    if worst <= allowed.min() or (gap <= allowed).all():
         return worst
     row, output = np.argwhere(~(gap <= allowed))[0]
     label = "" if index is None else f" (index {index[start + row]!r})"

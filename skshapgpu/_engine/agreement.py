@@ -205,7 +205,9 @@ class Explained:
             values = np.empty((*reach.shape, compiled.n_features))
             compiled.of(SHAP_VALUES).plan().explain(sums.block, values, margin, 1, reach=reach)
         if self.link is None:
-            return additivity.allowed_gap(compiled, sums.dtype, reach=reach, extra=library_rounding)
+            return additivity.allowed_gap(
+                compiled, sums.dtype, margin=expected, reach=reach, extra=library_rounding
+            )
         margin = np.zeros_like(expected, np.float64)
         if self.link.name == "exp":  # the only link whose slope has no bound
             with np.errstate(divide="ignore"):
@@ -297,9 +299,7 @@ def compare(
     if (gap <= allowed).all():
         return MODEL, None
     ensemble = explained.adapted.ensemble
-    library_rounding = unit * _partial_sums(ensemble, sums.block, gap.shape[1])
-    allowed = explained.allowed(sums, expected, library_rounding)
-    allowed = np.maximum(allowed, additivity.resolution_of_rows(compiled, sums.dtype, expected))
+    allowed = explained.allowed(sums, expected, unit * _partial_sums(ensemble, sums.block, gap.shape[1]))
     if (gap <= allowed).all():
         return MODEL, None
     note = _other_reason(explained, original, sums, read, read_again)

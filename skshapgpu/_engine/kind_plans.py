@@ -287,7 +287,7 @@ class KindPlan:
     @computed_once
     def n_patterns(self) -> int:
         """Number of patterns of background data at leaves without a table."""
-        return 0
+        return int(self.plan().info()["n_patterns"])
 
     @property
     def is_on_gpus(self) -> bool:
@@ -342,10 +342,6 @@ class BackgroundPlan(KindPlan):
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         index, room = self.kind.core_index, self._table_room()
         return _core.background_plan(*self._background(), index, room, self._n_threads, tables)
-
-    @computed_once
-    def n_patterns(self) -> int:
-        return int(self.plan().info()["n_patterns"])
 
     def _background(self) -> tuple[dict[str, Any], str, np.ndarray, np.ndarray]:
         """Return the ensemble, the precision and the background data, as the core takes them."""
@@ -529,10 +525,6 @@ class BackgroundOwenPlan(OwenPlan):
             self._n_threads,
             groups=self._group_of_player,
         )
-
-    @computed_once
-    def n_patterns(self) -> int:
-        return int(self.plan().info()["n_patterns"])
 
     @property
     def _fits_gpus(self) -> bool:

@@ -17,7 +17,7 @@ from helpers.families import (
     regressor,
     with_categories,
 )
-from sklearn.ensemble import GradientBoostingClassifier, IsolationForest
+from sklearn.ensemble import GradientBoostingClassifier, IsolationForest, RandomForestRegressor
 from sklearn.feature_selection import RFE
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -129,6 +129,15 @@ def test_a_planted_mistake_is_found(model, plant):
             call(TreeExplainer(plant(adapted)), X)
     TreeExplainer(plant(adapted), check_additivity=False).explain(X)
     TreeExplainer(plant(adapted)).shap_values(X, check_additivity=False)
+
+
+def test_a_changed_intercept_is_found_far_from_zero():
+    """The resolution of float32 at the margin, 0.1, is no excuse: values of float32 are not as large."""
+    rows = X.astype(np.float32)
+    fitted = RandomForestRegressor(5, max_depth=4, random_state=0).fit(rows, X[:, 0] + 1e5)
+    assert explain(fitted, rows).checked_against == "model"
+    with pytest.raises(PredictionMismatchError):
+        explain(changed_intercept(adapt(fitted)), rows)
 
 
 def test_another_precision_of_x_is_found(model):

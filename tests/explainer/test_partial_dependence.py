@@ -491,7 +491,7 @@ def test_memory_limit_progress_and_threads() -> None:
                 np.testing.assert_array_equal(curves.average, full_curves.average)
     assert reports[-1] == (len(rows), len(rows)) and len(reports) > 3
     with pytest.raises(MemoryError, match=r"memory_limit is .* or use fewer rows of X or a smaller grid"):
-        partial_dependence(model, rows, 2, kind="individual", memory_limit="1MB")
+        partial_dependence(model, rows, 2, kind="individual", memory_limit="3MB")
 
 
 def test_scikit_learns_display() -> None:

@@ -32,7 +32,7 @@ def measure(name, model, X, features=0, **options):
         return
     model = TreeExplainer(model)
     partial_dependence(model, X[:50], features, **options)
-    limit, n_failed = 6 * 2**20, 0  # with less, the pages of the allocator count
+    limit, n_failed = 3 * 2**20, 0
     while True:
         ctypes.CDLL(None).malloc_trim(0)
         with open("/proc/self/clear_refs", "w") as file:

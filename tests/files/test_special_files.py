@@ -99,13 +99,13 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "linked_fifo").symlink_to("fifo")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "folder").mkdir()
-    here = os.getcwd()
+    working_folder = os.getcwd()
     os.chdir(tmp_path)  # the path of a socket is short
     try:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind("socket")
     finally:
-        os.chdir(here)
+        os.chdir(working_folder)
     return tmp_path
 
 
@@ -164,8 +164,8 @@ def test_a_device_is_not_replaced(tmp_path: Path, folder: Path) -> None:
         "explainer.save(folder / 'device')",
         "main(['save', str(model), '-o', str(folder / 'device')])",
     ]
-    found = results(folder, calls)
-    assert found[calls[0]][0] == "FileExistsError" and found[calls[1]] == ("", "1")
+    outcomes = results(folder, calls)
+    assert outcomes[calls[0]][0] == "FileExistsError" and outcomes[calls[1]] == ("", "1")
     assert state(folder) == before
 
 
@@ -281,8 +281,8 @@ def test_the_leading_steps_of_a_model_of_mlflow(folder: Path) -> None:
         (folder / f"mlflow_{name}" / _flavor._EXPLAINER).symlink_to(folder / "model.npz")
         (folder / f"mlflow_{name}" / _flavor._STEPS).symlink_to(folder / name)
         calls.append(f"skshapgpu.mlflow._flavor._load_folder(folder / 'mlflow_{name}', [], {{}})")
-    found = results(folder, ["__import__('skshapgpu.mlflow')", *calls])
-    assert [error for error, _ in found.values()] == ["", "ValueError", "ValueError", "OSError"]
+    outcomes = results(folder, ["__import__('skshapgpu.mlflow')", *calls])
+    assert [error for error, _ in outcomes.values()] == ["", "ValueError", "ValueError", "OSError"]
 
 
 def test_links_to_regular_files(folder: Path) -> None:
@@ -297,11 +297,11 @@ def test_links_to_regular_files(folder: Path) -> None:
         "explainer.save(folder / 'link.npz')",
         "explain_batches(explainer, rows, folder / 'out_link.parquet', if_exists='overwrite')",
     ]
-    found = results(folder, calls)
-    assert [error for error, _ in found.values()] == ["", "", "", "", "FileExistsError", "ValueError"]
-    assert found[calls[1]][1] == found[calls[2]][1] == str(len(X))
+    outcomes = results(folder, calls)
+    assert [error for error, _ in outcomes.values()] == ["", "", "", "", "FileExistsError", "ValueError"]
+    assert outcomes[calls[1]][1] == outcomes[calls[2]][1] == str(len(X))
     for call in calls[4:]:
-        assert "is a link to" in found[call][1]
+        assert "is a link to" in outcomes[call][1]
     assert (folder / "link.npz").is_symlink() and (folder / "out_link.parquet").is_symlink()
 
 

@@ -102,23 +102,23 @@ def _other(value: Any, document: Any, rng: np.random.Generator) -> Any:
 
 def number(value: float, rng: np.random.Generator) -> Any:
     """Return a neighbour of a number, a fraction, a huge or negative number, or a number of another type."""
-    whole = int(value) if math.isfinite(value) else 0
+    integer = int(value) if math.isfinite(value) else 0
     near: list[Any] = [value + 1, value - 1, value + 2, -value, value + 0.5, value * 2 + 3, 0, 1, -1, 2]
     far: list[Any] = [
         2**31 - 1,
         2**31,
         -(2**31),
-        2**32 + whole,
-        2**32 + whole + 1,
-        256 + whole,
-        65536 + whole,
+        2**32 + integer,
+        2**32 + integer + 1,
+        256 + integer,
+        65536 + integer,
     ]
-    far += [2**63 - 1, 2**63, -(2**63), 2**64 + whole, 1e5, 1e38, 1e39, -1e39, 1e308, 1e-320, -0.0]
+    far += [2**63 - 1, 2**63, -(2**63), 2**64 + integer, 1e5, 1e38, 1e39, -1e39, 1e308, 1e-320, -0.0]
     odd: list[Any] = [
         str(value),
         float(value),
-        whole,
-        bool(whole),
+        integer,
+        bool(integer),
         None,
         [value],
         math.nan,
