@@ -128,7 +128,7 @@ def test_options() -> None:
     many = np.random.default_rng(0).random((600, 2))
     deep = RandomForestRegressor(10, random_state=0).fit(many, many[:, 0] * many[:, 1])
     with pytest.raises(MemoryError, match=r"joint grid takes .* use a sample of the rows"):
-        friedman_h(deep, many, memory_limit="2MB")
+        friedman_h(deep, many, memory_limit="2.5MB")
     assert friedman_h(deep, many, memory_limit="200MB").h_squared.shape == (1, 1)
     for features in ([0], [1, 1], "x0"):
         with pytest.raises(ValueError, match="at least two different features"):
