@@ -33,7 +33,7 @@ from ...errors import UnsupportedModelError
 from .._known import require_known
 from .._numbers import real, reals, whole_number
 from .._subclasses import require_own_predictions
-from ..ensemble import Ensemble, Tree
+from ..ensemble import Ensemble
 from ..schema import AdaptedModel, Column, InputSchema
 from .cbm import CbmFile
 from .ctr import CtrColumns, category_hashes
@@ -417,22 +417,9 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     listed_trees = document["oblivious_trees" if symmetric else "trees"]
     if not isinstance(listed_trees, list) or not listed_trees:
         raise ValueError("the CatBoost model has no trees, so that CatBoost itself makes no predictions")
-    arrays_of_trees = [read_tree(tree, rule, len(bias)) for tree in listed_trees]
-    has_cover = all(cover is not None for _, _, _, cover, _ in arrays_of_trees)
-    trees = []
-    for left, right, rules, cover, value in arrays_of_trees:
-        value = value * scale
-        trees.append(
-            Tree(
-                left=left,
-                right=right,
-                feature=rules["column"],
-                threshold=rules["threshold"],
-                missing_left=rules["missing_left"],
-                cover=np.zeros(len(left)) if cover is None or not has_cover else cover,
-                value=value if len(bias) > 1 else value[:, 0],
-            )
-        )
+    trees = [read_tree(tree, rule, len(bias)) for tree in listed_trees]
+    has_cover = all(tree.cover is not None for tree in trees)
+    rules = np.concatenate([tree.rules for tree in trees])
     options: dict[str, Any] = {}
     derived = ctrs.columns(n_features)
     shared: tuple[tuple[int, ...], ...] = ()
@@ -447,15 +434,23 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     if n_codes:
         # Set s contains only the code s, whatever the column.
         options |= {
-            "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in arrays_of_trees]),
+            "category_set": rules["code"],
             "category_offsets": np.arange(n_codes + 1),
             "category_values": np.arange(n_codes),
             "category_listed_left": np.zeros(n_codes, bool),
         }
-    ensemble = Ensemble.from_trees(
-        trees,
+    ensemble = Ensemble(
         n_features=n_features + (0 if derived is None else derived.n_columns),
-        intercept=bias,
+        tree_offsets=np.cumsum([0, *(len(tree.left) for tree in trees)]),
+        tree_output=np.full(len(trees), -1 if len(bias) > 1 else 0),
+        left=np.concatenate([tree.left for tree in trees]),
+        right=np.concatenate([tree.right for tree in trees]),
+        feature=rules["column"],
+        threshold=rules["threshold"],
+        missing_left=rules["missing_left"],
+        cover=np.concatenate([tree.cover for tree in trees]) if has_cover else np.zeros(len(rules)),
+        value=np.concatenate([tree.value for tree in trees]) * scale,
+        intercept=np.array(bias),
         x_dtype="float32",
         **options,
     )
@@ -519,8 +514,16 @@ _RULE = np.dtype(
     [("column", np.int32), ("threshold", np.float64), ("missing_left", np.bool_), ("code", np.int32)]
 )
 _NO_RULE = _Rule(0, 0.0, True, -1)
-#: Arrays of a tree: left and right children, rules, covers (None if there are no leaf weights) and values.
-_TreeArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]
+
+
+class _TreeArrays(NamedTuple):
+    """Arrays with an entry, or a row, for each node of a tree; ``cover`` is None without leaf weights."""
+
+    left: np.ndarray
+    right: np.ndarray
+    rules: np.ndarray
+    cover: np.ndarray | None
+    value: np.ndarray
 
 
 def _symmetric_tree(
@@ -537,7 +540,7 @@ def _symmetric_tree(
     inner = node < n_leaves - 1
     value = np.zeros((len(node), n_outputs))
     value[~inner] = leaf_value.reshape(n_leaves, n_outputs)
-    return (
+    return _TreeArrays(
         np.where(inner, 2 * node + 1, -1),
         np.where(inner, 2 * node + 2, -1),
         np.repeat(levels, 1 << np.arange(len(levels))),
@@ -581,7 +584,7 @@ def _nested_tree(
         if left[i] >= 0:
             cover[i] = cover[left[i]] + cover[left[i] + 1]
     first = np.array(left)
-    return (
+    return _TreeArrays(
         first,
         np.where(first < 0, -1, first + 1),
         np.array(rules, _RULE),
