@@ -294,7 +294,9 @@ def many_rows(case: Case, report: Report) -> None:
     with_background = case.draw.form in ("matrices", "list")
     index: Any = "BV" if case.draw.index == "BII" else "SV"
     n = containers.n_rows(case.X)
-    X, repeats = many.repeated(case.X, case.rng)
+    # The values of 70,000 rows may be larger than a limit.
+    most = many.REPEATS[-2 if "memory_limit" in case.draw.options else -1]
+    X, repeats = many.repeated(case.X, case.rng, most)
     explainer = explainer_of(case, background=with_background)
     few = outputs_last(explainer.explain(case.X, index=index).values, 3)
     with many.tables(case.draw):

@@ -279,7 +279,7 @@ def test_pairs_are_the_definition(options: dict[str, Any], index: Index) -> None
     ).values
     allowed = leaf_scale(ensemble)[:, np.newaxis, np.newaxis]
     for precision, tolerance in TOLERANCE.items():
-        counted = pairs_plan(ensemble, rows[3:], precision, index, 2)
+        counted = pairs_plan(ensemble, rows[3:], precision, index)
         tables = counted.with_tables(least_table_bytes(counted))
         values, margin, matrices, pairs = empty_results(counted, rows[:3], ensemble)
         _cuda.CudaPlan.with_tables(tables, 0).explain(

@@ -56,8 +56,12 @@ def level_plan(ensemble: Ensemble, precision: str) -> Any:
 
 
 def assert_same(
-    ensemble: Ensemble, rows: np.ndarray, plan_of: Callable[[Ensemble, str], Any] = background_plan
+    ensemble: Ensemble,
+    rows: np.ndarray,
+    plan_of: Callable[[Ensemble, str], Any] = background_plan,
+    add_up: bool = True,
 ) -> None:
+    """Compare values and margins; values that do not ``add_up``, as Banzhaf values, have no gaps."""
     unit, shape = leaf_scale(ensemble), (len(rows), ensemble.n_outputs, ensemble.n_features)
     truth, margin = np.empty(shape), np.empty(shape[:2])
     plan_of(ensemble, "double").explain(rows, truth, margin, 1)
@@ -67,7 +71,7 @@ def assert_same(
         _cuda.CudaPlan(plan, 0).explain(rows, values, result, gap, 0)
         assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
         np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * unit.max())
-        assert (gap <= tolerance * ensemble.n_features * unit).all()
+        assert not add_up or (gap <= tolerance * ensemble.n_features * unit).all()
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -76,7 +80,7 @@ def test_random_ensembles(options: dict) -> None:
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 70)
     for plan_of in (background_plan, banzhaf_plan, fast_v2_plan, level_plan):
-        assert_same(ensemble, rows, plan_of)
+        assert_same(ensemble, rows, plan_of, add_up=plan_of is not banzhaf_plan)
 
 
 @pytest.mark.parametrize("depths", [(1, 2, 6, 10), (6,) * 70, (12, 3)])
