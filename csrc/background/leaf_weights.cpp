@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "plan/columns.h"
+#include "plan/coded_trees.h"
 #include "rows/coded_tiles.h"
 #include "simd/kernels.h"
 
@@ -40,8 +40,8 @@ template <class Code>
 class Descent {
  public:
   // `ones`: all weights are 1.
-  Descent(const EnsembleView& e, const ColumnCoder& columns, const Plan& plan, size_t stride, bool ones)
-      : e_(e), columns_(columns), plan_(plan), stride_(stride), ones_(ones) {}
+  Descent(const CodedTrees& trees, const CodedColumns& coded, size_t stride, bool ones)
+      : forest_(trees), coded_(coded), stride_(stride), ones_(ones) {}
 
   // Return false if `stop` returned true.
   bool add(int32_t first_tree, int32_t last_tree, const std::vector<CodedTile>& tiles, const double* weights,
@@ -49,8 +49,7 @@ class Descent {
     nodes_.clear();
     sources_.clear();
     trees_.clear();
-    category_bits_.clear();
-    for (int32_t tree = first_tree; tree < last_tree; ++tree) read(e_.tree_offsets[tree]);
+    for (int32_t tree = first_tree; tree < last_tree; ++tree) read(forest_.tree_offsets[tree]);
     sums_.assign(nodes_.size(), 0.0);
     for (const CodedTile& tile : tiles) {
       if (stop()) return false;
@@ -76,17 +75,17 @@ class Descent {
     for (size_t i = begin; i < sources_.size(); ++i) {
       const int64_t source = sources_[i];
       const auto number = static_cast<uint32_t>(i - begin);
-      if (e_.is_leaf(source)) {
+      if (forest_.is_leaf(source)) {
         nodes_.push_back({static_cast<Code>(-1), number, 0, 0});
         continue;
       }
-      const DecideNode node = columns_.code(source, category_bits_);
+      const DecideNode& node = forest_.test[source];
       const bool categorical = node.flags & kCategorical;
       tree.any_category |= categorical;
       nodes_.push_back({node.operand, static_cast<uint32_t>(sources_.size() - begin),
                         static_cast<uint32_t>(node.column * stride_), categorical ? kByCategory : node.bias});
-      sources_.push_back(root + e_.left[source]);
-      sources_.push_back(root + e_.right[source]);
+      sources_.push_back(root + forest_.left[source]);
+      sources_.push_back(root + forest_.right[source]);
     }
     tree.n_nodes = nodes_.size() - begin;
     tree.n_levels = count_levels(tree);
@@ -103,16 +102,14 @@ class Descent {
           std::all_of(sources, sources + n, [&](int64_t source) { return same_split(source, sources[0]); });
       if (!same) return 0;
       first += n;
-      if (e_.is_leaf(sources[0])) return level;
+      if (forest_.is_leaf(sources[0])) return level;
     }
     return 0;
   }
 
   bool same_split(int64_t a, int64_t b) const {
-    if (e_.is_leaf(a) || e_.is_leaf(b)) return e_.is_leaf(a) && e_.is_leaf(b);
-    return e_.feature[a] == e_.feature[b] && e_.missing_left[a] == e_.missing_left[b] &&
-           (e_.is_categorical(a) || e_.is_categorical(b) ? e_.category_set[a] == e_.category_set[b]
-                                                         : e_.threshold[a] == e_.threshold[b]);
+    if (forest_.is_leaf(a) || forest_.is_leaf(b)) return forest_.is_leaf(a) && forest_.is_leaf(b);
+    return is_same_test(coded_, forest_.test[a], forest_.test[b]);
   }
 
   void add_by_node(const Tree& tree, const CodedTile& tile, const double* weights) {
@@ -150,7 +147,7 @@ class Descent {
   }
 
   bool goes_right(const DescentNode& node, uint32_t category) const {
-    return ~category_bits_[node.operand + (category >> 5)] >> (category & 31) & 1;
+    return ~coded_.category_bits[node.operand + (category >> 5)] >> (category & 31) & 1;
   }
 
   void add_by_level(const Tree& tree, const CodedTile& tile, const double* weights) {
@@ -205,44 +202,39 @@ class Descent {
     for (size_t i = 0; i < n_rows; ++i) ways[i] = static_cast<uint16_t>(2 * ways[i] + goes_right(codes[i]));
   }
 
-  const Code* codes_of(const CodedTile& tile) const { return numeric_codes<Code>(plan_, tile); }
+  const Code* codes_of(const CodedTile& tile) const { return numeric_codes<Code>(coded_, tile); }
 
-  const EnsembleView& e_;
-  const ColumnCoder& columns_;
-  const Plan& plan_;
+  const CodedTrees& forest_;
+  const CodedColumns& coded_;
   const size_t stride_;
   const bool ones_;
   std::vector<DescentNode> nodes_;
   std::vector<int64_t> sources_;  // the nodes of the ensemble
   std::vector<double> sums_;
   std::vector<Tree> trees_;
-  std::vector<uint32_t> category_bits_;
   std::vector<uint16_t> ways_;
 };
 
 // Return the first tree of each chunk and, at the end, the number of trees.
-std::vector<int32_t> chunks_of(const EnsembleView& e, int n_threads) {
-  const int64_t n_nodes = e.tree_offsets[e.n_trees], most = std::min(kChunkNodes, n_nodes / n_threads + 1);
+std::vector<int32_t> chunks_of(const CodedTrees& trees, int n_threads) {
+  const int64_t most = std::min(kChunkNodes, trees.n_nodes() / n_threads + 1);
   std::vector<int32_t> chunks{0};
-  for (int32_t t = 1; t < e.n_trees; ++t)
-    if (e.tree_offsets[t + 1] - e.tree_offsets[chunks.back()] > most) chunks.push_back(t);
-  chunks.push_back(e.n_trees);
+  for (int32_t t = 1; t < trees.n_trees; ++t)
+    if (trees.tree_offsets[t + 1] - trees.tree_offsets[chunks.back()] > most) chunks.push_back(t);
+  chunks.push_back(trees.n_trees);
   return chunks;
 }
 
 }  // namespace
 
-bool add_leaf_weights(const EnsembleView& e, const Rows& rows, const double* weights, int n_threads,
+bool add_leaf_weights(const CodedEnsemble& coded, const Rows& rows, const double* weights, int n_threads,
                       const Stop& interrupted, double* weight_at) {
-  Plan plan{};
-  plan.x_float32 = e.x_float32;
-  plan.strict = e.strict;
-  const ColumnCoder columns(e, plan, n_threads);
-  const size_t stride = coded_tile_rows(plan);
+  const CodedColumns& columns = coded.columns;
+  const size_t stride = coded_tile_rows(columns);
   const bool ones = std::all_of(weights, weights + rows.n_rows, [](double weight) { return weight == 1; });
-  const std::vector<int32_t> chunks = chunks_of(e, n_threads);
+  const std::vector<int32_t> chunks = chunks_of(coded.trees(), n_threads);
   const auto n_chunks = static_cast<int64_t>(chunks.size()) - 1;
-  return work_on_tiles(plan, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
+  return work_on_tiles(columns, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
     const auto descend = [&](auto descent) {
       return work_off(n_chunks, n_threads, interrupted, [&] {
         return [&, descent](int64_t i, const Stop& stop) mutable {
@@ -250,8 +242,8 @@ bool add_leaf_weights(const EnsembleView& e, const Rows& rows, const double* wei
         };
       });
     };
-    return plan.wide_codes ? descend(Descent<uint32_t>(e, columns, plan, stride, ones))
-                           : descend(Descent<uint16_t>(e, columns, plan, stride, ones));
+    return columns.wide_codes ? descend(Descent<uint32_t>(coded.trees(), columns, stride, ones))
+                              : descend(Descent<uint16_t>(coded.trees(), columns, stride, ones));
   });
 }
 

@@ -8,7 +8,6 @@
 #include <stdexcept>
 
 #include "base/threads.h"
-#include "plan/columns.h"
 #include "plan/tree_paths.h"
 
 namespace skshap {
@@ -34,24 +33,15 @@ class LinearCompiler {
  public:
   LinearCompiler(const EnsembleView& ensemble, const LinearLeavesView& linear, LinearPlan& out,
                  int64_t n_threads)
-      : e_(ensemble),
-        linear_(linear),
-        out_(out),
-        used_(ensemble),
-        coder_(used_.view(), out.plan, n_threads),
-        path_(used_.view().n_players) {}
+      : e_(ensemble), linear_(linear), out_(out), coded_(ensemble, n_threads), path_(coded_.trees().n_players) {}
 
   // Code the columns of the tests and of the linear terms.
   void add_columns(const Rows& rows, const double* weights) {
     Plan& plan = out_.plan;
     std::vector<int32_t> inputs, term_inputs(linear_.feature, linear_.feature + n_terms());
     sort_unique(term_inputs);
-    for (Column& column : plan.columns) {
-      column.input = used_.feature(column.input);
-      column.feature = used_.player(column.feature);
-      inputs.push_back(column.input);
-    }
-    for (int32_t& feature : plan.features) feature = used_.player(feature);
+    static_cast<CodedColumns&>(plan) = coded_.columns;
+    for (const Column& column : plan.columns) inputs.push_back(column.input);
     for (const int32_t input : term_inputs) plan.features.push_back(player_of(input));
     sort_unique(plan.features);
     inputs.insert(inputs.end(), term_inputs.begin(), term_inputs.end());
@@ -126,8 +116,8 @@ class LinearCompiler {
   void add_node(int64_t node) {
     LinearTree& tree = out_.trees.back();
     const int32_t number = static_cast<int32_t>(tree.n_inner++);
-    const int32_t feature = used_.view().player_of(node);
-    DecideNode test = coder_.code(node, out_.plan.category_bits);
+    const int32_t feature = coded_.trees().player[node];
+    DecideNode test = coded_.trees().test[node];
     if (const PathStep* previous = path_.find(feature)) {
       test.previous = previous->bit >> 1;
       if (previous->bit & 1) test.flags |= kPreviousRight;
@@ -142,7 +132,7 @@ class LinearCompiler {
     LinearModel& model = out_.model;
     LinearLeaf leaf{model.features.size(), model.terms.size(), 0, 0, 0, e_.value[node], e_.value[node]};
     for (const PathStep& step : path_.steps())
-      model.features.push_back({place_of(used_.player(step.feature)), step.bit});
+      model.features.push_back({place_of(coded_.columns.features[step.feature]), step.bit});
     leaf.n_path = static_cast<uint32_t>(path_.steps().size());
     const int64_t begin = linear_.offsets ? linear_.offsets[node] : 0,
                   end = linear_.offsets ? linear_.offsets[node + 1] : 0;
@@ -186,8 +176,7 @@ class LinearCompiler {
   const EnsembleView& e_;
   const LinearLeavesView& linear_;
   LinearPlan& out_;
-  const UsedFeatures used_;
-  const ColumnCoder coder_;
+  const CodedEnsemble coded_;
   TreePath path_;
   std::vector<NumberedEdge> edges_;
   int64_t root_ = 0;
@@ -303,11 +292,7 @@ LinearPlan make_linear_plan(const EnsembleView& e, const LinearLeavesView& leave
   if (rows.n_rows > INT32_MAX - kBlockRows) throw std::invalid_argument("too many background rows");
   LinearPlan out{};
   Plan& plan = out.plan;
-  plan.n_features = e.n_players;
-  plan.n_inputs = e.n_features;
   plan.n_outputs = e.n_outputs;
-  plan.x_float32 = e.x_float32;
-  plan.strict = e.strict;
   plan.precision = precision;
   plan.order = 1;
   plan.index = index;

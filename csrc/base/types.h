@@ -26,32 +26,9 @@ struct EnsembleView {
   const int64_t* category_offsets;
   const int32_t* category_values;
   const uint8_t* category_listed_left;
-  // Per node, or null: the next node in the same place of the tree, or -1. See plan/merged_trees.h.
-  const int32_t* next = nullptr;
-  // For Owen values (see plan/owen_trees.h), or null otherwise. Per node: the node's player, which replaces
-  // the player of its feature, and whether the player is a feature of the group whose features are apart. Per
-  // tree: whether the tree adds to margins, and whether its walk is balanced (see plan/balance.h). n_saving
-  // is for balanced walks in which features are apart: a path with this many of the features takes one node
-  // less than it needs.
-  const int32_t* node_player = nullptr;
-  const uint8_t* is_apart = nullptr;
-  const uint8_t* adds_margin = nullptr;
-  const uint8_t* balanced = nullptr;
-  const int32_t* n_saving = nullptr;
 
   bool is_leaf(int64_t node) const { return left[node] < 0; }
-  // Return the next node in the same place as this node, in a tree with this root, or -1 after the last one.
-  int64_t next_of(int64_t node, int64_t root) const {
-    return next && next[node] >= 0 ? root + next[node] : -1;
-  }
   bool is_categorical(int64_t node) const { return category_set && category_set[node] >= 0; }
-  int32_t player_of(int64_t node) const {
-    if (node_player) return node_player[node];
-    return player ? player[feature[node]] : feature[node];
-  }
-  bool apart(int64_t node) const { return is_apart && is_apart[node]; }
-  bool has_margin(int32_t tree) const { return !adds_margin || adds_margin[tree]; }
-  bool is_balanced(int32_t tree) const { return balanced && balanced[tree]; }
 };
 
 enum class Precision { kSingle, kDouble };

@@ -9,15 +9,16 @@ namespace skshap {
 namespace {
 
 // Return the codes of rows in a column. In a numeric column, the code of missing values is kMissingCode.
-std::vector<uint32_t> codes_of(const Plan& plan, const CodeTile& tile, size_t column, size_t n_rows) {
+std::vector<uint32_t> codes_of(const CodedColumns& coded, const CodeTile& tile, size_t column,
+                               size_t n_rows) {
   std::vector<uint32_t> codes(n_rows);
-  if (plan.columns[column].categorical) {
+  if (coded.columns[column].categorical) {
     for (size_t row = 0; row < n_rows; ++row) {
-      const CategoryRows& rows = tile.category_rows[row / kBlockRows * plan.columns.size() + column];
+      const CategoryRows& rows = tile.category_rows[row / kBlockRows * coded.columns.size() + column];
       for (uint32_t i = 0; i < rows.n; ++i)
         if (rows.rows[i] >> row % kBlockRows & 1) codes[row] = rows.code[i];
     }
-  } else if (plan.wide_codes) {
+  } else if (coded.wide_codes) {
     std::copy_n(tile.wide.begin() + column * tile.stride, n_rows, codes.begin());
   } else {
     std::transform(tile.narrow.begin() + column * tile.stride,
@@ -37,17 +38,17 @@ void append(Runs& runs, uint32_t cell) {
 
 }  // namespace
 
-Cells::Cells(const Plan& plan, const std::vector<int32_t>& inputs, const Rows& points)
-    : place_(plan.columns.size(), -1), cell_of_point_(points.n_rows) {
+Cells::Cells(const CodedColumns& coded, const std::vector<int32_t>& inputs, const Rows& points)
+    : place_(coded.columns.size(), -1), cell_of_point_(points.n_rows) {
   const auto n_points = static_cast<size_t>(points.n_rows);
   CodeTile tile;
-  tile.allocate(plan, static_cast<int>(whole_blocks(n_points)));
-  code_tile(plan, kernels(), points, 0, static_cast<int>(n_points), tile);
+  tile.allocate(coded, static_cast<int>(whole_blocks(n_points)));
+  code_tile(coded, kernels(), points, 0, static_cast<int>(n_points), tile);
   std::vector<std::vector<uint32_t>> point_codes;
-  for (size_t c = 0; c < plan.columns.size(); ++c) {
-    if (std::find(inputs.begin(), inputs.end(), plan.columns[c].input) == inputs.end()) continue;
+  for (size_t c = 0; c < coded.columns.size(); ++c) {
+    if (std::find(inputs.begin(), inputs.end(), coded.columns[c].input) == inputs.end()) continue;
     place_[c] = static_cast<int32_t>(point_codes.size());
-    point_codes.push_back(codes_of(plan, tile, c, n_points));
+    point_codes.push_back(codes_of(coded, tile, c, n_points));
   }
   std::vector<uint32_t> order(n_points);
   std::iota(order.begin(), order.end(), 0u);

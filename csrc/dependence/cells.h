@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "plan/plan.h"
+#include "plan/coded_trees.h"
 
 namespace skshap {
 
@@ -20,7 +20,7 @@ using Runs = std::vector<Run>;
 class Cells {
  public:
   // Code the points of an axis. The points are rows of which only the given columns of X matter.
-  Cells(const Plan& plan, const std::vector<int32_t>& inputs, const Rows& points);
+  Cells(const CodedColumns& coded, const std::vector<int32_t>& inputs, const Rows& points);
 
   size_t n_cells() const { return n_cells_; }
   const std::vector<uint32_t>& cell_of_point() const { return cell_of_point_; }

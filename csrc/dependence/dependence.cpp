@@ -55,7 +55,7 @@ class TileReach {
         decide(tree, tile, block);
         on_words(block * kBlockRows, leaf_rows_.data());
       }
-    else if (trees_.plan.wide_codes)
+    else if (trees_.coded.wide_codes)
       divide<uint32_t>(tree, tile, on_list);
     else
       divide<uint16_t>(tree, tile, on_list);
@@ -84,7 +84,7 @@ class TileReach {
   };
 
   void decide(const DependentTree& tree, const CodedTile& tile, int block) {
-    decide_block(trees_.plan, kernels(), trees_.tests.data() + tree.inner, tree.n_inner, tile.codes, block,
+    decide_block(trees_.coded, kernels(), trees_.tests.data() + tree.inner, tree.n_inner, tile.codes, block,
                  words_.data());
     reach_[0] = ~uint64_t{0} >> (kBlockRows - std::min(kBlockRows, tile.n_rows - block * kBlockRows));
     const auto rows_of = [this](uint32_t edge) {
@@ -141,11 +141,11 @@ class TileReach {
       std::copy_n(right_.begin(), right, to + left);
     };
     if (test.flags & kCategorical) {
-      const uint32_t* const bits = trees_.plan.category_bits.data() + test.operand;
+      const uint32_t* const bits = trees_.coded.category_bits.data() + test.operand;
       const uint32_t* const codes = tile.categories.data() + column;
       put([=](uint16_t row) { return bits[codes[row] >> 5] >> (codes[row] & 31) & 1; });
     } else {
-      const Code* const codes = numeric_codes<Code>(trees_.plan, tile) + column;
+      const Code* const codes = numeric_codes<Code>(trees_.coded, tile) + column;
       const auto operand = static_cast<Code>(test.operand), bias = static_cast<Code>(test.bias);
       put([=](uint16_t row) { return static_cast<Code>(codes[row] + bias) <= operand; });
     }
@@ -298,7 +298,7 @@ size_t output_of(const DependentTree& tree, size_t value) {
 // Return the most rows of a tile whose outputs are computed one by one.
 size_t individual_rows(const DependentTrees& trees) {
   const size_t row_bytes = CellSums(trees).size() * trees.constant.size() * sizeof(double);
-  return whole_blocks(std::clamp<size_t>(kSumBytes / row_bytes, 1, coded_tile_rows(trees.plan)));
+  return whole_blocks(std::clamp<size_t>(kSumBytes / row_bytes, 1, coded_tile_rows(trees.coded)));
 }
 
 // Return the first tree of each chunk and, at the end, the number of trees.
@@ -319,7 +319,7 @@ bool add_dependent_weights(const DependentTrees& trees, const Rows& rows, const 
                            int n_threads, const Stop& interrupted, double* weight_at) {
   const std::vector<size_t> chunks = chunks_of(trees, n_threads);
   const auto n_chunks = static_cast<int64_t>(chunks.size()) - 1;
-  return work_on_tiles(trees.plan, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
+  return work_on_tiles(trees.coded, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
     return work_off(n_chunks, n_threads, interrupted, [&] {
       return [&, weigher = Weigher(trees)](int64_t i, const Stop& stop) mutable {
         return weigher.add(chunks[i], chunks[i + 1], tiles, weights, stop, weight_at);
@@ -349,12 +349,12 @@ bool write_individual(const DependentTrees& trees, const Rows& rows, int n_threa
   const std::vector<int64_t> bounds = size.bounds(rows.n_rows, n_threads);
   return work_off(static_cast<int64_t>(bounds.size()) - 1, n_threads, interrupted, [&] {
     CodedTile coded;
-    coded.codes.allocate(trees.plan, size.most());
+    coded.codes.allocate(trees.coded, size.most());
     return [&, tile = std::move(coded), reach = TileReach(trees),
             sums = std::vector<double>(row_size * size.most())](int64_t i, const Stop& stop) mutable {
       tile.first = bounds[i];
       tile.n_rows = static_cast<int>(bounds[i + 1] - bounds[i]);
-      tile.code(trees.plan, rows);
+      tile.code(trees.coded, rows);
       std::fill(sums.begin(), sums.end(), 0.0);
       for (const DependentTree& tree : trees.trees) {
         if (stop()) return false;
@@ -385,7 +385,7 @@ bool write_individual(const DependentTrees& trees, const Rows& rows, int n_threa
 size_t scratch_bytes(const DependentTrees& trees) {
   const size_t n_rows = individual_rows(trees);
   const size_t row_bytes = CellSums(trees).size() * trees.constant.size() * sizeof(double);
-  return TileReach::bytes(trees, n_rows) + n_rows * (row_bytes + coded_row_bytes(trees.plan));
+  return TileReach::bytes(trees, n_rows) + n_rows * (row_bytes + coded_row_bytes(trees.coded));
 }
 
 }  // namespace skshap

@@ -4,19 +4,17 @@
 #include <array>
 #include <cmath>
 
-#include "plan/columns.h"
-
 namespace skshap {
 namespace {
 
 class DependentTreeCompiler {
  public:
-  DependentTreeCompiler(const EnsembleView& e, const ColumnCoder& columns, DependentTrees& out)
-      : e_(e), columns_(columns), out_(out), n_axes_(out.axes.size()) {}
+  DependentTreeCompiler(const CodedTrees& trees, DependentTrees& out)
+      : trees_(trees), out_(out), n_axes_(out.axes.size()) {}
 
   void add_tree(int32_t number) {
-    const int64_t root = e_.tree_offsets[number];
-    tree_ = {out_.tests.size(), 0, out_.n_leaves(), 0, out_.leaf_begins.size(), e_.tree_output[number]};
+    const int64_t root = trees_.tree_offsets[number];
+    tree_ = {out_.tests.size(), 0, out_.n_leaves(), 0, out_.leaf_begins.size(), trees_.tree_output[number]};
     leaves_.clear();
     regions_.clear();
     RegionNode all{root, 0, {}};
@@ -28,7 +26,7 @@ class DependentTreeCompiler {
     while (!stack_.empty()) {
       const RegionNode item = stack_.back();
       stack_.pop_back();
-      if (e_.is_leaf(item.node))
+      if (trees_.is_leaf(item.node))
         leaves_.push_back(item);
       else
         add_inner(root, item);
@@ -46,9 +44,8 @@ class DependentTreeCompiler {
   };
 
   void add_inner(int64_t root, const RegionNode& item) {
-    const size_t n_bits = out_.plan.category_bits.size();
-    const DecideNode test = columns_.code(item.node, out_.plan.category_bits);
-    const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
+    const DecideNode test = trees_.test[item.node];
+    const int64_t left = root + trees_.left[item.node], right = root + trees_.right[item.node];
     size_t axis = 0;
     while (axis < n_axes_ && !out_.axes[axis].has(test.column)) ++axis;
     if (axis == n_axes_) {
@@ -60,8 +57,8 @@ class DependentTreeCompiler {
       return;
     }
     Runs left_runs, right_runs;
-    out_.axes[axis].split(test, out_.plan.category_bits, regions_[item.regions[axis]], left_runs, right_runs);
-    out_.plan.category_bits.resize(n_bits);
+    out_.axes[axis].split(test, out_.coded.category_bits, regions_[item.regions[axis]], left_runs,
+                          right_runs);
     push(right, item, axis, std::move(right_runs));
     push(left, item, axis, std::move(left_runs));
   }
@@ -100,23 +97,23 @@ class DependentTreeCompiler {
     }
     for (; slot <= tree_.n_inner + 1; ++slot)
       out_.leaf_begins.push_back(static_cast<uint32_t>(leaves_.size()));
-    const size_t width = e_.value_width, first = out_.leaf_values.size();
+    const size_t width = trees_.value_width, first = out_.leaf_values.size();
     for (const RegionNode& leaf : leaves_)
-      out_.leaf_values.insert(out_.leaf_values.end(), e_.value + leaf.node * width,
-                              e_.value + (leaf.node + 1) * width);
+      out_.leaf_values.insert(out_.leaf_values.end(), trees_.value + leaf.node * width,
+                              trees_.value + (leaf.node + 1) * width);
     for (size_t o = 0; o < width; ++o) center(number, o, first);
   }
 
   // Move the middle of the leaf values into the constant: an offset that all leaves share would use up
   // digits.
   void center(int32_t number, size_t o, size_t first) {
-    const size_t width = e_.value_width;
+    const size_t width = trees_.value_width;
     double least = HUGE_VAL, largest = -HUGE_VAL;
     for (size_t i = first + o; i < out_.leaf_values.size(); i += width) {
       least = std::min(least, out_.leaf_values[i]);
       largest = std::max(largest, out_.leaf_values[i]);
     }
-    const size_t output = std::max(e_.tree_output[number], 0) + o;
+    const size_t output = std::max(trees_.tree_output[number], 0) + o;
     const double middle = least / 2 + largest / 2, constant = out_.constant[output] + middle;
     if (!std::isfinite(constant)) {
       out_.leaf_magnitude[output] += std::max(-least, largest);
@@ -127,8 +124,7 @@ class DependentTreeCompiler {
     for (size_t i = first + o; i < out_.leaf_values.size(); i += width) out_.leaf_values[i] -= middle;
   }
 
-  const EnsembleView& e_;
-  const ColumnCoder& columns_;
+  const CodedTrees& trees_;
   DependentTrees& out_;
   const size_t n_axes_;
   DependentTree tree_;
@@ -145,16 +141,13 @@ size_t DependentTrees::bytes() const {
 
 DependentTrees make_dependent_trees(const EnsembleView& e, const std::vector<GridAxis>& axes,
                                     int64_t n_threads) {
+  CodedEnsemble coded(e, n_threads);
   DependentTrees out{};
-  out.plan.x_float32 = e.x_float32;
-  out.plan.strict = e.strict;
-  out.plan.n_inputs = e.n_features;
-  out.plan.n_outputs = e.n_outputs;
-  const ColumnCoder columns(e, out.plan, n_threads);
-  for (const GridAxis& axis : axes) out.axes.emplace_back(out.plan, axis.inputs, axis.points);
+  out.coded = std::move(coded.columns);
+  for (const GridAxis& axis : axes) out.axes.emplace_back(out.coded, axis.inputs, axis.points);
   out.constant.assign(e.intercept, e.intercept + e.n_outputs);
   out.leaf_magnitude.assign(e.n_outputs, 0.0);
-  DependentTreeCompiler compiler(e, columns, out);
+  DependentTreeCompiler compiler(coded.trees(), out);
   for (int32_t tree = 0; tree < e.n_trees; ++tree) compiler.add_tree(tree);
   out.run_begins.push_back(out.runs.size());
   return out;

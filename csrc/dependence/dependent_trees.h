@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "dependence/cells.h"
-#include "plan/plan.h"
+#include "plan/coded_trees.h"
 
 namespace skshap {
 
@@ -26,7 +26,7 @@ struct DependentTree {
 };
 
 struct DependentTrees {
-  Plan plan;  // columns and category bits only
+  CodedColumns coded;
   std::vector<Cells> axes;
   std::vector<DependentTree> trees;
   std::vector<DecideNode> tests;  // of inner nodes

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "plan/columns.h"
+#include "plan/coded_trees.h"
 
 namespace skshap {
 namespace {

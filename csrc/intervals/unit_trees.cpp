@@ -18,7 +18,8 @@ constexpr size_t kMostPartLeaves = 2048, kFewPartLeaves = 512, kManyParts = 32;
 
 UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
     : plan_(plan), feature_of_column_(column_features(plan)) {
-  for (const Chunk& chunk : plan.chunks) width_ = std::max(width_, n_used_outputs(plan, chunk));
+  for (const Chunk& chunk : plan.chunks)
+    units_.width = std::max(units_.width, static_cast<int32_t>(n_used_outputs(plan, chunk)));
   reserve(layout);
   std::vector<bool> merged(plan.trees.size(), false);
   for (const MergedTrees& merged_trees : layout.merged) {
@@ -30,32 +31,27 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
     if (layout.units.has(tree) || merged[tree]) continue;
     begin_tree(tree);
     copy(0, 1);
-    end_tree(output_of(plan, tree));
+    units_.end_tree(output_of(plan, tree));
   }
-  n_walked_ = static_cast<int32_t>(tree_output_.size());
+  n_walked_ = static_cast<int32_t>(units_.tree_output.size());
   for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
     if (!layout.units.has(tree)) continue;
     begin_tree(tree);
     for (size_t i = layout.units.first_of_tree[tree]; i < layout.units.first_of_tree[tree + 1]; ++i) {
       add_unit(layout.units.units[i]);
-      end_tree(output_of(plan, tree));
+      units_.end_tree(output_of(plan, tree));
     }
   }
-  view_.n_features = view_.n_players = static_cast<int32_t>(plan.features.size());
-  view_.n_outputs = plan.n_outputs;
-  view_.n_trees = static_cast<int32_t>(tree_output_.size());
-  view_.tree_offsets = tree_offsets_.data();
-  view_.tree_output = tree_output_.data();
-  view_.left = left_.data();
-  view_.right = right_.data();
-  view_.feature = feature_.data();
-  view_.cover = cover_.data();
-  view_.next = next_.data();
-  view_.value = value_.data();
-  view_.value_width = static_cast<int32_t>(width_);
-  view_.intercept = plan.constant.data();
-  view_.x_float32 = plan.x_float32;
-  view_.strict = plan.strict;
+}
+
+CodedTrees UnitTrees::trees() const {
+  CodedTrees trees;
+  trees.n_outputs = plan_.n_outputs;
+  trees.n_features = trees.n_players = static_cast<int32_t>(plan_.features.size());
+  trees.n_first = n_walked_;
+  trees.intercept = plan_.constant.data();
+  trees.next = next_.data();
+  return units_.trees(trees);
 }
 
 void UnitTrees::reserve(const IntervalLayout& layout) {
@@ -64,10 +60,8 @@ void UnitTrees::reserve(const IntervalLayout& layout) {
     if (!layout.units.has(tree)) n_nodes += 2 * plan_.trees[tree].n_inner + 1;
   // Merged trees have fewer nodes than the trees themselves, even with the paths that their parts repeat.
   for (const Unit& unit : layout.units.units) n_nodes += 2 * unit.n_nodes + 1;
-  for (auto* list : {&left_, &right_, &feature_, &next_}) list->reserve(n_nodes);
-  cover_.reserve(n_nodes);
-  value_.reserve(n_nodes * width_);
-  tests_.reserve(n_nodes);
+  units_.reserve(n_nodes);
+  next_.reserve(n_nodes);
 }
 
 void UnitTrees::begin_tree(size_t tree) {
@@ -82,16 +76,11 @@ void UnitTrees::begin_tree(size_t tree) {
     parent_[children_[2 * node]] = parent_[children_[2 * node + 1]] = node;
 }
 
-void UnitTrees::end_tree(int32_t output) {
-  tree_offsets_.push_back(static_cast<int64_t>(left_.size()));
-  tree_output_.push_back(output);
-}
-
 void UnitTrees::add_merged(const MergedTrees& merged, size_t most) {
   const size_t n_parts = (merged.n_leaves + most - 1) / most;
   for (size_t i = 0; i < n_parts; ++i) {
     add_part(merged, i * merged.n_leaves / n_parts, (i + 1) * merged.n_leaves / n_parts);
-    end_tree(merged.output);
+    units_.end_tree(merged.output);
   }
 }
 
@@ -102,7 +91,7 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
     bool right;
     double cover;
   };
-  const int64_t first = tree_offsets_.back();
+  const int64_t first = units_.tree_offsets.back();
   std::vector<CopiedPlace> places{{0, -1, false, 1}};
   while (!places.empty()) {
     const CopiedPlace place = places.back();
@@ -113,7 +102,7 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
       if (last >= 0)
         next_[first + last] = number;
       else if (place.parent >= 0)
-        (place.right ? right_ : left_)[first + place.parent] = number;
+        (place.right ? units_.right : units_.left)[first + place.parent] = number;
       return last = number;
     };
     for (int32_t i = place.node; i >= 0; i = merged.nodes[i].next) {
@@ -121,7 +110,7 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
       if (node.first_leaf >= leaves_end || node.first_leaf + node.n_leaves <= leaves) continue;
       const int32_t number = add();
       if (node.is_leaf()) {
-        value_.back() = node.value;
+        units_.value.back() = node.value;
         continue;
       }
       set_test(number, node.test, node.feature);
@@ -137,12 +126,12 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
 void UnitTrees::add_unit(const Unit& unit) {
   path_.clear();  // from the unit's node up
   for (int32_t node = unit.node; node != 0; node = parent_[node]) path_.push_back(node);
-  const int64_t first = tree_offsets_.back();
+  const int64_t first = units_.tree_offsets.back();
   int64_t above = -1;  // the node above the next node of the path
   bool right = false;
   double cover = 1;
   const auto attach = [&](int32_t child) {
-    if (above >= 0) (right ? right_ : left_)[above] = child;
+    if (above >= 0) (right ? units_.right : units_.left)[above] = child;
   };
   int32_t node = 0;
   for (size_t i = path_.size(); i-- > 0; node = path_[i]) {
@@ -153,7 +142,7 @@ void UnitTrees::add_unit(const Unit& unit) {
     const double share = shares_[node];
     const int32_t other = add_leaf(right ? share : 1 - share, kNoLeaf);
     above = first + number;
-    (right ? left_ : right_)[above] = other;
+    (right ? units_.left : units_.right)[above] = other;
     cover = right ? 1 - share : share;
   }
   attach(copy(node, cover));
@@ -161,7 +150,7 @@ void UnitTrees::add_unit(const Unit& unit) {
 
 // Copy a node and all nodes below it. Return the number of the copy in its new tree.
 int32_t UnitTrees::copy(int32_t node, double cover) {
-  const int64_t first = tree_offsets_.back();
+  const int64_t first = units_.tree_offsets.back();
   const auto add = [&](int32_t from, double share) {
     const int32_t number = add_leaf(share, is_leaf(from) ? from - n_inner_ : kNoLeaf);
     if (!is_leaf(from)) stack_.push_back({from, number});
@@ -172,8 +161,8 @@ int32_t UnitTrees::copy(int32_t node, double cover) {
     const auto [from, number] = stack_.back();
     stack_.pop_back();
     set_test(number, from);
-    left_[first + number] = add(children_[2 * from], shares_[from]);
-    right_[first + number] = add(children_[2 * from + 1], 1 - shares_[from]);
+    units_.left[first + number] = add(children_[2 * from], shares_[from]);
+    units_.right[first + number] = add(children_[2 * from + 1], 1 - shares_[from]);
   }
   return root;
 }
@@ -181,19 +170,16 @@ int32_t UnitTrees::copy(int32_t node, double cover) {
 // Add a node without children, whose value is the value of a leaf or 0. Return its number in its new tree.
 int32_t UnitTrees::add_leaf(double cover, int32_t leaf) {
   const int32_t number = add_node(cover);
-  if (leaf != kNoLeaf) std::copy_n(values_ + leaf * width_, width_, value_.end() - width_);
+  const int32_t width = units_.width;
+  if (leaf != kNoLeaf)
+    std::copy_n(values_ + static_cast<size_t>(leaf) * width, width, units_.value.end() - width);
   return number;
 }
 
 // Add a leaf of value 0.
 int32_t UnitTrees::add_node(double cover) {
-  const int32_t number = static_cast<int32_t>(static_cast<int64_t>(left_.size()) - tree_offsets_.back());
-  for (auto* list : {&left_, &right_, &next_}) list->push_back(-1);
-  feature_.push_back(0);
-  cover_.push_back(cover);
-  tests_.push_back({});
-  for (size_t o = 0; o < width_; ++o) value_.push_back(0);
-  return number;
+  next_.push_back(-1);
+  return units_.add_node(cover);
 }
 
 // Give a node the test of a node of the plan.
@@ -202,8 +188,8 @@ void UnitTrees::set_test(int32_t number, int32_t node) {
 }
 
 void UnitTrees::set_test(int32_t number, const DecideNode& test, int32_t feature) {
-  tests_[tree_offsets_.back() + number] = test;
-  feature_[tree_offsets_.back() + number] = feature;
+  units_.test[units_.tree_offsets.back() + number] = test;
+  units_.player[units_.tree_offsets.back() + number] = feature;
 }
 
 }  // namespace skshap

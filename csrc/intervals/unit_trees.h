@@ -1,4 +1,4 @@
-// An ensemble in which each unit is a tree of its own.
+// Trees in which each unit is a tree of its own.
 #pragma once
 
 #include <vector>
@@ -15,14 +15,12 @@ class UnitTrees {
  public:
   UnitTrees(const Plan& plan, const IntervalLayout& layout);
 
-  const EnsembleView& view() const { return view_; }
-  CodedTests tests() const { return {plan_, tests_.data(), n_walked_}; }
-  int32_t n_walked() const { return n_walked_; }  // trees without tables, or parts of merged trees
+  // Return the trees. Trees without tables, and parts of merged trees, come first.
+  CodedTrees trees() const;
 
  private:
   void reserve(const IntervalLayout& layout);
   void begin_tree(size_t tree);
-  void end_tree(int32_t output);
   // Add merged trees in parts of at most `most` leaves.
   void add_merged(const MergedTrees& merged, size_t most);
   void add_part(const MergedTrees& merged, size_t leaves, size_t leaves_end);
@@ -37,19 +35,15 @@ class UnitTrees {
 
   const Plan& plan_;
   const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
-  EnsembleView view_{};
   int32_t n_walked_ = 0;
-  size_t width_ = 1;
   // The tree whose nodes are copied.
   int32_t n_inner_ = 0;
   const int32_t* children_ = nullptr;
   const DecideNode* nodes_ = nullptr;
   const double *shares_ = nullptr, *values_ = nullptr;
   std::vector<int32_t> parent_;  // by node below n_inner_, and by leaf
-  std::vector<int64_t> tree_offsets_{0};
-  std::vector<int32_t> tree_output_, left_, right_, feature_, next_;
-  std::vector<double> cover_, value_;
-  std::vector<DecideNode> tests_;
+  CodedTreeArrays units_;
+  std::vector<int32_t> next_;
   std::vector<std::pair<int32_t, int32_t>> stack_;
   std::vector<int32_t> path_;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/columns.h"
+#include "plan/coded_trees.h"
 #include "tables/tree_groups.h"
 
 namespace skshap {

@@ -110,21 +110,22 @@ class UnitWalker : public UnitValues<T> {
 
 WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads, bool unwalked)
     : layout_(layout), trees_of_unit_(layout.units.units.size()) {
-  const UnitTrees trees(plan, layout);
-  std::vector<int32_t> unit_of(trees.view().n_trees), apart(unit_of.size(), kNoGroup);  // by tree of a view
-  std::iota(unit_of.begin(), unit_of.end(), -trees.n_walked());
+  const UnitTrees units(plan, layout);
+  const CodedTrees trees = units.trees();
+  std::vector<int32_t> unit_of(trees.n_trees), apart(unit_of.size(), kNoGroup);  // by tree that is compiled
+  std::iota(unit_of.begin(), unit_of.end(), -trees.n_first);
   if (plan.groups.empty()) {
-    n_walked_ = trees.n_walked();
-    out_ = make_plan(trees.view(), trees.tests(), n_threads);
+    n_walked_ = trees.n_first;
+    out_ = make_plan(trees, plan, n_threads);
   } else {
-    const OwenTrees copies(trees.view(), trees.tests(), plan.groups, unwalked);
-    n_walked_ = copies.tests().n_first;
-    out_ = make_plan(copies.view(), copies.tests(), n_threads);
+    const OwenTrees copies(trees, plan.groups, unwalked);
+    n_walked_ = copies.trees().n_first;
+    out_ = make_plan(copies.trees(), plan, n_threads);
     apart = copies.apart();
     unit_of.resize(apart.size());
-    for (int32_t tree = 0; tree < trees.view().n_trees; ++tree)
+    for (int32_t tree = 0; tree < trees.n_trees; ++tree)
       std::fill(unit_of.begin() + copies.first_copies()[tree],
-                unit_of.begin() + copies.first_copies()[tree + 1], tree - trees.n_walked());
+                unit_of.begin() + copies.first_copies()[tree + 1], tree - trees.n_first);
   }
   out_.groups = plan.groups;
   out_.unwalked = unwalked;

@@ -18,9 +18,8 @@ constexpr int64_t kFewLeavesPerSum = 32;
 
 class Divider {
  public:
-  Divider(const EnsembleView& ensemble, const std::vector<TreeShape>& shapes, const Plan& plan,
-          int32_t n_first)
-      : e_(ensemble), shapes_(shapes), plan_(plan), n_first_(n_first), chunk_of_player_(e_.n_players, 0) {}
+  Divider(const CodedTrees& trees, const std::vector<TreeShape>& shapes, const Plan& plan)
+      : trees_(trees), shapes_(shapes), plan_(plan), chunk_of_player_(trees.n_players, 0) {}
 
   std::vector<std::vector<int32_t>> divide() {
     for (const int32_t tree : sorted_trees()) {
@@ -31,15 +30,16 @@ class Divider {
   }
 
  private:
-  bool is_first(int32_t tree) const { return tree < n_first_; }
+  bool is_first(int32_t tree) const { return tree < trees_.n_first; }
 
   std::vector<int32_t> sorted_trees() const {
     std::vector<int32_t> order;
-    for (int32_t tree = 0; tree < e_.n_trees; ++tree)
+    for (int32_t tree = 0; tree < trees_.n_trees; ++tree)
       if (shapes_[tree].height > 0) order.push_back(tree);
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
       if (is_first(a) != is_first(b)) return is_first(a);
-      if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
+      if (trees_.tree_output[a] != trees_.tree_output[b])
+        return trees_.tree_output[a] < trees_.tree_output[b];
       if (shapes_[a].balanced != shapes_[b].balanced) return shapes_[b].balanced;
       if (shapes_[a].n_apart != shapes_[b].n_apart) return shapes_[a].n_apart < shapes_[b].n_apart;
       if (shapes_[a].n_apart && shapes_[a].n_nodes != shapes_[b].n_nodes)
@@ -53,9 +53,9 @@ class Divider {
   bool has_room(int32_t tree) const {
     if (chunks_.empty()) return false;
     const int32_t last = chunks_.back().back();
-    if (e_.tree_output[last] != e_.tree_output[tree] || shapes_[last].n_nodes != shapes_[tree].n_nodes ||
-        shapes_[last].n_apart != shapes_[tree].n_apart || shapes_[last].balanced != shapes_[tree].balanced ||
-        is_first(last) != is_first(tree))
+    if (trees_.tree_output[last] != trees_.tree_output[tree] ||
+        shapes_[last].n_nodes != shapes_[tree].n_nodes || shapes_[last].n_apart != shapes_[tree].n_apart ||
+        shapes_[last].balanced != shapes_[tree].balanced || is_first(last) != is_first(tree))
       return false;
     if (chunks_.back().size() >= kMaxChunkTrees || n_bytes_ >= kMaxChunkBytes) return false;
     return n_leaves_ < std::max({plan_.n_leaves / kManyChunks, kFewLeaves, kFewLeavesPerSum * n_sums()});
@@ -73,9 +73,9 @@ class Divider {
     n_leaves_ += shape.n_leaves;
     n_bytes_ += static_cast<size_t>(shape.n_leaves) * leaf_bytes(shape);
     const int32_t chunk = static_cast<int32_t>(chunks_.size());
-    for (int64_t node = e_.tree_offsets[tree]; node < e_.tree_offsets[tree + 1]; ++node) {
-      if (e_.is_leaf(node)) continue;
-      int32_t& last = chunk_of_player_[e_.player_of(node)];
+    for (int64_t node = trees_.tree_offsets[tree]; node < trees_.tree_offsets[tree + 1]; ++node) {
+      if (trees_.is_leaf(node)) continue;
+      int32_t& last = chunk_of_player_[trees_.player[node]];
       n_features_ += last != chunk;
       last = chunk;
     }
@@ -89,16 +89,15 @@ class Divider {
 
   // Return approximately how many bytes a row streams for each leaf.
   size_t leaf_bytes(const TreeShape& shape) const {
-    const size_t n_outputs = static_cast<size_t>(e_.value_width);
+    const size_t n_outputs = static_cast<size_t>(trees_.value_width);
     const size_t n_constants = 3 * static_cast<size_t>(shape.n_nodes) + 2 * n_outputs;
     const size_t n_listed = plan_.interactions() ? 2 * static_cast<size_t>(shape.n_features) : 0;
     return 40 + 8 * n_outputs + element_bytes(plan_) * n_constants + 4 * n_listed;
   }
 
-  const EnsembleView& e_;
+  const CodedTrees& trees_;
   const std::vector<TreeShape>& shapes_;
   const Plan& plan_;
-  const int32_t n_first_;
   std::vector<std::vector<int32_t>> chunks_;
   int64_t n_leaves_ = 0, n_features_ = 0;  // of the last chunk
   size_t n_bytes_ = 0;
@@ -107,10 +106,9 @@ class Divider {
 
 }  // namespace
 
-std::vector<std::vector<int32_t>> divide_into_chunks(const EnsembleView& ensemble,
-                                                     const std::vector<TreeShape>& shapes, const Plan& plan,
-                                                     int32_t n_first) {
-  return Divider(ensemble, shapes, plan, n_first).divide();
+std::vector<std::vector<int32_t>> divide_into_chunks(const CodedTrees& trees,
+                                                     const std::vector<TreeShape>& shapes, const Plan& plan) {
+  return Divider(trees, shapes, plan).divide();
 }
 
 }  // namespace skshap

@@ -1,4 +1,4 @@
-// Divides the trees of an ensemble into chunks.
+// Divides coded trees into chunks.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,8 @@
 namespace skshap {
 
 // Return the trees of each chunk, in the order of the plan. A tree that is a single leaf is in no chunk.
-// Trees before n_first come before the others, in chunks of their own.
-std::vector<std::vector<int32_t>> divide_into_chunks(const EnsembleView& ensemble,
-                                                     const std::vector<TreeShape>& shapes, const Plan& plan,
-                                                     int32_t n_first);
+// The trees that come first are in chunks of their own.
+std::vector<std::vector<int32_t>> divide_into_chunks(const CodedTrees& trees,
+                                                     const std::vector<TreeShape>& shapes, const Plan& plan);
 
 }  // namespace skshap

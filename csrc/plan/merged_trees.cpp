@@ -124,13 +124,9 @@ class Merger {
   // Return whether two nodes have the same split and cover fractions.
   bool is_alike(const Member& a, const Member& b) const {
     const DecideNode x = test(a), y = test(b);
-    if (x.column != y.column || (x.flags ^ y.flags) & kCategorical || x.bias != y.bias) return false;
-    const bool same_sides = x.flags == y.flags;
-    if (same_sides ? share(a) != share(b) : !(std::fabs(share(a) + share(b) - 1) <= kRounding)) return false;
-    if (!(x.flags & kCategorical)) return x.operand == y.operand;
-    const auto bits = plan_.category_bits.begin();
-    const size_t n_words = (plan_.columns[x.column].categories.size() + 2 + 31) / 32;
-    return std::equal(bits + x.operand, bits + x.operand + n_words, bits + y.operand);
+    const bool is_same_share =
+        x.flags == y.flags ? share(a) == share(b) : std::fabs(share(a) + share(b) - 1) <= kRounding;
+    return is_same_share && is_same_test(plan_, x, y);
   }
 
   size_t count_leaves() {

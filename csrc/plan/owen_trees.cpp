@@ -27,44 +27,37 @@ Plan make_owen_plan(const EnsembleView& ensemble, Precision precision, const int
   return plan;
 }
 
-OwenTrees::OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups,
-                     bool unwalked)
+OwenTrees::OwenTrees(const CodedTrees& trees, const std::vector<int32_t>& groups, bool unwalked)
     : from_(trees),
-      from_tests_(coded.tests),
-      plan_(coded.plan),
       groups_(groups),
       balance_(groups),
-      n_players_(static_cast<int32_t>(groups.size()) + balance_.n_groups()),
-      view_(trees),
       most_of_group_(balance_.n_groups(), 0),
       met_of_group_(most_of_group_.size(), 0),
       met_of_feature_(groups.size(), 0),
       splits_(groups.size(), 0),
       features_of_group_(most_of_group_.size(), 0) {
+  copies_.width = from_.value_width;
   for (int32_t tree = 0; tree < from_.n_trees; ++tree) {
-    if (tree == coded.n_first) n_first_ = first_copies_.back();
-    if (unwalked && tree < coded.n_first)
+    if (tree == from_.n_first) n_first_ = first_copies_.back();
+    if (unwalked && tree < from_.n_first)
       copy_unwalked(tree);
     else
-      add_copies(tree, tree >= coded.n_first);
-    first_copies_.push_back(static_cast<int32_t>(tree_output_.size()));
+      add_copies(tree, tree >= from_.n_first);
+    first_copies_.push_back(static_cast<int32_t>(copies_.tree_output.size()));
   }
-  if (coded.n_first >= from_.n_trees) n_first_ = first_copies_.back();
-  view_.n_players = n_players_;
-  view_.n_trees = static_cast<int32_t>(tree_output_.size());
-  view_.tree_offsets = tree_offsets_.data();
-  view_.tree_output = tree_output_.data();
-  view_.left = left_.data();
-  view_.right = right_.data();
-  view_.feature = feature_.data();
-  view_.cover = cover_.data();
-  view_.value = value_.data();
-  view_.next = nullptr;
-  view_.node_player = player_.data();
-  view_.is_apart = is_apart_.data();
-  view_.adds_margin = adds_margin_.data();
-  view_.balanced = is_balanced_.data();
-  view_.n_saving = n_saving_.data();
+  if (from_.n_first >= from_.n_trees) n_first_ = first_copies_.back();
+}
+
+CodedTrees OwenTrees::trees() const {
+  CodedTrees trees = copies_.trees(from_);
+  trees.n_players = trees.n_features + balance_.n_groups();
+  trees.n_first = n_first_;
+  trees.next = nullptr;
+  trees.is_apart = is_apart_.data();
+  trees.adds_margin = adds_margin_.data();
+  trees.balanced = is_balanced_.data();
+  trees.n_saving = n_saving_.data();
+  return trees;
 }
 
 // Find the groups of a tree, how many features of each group occur on one path, and how many groups occur on
@@ -86,7 +79,7 @@ void OwenTrees::find_groups(int32_t tree) {
     const auto [node, leave, before] = stack.back();
     stack.pop_back();
     if (from_.is_leaf(node)) continue;
-    const int32_t feature = from_.feature[node], group = groups_[feature];
+    const int32_t feature = from_.player[node], group = groups_[feature];
     const auto others = [&] { return met_of_group_[group] - met_of_feature_[feature]; };
     if (leave) {
       is_only_[node - root] = features_of_group_[group] == 1 && others() == before;
@@ -121,7 +114,7 @@ void OwenTrees::inherit_companions(int32_t tree) {
     const auto [node, leave] = stack.back();
     stack.pop_back();
     if (from_.is_leaf(node)) continue;
-    int32_t& n_splits = features_of_group_[groups_[from_.feature[node]]];  // with companions, on the path
+    int32_t& n_splits = features_of_group_[groups_[from_.player[node]]];  // with companions, on the path
     uint8_t& is_only = is_only_[node - root];
     if (leave) {
       n_splits -= !is_only;
@@ -221,7 +214,7 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
       most_others_[set] = std::max(most_others_[set], n_groups - (own > 0));
       continue;
     }
-    const int32_t feature = from_.feature[node], group = groups_[feature];
+    const int32_t feature = from_.player[node], group = groups_[feature];
     if (leave) {
       if (--splits_[feature] == 0 && --features_of_group_[group] == 0) {
         --n_groups;
@@ -277,40 +270,34 @@ void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
     int64_t node;
     int32_t number;
   };
-  const int64_t root = from_.tree_offsets[tree];
+  const int64_t root = from_.tree_offsets[tree], first = copies_.tree_offsets.back();
   const size_t width = static_cast<size_t>(from_.value_width);
-  const int64_t first = tree_offsets_.back();
   const auto add = [&](int64_t node, bool is_left_out) {
-    for (auto* list : {&left_, &right_}) list->push_back(-1);
-    feature_.push_back(from_.feature[node]);
-    player_.push_back(0);
+    const int32_t number = copies_.add_node(from_.cover[node]);
+    copies_.test.back() = from_.test[node];
     is_apart_.push_back(0);
-    cover_.push_back(from_.cover[node]);
-    tests_.push_back(from_tests_[node]);
-    for (size_t o = 0; o < width; ++o)
-      value_.push_back(is_left_out || !from_.is_leaf(node) ? 0 : from_.value[node * width + o]);
-    return static_cast<int32_t>(static_cast<int64_t>(left_.size()) - first - 1);
+    if (!is_left_out && from_.is_leaf(node))
+      std::copy_n(from_.value + node * width, width, copies_.value.end() - from_.value_width);
+    return number;
   };
   std::vector<CopyVisit> stack{{root, add(root, false)}};
   while (!stack.empty()) {
     const CopyVisit item = stack.back();
     stack.pop_back();
     if (from_.is_leaf(item.node)) continue;
-    const int32_t feature = from_.feature[item.node], group = groups_[feature];
+    const int32_t feature = from_.player[item.node], group = groups_[feature];
     const bool is_apart = group == apart, is_alone = apart == kNone && is_alone_at(tree, item.node);
-    player_[first + item.number] =
-        is_apart || is_alone ? feature : static_cast<int32_t>(groups_.size()) + group;
+    copies_.player[first + item.number] = is_apart || is_alone ? feature : from_.n_features + group;
     is_apart_[first + item.number] = is_apart;
     for (const bool right : {false, true}) {
       const int64_t child = root + (right ? from_.right : from_.left)[item.node];
       const bool is_left_out = sets != kAllLeaves && !(sets_of_node_[child - root] & sets);
       const int32_t number = add(child, is_left_out);
-      (right ? right_ : left_)[first + item.number] = number;
+      (right ? copies_.right : copies_.left)[first + item.number] = number;
       if (!is_left_out) stack.push_back({child, number});
     }
   }
-  tree_offsets_.push_back(static_cast<int64_t>(left_.size()));
-  tree_output_.push_back(from_.tree_output[tree]);
+  copies_.end_tree(from_.tree_output[tree]);
   adds_margin_.push_back(sets == kAllLeaves);
   n_saving_.push_back(apart == kNone ? 0 : size_if_balanced(apart));
   is_balanced_.push_back(balanced_ && (apart == kNone || n_saving_.back() > 0));

@@ -29,15 +29,12 @@ Plan make_owen_plan(const EnsembleView& ensemble, Precision precision, const int
 
 class OwenTrees {
  public:
-  // Copy the trees of an ensemble of coded tests, whose players are its features. `groups` has the group of
-  // each feature. The copies of a tree follow each other, and the trees keep their order. If the first trees
-  // are `unwalked`, there is one copy of each of them, with the features as players.
-  OwenTrees(const EnsembleView& trees, const CodedTests& coded, const std::vector<int32_t>& groups,
-            bool unwalked);
+  // Copy coded trees whose players are features. `groups` has the group of each feature. The copies of a tree
+  // follow each other, and the trees keep their order. If the first trees are `unwalked`, there is one copy
+  // of each of them, with the features as players.
+  OwenTrees(const CodedTrees& trees, const std::vector<int32_t>& groups, bool unwalked);
 
-  // The players are the features, then the groups.
-  const EnsembleView& view() const { return view_; }
-  CodedTests tests() const { return {plan_, tests_.data(), n_first_}; }
+  CodedTrees trees() const;
   // Return the first copy of each tree and, at the end, the number of copies.
   const std::vector<int32_t>& first_copies() const { return first_copies_; }
   // Return the group whose features are apart in each copy, or -1.
@@ -63,17 +60,13 @@ class OwenTrees {
   // Return whether the feature of a split is a player of its own in the walk in which the groups are players.
   bool is_alone_at(int32_t tree, int64_t node) const {
     return by_path_ ? is_only_[node - from_.tree_offsets[tree]] != 0
-                    : most_of_group_[groups_[from_.feature[node]]] == 1;
+                    : most_of_group_[groups_[from_.player[node]]] == 1;
   }
 
-  const EnsembleView& from_;
-  const DecideNode* const from_tests_;
-  const Plan& plan_;
+  const CodedTrees from_;
   const std::vector<int32_t>& groups_;
   const Balance balance_;
-  const int32_t n_players_;
   int32_t n_first_ = 0;
-  EnsembleView view_;
   // For the tree that is copied: the most features of each group on one path; its groups, in ascending order;
   // and the most groups on one path.
   std::vector<int32_t> most_of_group_, groups_of_tree_;
@@ -88,12 +81,9 @@ class OwenTrees {
   std::vector<uint64_t> sets_of_node_;                  // by node: the sets of leaves below it
   std::vector<int32_t> most_others_;                    // by set: the most other groups on the path of a leaf
   std::vector<int32_t> first_copies_{0}, apart_;
-  std::vector<int64_t> tree_offsets_{0};
-  std::vector<int32_t> tree_output_, left_, right_, feature_, player_;
+  CodedTreeArrays copies_;
   std::vector<uint8_t> is_apart_, adds_margin_, is_balanced_;
   std::vector<int32_t> n_saving_;
-  std::vector<double> cover_, value_;
-  std::vector<DecideNode> tests_;
 };
 
 }  // namespace skshap

@@ -8,26 +8,12 @@
 #include <vector>
 
 #include "base/types.h"
+#include "plan/coded_trees.h"
 #include "plan/interval_tables.h"
 #include "plan/program.h"
 #include "plan/tables.h"
 
 namespace skshap {
-
-// A column of X as the trees test it. A column that is numeric in some nodes and categorical in others is
-// listed twice.
-struct Column {
-  int32_t feature;
-  int32_t input;   // the column of X
-  int32_t packed;  // its position among the columns of X that trees test
-  bool categorical;
-  bool zero_missing;
-  // Numeric: ascending thresholds, in the precision of x. Categorical: ascending listed categories; with n of
-  // them, code n is any other category and code n + 1 missing.
-  std::vector<float> thresholds_float;
-  std::vector<double> thresholds_double;
-  std::vector<int32_t> categories;
-};
 
 // The places of a tree's programs in the plan's streams.
 struct TreeProgram {
@@ -70,20 +56,14 @@ struct FeatureTriple {
 
 struct TreeAlgorithm;  // cpu/tree_algorithm.h
 
-// The compiled ensemble. Here, a feature is a player of the ensemble: a column of X, or several columns that
-// are known or unknown together.
-struct Plan {
-  int32_t n_features, n_outputs;
-  int32_t n_inputs, n_used_inputs;  // the columns of X, and how many of them trees test
-  bool x_float32, strict;
+// The compiled ensemble.
+struct Plan : CodedColumns {
+  int32_t n_outputs;
   Precision precision;
   int order;  // of interactions: 1 for values only, 2 for pairs as well, 3 for triples as well
   Index index;
   Method method = Method::kWalk;                  // kFastV2 has values only
   const TreeAlgorithm* tree_algorithm = nullptr;  // instead of the walk; SHAP values only
-  bool wide_codes;                                // 32-bit instead of 16-bit codes
-  std::vector<Column> columns;
-  std::vector<int32_t> features;       // used features, ascending
   std::vector<int32_t> groups;         // for Owen values: the group of each feature, from 0; else empty
   bool unwalked = false;               // for Owen values: no walk computes them, see plan/owen_trees.h
   std::vector<FeaturePair> pairs;      // ascending; from order 2
@@ -96,7 +76,6 @@ struct Plan {
   // `features` or, beyond the last feature, a group. Empty for other values. In a tree where the features of
   // a group are apart, only these features are players of their own.
   std::vector<int32_t> players;
-  std::vector<uint32_t> category_bits;
   std::vector<uint32_t> ops;
   std::vector<float> constants_float;  // only the array of the plan's precision is filled
   std::vector<double> constants_double;
@@ -115,12 +94,6 @@ struct Plan {
   IntervalTables intervals;
 
   bool interactions() const { return order >= 2; }
-
-  // Return the position of a node's feature in `features`.
-  int32_t feature_of(const DecideNode& node) const {
-    const auto position = std::lower_bound(features.begin(), features.end(), columns[node.column].feature);
-    return static_cast<int32_t>(position - features.begin());
-  }
 
   // Return the bytes that the CPU kernels stream for each block of rows.
   size_t stream_bytes() const;
@@ -152,17 +125,9 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk);
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
                Index index = Index::kShapley, bool walks = true, int64_t n_threads = 1);
 
-// Tests of trees that are made of a plan's nodes. The features of such an ensemble are positions in
-// Plan::features. The tests have the form of Plan::decide, with their flags but without their place on a
-// path.
-struct CodedTests {
-  const Plan& plan;
-  const DecideNode* tests;  // by node of the ensemble
-  int32_t n_first;          // trees that come before the others
-};
-
-// Compile an ensemble of such trees, for path-dependent values with the precision and index of their plan.
-Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_threads);
+// Compile coded trees for path-dependent values with the precision and the index of `like`, whose columns
+// they test.
+Plan make_plan(const CodedTrees& trees, const Plan& like, int64_t n_threads);
 
 // Compile a plan for Shapley or Banzhaf values against background data: `rows` with weights that add up to 1.
 // Tables take at most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.

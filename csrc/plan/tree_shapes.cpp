@@ -17,14 +17,7 @@ namespace {
 constexpr int kMaxNodes = 512;
 constexpr int64_t kMaxStackNodes = 1 << 20;
 
-// Nodes for which another thread is worth waking.
-constexpr int64_t kNodesPerThread = 1 << 13;
-
 }  // namespace
-
-int64_t compiling_threads(const EnsembleView& ensemble, int64_t n_threads) {
-  return std::clamp<int64_t>(ensemble.tree_offsets[ensemble.n_trees] / kNodesPerThread, 1, n_threads);
-}
 
 double left_share(double left, double right) {
   const double sum = left + right;
@@ -35,18 +28,18 @@ double left_share(double left, double right) {
 // One thread's work: measures trees.
 class MeasuredTrees::Measurer {
  public:
-  Measurer(const EnsembleView& ensemble, Index index, bool interactions)
-      : e_(ensemble), index_(index), interactions_(interactions), depth_(e_.n_players, 0) {}
+  Measurer(const CodedTrees& trees, Index index, bool interactions)
+      : trees_(trees), index_(index), interactions_(interactions), depth_(trees.n_players, 0) {}
 
   // Return the shape of a tree without the magnitude of its leaves. Write the center of each output.
   TreeShape measure(int32_t tree, Center* centers) {
-    const int64_t root = e_.tree_offsets[tree];
+    const int64_t root = trees_.tree_offsets[tree];
     TreeShape shape;
     int distinct = 0, most_distinct = 0, apart = 0, most_apart = 0, most_others = 0;
     leaves_.clear();
     stack_.clear();
     const auto push_place = [&](int64_t first, double share, int depth) {
-      for (int64_t node = first; node >= 0; node = e_.next_of(node, root)) {
+      for (int64_t node = first; node >= 0; node = trees_.next_of(node, root)) {
         stack_.push_back({node, share, depth, false});
         shape.merged = shape.merged || node != first;
       }
@@ -56,13 +49,13 @@ class MeasuredTrees::Measurer {
       const ShapeVisit item = stack_.back();
       stack_.pop_back();
       if (item.leave) {
-        if (--depth_[e_.player_of(item.node)] == 0) {
+        if (--depth_[trees_.player[item.node]] == 0) {
           --distinct;
-          apart -= e_.apart(item.node);
+          apart -= trees_.apart(item.node);
         }
         continue;
       }
-      if (e_.is_leaf(item.node)) {
+      if (trees_.is_leaf(item.node)) {
         shape.height = std::max(shape.height, item.depth);
         most_distinct = std::max(most_distinct, distinct);
         most_apart = std::max(most_apart, apart);
@@ -70,11 +63,11 @@ class MeasuredTrees::Measurer {
         leaves_.push_back({item.node, item.share});
         continue;
       }
-      const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
-      const double r = left_share(e_.cover[left], e_.cover[right]);
-      if (depth_[e_.player_of(item.node)]++ == 0) {
+      const int64_t left = root + trees_.left[item.node], right = root + trees_.right[item.node];
+      const double r = left_share(trees_.cover[left], trees_.cover[right]);
+      if (depth_[trees_.player[item.node]]++ == 0) {
         ++distinct;
-        apart += e_.apart(item.node);
+        apart += trees_.apart(item.node);
       }
       stack_.push_back({item.node, 0, 0, true});
       push_place(right, item.share * (1 - r), item.depth + 1);
@@ -82,16 +75,16 @@ class MeasuredTrees::Measurer {
     }
     shape.n_leaves = static_cast<int64_t>(leaves_.size());
     shape.n_features = most_distinct;
-    shape.balanced = e_.is_balanced(tree);
+    shape.balanced = trees_.is_balanced(tree);
     int n_radau = radau_nodes(index_, most_distinct), n_legendre = quadrature_nodes(index_, most_distinct);
     if (most_apart > 0) {
       shape.n_apart = quadrature_nodes(index_, most_apart);
-      if (e_.n_saving && e_.n_saving[tree] == most_apart) --shape.n_apart;
+      if (trees_.n_saving && trees_.n_saving[tree] == most_apart) --shape.n_apart;
       n_radau = n_legendre = shape.n_apart * quadrature_nodes(index_, most_others + 1);
     }
-    shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !interactions_;
+    shape.radau = n_radau <= kMaxFixedValueNodes && trees_.tree_output[tree] >= 0 && !interactions_;
     shape.n_nodes = shape.radau ? n_radau : n_legendre;
-    for (int32_t o = 0; o < e_.value_width; ++o) {
+    for (int32_t o = 0; o < trees_.value_width; ++o) {
       const LeafSums sums = sum(o, 0);
       // A row reaches several leaves of a merged tree, so an offset of each leaf would not be an offset of
       // their sum.
@@ -116,7 +109,7 @@ class MeasuredTrees::Measurer {
   };
 
   double value(const MeasuredLeaf& leaf, int32_t o, double center) const {
-    return e_.value[leaf.node * e_.value_width + o] - center;
+    return trees_.value[leaf.node * trees_.value_width + o] - center;
   }
   // The expected value of the leaves less the center; and the largest magnitude of the leaves less the
   // center.
@@ -133,7 +126,7 @@ class MeasuredTrees::Measurer {
     return sums;
   }
 
-  const EnsembleView& e_;
+  const CodedTrees& trees_;
   const Index index_;
   const bool interactions_;
   std::vector<int32_t> depth_;  // by feature: number of nodes of the path that split on it
@@ -141,34 +134,35 @@ class MeasuredTrees::Measurer {
   std::vector<MeasuredLeaf> leaves_;  // of the tree that is measured
 };
 
-MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n_threads)
-    : e_(ensemble),
+MeasuredTrees::MeasuredTrees(const CodedTrees& trees, Plan& plan, int64_t n_threads)
+    : trees_(trees),
       plan_(plan),
-      shapes_(e_.n_trees),
-      centers_(static_cast<size_t>(e_.n_trees) * e_.value_width, 0.0),
-      rest_(e_.n_outputs, 0.0) {
+      shapes_(trees_.n_trees),
+      centers_(static_cast<size_t>(trees_.n_trees) * trees_.value_width, 0.0),
+      rest_(trees_.n_outputs, 0.0) {
   std::vector<Center> centers(centers_.size());
   work_off(
-      e_.n_trees, compiling_threads(e_, n_threads), [] { return false; },
+      trees_.n_trees, n_threads, [] { return false; },
       [&] {
-        return [&, measurer = Measurer(e_, plan.index, plan.interactions())](int64_t i, const Stop&) mutable {
-          shapes_[i] = measurer.measure(static_cast<int32_t>(i), centers.data() + i * e_.value_width);
+        return [&, measurer = Measurer(trees_, plan.index, plan.interactions())](int64_t i,
+                                                                                 const Stop&) mutable {
+          shapes_[i] = measurer.measure(static_cast<int32_t>(i), centers.data() + i * trees_.value_width);
           return true;
         };
       });
-  plan_.constant.assign(e_.intercept, e_.intercept + e_.n_outputs);
-  plan_.leaf_magnitude.assign(e_.n_outputs, 0.0);
+  plan_.constant.assign(trees_.intercept, trees_.intercept + trees_.n_outputs);
+  plan_.leaf_magnitude.assign(trees_.n_outputs, 0.0);
   plan_.n_leaves = 0;
-  for (int32_t tree = 0; tree < e_.n_trees; ++tree) {
+  for (int32_t tree = 0; tree < trees_.n_trees; ++tree) {
     require_limits(tree);
     TreeShape& shape = shapes_[tree];
     plan_.n_leaves += shape.n_leaves;
-    for (int32_t o = 0; o < e_.value_width; ++o)
-      shape.magnitude =
-          std::max(shape.magnitude, accept(tree, o, centers[static_cast<size_t>(tree) * e_.value_width + o]));
+    for (int32_t o = 0; o < trees_.value_width; ++o)
+      shape.magnitude = std::max(
+          shape.magnitude, accept(tree, o, centers[static_cast<size_t>(tree) * trees_.value_width + o]));
   }
   plan_.base_value = plan_.constant;
-  for (int32_t o = 0; o < e_.n_outputs; ++o) plan_.base_value[o] += rest_[o];
+  for (int32_t o = 0; o < trees_.n_outputs; ++o) plan_.base_value[o] += rest_[o];
   choose_scale();
 }
 
@@ -193,12 +187,12 @@ void MeasuredTrees::require_limits(int32_t tree) const {
 // offset that all leaves share, such as the mean of the target in a forest, would otherwise use up the digits
 // of the precision. The expected value stays in the leaves only if moving it would overflow.
 double MeasuredTrees::accept(int32_t tree, int32_t o, const Center& center) {
-  const size_t output = std::max(e_.tree_output[tree], 0) + o;
+  const size_t output = std::max(trees_.tree_output[tree], 0) + o;
   const double constant = plan_.constant[output] + center.center;
   const bool moved = std::isfinite(center.centered_largest) && std::isfinite(constant);
   if (moved) {
-    if (e_.has_margin(tree)) plan_.constant[output] = constant;
-    centers_[static_cast<size_t>(tree) * e_.value_width + o] = center.center;
+    if (trees_.has_margin(tree)) plan_.constant[output] = constant;
+    centers_[static_cast<size_t>(tree) * trees_.value_width + o] = center.center;
   }
   const double largest = moved ? center.centered_largest : center.largest;
   plan_.leaf_magnitude[output] += largest;

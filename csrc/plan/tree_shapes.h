@@ -1,4 +1,4 @@
-// The first pass over the trees of an ensemble: quadrature nodes, heights and the centers of the leaves.
+// The first pass over coded trees: quadrature nodes, heights and the centers of the leaves.
 #pragma once
 
 #include <cmath>
@@ -20,17 +20,18 @@ struct TreeShape {
   double magnitude = 0;  // the largest magnitude of its leaves
 };
 
-// The trees of an ensemble, with each tree's expected value subtracted from its leaves.
+// Coded trees, with each tree's expected value subtracted from its leaves.
 class MeasuredTrees {
  public:
   // Measure all trees. Fill the plan's constant, base value, magnitudes, number of leaves and scale.
-  MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n_threads);
+  MeasuredTrees(const CodedTrees& trees, Plan& plan, int64_t n_threads);
 
   const std::vector<TreeShape>& shapes() const { return shapes_; }
 
   // Return the value of a leaf less the center of its tree; and the same divided by the plan's scale.
   double leaf(int32_t tree, int64_t node, int32_t o) const {
-    return e_.value[node * e_.value_width + o] - centers_[static_cast<size_t>(tree) * e_.value_width + o];
+    return trees_.value[node * trees_.value_width + o] -
+           centers_[static_cast<size_t>(tree) * trees_.value_width + o];
   }
   double scaled_leaf(int32_t tree, int64_t node, int32_t o) const {
     return std::ldexp(leaf(tree, node, o), -exponent_);
@@ -48,16 +49,13 @@ class MeasuredTrees {
   double accept(int32_t tree, int32_t o, const Center& center);
   void choose_scale();
 
-  const EnsembleView& e_;
+  const CodedTrees& trees_;
   Plan& plan_;
   std::vector<TreeShape> shapes_;
   std::vector<double> centers_;  // [tree][value_width]
   std::vector<double> rest_;     // per output: expected values of the centered trees
   int exponent_ = 0;
 };
-
-// Return how many threads are worth waking to compile an ensemble.
-int64_t compiling_threads(const EnsembleView& ensemble, int64_t n_threads);
 
 // Return the cover fraction of the left child.
 double left_share(double left, double right);

@@ -6,17 +6,15 @@
 
 namespace skshap {
 
-TreeWriter::TreeWriter(const EnsembleView& ensemble, const ColumnCoder& columns,
-                       const MeasuredTrees& measured, bool walks, Plan& out)
-    : e_(ensemble),
-      columns_(columns),
+TreeWriter::TreeWriter(const CodedTrees& trees, const MeasuredTrees& measured, bool walks, Plan& out)
+    : trees_(trees),
       measured_(measured),
       walks_(walks),
-      width_(ensemble.value_width),
+      width_(trees.value_width),
       plan_(out),
-      writer_(ensemble, measured, out),
-      path_(ensemble.n_players),
-      slot_of_feature_(ensemble.n_players, -1) {}
+      writer_(trees, measured, out),
+      path_(trees.n_players),
+      slot_of_player_(trees.n_players, -1) {}
 
 // --- Chunks ---
 
@@ -30,10 +28,10 @@ void TreeWriter::write_chunk(const std::vector<int32_t>& trees) {
 
 void TreeWriter::begin_chunk(int32_t first_tree) {
   const TreeShape& shape = measured_.shapes()[first_tree];
-  for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
-  slot_features_.clear();
+  for (const int32_t player : slot_players_) slot_of_player_[player] = -1;
+  slot_players_.clear();
   Chunk chunk{};
-  chunk.output = e_.tree_output[first_tree];
+  chunk.output = trees_.tree_output[first_tree];
   chunk.n_nodes = shape.n_nodes;
   chunk.radau = shape.radau;
   chunk.n_apart = shape.n_apart;
@@ -47,15 +45,14 @@ void TreeWriter::begin_chunk(int32_t first_tree) {
   writer_.begin_chunk(chunk);
 }
 
-uint32_t TreeWriter::slot(int32_t feature) {
-  int32_t& slot = slot_of_feature_[feature];
+uint32_t TreeWriter::slot(int32_t player) {
+  int32_t& slot = slot_of_player_[player];
   if (slot < 0) {
     Chunk& chunk = plan_.chunks.back();
     slot = static_cast<int32_t>(chunk.slots.size());
     if (chunk.slots.size() >= kMaxSlots) throw std::invalid_argument("a tree uses too many features");
-    const int32_t place = static_cast<int32_t>(position(plan_.features, feature));
-    chunk.slots.push_back(chunk.balanced ? feature : place);  // features of such a plan are positions
-    slot_features_.push_back(feature);
+    chunk.slots.push_back(chunk.balanced ? player : std::min(player, trees_.n_features));
+    slot_players_.push_back(player);
   }
   return static_cast<uint32_t>(slot);
 }
@@ -82,7 +79,7 @@ void TreeWriter::write_tree(int32_t tree) {
 
 void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   tree_ = tree;
-  root_ = e_.tree_offsets[tree];
+  root_ = trees_.tree_offsets[tree];
   first_decide_ = plan_.decide.size();
   first_child_ = plan_.children.size();
   first_leaf_ = plan_.leaf_values.size();
@@ -91,7 +88,7 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   find_silent();
   plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_, first_leaf_,
                          shape.height, shape.n_features, true, tree, merged_,
-                         static_cast<size_t>(shape.n_leaves), e_.has_margin(tree)});
+                         static_cast<size_t>(shape.n_leaves), trees_.has_margin(tree)});
   Chunk& chunk = plan_.chunks.back();
   chunk.tree_end = plan_.trees.size();
   chunk.height = std::max(chunk.height, shape.height);
@@ -107,11 +104,11 @@ void TreeWriter::find_silent() {
   const int n_nodes = plan_.chunks.back().n_nodes;
   const bool any = radau_ && plan_.chunks.back().n_apart > 0;
   if (!any || !has_silent_operations(plan_.precision == Precision::kSingle, n_nodes)) return;
-  any_apart_.resize(static_cast<size_t>(e_.tree_offsets[tree_ + 1] - root_));
+  any_apart_.resize(static_cast<size_t>(trees_.tree_offsets[tree_ + 1] - root_));
   for (size_t i = any_apart_.size(); i-- > 0;) {
     const int64_t node = root_ + static_cast<int64_t>(i);
-    any_apart_[i] =
-        !e_.is_leaf(node) && (e_.apart(node) || any_apart_[e_.left[node]] || any_apart_[e_.right[node]]);
+    any_apart_[i] = !trees_.is_leaf(node) &&
+                    (trees_.apart(node) || any_apart_[trees_.left[node]] || any_apart_[trees_.right[node]]);
   }
 }
 
@@ -135,11 +132,11 @@ void TreeWriter::end_tree() {
 
 // Plan the visits of all nodes that take a place.
 void TreeWriter::push_place(int64_t first, int32_t parent, bool right) {
-  if (e_.next_of(first, root_) < 0) return stack_.push_back({first, kVisit, parent, right, false});
+  if (trees_.next_of(first, root_) < 0) return stack_.push_back({first, kVisit, parent, right, false});
   const size_t begin = stack_.size();
-  for (int64_t node = first; node >= 0; node = e_.next_of(node, root_)) {
-    stack_.push_back({node, e_.is_leaf(node) ? kAddLeaf : kVisit, parent, right, true});
-    if (node != first && !e_.is_leaf(node)) stack_.push_back({node, kJoin, parent, right, true});
+  for (int64_t node = first; node >= 0; node = trees_.next_of(node, root_)) {
+    stack_.push_back({node, trees_.is_leaf(node) ? kAddLeaf : kVisit, parent, right, true});
+    if (node != first && !trees_.is_leaf(node)) stack_.push_back({node, kJoin, parent, right, true});
   }
   std::reverse(stack_.begin() + static_cast<std::ptrdiff_t>(begin), stack_.end());
 }
@@ -151,7 +148,7 @@ void TreeWriter::visit(const WriterVisit& item) {
   if (is_leaf(n.left)) return writer_.pair(n, right, labels_);
   const int32_t index = last_inner();
   const bool right_leaf = is_leaf(n.right);
-  path_.enter(e_.player_of(item.node));
+  path_.enter(trees_.player[item.node]);
   const PathStep& left = take(n, false);
   if (fuse_ && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
     write_fused(n, index, right);
@@ -164,7 +161,7 @@ void TreeWriter::visit(const WriterVisit& item) {
   stack_.push_back({item.node, kLeave, 0, false, false});
   if (!right_leaf) {
     push_place(n.right, index, true);
-    stack_.push_back({n.right, kBetween, 0, false, e_.next_of(n.right, root_) >= 0});
+    stack_.push_back({n.right, kBetween, 0, false, trees_.next_of(n.right, root_) >= 0});
   }
   push_place(n.left, index, false);
 }
@@ -202,17 +199,17 @@ void TreeWriter::add_leaf(const WriterVisit& item) {
 Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
   Label n;
   n.left = 0;
-  int64_t left = root_ + e_.left[node], right = root_ + e_.right[node];
+  int64_t left = root_ + trees_.left[node], right = root_ + trees_.right[node];
   n.flip = is_leaf(left) && !is_leaf(right);
   if (n.flip) std::swap(left, right);
   if (left > std::numeric_limits<int32_t>::max() || right > std::numeric_limits<int32_t>::max())
     throw std::invalid_argument("the ensemble has more than 2,147,483,647 nodes");
   n.left = static_cast<int32_t>(left);
   n.right = static_cast<int32_t>(right);
-  const int32_t f = e_.player_of(node);
+  const int32_t f = trees_.player[node];
   const PathStep* const previous = path_.find(f);
   n.slot = slot(f);
-  n.apart = e_.apart(node);
+  n.apart = trees_.apart(node);
   n.repeated = previous != nullptr || n.apart;
   n.silent = !any_apart_.empty() && !n.apart;
   n.silent_below = n.silent && !any_apart_[node - root_];
@@ -221,11 +218,11 @@ Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
   if (radau_)
     for (const PathStep& step : path_.steps())
       if (step.feature != f) n.others *= step.share;
-  n.share = left_share(e_.cover[left], e_.cover[right]);
+  n.share = left_share(trees_.cover[left], trees_.cover[right]);
   n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
   write_decision(node, n, previous);
   plan_.shares.push_back(n.share);
-  if (e_.node_player) plan_.players.push_back(f);
+  if (trees_.is_apart) plan_.players.push_back(f);
 
   write_children(n, parent, right_of_parent);
   return n;
@@ -243,7 +240,7 @@ void TreeWriter::write_children(const Label& n, int32_t parent, bool right_of_pa
   }
   if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
   for (const int64_t child : {n.left, n.right})
-    plan_.children.push_back(e_.is_leaf(child) ? write_leaf(child) : 0);
+    plan_.children.push_back(trees_.is_leaf(child) ? write_leaf(child) : 0);
 }
 
 int32_t TreeWriter::write_leaf(int64_t node) {
@@ -253,7 +250,7 @@ int32_t TreeWriter::write_leaf(int64_t node) {
 }
 
 void TreeWriter::write_decision(int64_t node, const Label& n, const PathStep* previous) {
-  DecideNode d = columns_.code(node, plan_.category_bits);
+  DecideNode d = trees_.test[node];
   if (n.flip) d.flags ^= kFlip;
   if (previous) {
     d.previous = previous->bit >> 1;

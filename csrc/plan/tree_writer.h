@@ -1,10 +1,9 @@
-// The second pass over the trees of an ensemble. It labels the nodes and writes the programs of chunks.
+// The second pass over coded trees. It labels the nodes and writes the programs of chunks.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "plan/columns.h"
 #include "plan/tree_paths.h"
 #include "plan/tree_shapes.h"
 #include "plan/walk_writer.h"
@@ -13,10 +12,9 @@ namespace skshap {
 
 class TreeWriter {
  public:
-  // Write to `out`, which has the precision, order, index and features of the plan that `columns` describes.
-  // Without `walks`, the programs of the walk are not written.
-  TreeWriter(const EnsembleView& ensemble, const ColumnCoder& columns, const MeasuredTrees& measured,
-             bool walks, Plan& out);
+  // Write to `out`, which has the precision, the order and the index of the whole plan. Without `walks`, the
+  // programs of the walk are not written.
+  TreeWriter(const CodedTrees& trees, const MeasuredTrees& measured, bool walks, Plan& out);
 
   // Add a chunk of trees, each with an inner node.
   void write_chunk(const std::vector<int32_t>& trees);
@@ -35,7 +33,7 @@ class TreeWriter {
   };
 
   void begin_chunk(int32_t first_tree);
-  uint32_t slot(int32_t feature);
+  uint32_t slot(int32_t player);
   void write_tree(int32_t tree);
   void begin_tree(int32_t tree, const TreeShape& shape);
   void find_silent();
@@ -53,10 +51,10 @@ class TreeWriter {
 
   // Return whether the place that a node takes first has no other node, and the node is a leaf; or whether
   // the node has two leaves.
-  bool is_leaf(int64_t place) const { return e_.is_leaf(place) && e_.next_of(place, root_) < 0; }
+  bool is_leaf(int64_t place) const { return trees_.is_leaf(place) && trees_.next_of(place, root_) < 0; }
   bool is_pair(int64_t place) const {
-    return !e_.is_leaf(place) && e_.next_of(place, root_) < 0 && is_leaf(root_ + e_.left[place]) &&
-           is_leaf(root_ + e_.right[place]);
+    return !trees_.is_leaf(place) && trees_.next_of(place, root_) < 0 &&
+           is_leaf(root_ + trees_.left[place]) && is_leaf(root_ + trees_.right[place]);
   }
   // Return the edge to a child of a node as a bit, or the edge to the root if there is no parent.
   static int32_t edge(int32_t parent, bool right) {
@@ -66,8 +64,7 @@ class TreeWriter {
   // Take an edge of the last node of the path.
   const PathStep& take(const Label& n, bool right) { return path_.take(n.word << 1 | right, n.share); }
 
-  const EnsembleView& e_;
-  const ColumnCoder& columns_;
+  const CodedTrees& trees_;
   const MeasuredTrees& measured_;
   const bool walks_;
   const int32_t width_;
@@ -76,7 +73,7 @@ class TreeWriter {
   TreePath path_;
   std::vector<Label> labels_;  // the nodes of the path
   std::vector<WriterVisit> stack_;
-  std::vector<int32_t> slot_of_feature_, slot_features_;
+  std::vector<int32_t> slot_of_player_, slot_players_;
   int32_t tree_ = 0;
   int64_t root_ = 0;
   bool fuse_ = false, radau_ = false;  // of the chunk

@@ -6,13 +6,13 @@
 
 namespace skshap {
 
-WalkWriter::WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan)
-    : e_(ensemble),
+WalkWriter::WalkWriter(const CodedTrees& trees, const MeasuredTrees& measured, Plan& plan)
+    : trees_(trees),
       measured_(measured),
       plan_(plan),
       single_(plan.precision == Precision::kSingle),
       interactions_(plan.interactions()),
-      width_(ensemble.value_width),
+      width_(trees.value_width),
       numbers_(plan) {}
 
 void WalkWriter::begin_chunk(const Chunk& chunk) {
@@ -137,7 +137,7 @@ void WalkWriter::middle(const Label& n, double z) {
 }
 
 void WalkWriter::exit(const Label& n, const std::vector<Label>& above) {
-  const bool right_leaf = e_.is_leaf(n.right), repeated = n.repeated || n.silent_below;
+  const bool right_leaf = trees_.is_leaf(n.right), repeated = n.repeated || n.silent_below;
   if (n.silent)
     op((right_leaf ? kSilentExitLeafNew : kSilentExitNew) + repeated, 0);
   else if (right_leaf)

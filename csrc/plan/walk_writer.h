@@ -27,7 +27,7 @@ struct Label {
 
 class WalkWriter {
  public:
-  WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan);
+  WalkWriter(const CodedTrees& trees, const MeasuredTrees& measured, Plan& plan);
 
   // Begin a chunk of trees. Write its quadrature nodes and their weights, which are nodes of a double
   // integral if the features of a group are apart.
@@ -97,7 +97,7 @@ class WalkWriter {
   void lambda_stream(double z);
   void list_interactions(const Label& n, const std::vector<Label>& above);
 
-  const EnsembleView& e_;
+  const CodedTrees& trees_;
   const MeasuredTrees& measured_;
   Plan& plan_;
   const bool single_, interactions_;

@@ -15,7 +15,7 @@
 #include "cpu/tree_algorithm.h"
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
-#include "plan/columns.h"
+#include "plan/coded_trees.h"
 #include "plan/owen_path.h"
 #include "plan/owen_trees.h"
 #include "python/arguments.h"
@@ -185,10 +185,11 @@ void add_leaf_weights_of(const py::dict& ensemble, const py::array& rows, const 
   Rows row_view = rows_of(rows);
   Interrupt interrupted;
   const bool complete = with_view(ensemble, [&](const EnsembleView& view) {
-    row_view.packed = n_columns != view.n_features;
-    if (row_view.packed && n_columns != UsedFeatures(view).view().n_features)
+    const CodedEnsemble coded(view, n_threads);
+    row_view.packed = n_columns != coded.columns.n_inputs;
+    if (row_view.packed && n_columns != coded.columns.n_used_inputs)
       throw std::invalid_argument("rows must have all columns, or those that trees test");
-    return add_leaf_weights(view, row_view, w, n_threads, std::ref(interrupted), out);
+    return add_leaf_weights(coded, row_view, w, n_threads, std::ref(interrupted), out);
   });
   if (!complete) throw py::error_already_set();
 }

@@ -60,22 +60,25 @@ inline void require_walks(const Plan& plan) {
 }
 
 // Check X and return its rows.
-inline Rows checked_rows(const Plan& plan, const py::array& X) {
+inline Rows checked_rows(const CodedColumns& coded, const py::array& X) {
   require_floats(X, "X");
-  if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
-    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_inputs) + ")");
+  if (X.ndim() != 2 || X.shape(1) != coded.n_inputs)
+    throw py::value_error("X must have shape (n_rows, " + std::to_string(coded.n_inputs) + ")");
   return rows_of(X);
 }
 
 // Check X, which may have only the columns that trees test, and return the rows of X.
-inline Rows host_rows(const Plan& plan, const py::array& X) {
-  require_walks(plan);
-  const bool packed = X.ndim() == 2 && X.shape(1) != plan.n_inputs && X.shape(1) == plan.n_used_inputs;
-  if (!packed) return checked_rows(plan, X);
+inline Rows host_rows(const CodedColumns& coded, const py::array& X) {
+  const bool packed = X.ndim() == 2 && X.shape(1) != coded.n_inputs && X.shape(1) == coded.n_used_inputs;
+  if (!packed) return checked_rows(coded, X);
   require_floats(X, "X");
   Rows rows = rows_of(X);
   rows.packed = true;
   return rows;
+}
+inline Rows host_rows(const Plan& plan, const py::array& X) {
+  require_walks(plan);
+  return host_rows(static_cast<const CodedColumns&>(plan), X);
 }
 
 inline void require_threads(int n_threads) {

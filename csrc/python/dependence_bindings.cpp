@@ -42,7 +42,7 @@ double* weights_at(const DependentTrees& trees, const py::object& weight_at) {
 void add_weights(const DependentTrees& trees, const py::array& X, const py::object& weights,
                  const py::object& weight_at, int n_threads) {
   require_threads(n_threads);
-  const Rows rows = host_rows(trees.plan, X);
+  const Rows rows = host_rows(trees.coded, X);
   const double* weight_data = nullptr;
   if (!weights.is_none()) {
     if (!py::isinstance<py::array>(weights)) throw py::type_error("weights must be float64");
@@ -76,7 +76,7 @@ py::array_t<double> average(const DependentTrees& trees, const py::object& weigh
 
 py::array_t<double> individual(const DependentTrees& trees, const py::array& X, int n_threads) {
   require_threads(n_threads);
-  const Rows rows = host_rows(trees.plan, X);
+  const Rows rows = host_rows(trees.coded, X);
   py::array_t<double> out(shape_of(trees, {trees.n_outputs(), rows.n_rows}));
   double* const data = out.mutable_data();
   run_interruptibly(
@@ -97,7 +97,7 @@ py::dict info(const DependentTrees& trees) {
   py::dict out;
   out["n_leaves"] = trees.n_leaves();
   out["bytes"] = trees.bytes();
-  out["code_bytes_per_row"] = coded_row_bytes(trees.plan);
+  out["code_bytes_per_row"] = coded_row_bytes(trees.coded);
   out["scratch_bytes_per_thread"] = scratch_bytes(trees);
   return out;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "plan/plan.h"
+#include "plan/coded_trees.h"
 #include "rows/coding.h"
 
 namespace skshap {
@@ -22,14 +22,14 @@ struct CodedTile {
 
   int n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
 
-  void code(const Plan& plan, const Rows& rows) {
-    code_tile(plan, kernels(), rows, first, n_rows, codes);
+  void code(const CodedColumns& coded, const Rows& rows) {
+    code_tile(coded, kernels(), rows, first, n_rows, codes);
     if (codes.category_rows.empty()) return;
-    categories.resize(plan.columns.size() * codes.stride);
+    categories.resize(coded.columns.size() * codes.stride);
     for (int row = 0; row < n_rows; row += kBlockRows)
-      for (size_t c = 0; c < plan.columns.size(); ++c)
-        if (plan.columns[c].categorical)
-          list_codes(codes.category_rows[row / kBlockRows * plan.columns.size() + c],
+      for (size_t c = 0; c < coded.columns.size(); ++c)
+        if (coded.columns[c].categorical)
+          list_codes(codes.category_rows[row / kBlockRows * coded.columns.size() + c],
                      &categories[c * codes.stride + row]);
   }
 
@@ -43,29 +43,31 @@ struct CodedTile {
 
 // Return the codes of a tile, [column][stride]. The type of the codes is Code.
 template <class Code>
-const Code* numeric_codes(const Plan& plan, const CodedTile& tile) {
-  return static_cast<const Code*>(tile.codes.codes(plan, 0));
+const Code* numeric_codes(const CodedColumns& coded, const CodedTile& tile) {
+  return static_cast<const Code*>(tile.codes.codes(coded, 0));
 }
 
 // Return the bytes of the codes of a row.
-inline size_t coded_row_bytes(const Plan& plan) { return std::max<size_t>(code_bytes(plan) / kBlockRows, 1); }
+inline size_t coded_row_bytes(const CodedColumns& coded) {
+  return std::max<size_t>(code_bytes(coded) / kBlockRows, 1);
+}
 
 // Return the most rows of a tile.
-inline size_t coded_tile_rows(const Plan& plan) {
-  return std::clamp<size_t>(kCodedTileBytes / coded_row_bytes(plan) / kBlockRows * kBlockRows, kBlockRows,
+inline size_t coded_tile_rows(const CodedColumns& coded) {
+  return std::clamp<size_t>(kCodedTileBytes / coded_row_bytes(coded) / kBlockRows * kBlockRows, kBlockRows,
                             kMostCodedRows);
 }
 
 // Code as many tiles of rows at a time as fit in kCodedBytes, and call work(tiles), which returns whether to
 // continue. Return whether all rows were done.
 template <class Work>
-bool work_on_tiles(const Plan& plan, const Rows& rows, int64_t n_threads, const Stop& interrupted,
+bool work_on_tiles(const CodedColumns& coded, const Rows& rows, int64_t n_threads, const Stop& interrupted,
                    const Work& work) {
-  const size_t most_rows = coded_tile_rows(plan);
+  const size_t most_rows = coded_tile_rows(coded);
   const auto n_tiles = static_cast<size_t>((rows.n_rows + most_rows - 1) / most_rows);
   std::vector<CodedTile> tiles(
-      std::min(n_tiles, std::max<size_t>(kCodedBytes / (coded_row_bytes(plan) * most_rows), 1)));
-  for (CodedTile& tile : tiles) tile.codes.allocate(plan, static_cast<int>(most_rows));
+      std::min(n_tiles, std::max<size_t>(kCodedBytes / (coded_row_bytes(coded) * most_rows), 1)));
+  for (CodedTile& tile : tiles) tile.codes.allocate(coded, static_cast<int>(most_rows));
   for (int64_t first = 0; first < rows.n_rows;) {
     size_t n = 0;
     for (; n < tiles.size() && first < rows.n_rows; ++n, first += tiles[n - 1].n_rows) {
@@ -73,13 +75,13 @@ bool work_on_tiles(const Plan& plan, const Rows& rows, int64_t n_threads, const 
       tiles[n].n_rows = static_cast<int>(std::min<int64_t>(most_rows, rows.n_rows - first));
     }
     tiles.resize(n);
-    const bool coded = work_off(static_cast<int64_t>(n), n_threads, interrupted, [&] {
+    const bool is_coded = work_off(static_cast<int64_t>(n), n_threads, interrupted, [&] {
       return [&](int64_t i, const Stop& stop) {
-        tiles[i].code(plan, rows);
+        tiles[i].code(coded, rows);
         return !stop();
       };
     });
-    if (!coded || !work(tiles)) return false;
+    if (!is_coded || !work(tiles)) return false;
   }
   return true;
 }

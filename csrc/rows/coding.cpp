@@ -59,28 +59,29 @@ void code_column(const Column& column, const RankArgs<X>& rank_args, void (*rank
 }
 
 template <class X>
-void code_columns(const Plan& plan, std::vector<X> Column::* thresholds, void (*rank)(const RankArgs<X>&),
-                  const Rows& rows, int64_t first_row, int n_rows, int block, CodeTile& tile) {
+void code_columns(const CodedColumns& coded, std::vector<X> Column::* thresholds,
+                  void (*rank)(const RankArgs<X>&), const Rows& rows, int64_t first_row, int n_rows,
+                  int block, CodeTile& tile) {
   alignas(64) X values[kGatheredColumns * kBlockRows];
   alignas(64) uint32_t ranks[kBlockRows];
-  const size_t n_columns = plan.columns.size();
+  const size_t n_columns = coded.columns.size();
   for (size_t c = 0; c < n_columns; ++c) {
     const size_t gathered = c % kGatheredColumns;
     if (gathered == 0) {
       const auto copy = rows.is_float32 ? gather<float, X> : gather<double, X>;
-      copy(rows, &plan.columns[c], std::min(kGatheredColumns, n_columns - c), first_row, n_rows, values);
+      copy(rows, &coded.columns[c], std::min(kGatheredColumns, n_columns - c), first_row, n_rows, values);
     }
-    const Column& column = plan.columns[c];
+    const Column& column = coded.columns[c];
     code_column<X>(column,
                    {values + gathered * kBlockRows, (column.*thresholds).data(), (column.*thresholds).size(),
-                    plan.strict, column.zero_missing, ranks},
+                    coded.strict, column.zero_missing, ranks},
                    rank);
     if (column.categorical) {
       group_by_category(column, ranks, tile.category_rows[block * n_columns + c]);
       continue;
     }
     const size_t begin = c * tile.stride + static_cast<size_t>(block) * kBlockRows;
-    if (plan.wide_codes)
+    if (coded.wide_codes)
       std::copy(ranks, ranks + kBlockRows, tile.wide.begin() + begin);
     else  // the largest 32-bit code, for missing, becomes the largest 16-bit code
       std::transform(ranks, ranks + kBlockRows, tile.narrow.begin() + begin,
@@ -88,8 +89,8 @@ void code_columns(const Plan& plan, std::vector<X> Column::* thresholds, void (*
   }
 }
 
-bool has_categories(const Plan& plan) {
-  return std::any_of(plan.columns.begin(), plan.columns.end(),
+bool has_categories(const CodedColumns& coded) {
+  return std::any_of(coded.columns.begin(), coded.columns.end(),
                      [](const Column& column) { return column.categorical; });
 }
 
@@ -111,47 +112,48 @@ void group_by_category(const Column& column, const uint32_t* codes, CategoryRows
   }
 }
 
-void CodeTile::allocate(const Plan& plan, int tile_rows) {
+void CodeTile::allocate(const CodedColumns& coded, int tile_rows) {
   stride = static_cast<size_t>(tile_rows);
-  if (plan.wide_codes)
-    wide.resize(plan.columns.size() * stride);
+  if (coded.wide_codes)
+    wide.resize(coded.columns.size() * stride);
   else
-    narrow.resize(plan.columns.size() * stride);
-  if (has_categories(plan)) category_rows.resize(plan.columns.size() * (stride / kBlockRows));
+    narrow.resize(coded.columns.size() * stride);
+  if (has_categories(coded)) category_rows.resize(coded.columns.size() * (stride / kBlockRows));
 }
 
-const void* CodeTile::codes(const Plan& plan, int block) const {
+const void* CodeTile::codes(const CodedColumns& coded, int block) const {
   const size_t row = static_cast<size_t>(block) * kBlockRows;
-  return plan.wide_codes ? static_cast<const void*>(wide.data() + row) : narrow.data() + row;
+  return coded.wide_codes ? static_cast<const void*>(wide.data() + row) : narrow.data() + row;
 }
 
-size_t code_bytes(const Plan& plan) {
-  return plan.columns.size() *
-         (kBlockRows * (plan.wide_codes ? 4 : 2) + (has_categories(plan) ? sizeof(CategoryRows) : 0));
+size_t code_bytes(const CodedColumns& coded) {
+  return coded.columns.size() *
+         (kBlockRows * (coded.wide_codes ? 4 : 2) + (has_categories(coded) ? sizeof(CategoryRows) : 0));
 }
 
-void code_block(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
-                int block, CodeTile& tile) {
-  if (plan.x_float32)
-    code_columns(plan, &Column::thresholds_float, kernels.rank_float, rows, first_row, n_rows, block, tile);
+void code_block(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
+                int n_rows, int block, CodeTile& tile) {
+  if (coded.x_float32)
+    code_columns(coded, &Column::thresholds_float, kernels.rank_float, rows, first_row, n_rows, block, tile);
   else
-    code_columns(plan, &Column::thresholds_double, kernels.rank_double, rows, first_row, n_rows, block, tile);
+    code_columns(coded, &Column::thresholds_double, kernels.rank_double, rows, first_row, n_rows, block,
+                 tile);
 }
 
-void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
-               CodeTile& tile) {
+void code_tile(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
+               int n_rows, CodeTile& tile) {
   for (int block = 0; block * kBlockRows < n_rows; ++block)
-    code_block(plan, kernels, rows, first_row + block * kBlockRows,
+    code_block(coded, kernels, rows, first_row + block * kBlockRows,
                std::min(kBlockRows, n_rows - block * kBlockRows), block, tile);
 }
 
-void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
+void decide_block(const CodedColumns& coded, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
                   const CodeTile& codes, int block, uint64_t* words) {
   const CategoryRows* const categories =
-      codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * plan.columns.size();
+      codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * coded.columns.size();
   const DecideArgs args{
-      nodes, n_nodes, codes.codes(plan, block), codes.stride, categories, plan.category_bits.data(), words};
-  (plan.wide_codes ? kernels.decide32 : kernels.decide16)(args);
+      nodes, n_nodes, codes.codes(coded, block), codes.stride, categories, coded.category_bits.data(), words};
+  (coded.wide_codes ? kernels.decide32 : kernels.decide16)(args);
 }
 
 }  // namespace skshap

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "plan/plan.h"
+#include "plan/coded_trees.h"
 #include "simd/kernels.h"
 
 namespace skshap {
@@ -19,26 +19,26 @@ struct CodeTile {
   std::vector<uint32_t> wide;
   std::vector<CategoryRows> category_rows;  // [block][column]; empty without categorical columns
 
-  void allocate(const Plan& plan, int tile_rows);
-  const void* codes(const Plan& plan, int block) const;
+  void allocate(const CodedColumns& coded, int tile_rows);
+  const void* codes(const CodedColumns& coded, int block) const;
 };
 
 // Return the bytes of the codes of a block.
-size_t code_bytes(const Plan& plan);
+size_t code_bytes(const CodedColumns& coded);
 
 // Code the rows of a block: n_rows rows from first_row.
-void code_block(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
-                int block, CodeTile& tile);
+void code_block(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
+                int n_rows, int block, CodeTile& tile);
 
 // Code n_rows rows from first_row. The last block is filled up by repeating a code.
-void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
-               CodeTile& tile);
+void code_tile(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
+               int n_rows, CodeTile& tile);
 
 // Group the rows of a block by their codes in a categorical column. kMissingCode is a category of its own.
 void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out);
 
 // Decide the nodes of one tree for the rows of a block, and write the decisions to `words`.
-void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
+void decide_block(const CodedColumns& coded, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
                   const CodeTile& codes, int block, uint64_t* words);
 
 }  // namespace skshap

@@ -20,7 +20,6 @@ CudaTree::CudaTree(const Plan& plan, const CudaColumns& columns)
       pairs_(plan.interactions()),
       feature_of_column_(column_features(plan)),
       zeros_(plan.n_outputs, 0.0),
-      path_(count_places(plan)),
       listed_(plan.features.size(), 0),
       counted_(count_places(plan), 0) {}
 
@@ -28,6 +27,8 @@ void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, 
   width_ = n_used_outputs(plan, chunk);
   is_apart_ = chunk.n_apart > 0;
   nodes.clear();
+  copy_.resize(tree.n_inner);
+  is_swapped_.resize(tree.n_inner);
   n_sets = 0;
   fits = true;
   if (tree.merged)
@@ -41,13 +42,15 @@ void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, 
 }
 
 // Add a copy of an inner node, without children. Return the number of the copy.
-int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node) {
+int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node, int32_t parent, bool is_right) {
   Node copy{};
   copy.test = plan.decide[tree.decide + node];
   copy.feature = plan.players.empty() ? feature_of_column_[copy.test.column]
                                       : plan.players[tree.decide + static_cast<size_t>(node)];
   copy.apart = is_apart_ && copy.feature < static_cast<int32_t>(plan.features.size());
-  copy.next = copy.previous = copy.parent = -1;
+  copy.next = copy.previous = -1;
+  copy.parent = parent;
+  copy.is_right = is_right;
   copy.share = plan.shares[tree.decide + node];
   copy.zero_fraction = copy.edge_fraction = 1;
   const bool categorical = copy.test.flags & kCategorical;
@@ -55,7 +58,9 @@ int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node) {
   fits = fits && !(categorical && columns_.wide(copy.test.column)) &&
          columns_.first()[copy.test.column] <= kMaxCudaIndex / 2;
   nodes.push_back(copy);
-  return static_cast<int32_t>(nodes.size()) - 1;
+  copy_[node] = static_cast<int32_t>(nodes.size()) - 1;
+  is_swapped_[node] = false;
+  return copy_[node];
 }
 
 void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
@@ -76,11 +81,10 @@ void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
   while (!stack.empty()) {
     const PartVisit item = stack.back();
     stack.pop_back();
-    const int32_t number = add_node(tree, item.node);
+    const int32_t number = add_node(tree, item.node, item.parent, item.right);
     Place& place = item.parent < 0 ? root : item.right ? nodes[item.parent].right : nodes[item.parent].left;
     place = {number, nullptr};
     Node& node = nodes[number];
-    node.parent = item.parent;
     const auto is_kept = [&](int32_t child) {
       return child < n_inner && child < end && subtree_end_[child] > begin;
     };
@@ -93,6 +97,7 @@ void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
       std::swap(left, right);
       node.test.flags ^= kFlip;
       node.share = 1 - node.share;
+      is_swapped_[item.node] = true;
     }
     node.left = leaf(left);
     node.right = leaf(right);
@@ -111,8 +116,8 @@ void CudaTree::copy_merged(const TreeProgram& tree) {
     return edge & 1 ? parent.right : parent.left;
   };
   for (size_t i = 0; i < tree.n_inner; ++i) {
-    const int32_t number = add_node(tree, static_cast<int32_t>(i));
-    nodes[number].parent = edges[i] ? bit_node(static_cast<uint32_t>(edges[i])) : -1;
+    const int32_t parent = edges[i] ? bit_node(static_cast<uint32_t>(edges[i])) : -1;
+    const int32_t number = add_node(tree, static_cast<int32_t>(i), parent, edges[i] & 1);
     int32_t* last = &place_of(edges[i]).first;
     while (*last >= 0) last = &nodes[*last].next;
     *last = number;
@@ -121,53 +126,29 @@ void CudaTree::copy_merged(const TreeProgram& tree) {
     place_of(edges[tree.n_inner + leaf]).leaf = plan.leaf_values.data() + tree.leaves + leaf;
 }
 
-// Find the place of each node on its path.
+// Find the place of each node on its path. The tests of the plan say which node is the previous one on the
+// same feature. Parents come before their children.
 void CudaTree::label() {
-  struct LabelVisit {
-    int32_t node;
-    uint32_t level;
-    enum { kVisit, kRight, kLeave } stage;
+  const auto fraction_beyond = [](const Node& node, bool right) {
+    return node.zero_fraction * (right ? 1 - node.share : node.share);
   };
-  std::vector<LabelVisit> stack;
-  const auto push = [&](const Place& place, uint32_t level) {
-    const size_t first = stack.size();
-    for (int32_t i = place.first; i >= 0; i = nodes[i].next) stack.push_back({i, level, LabelVisit::kVisit});
-    std::reverse(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end());
-  };
-  push(root, 0);
-  while (!stack.empty()) {
-    const LabelVisit item = stack.back();
-    stack.pop_back();
-    const Node& node = nodes[item.node];
-    switch (item.stage) {
-      case LabelVisit::kVisit:
-        label(item.node, item.level);
-        if (node.pair) break;
-        path_.enter(node.feature);
-        path_.take(bit_of(item.node, false), node.share);
-        stack.push_back({item.node, item.level, LabelVisit::kLeave});
-        push(node.right, item.level + 1);
-        stack.push_back({item.node, item.level, LabelVisit::kRight});
-        push(node.left, item.level + 1);
-        break;
-      case LabelVisit::kRight: path_.take(bit_of(item.node, true), node.share); break;
-      case LabelVisit::kLeave: path_.leave(); break;
+  for (Node& node : nodes) {
+    node.pair = node.left.is_leaf() && node.right.is_leaf();
+    node.tracked = pairs_ && !node.pair;
+    node.above_apart = is_apart_ && !node.apart;
+    if (node.parent >= 0) {
+      const Node& parent = nodes[node.parent];
+      node.level = parent.level + 1;
+      node.above_apart = node.above_apart && parent.above_apart;
+      node.edge_fraction = fraction_beyond(parent, node.is_right);
     }
+    if (!node.test.previous) continue;
+    const int32_t previous = bit_node(node.test.previous << 1);
+    const bool right = ((node.test.flags & kPreviousRight) != 0) != is_swapped_[previous];
+    node.previous = copy_[previous];
+    node.zero_fraction = fraction_beyond(nodes[node.previous], right);
+    nodes[node.previous].tracked = true;
   }
-}
-
-void CudaTree::label(int32_t i, uint32_t level) {
-  Node& node = nodes[i];
-  const PathStep* const previous = path_.find(node.feature);
-  node.pair = node.left.is_leaf() && node.right.is_leaf();
-  node.level = level;
-  node.tracked = pairs_ && !node.pair;
-  node.above_apart = is_apart_ && !node.apart && (node.parent < 0 || nodes[node.parent].above_apart);
-  if (node.parent >= 0) node.edge_fraction = path_.find(nodes[node.parent].feature)->share;
-  if (!previous) return;
-  node.previous = bit_node(previous->bit);
-  node.zero_fraction = previous->share;
-  nodes[node.previous].tracked = true;
 }
 
 int32_t CudaTree::height(const Place& place) const {

@@ -27,6 +27,7 @@ class CudaTree {
     double share, zero_fraction;    // of the path above, if repeated
     double edge_fraction;           // zero fraction of the parent's feature beyond the edge to this node
     int32_t previous, parent;       // -1: new on the path; none
+    bool is_right;                  // child of the parent
     int32_t height;                 // above the fused subtrees; -1 for a pair, trio or quad
     uint32_t level, tracked_above;  // number of nodes above, and of tracked nodes above
     bool pair, tracked;             // whether it has two leaves; whether it has an alive bit
@@ -86,11 +87,10 @@ class CudaTree {
   void visit_place(const Place& place, const Visit& visit) {
     for (int32_t i = place.first; i >= 0; i = nodes[i].next) visit(nodes[i]);
   }
-  int32_t add_node(const TreeProgram& tree, int32_t node);
+  int32_t add_node(const TreeProgram& tree, int32_t node, int32_t parent, bool is_right);
   void copy_part(const TreeProgram& tree, int32_t begin, int32_t end);
   void copy_merged(const TreeProgram& tree);
   void label();
-  void label(int32_t i, uint32_t level);
   void measure_heights();
   void count_tracked();
   void count_slots();
@@ -101,8 +101,10 @@ class CudaTree {
   const std::vector<double> zeros_;               // a leaf
   size_t width_ = 1;                              // values of a leaf
   bool is_apart_ = false;                         // whether features of a group are apart
-  TreePath path_;
-  std::vector<int32_t> subtree_end_;        // by node of the tree: the first node after its subtree
+  // By node of the tree: the first node after its subtree; its copy; and whether the copy's children are
+  // swapped.
+  std::vector<int32_t> subtree_end_, copy_;
+  std::vector<uint8_t> is_swapped_;
   std::vector<uint32_t> listed_, counted_;  // when a feature, or a place, was last met
   uint32_t stamp_ = 0, tree_number_ = 0;
   std::vector<int32_t> above_;
