@@ -61,6 +61,7 @@ class TableCounter {
 
   void write_patterns() {
     for (size_t i = 0; i < patterns_.size(); ++i) {
+      check_interrupt();
       merge(patterns_[i].entries);
       tables_.leaves[i].patterns = tables_.patterns.size();
       tables_.leaves[i].n_patterns = patterns_[i].entries.size();
@@ -86,10 +87,8 @@ class TableCounter {
   // Call work(i, counter) for each i. All threads share the calls.
   template <class Work>
   void share(int64_t n, const Work& work) const {
-    std::atomic<int64_t> next{0};
-    run_threads(std::min(n_threads_, n), [&](bool) {
-      RowCounter counter;
-      for (int64_t i; (i = next++) < n;) work(i, counter);
+    share_items(n, n_threads_, [&] {
+      return [&work, counter = RowCounter()](int64_t i) mutable { work(i, counter); };
     });
   }
 

@@ -67,6 +67,7 @@ uint64_t* RowCounter::begin(size_t n_rows, const double* weights, size_t block_w
 }
 
 void RowCounter::add_by_index(const uint32_t* bits, uint32_t n_bits, double* by_index) {
+  check_interrupt();
   kernels().index({words_.data(), block_words_, n_blocks_, bits, n_bits, index_.data()});
   for (size_t row = 0; row < n_rows_; ++row) by_index[index_[row]] += weights_[row];
 }

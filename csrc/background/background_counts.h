@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "base/threads.h"
 #include "rows/coding.h"
 #include "tables/table_builder.h"
 
@@ -50,6 +51,7 @@ class RowCounter {
   // Call add(patterns, weights, number of rows) for each block. A pattern has at most 64 bits.
   template <class Add>
   void add_patterns(const uint32_t* bits, uint32_t n_bits, const Add& add) {
+    check_interrupt();
     row_patterns(kernels(), words_.data(), block_words_, n_blocks_, bits, n_bits, index_.data(),
                  patterns_.data());
     for (size_t first = 0; first < n_rows_; first += kBlockRows)

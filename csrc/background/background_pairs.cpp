@@ -62,12 +62,10 @@ void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_th
   const Plan& plan = out.plan;
   const std::vector<size_t> chunk_of = chunks_of_trees(plan);
   out.counts.resize(plan.trees.size());
-  std::atomic<size_t> next{0}, kept{0}, most{0};
-  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(plan.trees.size())), [&](bool) {
-    BackgroundCounter counter(plan, out.background, out.weights);
-    TreeGroups groups(plan);
-    PatternCounts counts;
-    for (size_t i; (i = next++) < plan.trees.size();) {
+  std::atomic<size_t> kept{0}, most{0};
+  share_items(static_cast<int64_t>(plan.trees.size()), n_threads, [&] {
+    return [&, counter = BackgroundCounter(plan, out.background, out.weights), groups = TreeGroups(plan),
+            counts = PatternCounts()](int64_t i) mutable {
       find_groups(plan.chunks[chunk_of[i]], plan.trees[i], groups);
       counter.count(plan.trees[i], groups, counts);
       const size_t bytes = counts.bytes(), counting = counter.bytes() + 2 * bytes;
@@ -76,7 +74,7 @@ void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_th
         out.counts[i] = counts;
       else
         kept -= bytes;
-    }
+    };
   });
   out.counting_bytes = most;
 }

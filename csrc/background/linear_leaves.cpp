@@ -33,7 +33,11 @@ class LinearCompiler {
  public:
   LinearCompiler(const EnsembleView& ensemble, const LinearLeavesView& linear, LinearPlan& out,
                  int64_t n_threads)
-      : e_(ensemble), linear_(linear), out_(out), coded_(ensemble, n_threads), path_(coded_.trees().n_players) {}
+      : e_(ensemble),
+        linear_(linear),
+        out_(out),
+        coded_(ensemble, n_threads),
+        path_(coded_.trees().n_players) {}
 
   // Code the columns of the tests and of the linear terms.
   void add_columns(const Rows& rows, const double* weights) {
@@ -207,11 +211,10 @@ double mean_of(const LinearModel& model, const LinearTree& tree, const PatternSu
 std::vector<double> sum_up_background(LinearPlan& out, size_t sum_bytes, int64_t n_threads) {
   std::vector<double> means(out.trees.size());
   out.sums.resize(out.trees.size());
-  std::atomic<size_t> next{0}, kept{0}, most{0};
-  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(out.trees.size())), [&](bool) {
-    PatternSummer summer(out.plan, out.model, out.background);
-    PatternSums sums;
-    for (size_t i; (i = next++) < out.trees.size();) {
+  std::atomic<size_t> kept{0}, most{0};
+  share_items(static_cast<int64_t>(out.trees.size()), n_threads, [&] {
+    return [&, summer = PatternSummer(out.plan, out.model, out.background),
+            sums = PatternSums()](int64_t i) mutable {
       const LinearTree& tree = out.trees[i];
       summer.sum_up(tree, sums);
       means[i] = mean_of(out.model, tree, sums);
@@ -225,7 +228,7 @@ std::vector<double> sum_up_background(LinearPlan& out, size_t sum_bytes, int64_t
         out.sums[i] = sums;
       else
         kept -= bytes;
-    }
+    };
   });
   out.summing_bytes = 2 * most + PatternSummer::bytes(out.background.weights.size(), out.most_inner);
   return means;

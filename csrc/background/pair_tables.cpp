@@ -532,11 +532,10 @@ Plan make_pair_tables(const BackgroundPairsPlan& pairs, size_t table_bytes, int6
   const size_t n_trees = plan.trees.size(), n_outputs = plan.n_outputs;
   std::vector<double> reached(n_trees * n_outputs, 0.0);
   std::vector<PatternCounts> patterns(n_trees);
-  std::atomic<size_t> next{0};
-  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
-    PairWriter writer(pairs, *layout, limits, plan);
-    for (size_t i; (i = next++) < n_trees;)
+  share_items(static_cast<int64_t>(n_trees), n_threads, [&] {
+    return [&, writer = PairWriter(pairs, *layout, limits, plan)](int64_t i) mutable {
       writer.write_tree(chunk_of[i], i, patterns[i], reached.data() + i * n_outputs);
+    };
   });
   store_patterns(patterns, chunk_of, *layout, plan);
   plan.base_value = plan.constant;

@@ -9,13 +9,18 @@
 #include <signal.h>
 #endif
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "base/process_singleton.h"
 
@@ -33,12 +38,36 @@ constexpr std::chrono::microseconds kPatience{5};
 // Beyond this number, more threads do not read, write or copy memory faster.
 constexpr int64_t kMostMemoryThreads = 16;
 
-// The runtime allocates a thread's exception state at its first use, and terminates the process if that
-// fails. Allocate it now, while there is memory, rather than when std::bad_alloc is thrown.
-void prepare_for_exceptions() { static_cast<void>(std::current_exception()); }
+// The interruption of the work that this thread does, or null.
+thread_local Interruption* interruption = nullptr;
 
-// Memory left free for a new thread: for its exception state and for other allocations before it runs.
-constexpr size_t kReserve = 64 << 10;
+// The runtime allocates a thread's exception state at its first use, and terminates the process if that
+// fails, as it does for the thread's own variables. Allocate them now, while there is memory, rather than when
+// std::bad_alloc is thrown.
+void prepare_for_exceptions() {
+  static_cast<void>(std::current_exception());
+  interruption = nullptr;
+}
+
+// Memory left free for a new thread: for its exception state and for other allocations before it runs. Memory
+// of malloc might be kept by malloc, for the calling thread alone, so the reserve is mapped.
+#ifdef __linux__
+class MemoryReserve {
+ public:
+  MemoryReserve() : data_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
+  }
+  ~MemoryReserve() { munmap(data_, kBytes); }
+  MemoryReserve(const MemoryReserve&) = delete;
+  MemoryReserve& operator=(const MemoryReserve&) = delete;
+
+ private:
+  static constexpr size_t kBytes = 1 << 20;
+  void* const data_;
+};
+#else
+struct MemoryReserve {};
+#endif
 
 // The work of a calling thread. The thread keeps the job on its stack.
 struct Job {
@@ -124,10 +153,11 @@ class Pool {
     [[maybe_unused]] const WithoutSignals scope;
     try {
       while (n_threads_ < n_threads) {
-        auto reserve = std::make_unique<char[]>(kReserve);
-        std::thread([this] { help(); }).detach();
+        {
+          const MemoryReserve reserve;
+          std::thread([this] { help(); }).detach();  // waits for the lock before it allocates
+        }
         ++n_threads_;
-        reserve.reset();
         started_.wait(lock, [this] { return n_started_ == n_threads_; });
       }
     } catch (const std::exception&) {
@@ -141,8 +171,8 @@ class Pool {
 
   // The life of a thread.
   [[noreturn]] void help() {
-    prepare_for_exceptions();
     std::unique_lock<std::mutex> lock(mutex_);
+    prepare_for_exceptions();
     ++n_started_;
     started_.notify_all();
     while (true) {
@@ -184,12 +214,41 @@ class Pool {
 
 }  // namespace
 
+struct Interruption {
+  const Stop interrupted;
+  const std::thread::id asking_thread = std::this_thread::get_id();
+  std::atomic<bool> happened{false};
+};
+
+InterruptScope::InterruptScope(Stop interrupted)
+    : before_(interruption), own_(new Interruption{std::move(interrupted)}) {
+  interruption = own_;
+}
+
+InterruptScope::~InterruptScope() {
+  interruption = before_;
+  delete own_;
+}
+
+void check_interrupt() {
+  if (!interruption) return;
+  if (std::this_thread::get_id() == interruption->asking_thread && interruption->interrupted())
+    interruption->happened = true;
+  if (interruption->happened) throw Interrupted();
+}
+
 void run_threads(int64_t n_threads, const std::function<void(bool)>& work) {
-  prepare_for_exceptions();
-  if (n_threads > 1)
-    process_singleton<Pool>().run(work, n_threads - 1);
-  else
-    work(true);
+  static_cast<void>(std::current_exception());
+  if (n_threads <= 1) return work(true);
+  // The threads of the pool may have been started by another module, with variables of its own: each work sets
+  // the variable of its module.
+  Interruption* const of_caller = interruption;
+  process_singleton<Pool>().run(
+      [&](bool calling) {
+        interruption = of_caller;
+        work(calling);
+      },
+      n_threads - 1);
 }
 
 int64_t memory_threads(int64_t n_threads) {

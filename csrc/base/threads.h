@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 
 namespace skshap {
@@ -19,6 +20,46 @@ int64_t memory_threads(int64_t n_threads = 0);
 
 // A function that is called periodically and returns whether to stop.
 using Stop = std::function<bool()>;
+
+// Thrown by check_interrupt().
+struct Interrupted : std::exception {
+  const char* what() const noexcept override { return "interrupted"; }
+};
+
+struct Interruption;
+
+// A scope of work that may be interrupted, such as compiling. `interrupted` is called from the thread that
+// made the scope only.
+class InterruptScope {
+ public:
+  explicit InterruptScope(Stop interrupted);
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+ private:
+  Interruption* const before_;
+  Interruption* const own_;
+};
+
+// Throw Interrupted if this thread, or the thread for which it works, is in a scope that was interrupted. This
+// takes some 30 ns: long work calls it for each tree, leaf, table or tile of rows.
+void check_interrupt();
+
+// Divide items of work that has no result of its own among threads. Every thread calls make() for its worker,
+// then worker(item) for one item after another. Throw as run_threads and check_interrupt do.
+template <class Make>
+void share_items(int64_t n_items, int64_t n_threads, const Make& make) {
+  std::atomic<int64_t> next{0};
+  run_threads(std::min(n_threads, n_items), [&](bool) {
+    if (next >= n_items) return;
+    auto worker = make();
+    for (int64_t i; (i = next++) < n_items;) {
+      check_interrupt();
+      worker(i);
+    }
+  });
+}
 
 // Divide items among threads. Every thread calls make() for its worker, then worker(item, stop) for one item
 // after another. The worker returns false if `stop` returned true. `interrupted` is called from the calling

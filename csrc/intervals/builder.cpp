@@ -283,12 +283,11 @@ void write_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t 
   std::vector<Task> tasks;
   for (size_t w = 0; w < layout.windows.size(); ++w)
     for (const size_t packed : layout.windows[w].tables) tasks.push_back({packed, w, tasks.size()});
-  std::atomic<size_t> next{0};
-  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(tasks.size())), [&](bool) {
-    IntervalTableWriter<T> writer(layout, units.template make<T>(), plan);
-    for (size_t i; (i = next++) < tasks.size();)
+  share_items(static_cast<int64_t>(tasks.size()), n_threads, [&] {
+    return [&, writer = IntervalTableWriter<T>(layout, units.template make<T>(), plan)](int64_t i) mutable {
       writer.write(layout.tables[tasks[i].packed], plan.intervals.windows[tasks[i].window],
                    plan.intervals.tables[tasks[i].table]);
+    };
   });
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/threads.h"
 #include "plan/coded_trees.h"
 
 namespace skshap {
@@ -43,6 +44,7 @@ class Packer {
 
  private:
   void place(size_t unit) {
+    check_interrupt();
     const Unit& u = units_.units[unit];
     features_ = 0;
     for (size_t i = 0; i < u.n_digits; ++i) features_ |= feature_of_column_[digit(u, i).column];
@@ -200,6 +202,7 @@ std::vector<PackedWindow> group_tables(const std::vector<PackedTable>& tables, s
                    [&](size_t a, size_t b) { return size(tables[a].features) > size(tables[b].features); });
   std::vector<PackedWindow> windows;
   for (const size_t i : order) {
+    check_interrupt();
     const PackedTable& table = tables[i];
     PackedWindow* best = nullptr;
     FeatureSet best_features = 0;

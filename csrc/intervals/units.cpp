@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/threads.h"
 #include "plan/coded_trees.h"
 #include "tables/tree_groups.h"
 
@@ -71,6 +72,7 @@ class Finder {
 
  private:
   bool divide_tree(size_t tree) {
+    check_interrupt();
     tree_ = tree;
     const TreeProgram& program = plan_.trees[tree];
     n_inner_ = static_cast<int32_t>(program.n_inner);

@@ -1,6 +1,5 @@
 #include "plan/coded_trees.h"
 
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -121,11 +120,11 @@ CodedEnsemble::CodedEnsemble(const EnsembleView& e, int64_t n_threads) {
   sort_columns(n_coding);
   number_inputs_and_features();
   place_categories(e);
-  std::atomic<int64_t> next{0};
-  run_threads(n_coding, [&](bool) {
-    for (int64_t first; (first = next.fetch_add(kCodedNodes)) < n_nodes;)
-      for (int64_t node = first; node < std::min(first + kCodedNodes, n_nodes); ++node)
+  share_items((n_nodes + kCodedNodes - 1) / kCodedNodes, n_coding, [&] {
+    return [&](int64_t part) {
+      for (int64_t node = part * kCodedNodes; node < std::min((part + 1) * kCodedNodes, n_nodes); ++node)
         if (!e.is_leaf(node)) code(e, node);
+    };
   });
   trees_.n_trees = e.n_trees;
   trees_.n_outputs = e.n_outputs;
@@ -148,6 +147,7 @@ void CodedEnsemble::add_columns(const EnsembleView& e) {
   ColumnNumbers numbers(std::min<int64_t>(e.n_features, n_nodes + kFewInputs));
   size_t n_listed = 0;
   for (int64_t node = 0; node < n_nodes; ++node) {
+    if (node % kCodedNodes == 0) check_interrupt();
     if (e.is_leaf(node)) continue;
     const int32_t x = e.feature[node];
     const bool categorical = e.is_categorical(node);
@@ -178,14 +178,13 @@ void CodedEnsemble::add_columns(const EnsembleView& e) {
 }
 
 void CodedEnsemble::sort_columns(int64_t n_threads) {
-  std::atomic<size_t> next{0};
-  run_threads(n_threads, [&](bool) {
-    for (size_t i; (i = next++) < columns.columns.size();) {
+  share_items(static_cast<int64_t>(columns.columns.size()), n_threads, [&] {
+    return [&](int64_t i) {
       Column& column = columns.columns[i];
       sort_unique(column.thresholds_float);
       sort_unique(column.thresholds_double);
       sort_unique(column.categories);
-    }
+    };
   });
   size_t most = 0;
   for (const Column& column : columns.columns)

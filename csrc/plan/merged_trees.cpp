@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/threads.h"
 #include "plan/tree_paths.h"
 
 namespace skshap {
@@ -46,6 +47,7 @@ class Merger {
     for (const size_t tree : trees) members_.push_back({&plan_.trees[tree], 0, false});
     unfilled_.push_back({0, -1, false});
     while (!unfilled_.empty()) {
+      check_interrupt();
       const UnfilledPlace place = unfilled_.back();
       unfilled_.pop_back();
       place_members_.assign(members_.begin() + static_cast<std::ptrdiff_t>(place.members), members_.end());

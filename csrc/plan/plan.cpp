@@ -3,7 +3,6 @@
 #include "plan/plan.h"
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -123,18 +122,17 @@ class PlanCompiler {
   // appended.
   void write_parts() {
     std::vector<std::unique_ptr<Plan>> parts(chunks_.size());
-    std::atomic<size_t> next{0};
     std::mutex mutex;
     size_t n_appended = 0;
-    run_threads(n_threads_, [&](bool) {
-      for (size_t i; (i = next++) < chunks_.size();) {
+    share_items(static_cast<int64_t>(chunks_.size()), n_threads_, [&] {
+      return [&](int64_t i) {
         auto part = std::make_unique<Plan>(empty_plan({}, trees_, plan_.precision, plan_.order, plan_.index));
         TreeWriter(trees_, measured_, walks_, *part).write_chunk(chunks_[i]);
         const std::lock_guard<std::mutex> lock(mutex);
         parts[i] = std::move(part);
         for (; n_appended < parts.size() && parts[n_appended]; parts[n_appended++].reset())
           append(*parts[n_appended], plan_);
-      }
+      };
     });
   }
 

@@ -141,15 +141,11 @@ MeasuredTrees::MeasuredTrees(const CodedTrees& trees, Plan& plan, int64_t n_thre
       centers_(static_cast<size_t>(trees_.n_trees) * trees_.value_width, 0.0),
       rest_(trees_.n_outputs, 0.0) {
   std::vector<Center> centers(centers_.size());
-  work_off(
-      trees_.n_trees, n_threads, [] { return false; },
-      [&] {
-        return [&, measurer = Measurer(trees_, plan.index, plan.interactions())](int64_t i,
-                                                                                 const Stop&) mutable {
-          shapes_[i] = measurer.measure(static_cast<int32_t>(i), centers.data() + i * trees_.value_width);
-          return true;
-        };
-      });
+  share_items(trees_.n_trees, n_threads, [&] {
+    return [&, measurer = Measurer(trees_, plan.index, plan.interactions())](int64_t i) mutable {
+      shapes_[i] = measurer.measure(static_cast<int32_t>(i), centers.data() + i * trees_.value_width);
+    };
+  });
   plan_.constant.assign(trees_.intercept, trees_.intercept + trees_.n_outputs);
   plan_.leaf_magnitude.assign(trees_.n_outputs, 0.0);
   plan_.n_leaves = 0;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "base/threads.h"
+
 namespace skshap {
 
 TreeWriter::TreeWriter(const CodedTrees& trees, const MeasuredTrees& measured, bool walks, Plan& out)
@@ -60,6 +62,7 @@ uint32_t TreeWriter::slot(int32_t player) {
 // --- The programs of a tree ---
 
 void TreeWriter::write_tree(int32_t tree) {
+  check_interrupt();
   begin_tree(tree, measured_.shapes()[tree]);
   stack_.clear();
   push_place(root_, -1, false);

@@ -105,16 +105,14 @@ IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
                                        price("unit_node"),  price("entry"),      price("byte")};
   const IntervalLimits limits{most_entries, price("least_leaves"), n_rows, most_bytes, on_gpu};
   if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
-  const WithoutGil release;
-  return lay_out_intervals(plan, interval_prices, limits);
+  return compile_interruptibly([&] { return lay_out_intervals(plan, interval_prices, limits); });
 }
 
 Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_threads, bool unwalked) {
   require_threads(n_threads);
   if (layout.plan != &plan) throw py::value_error("the layout is of another plan");
   if (unwalked && !plan.unwalked) throw py::value_error("only trees for Owen values can be unwalked");
-  const WithoutGil release;
-  return make_interval_plan(plan, layout, n_threads, unwalked);
+  return compile_interruptibly([&] { return make_interval_plan(plan, layout, n_threads, unwalked); });
 }
 
 // Return the group of each player, or null.
@@ -309,8 +307,7 @@ void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::arr
 
 Plan fill_pair_tables(const BackgroundPairsPlan& plan, size_t table_bytes, int n_threads) {
   require_threads(n_threads);
-  const WithoutGil release;
-  return make_pair_tables(plan, table_bytes, n_threads);
+  return compile_interruptibly([&] { return make_pair_tables(plan, table_bytes, n_threads); });
 }
 
 py::object table_costs(const BackgroundPairsPlan& plan, size_t table_bytes) {

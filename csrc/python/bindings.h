@@ -8,6 +8,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "base/threads.h"
 #include "plan/plan.h"
 
 namespace skshap {
@@ -220,6 +221,19 @@ class Interrupt {
 
   Clock::time_point last_ = Clock::now();
 };
+
+// Compile without the GIL; a signal ends it.
+template <class Make>
+auto compile_interruptibly(const Make& make) {
+  Interrupt interrupted;
+  try {
+    const InterruptScope scope(std::ref(interrupted));
+    const WithoutGil release;
+    return make();
+  } catch (const Interrupted&) {
+    throw py::error_already_set();
+  }
+}
 
 // Run `work` without the GIL. The argument of `work` tells it whether a signal has arrived.
 template <class Work>

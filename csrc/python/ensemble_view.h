@@ -99,8 +99,7 @@ auto with_view(const py::dict& ensemble, const Make& make, bool reads_linear_lea
   view.category_offsets = category_offsets.data();
   view.category_values = category_values.data();
   view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
-  const WithoutGil release;
-  return make(view);
+  return compile_interruptibly([&] { return make(view); });
 }
 
 }  // namespace skshap

@@ -98,13 +98,13 @@ void fill_tables(Plan& plan, int64_t n_threads) {
     }
   }
   constexpr size_t kPart = 256;
-  std::atomic<size_t> next{0};
-  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(leaves.size() / kPart + 1)), [&](bool) {
-    std::vector<T> scratch(t[longest].size() << longest);
-    for (size_t i; (i = next.fetch_add(kPart)) < leaves.size();)
+  share_items(static_cast<int64_t>((leaves.size() + kPart - 1) / kPart), n_threads, [&] {
+    return [&, scratch = std::vector<T>(t[longest].size() << longest)](int64_t part) mutable {
+      const size_t i = static_cast<size_t>(part) * kPart;
       fill_leaves(FillLeavesArgs<T>{leaves.data() + i, std::min(kPart, leaves.size() - i),
                                     plan.tables.leaf_features.data(), n_nodes, t, weights, scratch.data(),
                                     stored_tables<T>(plan.tables).own().data()});
+    };
   });
 }
 

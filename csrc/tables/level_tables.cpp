@@ -135,11 +135,10 @@ class LevelWriter {
 
 template <class T>
 void write_tables(Plan& plan, int64_t n_threads) {
-  const size_t n_trees = plan.tables.trees.size();
-  std::atomic<size_t> next{0};
-  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
-    LevelWriter<T> levels(plan);
-    for (size_t i; (i = next++) < n_trees;) levels.write_tree(plan.tables.trees[i]);
+  share_items(static_cast<int64_t>(plan.tables.trees.size()), n_threads, [&] {
+    return [&plan, levels = LevelWriter<T>(plan)](int64_t i) mutable {
+      levels.write_tree(plan.tables.trees[i]);
+    };
   });
 }
 

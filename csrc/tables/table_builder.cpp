@@ -61,6 +61,7 @@ class TableWriter {
   }
 
   void make_leaf_table(size_t table_tree, size_t lookup, const TreeGroups::Leaf& leaf) {
+    check_interrupt();
     const uint32_t d = leaf.n_features;
     const size_t size = size_t{1} << d;
     PathStep* const path = groups_.steps.data() + leaf.path;
@@ -221,12 +222,10 @@ class TableWriter {
 }  // namespace
 
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh) {
-  const size_t n_trees = plan.tables.trees.size();
-  std::atomic<size_t> next{0};
-  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
-    TableWriter writer(plan, limits, weigh);
-    for (size_t i; (i = next++) < n_trees;)
-      if (!plan.tables.trees[i].n_levels) writer.write_tree(i);
+  share_items(static_cast<int64_t>(plan.tables.trees.size()), n_threads, [&] {
+    return [&, writer = TableWriter(plan, limits, weigh)](int64_t i) mutable {
+      if (!plan.tables.trees[i].n_levels) writer.write_tree(static_cast<size_t>(i));
+    };
   });
 }
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import TESTS
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
@@ -162,6 +163,60 @@ while True:
     TreeExplainer.load(path, device="cpu")
 
 
+#: Compilations of some seconds, by name: trees, their leaves, and the code.
+COMPILATIONS = {
+    "plan": (2000, 300, "_core.Plan(trees, 'single', n_threads=2)"),
+    "pairs": (1000, 60, "_core.Plan(trees, 'single', order=2, n_threads=2)"),
+    "fast_v2": (4000, 60, "_core.Plan(trees, 'double', method='fast_v2', table_bytes=2**32, n_threads=2)"),
+    "background": (300, 100, "_core.background_plan(trees, 'single', X, weights, 'SII', 2**28, 2)"),
+    "background pairs": (300, 100, "_core.BackgroundPairsPlan(trees, 'single', X, weights, 'SII', 2**28, 2)"),
+    "intervals": (
+        500,
+        60,
+        """
+    plan = _core.owen_plan(trees, 'single', groups, 2)
+    _core.interval_plan(plan, _core.IntervalLayout(plan, 4096, 1e9, ALWAYS_TABLES), 2)""",
+    ),
+}
+
+
+@pytest.mark.parametrize("compilation", COMPILATIONS)
+def test_ctrl_c_while_compiling(compilation: str) -> None:
+    """The core asks for interrupts while it compiles, as it does in calls."""
+    n_trees, n_leaves, work = COMPILATIONS[compilation]
+    code = f"""
+import signal, sys
+import numpy as np
+sys.path.insert(0, {str(TESTS)!r})
+from helpers.ensembles import random_ensemble
+from helpers.plans import ALWAYS_TABLES
+from skshapgpu import _core
+from skshapgpu.adapters.ensemble import attributes_of
+trees = attributes_of(random_ensemble(0, n_trees={n_trees}, n_features=12, max_leaves={n_leaves}))
+X = np.random.default_rng(0).normal(size=(60_000, 12)).astype(np.float32)
+weights = np.full(len(X), 1 / len(X))
+groups = np.repeat(np.arange(4), 3).tolist()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+print("ready", flush=True)
+while True:
+    {work}
+"""
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout is not None and running.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        start = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=30)
+        seconds = time.monotonic() - start
+    finally:
+        running.kill()
+    assert "KeyboardInterrupt" in errors.splitlines() and running.returncode == -signal.SIGINT
+    assert seconds < 1.5  # with the end of the interpreter; half a second on an idle machine
+
+
 # Too little memory, a full disk
 
 
@@ -201,6 +256,38 @@ print(n_errors)
     ended = program(code, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) > 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space in this way")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_too_little_memory_for_a_thread() -> None:
+    """A thread whose stack fits, but not its own variables, used to end the process with status 127."""
+    code = """
+from skshapgpu import _core
+from skshapgpu.adapters import adapt
+from skshapgpu.adapters.ensemble import attributes_of
+plan = _core.Plan(attributes_of(adapt(model).ensemble), "single")
+rows = np.tile(X, (40, 1)).astype(np.float32)
+values = np.empty((len(rows), 1, rows.shape[1]), np.float32)
+plan.explain(rows, values, None, 1)
+stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+failed = []
+for room in range(stack - 2**16, stack + 2**20, 4096):
+    if not (child := os.fork()):
+        in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + room, resource.RLIM_INFINITY))
+        try:
+            plan.explain(rows, values, None, 2)
+        except (MemoryError, RuntimeError):
+            pass
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        failed.append(room - stack)
+print(failed)
+"""
+    ended = program(code, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "[]\n"
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
