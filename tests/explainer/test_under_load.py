@@ -163,43 +163,29 @@ while True:
     TreeExplainer.load(path, device="cpu")
 
 
-#: Compilations of some seconds, by name: trees, their leaves, and the code.
+#: Compilations of several seconds.
 COMPILATIONS = {
-    "plan": (2000, 300, "_core.Plan(trees, 'single', n_threads=2)"),
-    "pairs": (1000, 60, "_core.Plan(trees, 'single', order=2, n_threads=2)"),
-    "fast_v2": (4000, 60, "_core.Plan(trees, 'double', method='fast_v2', table_bytes=2**32, n_threads=2)"),
-    "background": (300, 100, "_core.background_plan(trees, 'single', X, weights, 'SII', 2**28, 2)"),
-    "background pairs": (300, 100, "_core.BackgroundPairsPlan(trees, 'single', X, weights, 'SII', 2**28, 2)"),
-    "intervals": (
-        500,
-        60,
-        """
-    plan = _core.owen_plan(trees, 'single', groups, 2)
-    _core.interval_plan(plan, _core.IntervalLayout(plan, 4096, 1e9, ALWAYS_TABLES), 2)""",
-    ),
+    "background": "_core.background_plan(trees, 'single', X, weights, 'SII', 2**28)",
+    "background pairs": "_core.BackgroundPairsPlan(trees, 'single', X, weights, 'SII', 2**28)",
 }
 
 
 @pytest.mark.parametrize("compilation", COMPILATIONS)
 def test_ctrl_c_while_compiling(compilation: str) -> None:
     """The core asks for interrupts while it compiles, as it does in calls."""
-    n_trees, n_leaves, work = COMPILATIONS[compilation]
     code = f"""
 import signal, sys
 import numpy as np
 sys.path.insert(0, {str(TESTS)!r})
 from helpers.ensembles import random_ensemble
-from helpers.plans import ALWAYS_TABLES
 from skshapgpu import _core
 from skshapgpu.adapters.ensemble import attributes_of
-trees = attributes_of(random_ensemble(0, n_trees={n_trees}, n_features=12, max_leaves={n_leaves}))
-X = np.random.default_rng(0).normal(size=(60_000, 12)).astype(np.float32)
+trees = attributes_of(random_ensemble(0, n_trees=300, n_features=12, max_leaves=100))
+X = np.random.default_rng(0).normal(size=(600_000, 12)).astype(np.float32)
 weights = np.full(len(X), 1 / len(X))
-groups = np.repeat(np.arange(4), 3).tolist()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 print("ready", flush=True)
-while True:
-    {work}
+{COMPILATIONS[compilation]}
 """
     running = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -266,10 +252,12 @@ def test_too_little_memory_for_a_thread() -> None:
 from skshapgpu import _core
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.ensemble import attributes_of
+model = RandomForestRegressor(30, max_depth=6, random_state=0, n_jobs=1).fit(X, Y)
 plan = _core.Plan(attributes_of(adapt(model).ensemble), "single")
 rows = np.tile(X, (40, 1)).astype(np.float32)
 values = np.empty((len(rows), 1, rows.shape[1]), np.float32)
 plan.explain(rows, values, None, 1)
+values = np.empty_like(values)
 stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
 failed = []
 for room in range(stack - 2**16, stack + 2**20, 4096):
