@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.ensembles import random_ensemble
 
 from skshapgpu import _core
 from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
-from tests.helpers.ensembles import random_ensemble
 
 N_FEATURES = 3
 STUMP: dict[str, Any] = {
@@ -188,7 +188,7 @@ def test_owen_values_need_groups() -> None:
 
 @pytest.mark.parametrize("categories", [False, True])
 def test_random_contradictions(categories: bool) -> None:
-    # What the class refuses because of one changed position, the core refuses.
+    # One position is changed. The core refuses the ensemble if the class does.
     rng = np.random.default_rng(0)
     names = ["left", "right", "feature", "tree_offsets", "tree_output"]
     names += ["category_set"] * categories
