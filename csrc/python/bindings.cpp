@@ -225,6 +225,8 @@ RescaledTables compile_rescaled_tables(const RescaledPlan& plan, const py::dict&
   require_floats(background, "background");
   if (background.ndim() != 2 || background.shape(1) != plan.plan.n_inputs)
     throw py::value_error("background must be that of the plan");
+  if (feature_count(ensemble) != plan.plan.n_inputs)
+    throw py::value_error("the ensemble must be that of the plan");
   const Rows rows = rows_of(background);
   return with_view(ensemble, [&](const EnsembleView& view) {
     return make_rescaled_tables(plan, view, rows, table_bytes, n_threads);

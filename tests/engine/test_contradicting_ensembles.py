@@ -186,6 +186,16 @@ def test_owen_values_need_groups() -> None:
         _core.owen_plan(numeric(), "double", None)  # type: ignore[arg-type]
 
 
+def test_tables_of_rescaled_values_need_the_ensemble_of_the_plan() -> None:
+    # Rows of the background have no column for a fourth feature.
+    plan = _core.RescaledPlan(numeric(), "double", BACKGROUND, WEIGHTS, "logistic", 1.0)
+    _core.RescaledTables(plan, numeric(), BACKGROUND, 1 << 20)
+    wide = numeric(zero_missing=[], player=[]) | {"n_features": N_FEATURES + 1}
+    wide["feature"] = np.full(6, N_FEATURES, np.int32)
+    with pytest.raises(ValueError, match="the ensemble must be that of the plan"):
+        _core.RescaledTables(plan, wide, BACKGROUND, 1 << 20)
+
+
 @pytest.mark.parametrize("categories", [False, True])
 def test_random_contradictions(categories: bool) -> None:
     # One position is changed. The core refuses the ensemble if the class does.
