@@ -43,16 +43,15 @@ class PairLayout {
         n_places_(plan_.features.size() + plan_.pairs.size()),
         groups_(plan_),
         targets_(plan_) {
-    if (n_places_ * plan_.n_outputs > INT32_MAX)
-      throw std::invalid_argument("too many pairs and outputs for tables: use the CPU");
+    require_positions<int32_t>(n_places_ * plan_.n_outputs);
     position_.assign(n_places_, -1);
     offsets_.resize(plan_.trees.size());
     for (size_t chunk = 0; chunk < plan_.chunks.size(); ++chunk) add_chunk(chunk);
     for (TableBatch& batch : out_.batches)
       batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
     if (!out_.trees.empty()) out_.n_elements = n_elements_ + kTablePadding;
-    if (std::max(out_.bits.size(), out_.targets.size()) > UINT32_MAX || out_.lookups.size() > INT32_MAX)
-      throw std::invalid_argument("too many leaves for tables: use the CPU");
+    require_positions(std::max(out_.bits.size(), out_.targets.size()));
+    require_positions<int32_t>(out_.lookups.size());
   }
 
   const TreeOffsets& offsets(size_t tree) const { return offsets_[tree]; }

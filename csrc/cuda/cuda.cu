@@ -63,13 +63,13 @@ std::vector<CudaDevice> cuda_devices() {
 
 int cuda_driver_version() {
   int version = 0;
-  if (cudaDriverGetVersion(&version) != cudaSuccess) cudaGetLastError();
+  ignore(cudaDriverGetVersion(&version));
   return version;
 }
 
 int cuda_runtime_version() {
   int version = 0;
-  if (cudaRuntimeGetVersion(&version) != cudaSuccess) cudaGetLastError();
+  ignore(cudaRuntimeGetVersion(&version));
   return version;
 }
 
@@ -345,11 +345,11 @@ class ExplainPipeline : public CudaPlan::Impl {
 
   // Wait for all work, because no work may continue when the caller's memory is freed.
   void finish() {
-    for (const Flight& flight : flights_) cudaStreamSynchronize(flight.stream.stream);
+    for (const Flight& flight : flights_) ignore(cudaStreamSynchronize(flight.stream.stream));
   }
   void finish_on(cudaStream_t stream) {
     finish();
-    cudaStreamSynchronize(stream);
+    ignore(cudaStreamSynchronize(stream));
   }
 
   unsigned long long* gap_of(const CudaResult& result) const {
@@ -379,6 +379,9 @@ class ExplainPipeline : public CudaPlan::Impl {
 
 // Reject arrays that the program does not compute for the plan's order.
 void require_arrays(const Plan& plan, const Result& result) {
+  if (!plan.interactions() && (result.matrices || result.pairs))
+    throw std::invalid_argument("the plan was not compiled for interactions");
+  if (plan.order < 3 && result.triples) throw std::invalid_argument("the plan was not compiled for triples");
   if (plan.order > 2 && (result.matrices || result.pairs))
     throw std::invalid_argument("on a GPU, pairs and matrices need a plan of order 2");
 }

@@ -20,6 +20,11 @@ inline void check(cudaError_t error, const char* what) {
   if (error == cudaErrorMemoryAllocation) throw CudaMemoryError(message);
   throw CudaError(message);
 }
+// Ignore the error of a call that no caller could act upon: where memory is freed, or another error is thrown
+// already. The next call must not report it. An error of the device itself comes back with every call.
+inline void ignore(cudaError_t error) noexcept {
+  if (error != cudaSuccess) cudaGetLastError();
+}
 inline void check_launch(const char* what) { check(cudaGetLastError(), what); }
 
 class UseDevice {
@@ -28,7 +33,7 @@ class UseDevice {
     check(cudaGetDevice(&before_), "no current device");
     check(cudaSetDevice(device), "cannot use the device");
   }
-  ~UseDevice() { cudaSetDevice(before_); }
+  ~UseDevice() { ignore(cudaSetDevice(before_)); }
 
  private:
   int before_ = 0;
@@ -65,7 +70,7 @@ class Buffer {
 
  private:
   void release() {
-    if (data_) kHost ? cudaFreeHost(data_) : cudaFree(data_);
+    if (data_) ignore(kHost ? cudaFreeHost(data_) : cudaFree(data_));
     cuda_allocated -= size_;
     data_ = nullptr;
     size_ = 0;
@@ -93,7 +98,7 @@ DeviceBuffer upload(const std::vector<X>& x) {
 class Event {
  public:
   Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating an event"); }
-  ~Event() { cudaEventDestroy(event_); }
+  ~Event() { ignore(cudaEventDestroy(event_)); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   // Let the event happen when the work that is queued in the stream now is done.
@@ -111,7 +116,7 @@ class Event {
 struct Stream {
   cudaStream_t stream = nullptr;
   Stream() { check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"); }
-  ~Stream() { cudaStreamDestroy(stream); }
+  ~Stream() { ignore(cudaStreamDestroy(stream)); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 };

@@ -14,6 +14,7 @@
 
 #include "base/process_singleton.h"
 #include "base/threads.h"
+#include "cuda/memory.h"
 
 namespace skshap {
 namespace {
@@ -55,7 +56,7 @@ char* allocate(size_t bytes) {
   return nullptr;
 }
 void deallocate(char* data, size_t bytes) noexcept {
-  if (cudaHostUnregister(data) != cudaSuccess) cudaGetLastError();
+  ignore(cudaHostUnregister(data));
   munmap(data, bytes);
 }
 #else
@@ -65,9 +66,7 @@ char* allocate(size_t bytes) {
   cudaGetLastError();  // so that the next call does not report this error
   return nullptr;
 }
-void deallocate(char* data, size_t) noexcept {
-  if (cudaFreeHost(data) != cudaSuccess) cudaGetLastError();
-}
+void deallocate(char* data, size_t) noexcept { ignore(cudaFreeHost(data)); }
 #endif
 
 struct PageLockedBlock {

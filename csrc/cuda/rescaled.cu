@@ -132,7 +132,8 @@ class RescaledPipeline : public CudaRescaledPlan::Impl {
       try {
         work(first, std::min(batch, n_rows - first));
       } catch (...) {
-        cudaStreamSynchronize(stream_.stream);  // no work may continue when the caller's memory is freed
+        // No work may continue when the caller's memory is freed.
+        ignore(cudaStreamSynchronize(stream_.stream));
         throw;
       }
     }

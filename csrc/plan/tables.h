@@ -9,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -158,6 +160,13 @@ const Contents<T>& stored_tables(const Tables& tables) {
 template <class T>
 Contents<T>& stored_tables(Tables& tables) {
   return const_cast<Contents<T>&>(stored_tables<T>(const_cast<const Tables&>(tables)));
+}
+
+// Throw unless the positions in a list of n elements fit the integers that tables have for them.
+template <class Position = uint32_t>
+constexpr void require_positions(size_t n) {
+  if (n > static_cast<size_t>(std::numeric_limits<Position>::max()))
+    throw std::invalid_argument("the trees have too many leaves or outputs for tables");
 }
 
 // Elements that a lookup reads beyond the end of a table.

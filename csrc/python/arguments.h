@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "python/bindings.h"
+#include "python/ensemble_view.h"
 
 namespace skshap {
 
@@ -23,7 +23,7 @@ inline Precision precision_named(const std::string& name) {
 // Check the background rows and their weights, which must add up to 1. Return the rows.
 inline Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
   require_floats(background, "background");
-  const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
+  const py::ssize_t n_features = feature_count(ensemble);
   if (background.ndim() != 2 || background.shape(1) != n_features || background.shape(0) < 1)
     throw py::value_error("background must have shape (n_rows, " + std::to_string(n_features) +
                           ") with at least one row");

@@ -122,7 +122,7 @@ std::vector<int32_t> groups_of(const py::dict& ensemble, const py::object& group
   const auto player = attribute<int32_t>(ensemble, "player", -1);
   const auto* const end = player.data() + player.size();
   const py::ssize_t n_players =
-      player.size() ? 1 + *std::max_element(player.data(), end) : ensemble["n_features"].cast<py::ssize_t>();
+      player.size() ? py::ssize_t{1} + *std::max_element(player.data(), end) : feature_count(ensemble);
   const bool valid = std::all_of(list.begin(), list.end(), [&](int32_t group) {
     return group >= 0 && static_cast<size_t>(group) < list.size();
   });
@@ -135,6 +135,7 @@ Plan compile_owen(const py::dict& ensemble, const std::string& precision, const 
                   int n_threads) {
   const Precision plan_precision = precision_named(precision);
   require_threads(n_threads);
+  if (groups.is_none()) throw py::type_error("groups must be a list");
   const std::vector<int32_t> list = groups_of(ensemble, groups);
   return with_view(ensemble, [&](const EnsembleView& view) {
     return make_owen_plan(view, plan_precision, list.data(), n_threads);
@@ -176,7 +177,8 @@ void add_leaf_weights_of(const py::dict& ensemble, const py::array& rows, const 
   require_floats(rows, "rows");
   if (rows.ndim() != 2) throw py::value_error("rows must have two dimensions");
   require_weights(weights, rows.shape(0));
-  double* const out = optional_doubles(weight_at, "weight_at", {ensemble["left"].cast<py::array>().size()});
+  double* const out =
+      optional_doubles(weight_at, "weight_at", {attribute<int32_t>(ensemble, "left", -1).size()});
   if (!out) throw py::type_error("weight_at must be a float64 array");
   const double* const w = static_cast<const double*>(weights.data());
   const py::ssize_t n_columns = rows.shape(1);
@@ -222,6 +224,8 @@ RescaledTables compile_rescaled_tables(const RescaledPlan& plan, const py::dict&
   require_floats(background, "background");
   if (background.ndim() != 2 || background.shape(1) != plan.plan.n_inputs)
     throw py::value_error("background must be that of the plan");
+  if (feature_count(ensemble) != plan.plan.n_inputs)
+    throw py::value_error("the ensemble must be that of the plan");
   const Rows rows = rows_of(background);
   return with_view(ensemble, [&](const EnsembleView& view) {
     return make_rescaled_tables(plan, view, rows, table_bytes, n_threads);

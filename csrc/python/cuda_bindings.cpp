@@ -45,11 +45,10 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
                        uintptr_t values, bool values_float32, const py::object& gap, size_t memory_limit,
                        uintptr_t stream, uintptr_t matrices, uintptr_t pairs, uintptr_t triples) {
   CudaInput input{missing, allow_nan, limit};
-  CudaResult result{
+  const CudaResult result{
       {reinterpret_cast<void*>(values), values_float32, nullptr, reinterpret_cast<void*>(matrices),
        reinterpret_cast<void*>(pairs), reinterpret_cast<void*>(triples)},
-      nullptr};
-  if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
+      optional_doubles(gap, "gap", {cuda.plan().n_outputs})};
   Interrupt interrupted;
   bool complete;
   {
@@ -104,6 +103,7 @@ PYBIND11_MODULE(_cuda, module) {
   py::class_<DeviceArray>(module, "DeviceArray")
       .def(py::init([](uintptr_t data, bool is_float32, int64_t n_rows, int64_t row_stride,
                        int64_t column_stride) {
+             if (n_rows < 0) throw py::value_error("n_rows must not be negative");
              return DeviceArray{data, is_float32, n_rows, row_stride, column_stride};
            }),
            py::arg("data"), py::arg("is_float32"), py::arg("n_rows"), py::arg("row_stride"),

@@ -14,7 +14,7 @@ using Axes = std::vector<std::pair<std::vector<int32_t>, py::array>>;
 DependentTrees compile(const py::dict& ensemble, const Axes& axes, int n_threads) {
   require_threads(n_threads);
   if (axes.size() > kMostAxes) throw py::value_error("a grid has at most two axes");
-  const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
+  const py::ssize_t n_features = feature_count(ensemble);
   std::vector<GridAxis> grid_axes;
   for (const auto& [inputs, points] : axes) {
     require_floats(points, "points");

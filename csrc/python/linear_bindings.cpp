@@ -22,6 +22,7 @@ LinearPlan compile(const py::dict& ensemble, const std::string& precision, const
   return with_view(
       ensemble,
       [&](const EnsembleView& view) {
+        require_ensemble(view.value_width == 1, "linear leaves need trees of one output");
         return make_linear_plan(view, leaves, plan_precision, which, rows, p, sum_bytes, n_threads);
       },
       true);

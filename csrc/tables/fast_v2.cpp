@@ -14,6 +14,9 @@
 namespace skshap {
 namespace {
 
+// require_short_paths rejects paths that are too long for a table here.
+static_assert(kMaxLeafBits == kMaxTableBits);
+
 // The least zero fraction: smaller ones are replaced by this one. A feature's zero fraction is taken out of a
 // number by a ratio, which then stays finite, and the product keeps its digits. A leaf that the replacement
 // changes contributes at most this fraction of its value.
@@ -50,6 +53,7 @@ class FastV2Layout {
         leaves += plan_.trees[i].n_inner + 1;
       }
     }
+    require_positions(n_features_);
     out_.leaf_features.resize(n_features_);
   }
 

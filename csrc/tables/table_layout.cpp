@@ -59,6 +59,8 @@ class TableLayout {
 
   void end() {
     if (out_.trees.empty()) return;
+    require_positions(std::max(out_.bits.size(), out_.targets.size()));
+    require_positions<int32_t>(plan_.features.size() * plan_.n_outputs);  // places
     for (TableBatch& batch : out_.batches)
       batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
     out_.n_elements = n_elements_ + kTablePadding;

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from numpy._core._multiarray_umath import __cpu_features__ as processor_has
@@ -36,6 +38,28 @@ def test_a_set_that_is_not_available() -> None:
     assert result.returncode == 1
     assert "SKSHAPGPU_ISA=sse9 is not available here; choose one of: " in result.stderr
     assert result.stderr.rstrip().endswith("baseline")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the build checks objects on Linux")
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_build_refuses_functions_that_the_linker_may_use_for_every_processor(
+    is_shared: bool, tmp_path: Path
+) -> None:
+    script = Path(__file__).parents[2] / "csrc" / "simd" / "weak_functions.cmake"
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    cmake, compiler, nm = (shutil.which(name, path=programs) for name in ("cmake", "c++", "nm"))
+    if not (script.exists() and cmake and compiler and nm):
+        pytest.skip("needs the sources, a compiler and CMake")
+    source, unit = tmp_path / "kernels.cpp", tmp_path / "kernels.o"
+    function = "template <class T> [[gnu::noinline]] T twice(T x) { return x + x; }"
+    definition = function if is_shared else f"namespace {{ {function} }}"
+    source.write_text(definition + "float four(float x) { return twice(x); }")
+    subprocess.run([compiler, "-O3", "-c", source, "-o", unit], check=True)
+    result = subprocess.run(
+        [cmake, f"-DNM={nm}", f"-DOBJECTS={unit}", "-P", script], capture_output=True, text=True
+    )
+    assert (result.returncode != 0) == is_shared, result.stderr
+    assert ("twice" in result.stderr) == is_shared
 
 
 def run(name: str) -> subprocess.CompletedProcess[str]:

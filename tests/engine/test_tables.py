@@ -7,7 +7,10 @@ the walk.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -377,6 +380,34 @@ def test_memory_of_auto() -> None:
     assert 0 < some.model_info()["n_table_trees"] < 20 and some.model_info()["table_bytes"] <= limit // 2
     some._compiled.options = replace(some._compiled.options, memory_limit=10**9)  # for the call
     np.testing.assert_allclose(some.shap_values(X[:4]), expected, rtol=0, atol=1e-5 * scale)
+
+
+def test_positions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    # Lists of tables that are this long take gigabytes, so only the check that all layouts share is called.
+    csrc = Path(__file__).parents[2] / "csrc"
+    compiler = shutil.which("c++")
+    if not (csrc.exists() and compiler):
+        pytest.skip("needs the sources and a compiler")
+    source, program = tmp_path / "positions.cpp", tmp_path / "positions"
+    source.write_text("""
+        #include "plan/tables.h"
+        template <class Position>
+        bool refuses(size_t n) {
+          try {
+            skshap::require_positions<Position>(n);
+          } catch (const std::invalid_argument&) {
+            return true;
+          }
+          return false;
+        }
+        int main() {
+          const size_t most = size_t{1} << 32, most_signed = most / 2;
+          return refuses<uint32_t>(most - 1) || !refuses<uint32_t>(most) || !refuses<uint32_t>(most + 5) ||
+                 refuses<int32_t>(most_signed - 1) || !refuses<int32_t>(most_signed);
+        }
+    """)
+    subprocess.run([compiler, "-std=c++17", f"-I{csrc}", source, "-o", program], check=True)
+    assert subprocess.run([program]).returncode == 0
 
 
 # Other instruction sets

@@ -98,11 +98,8 @@ void add_leaf_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& pro
   }
 }
 
-}  // namespace
-
 template <class T>
-void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
-  if (plan.method == Method::kFastV2) return add_leaf_tables(plan, test, program);
+void add_lookup_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
   CudaTables<T>& out = program.tables;
   out.bits = plan.tables.bits;
   size_t n_elements = 0;
@@ -125,6 +122,20 @@ void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program)
       program.slots.push_back({place / n_places, place % n_places});
     }
   }
+}
+
+}  // namespace
+
+template <class T>
+void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
+  if (plan.method == Method::kFastV2)
+    add_leaf_tables(plan, test, program);
+  else
+    add_lookup_tables(plan, test, program);
+  const CudaTables<T>& out = program.tables;
+  for (const size_t n : {out.bits.size(), out.targets.size(), out.factors.size(), program.slots.size()})
+    require_positions(n);
+  for (const size_t n : {out.trees.size(), out.lookups.size()}) require_positions<int32_t>(n);
 }
 template void add_tables(const Plan&, const CudaTest&, CudaProgram<float>&);
 template void add_tables(const Plan&, const CudaTest&, CudaProgram<double>&);

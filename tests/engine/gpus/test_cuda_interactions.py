@@ -211,6 +211,27 @@ def test_refused() -> None:
             _cuda.CudaPlan(plan, 0).explain(rows, values, None, None, 0, **part)
 
 
+def test_refused_results_of_rows_on_the_device() -> None:
+    ensemble = random_ensemble(0)
+    cuda_plan = _cuda.CudaPlan(_core.Plan(attributes_of(ensemble), "single"), 0)
+    no_rows = _cuda.DeviceArray(0, True, 0, 4 * ensemble.n_features, 4)
+
+    def explain(gap: Any, **addresses: int) -> None:
+        cuda_plan.explain_device(no_rows, np.nan, True, np.nan, 0, True, gap, 0, 0, **addresses)
+
+    for gap in (np.zeros(1, np.float32), np.zeros(1, ">f8"), [0.0]):
+        with pytest.raises(TypeError, match="gap must be a float64 array"):
+            explain(gap)
+    for gap in (np.zeros(0), np.zeros(2), np.zeros((1, 1))):
+        with pytest.raises(ValueError, match="gap has a wrong shape"):
+            explain(gap)
+    for name in ("matrices", "pairs", "triples"):
+        with pytest.raises(ValueError, match="the plan was not compiled for"):
+            explain(None, **{name: 16})
+    with pytest.raises(ValueError, match="n_rows"):
+        _cuda.DeviceArray(0, True, -1, 4, 4)
+
+
 # As users see them
 
 

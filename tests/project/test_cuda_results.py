@@ -1,0 +1,46 @@
+"""No result of the CUDA runtime is dropped: an error that stays behind is reported by a later call."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "csrc" / "cuda"
+
+#: A call whose result is dropped: a statement of its own, also after a brace or a condition.
+DROPPED = re.compile(r"(?:^\s*|[;{}]\s*|\)\s+|\?\s*|:\s+)(cuda[A-Z]\w*)\(", re.MULTILINE)
+
+#: Calls whose error a later one reports: launches end with cudaGetLastError, which clears the error.
+CLEARED = {"cudaGetLastError"}
+
+
+def dropped_results(code: str) -> list[str]:
+    """Return the names of the functions whose results are dropped."""
+    statements = re.sub(r"(check|ignore)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", code)
+    return [name for name in DROPPED.findall(statements) if name not in CLEARED]
+
+
+def test_results_of_cuda_are_checked_or_ignored() -> None:
+    if not SOURCES.exists():
+        pytest.skip("needs the sources")
+    files = [path for path in SOURCES.glob("*") if path.suffix in {".cu", ".cuh", ".h"}]
+    dropped = {path.name: dropped_results(path.read_text()) for path in files}
+    assert {name: names for name, names in dropped.items() if names} == {
+        # cudaGetLastError at the end of the function returns the errors of these calls.
+        "gputreeshap.cuh": ["cudaMemsetAsync", "cudaMemsetAsync"]
+    }
+
+
+def test_dropped_results_are_found() -> None:
+    assert dropped_results("  ~Buffer() { cudaFree(data_); }") == ["cudaFree"]
+    assert dropped_results("if (data_) kHost ? cudaFreeHost(data_) : cudaFree(data_);") == [
+        "cudaFreeHost",
+        "cudaFree",
+    ]
+    assert dropped_results("for (auto& flight : flights_) cudaStreamSynchronize(flight.stream);") == [
+        "cudaStreamSynchronize"
+    ]
+    assert dropped_results("if (data_) ignore(kHost ? cudaFreeHost(data_) : cudaFree(data_));") == []
+    assert dropped_results("if (cudaHostAlloc(&data, n, 0) == cudaSuccess) return data;") == []
