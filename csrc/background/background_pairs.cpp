@@ -86,13 +86,9 @@ void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_th
 BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
                                                const Rows& rows, const double* weights, Index index,
                                                size_t count_bytes, int64_t n_threads) {
-  BackgroundPairsPlan out{make_plan(ensemble, precision, 2, index, true, n_threads),
-                          0,
-                          static_cast<size_t>(rows.n_rows),
-                          {},
-                          {},
-                          {},
-                          0};
+  BackgroundPairsPlan out{};
+  out.plan = make_plan(ensemble, precision, 2, index, true, n_threads);
+  out.n_background = static_cast<size_t>(rows.n_rows);
   Plan& plan = out.plan;
   out.longest_path = longest_path(plan);
   if (out.longest_path > kMaxPatternBits)

@@ -148,13 +148,13 @@ void Recursion<T, kFast>::open_tree(const Chunk& chunk, const TreeProgram& tree)
       [&](const PathNode& at) {
         const double share = plan_.shares[tree.decide + at.node];
         const int32_t* const children = plan_.children.data() + tree.children + 2 * at.node;
-        nodes_[at.node] = {at.parent,
-                           static_cast<int32_t>(at.level),
-                           at.is_right,
-                           at.previous != nullptr,
-                           slot_of_[at.feature],
-                           {children[0], children[1]},
-                           {static_cast<T>(share), static_cast<T>(1 - share)}};
+        nodes_[at.node] = {.parent = at.parent,
+                           .level = static_cast<int32_t>(at.level),
+                           .right = at.is_right,
+                           .repeated = at.previous != nullptr,
+                           .slot = slot_of_[at.feature],
+                           .children = {children[0], children[1]},
+                           .shares = {static_cast<T>(share), static_cast<T>(1 - share)}};
       },
       [](int32_t) {});
   const double* values = plan_.leaf_values.data() + tree.leaves;

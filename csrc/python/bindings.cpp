@@ -99,10 +99,18 @@ IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
     if (!entry) throw py::value_error(std::string("prices must have ") + name);
     return entry.mapped();
   };
-  const IntervalPrices interval_prices{price("leaf"),       price("leaf_node"),  price("table"),
-                                       price("lookup"),     price("doubling"),   price("small_bytes"),
-                                       price("line_bytes"), price("built_leaf"), price("built_table"),
-                                       price("unit_node"),  price("entry"),      price("byte")};
+  const IntervalPrices interval_prices{.leaf = price("leaf"),
+                                       .leaf_node = price("leaf_node"),
+                                       .table = price("table"),
+                                       .lookup = price("lookup"),
+                                       .doubling = price("doubling"),
+                                       .small_bytes = price("small_bytes"),
+                                       .line_bytes = price("line_bytes"),
+                                       .built_leaf = price("built_leaf"),
+                                       .built_table = price("built_table"),
+                                       .unit_node = price("unit_node"),
+                                       .entry = price("entry"),
+                                       .byte = price("byte")};
   const IntervalLimits limits{most_entries, price("least_leaves"), n_rows, most_bytes, on_gpu};
   if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
   const WithoutGil release;

@@ -45,10 +45,13 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
                        uintptr_t values, bool values_float32, const py::object& gap, size_t memory_limit,
                        uintptr_t stream, uintptr_t matrices, uintptr_t pairs, uintptr_t triples) {
   CudaInput input{missing, allow_nan, limit};
-  CudaResult result{
-      {reinterpret_cast<void*>(values), values_float32, nullptr, reinterpret_cast<void*>(matrices),
-       reinterpret_cast<void*>(pairs), reinterpret_cast<void*>(triples)},
-      nullptr};
+  CudaResult result{{.values = reinterpret_cast<void*>(values),
+                     .is_float32 = values_float32,
+                     .margin = nullptr,
+                     .matrices = reinterpret_cast<void*>(matrices),
+                     .pairs = reinterpret_cast<void*>(pairs),
+                     .triples = reinterpret_cast<void*>(triples)},
+                    nullptr};
   if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
   Interrupt interrupted;
   bool complete;

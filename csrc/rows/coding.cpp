@@ -1,7 +1,6 @@
 #include "rows/coding.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 namespace skshap {
@@ -35,31 +34,22 @@ void gather(const Rows& rows, const Column* columns, size_t n_columns, int64_t f
     std::fill(out + c * kBlockRows + n_rows, out + (c + 1) * kBlockRows, X(0));
 }
 
-uint32_t category_code(const std::vector<int32_t>& categories, double x) {
-  const double code = std::trunc(x);
-  const uint32_t other = static_cast<uint32_t>(categories.size());
-  if (!(code >= 0 && code <= 2147483647.0)) return other;
-  const auto position = std::lower_bound(categories.begin(), categories.end(), static_cast<int32_t>(code));
-  return position != categories.end() && *position == code
-             ? static_cast<uint32_t>(position - categories.begin())
-             : other;
-}
-
 template <class X>
-void code_column(const Column& column, const RankArgs<X>& rank_args, void (*rank)(const RankArgs<X>&)) {
+void code_column(const Kernels& kernels, const Column& column, const RankArgs<X>& rank_args) {
   if (!column.categorical) {
-    rank(rank_args);
+    kernels.of<X>().rank(rank_args);
     return;
   }
+  const uint32_t n = static_cast<uint32_t>(column.categories.size());
   for (int i = 0; i < kBlockRows; ++i) {
     const X x = rank_args.values[i];
     rank_args.ranks[i] =
-        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories, x);
+        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories.data(), n, x);
   }
 }
 
 template <class X>
-void code_columns(const Plan& plan, std::vector<X> Column::* thresholds, void (*rank)(const RankArgs<X>&),
+void code_columns(const Plan& plan, const Kernels& kernels, std::vector<X> Column::* thresholds,
                   const Rows& rows, int64_t first_row, int n_rows, int block, CodeTile& tile) {
   alignas(64) X values[kGatheredColumns * kBlockRows];
   alignas(64) uint32_t ranks[kBlockRows];
@@ -71,10 +61,13 @@ void code_columns(const Plan& plan, std::vector<X> Column::* thresholds, void (*
       copy(rows, &plan.columns[c], std::min(kGatheredColumns, n_columns - c), first_row, n_rows, values);
     }
     const Column& column = plan.columns[c];
-    code_column<X>(column,
-                   {values + gathered * kBlockRows, (column.*thresholds).data(), (column.*thresholds).size(),
-                    plan.strict, column.zero_missing, ranks},
-                   rank);
+    code_column<X>(kernels, column,
+                   {.values = values + gathered * kBlockRows,
+                    .thresholds = (column.*thresholds).data(),
+                    .n_thresholds = (column.*thresholds).size(),
+                    .strict = plan.strict,
+                    .zero_missing = column.zero_missing,
+                    .ranks = ranks});
     if (column.categorical) {
       group_by_category(column, ranks, tile.category_rows[block * n_columns + c]);
       continue;
@@ -133,9 +126,9 @@ size_t code_bytes(const Plan& plan) {
 void code_block(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                 int block, CodeTile& tile) {
   if (plan.x_float32)
-    code_columns(plan, &Column::thresholds_float, kernels.rank_float, rows, first_row, n_rows, block, tile);
+    code_columns(plan, kernels, &Column::thresholds_float, rows, first_row, n_rows, block, tile);
   else
-    code_columns(plan, &Column::thresholds_double, kernels.rank_double, rows, first_row, n_rows, block, tile);
+    code_columns(plan, kernels, &Column::thresholds_double, rows, first_row, n_rows, block, tile);
 }
 
 void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
@@ -149,8 +142,13 @@ void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* no
                   const CodeTile& codes, int block, uint64_t* words) {
   const CategoryRows* const categories =
       codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * plan.columns.size();
-  const DecideArgs args{
-      nodes, n_nodes, codes.codes(plan, block), codes.stride, categories, plan.category_bits.data(), words};
+  const DecideArgs args{.nodes = nodes,
+                        .n_nodes = n_nodes,
+                        .codes = codes.codes(plan, block),
+                        .code_stride = codes.stride,
+                        .category_rows = categories,
+                        .category_bits = plan.category_bits.data(),
+                        .words = words};
   (plan.wide_codes ? kernels.decide32 : kernels.decide16)(args);
 }
 

@@ -102,9 +102,14 @@ void fill_tables(Plan& plan, int64_t n_threads) {
   run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(leaves.size() / kPart + 1)), [&](bool) {
     std::vector<T> scratch(t[longest].size() << longest);
     for (size_t i; (i = next.fetch_add(kPart)) < leaves.size();)
-      fill_leaves(FillLeavesArgs<T>{leaves.data() + i, std::min(kPart, leaves.size() - i),
-                                    plan.tables.leaf_features.data(), n_nodes, t, weights, scratch.data(),
-                                    stored_tables<T>(plan.tables).own().data()});
+      kernels().of<T>().fill_leaves({.leaves = leaves.data() + i,
+                                     .n_leaves = std::min(kPart, leaves.size() - i),
+                                     .features = plan.tables.leaf_features.data(),
+                                     .n_nodes = n_nodes,
+                                     .t = t,
+                                     .weights = weights,
+                                     .scratch = scratch.data(),
+                                     .tables = stored_tables<T>(plan.tables).own().data()});
   });
 }
 
@@ -201,9 +206,16 @@ void FastV2<T>::add_tree(const Chunk& chunk, const TreeProgram& tree, const Leaf
       margins.add(tree, n_outputs, words, n_block_rows,
                   margin->at(std::max(chunk.output, 0)) + block * kBlockRows, margin->stride());
     const Tables& tables = plan_.tables;
-    add_leaves(AddLeavesArgs<T>{words, n_block_rows, leaves, tree.n_inner + 1, tables.leaf_features.data(),
-                                stored_tables<T>(tables).data(), values_.data(), n_outputs,
-                                phi_.data() + block * n_outputs * output_stride, output_stride});
+    kernels_.of<T>().add_leaves({.words = words,
+                                 .n_rows = n_block_rows,
+                                 .leaves = leaves,
+                                 .n_leaves = tree.n_inner + 1,
+                                 .features = tables.leaf_features.data(),
+                                 .tables = stored_tables<T>(tables).data(),
+                                 .values = values_.data(),
+                                 .n_outputs = n_outputs,
+                                 .phi = phi_.data() + block * n_outputs * output_stride,
+                                 .output_stride = output_stride});
   }
 }
 

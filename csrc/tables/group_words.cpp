@@ -51,8 +51,12 @@ uint32_t GroupWords::local(uint32_t bit) const {
 
 void GroupWords::index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const {
   grow(out, n_blocks_ * kBlockRows);
-  kernels().index(
-      {words_.data(), block_words_, n_blocks_, bits.data(), static_cast<uint32_t>(bits.size()), out.data()});
+  kernels().index({.words = words_.data(),
+                   .block_words = block_words_,
+                   .n_blocks = n_blocks_,
+                   .bits = bits.data(),
+                   .n_bits = static_cast<uint32_t>(bits.size()),
+                   .index = out.data()});
 }
 
 }  // namespace skshap

@@ -112,16 +112,20 @@ void TableRunner<T>::lookup(const TableTree& tree, size_t row_size, size_t first
   const size_t n_rows = std::min(n_blocks * kBlockRows, n_rows_ - first_row);
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& group = tables.lookups[i];
-    kernels_.index({words_.data() + first_block * block_words_, block_words_, n_blocks,
-                    tables.bits.data() + group.bits, group.n_bits, index_.data() + first_row});
-    const LookupArgs<T> args{index_.data() + first_row,
-                             n_rows,
-                             stored_tables<T>(tables).data() + group.table,
-                             tables.targets.data() + group.targets,
-                             group.n_targets,
-                             phi_.data() + first_row * row_size,
-                             row_size};
-    skshap::lookup(args);
+    kernels_.index({.words = words_.data() + first_block * block_words_,
+                    .block_words = block_words_,
+                    .n_blocks = n_blocks,
+                    .bits = tables.bits.data() + group.bits,
+                    .n_bits = group.n_bits,
+                    .index = index_.data() + first_row});
+    const LookupArgs<T> args{.index = index_.data() + first_row,
+                             .n_rows = n_rows,
+                             .table = stored_tables<T>(tables).data() + group.table,
+                             .targets = tables.targets.data() + group.targets,
+                             .n_targets = group.n_targets,
+                             .phi = phi_.data() + first_row * row_size,
+                             .row_size = row_size};
+    kernels_.of<T>().lookup(args);
   }
 }
 
