@@ -7,7 +7,6 @@
 #include "cuda/lanes.cuh"
 #include "cuda/rows.cuh"
 #include "plan/pattern_moments.h"
-#include "tables/pattern_vectors.h"
 
 namespace skshap {
 

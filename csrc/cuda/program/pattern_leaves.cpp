@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "cuda/program/program.h"
+#include "plan/pattern_moments.h"
 #include "plan/tree_paths.h"
-#include "tables/pattern_vectors.h"
 
 namespace skshap {
 namespace {
