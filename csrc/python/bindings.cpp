@@ -507,6 +507,7 @@ PYBIND11_MODULE(_core, module) {
         out["table_bytes"] = plan.count_bytes();
         return out;
       });
+  bind_call_check(module);
   bind_arrays(module);
   bind_dependence(module);
   bind_linear(module);

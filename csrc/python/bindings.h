@@ -190,6 +190,16 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
+// A function of Python without arguments that raises an exception if the calls of its thread are to end, or
+// null. Each of the two modules has its own.
+inline PyObject* call_check = nullptr;
+
+inline void bind_call_check(py::module_& module) {
+  module.def(
+      "check_calls_with", [](const py::function& check) { call_check = py::function(check).release().ptr(); },
+      py::arg("check"));
+}
+
 // A function that asks Python periodically, from a thread without the GIL, whether a signal has arrived or
 // the thread's calls are to end. If so, a Python exception is set.
 class Interrupt {
@@ -208,9 +218,8 @@ class Interrupt {
   using Clock = std::chrono::steady_clock;
 
   static bool may_continue() {
-    PyObject* const module = PyImport_ImportModule("skshapgpu._common.interrupts");
-    PyObject* const checked = module ? PyObject_CallMethod(module, "check", nullptr) : nullptr;
-    Py_XDECREF(module);
+    if (!call_check) return true;
+    PyObject* const checked = PyObject_CallObject(call_check, nullptr);
     Py_XDECREF(checked);
     return checked != nullptr;
   }

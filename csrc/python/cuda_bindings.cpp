@@ -100,7 +100,6 @@ py::dict path_summary(const Plan& plan, const std::string& packing) {
 }
 
 PYBIND11_MODULE(_cuda, module) {
-  py::module_::import("skshapgpu._core");  // the module that defines Plan
   // The more specific error comes last, because translators are tried in reverse order.
   py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
   py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
@@ -141,6 +140,7 @@ PYBIND11_MODULE(_cuda, module) {
            py::arg("limit"), py::arg("values"), py::arg("values_float32"), py::arg("gap").none(true),
            py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0,
            py::arg("triples") = 0);
+  bind_call_check(module);
   bind_rescaled(module);
   module.def(
       "pack",
