@@ -60,7 +60,7 @@ void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_wo
 uint64_t* RowCounter::begin(size_t n_rows, const double* weights, size_t block_words) {
   weights_ = weights;
   n_rows_ = n_rows;
-  n_blocks_ = (n_rows + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(n_rows);
   block_words_ = block_words;
   if (words_.size() < n_blocks_ * block_words) words_.resize(n_blocks_ * block_words);
   if (index_.size() < n_blocks_ * kBlockRows) {

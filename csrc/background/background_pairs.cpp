@@ -104,7 +104,7 @@ BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Pre
   }
   const int n = static_cast<int>(rows.n_rows);
   out.weights.assign(weights, weights + n);
-  out.background.allocate(plan, (n + kBlockRows - 1) / kBlockRows * kBlockRows);
+  out.background.allocate(plan, static_cast<int>(whole_blocks(n)));
   code_tile(plan, kernels(), rows, 0, n, out.background);
   count_background(out, count_bytes, n_threads);
   const auto is_counted = [](const PatternCounts& counts) { return !counts.begin.empty(); };

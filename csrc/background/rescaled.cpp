@@ -287,7 +287,7 @@ bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* 
 
 size_t scratch_bytes(const RescaledPlan& rescaled) {
   const Plan& plan = rescaled.plan;
-  const size_t element = plan.precision == Precision::kSingle ? 4 : 8, outputs = plan.n_outputs;
+  const size_t element = element_bytes(plan), outputs = plan.n_outputs;
   int height = 0;
   size_t phi = 0;
   for (const Chunk& chunk : plan.chunks) {

@@ -90,7 +90,7 @@ template <class T>
 void TileTables<T>::begin(const Chunk& chunk, size_t n_rows, double* sums) {
   chunk_ = &chunk;
   n_rows_ = n_rows;
-  n_blocks_ = (n_rows + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(n_rows);
   sums_ = sums;
   row_size_ = row_size(chunk, sizeof(T));
   n_slots_ = chunk.slots.size();

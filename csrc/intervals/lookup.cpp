@@ -37,7 +37,7 @@ template <class T>
 bool IntervalRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin,
                             const Stop& stop) {
   n_rows_ = static_cast<size_t>(n_rows);
-  n_blocks_ = (n_rows_ + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(n_rows_);
   for (const TableWindow& window : plan_.intervals.windows)
     for (size_t first = window.tables; first < window.tables_end; first += kMostTables) {
       std::fill_n(sums_.data(), n_blocks_ * kBlockRows * window.row_size, T(0));
@@ -72,7 +72,7 @@ void IntervalRunner<T>::look_up(const TableWindow& window, size_t first, size_t 
                              .columns = tables.columns.data() + table[i].columns,
                              .n_index_columns = table[i].n_columns,
                              .steps = tables.steps.data(),
-                             .n_blocks = (n_rows + kBlockRows - 1) / kBlockRows,
+                             .n_blocks = block_count(n_rows),
                              .first = static_cast<uint16_t>(first_entry),
                              .index = index_.data() + i * part_rows_});
       first_entry += table[i].n_entries;

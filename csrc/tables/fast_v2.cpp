@@ -122,7 +122,7 @@ Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index 
   plan.method = Method::kFastV2;
   FastV2Layout(plan).run();
   for (TreeProgram& tree : plan.trees) tree.walked = false;
-  const size_t needed = plan.tables.n_elements * (precision == Precision::kSingle ? 4 : 8);
+  const size_t needed = plan.tables.n_elements * element_bytes(plan);
   if (stored) {
     take_tables(plan, *stored);
   } else {
@@ -180,7 +180,7 @@ bool FastV2<T>::run(const CodeTile& codes, int n_rows, uint64_t* words, TileSums
   n_rows_ = n_rows;
   const LeafTable* leaves = plan_.tables.leaf_tables.data();
   for (const Chunk& chunk : plan_.chunks) {
-    const size_t n_blocks = (n_rows + kBlockRows - 1) / kBlockRows;
+    const size_t n_blocks = block_count(n_rows);
     std::fill_n(phi_.data(), n_blocks * n_used_outputs(plan_, chunk) * chunk.slots.size() * kBlockRows, T(0));
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       add_tree(chunk, plan_.trees[i], leaves, words, margin, margins);

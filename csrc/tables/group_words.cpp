@@ -17,7 +17,7 @@ void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const T
   group_ = group;
   first_bit_ = first_bit;
   const uint32_t n_bits = group.n_bits() - first_bit;
-  n_blocks_ = ((size_t{1} << n_bits) + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(size_t{1} << n_bits);
   block_words_ = skshap::block_words(n_bits);
   words_.assign(n_blocks_ * block_words_, ~uint64_t{0});
   for (size_t block = 0; block < n_blocks_; ++block) {

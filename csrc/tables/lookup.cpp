@@ -44,8 +44,8 @@ void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tr
 
 size_t table_row_bytes(const Plan& plan) {
   if (plan.tables.trees.empty()) return 0;
-  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
-  return block_words(most_decided(plan)) * 8 / kBlockRows + sizeof(uint16_t) + longest_row(plan) * element;
+  return block_words(most_decided(plan)) * 8 / kBlockRows + sizeof(uint16_t) +
+         longest_row(plan) * element_bytes(plan);
 }
 
 size_t table_runner_bytes(const Plan& plan) {
@@ -73,7 +73,7 @@ bool TableRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, Tile
                          Margins& margins, const std::function<bool()>& stop) {
   codes_ = &codes;
   n_rows_ = static_cast<size_t>(n_rows);
-  n_blocks_ = (n_rows_ + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(n_rows_);
   for (const TableBatch& batch : plan_.tables.batches) {
     std::fill_n(phi_.data(), n_blocks_ * kBlockRows * batch.row_size, T(0));
     for (size_t i = batch.trees; i < batch.trees_end; ++i)

@@ -10,7 +10,7 @@ namespace {
 
 class Groups {
  public:
-  explicit Groups(const Plan& plan) : plan_(plan), element_(plan.precision == Precision::kSingle ? 4 : 8) {}
+  explicit Groups(const Plan& plan) : plan_(plan), element_(element_bytes(plan)) {}
 
   void add_trees() {
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
