@@ -52,7 +52,11 @@ inline void require_floats(const py::array& array, const char* name) {
 }
 
 inline Rows rows_of(const py::array& array) {
-  return {array.data(), is_float32(array), array.shape(0), array.strides(0), array.strides(1)};
+  return {.data = array.data(),
+          .is_float32 = is_float32(array),
+          .n_rows = array.shape(0),
+          .row_stride = array.strides(0),
+          .column_stride = array.strides(1)};
 }
 
 inline void require_walks(const Plan& plan) {
@@ -104,8 +108,9 @@ inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& va
                              const py::object& margin) {
   require_floats(values, "values");
   check_array(values, "values", {n_rows, plan.n_outputs, plan.n_features});
-  return {values.mutable_data(), is_float32(values),
-          optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
+  return {.values = values.mutable_data(),
+          .is_float32 = is_float32(values),
+          .margin = optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
 }
 
 // Return the data of labels, one for each row, or null for a link without labels. The arguments of a call
