@@ -256,8 +256,10 @@ class ExplainPipeline : public CudaPlan::Impl {
   }
 
   static Rows part_of(const Rows& rows, int64_t first, int64_t n) {
-    return {static_cast<const char*>(rows.data) + first * rows.row_stride, rows.is_float32, n,
-            rows.row_stride, rows.column_stride};
+    Rows part = rows;
+    part.data = static_cast<const char*>(rows.data) + first * rows.row_stride;
+    part.n_rows = n;
+    return part;
   }
 
   // Return the part of a result that begins at row `first`, without a margin.
