@@ -1,5 +1,6 @@
 """The compiled core: everything that crosses between Python and C++."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -484,6 +485,9 @@ def keep_memory(most_bytes: int) -> None:
 
 def kept_memory() -> int:
     """Return how many bytes of deleted arrays and tables are kept now."""
+
+def check_calls_with(check: Callable[[], None]) -> None:
+    """Set the function that calls ask periodically: they end with the exception that it raises."""
 
 def parse_numbers(text: str, numbers: np.ndarray) -> int:
     """Read numbers, separated by white space, into ``numbers``, a float64 or int64 array of one dimension.

@@ -1,6 +1,6 @@
 """The GPU half of the compiled core: built if there is a CUDA toolkit, importable without a GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,6 +159,9 @@ def limit_page_locked(most_bytes: int) -> None:
 
 def page_locked_bytes() -> int:
     """Return the bytes of page-locked memory of arrays, in use and kept."""
+
+def check_calls_with(check: Callable[[], None]) -> None:
+    """Set the function that calls ask periodically: they end with the exception that it raises."""
 
 def allocated_bytes() -> int:
     """Return the bytes of device memory and page-locked memory that the module holds now."""

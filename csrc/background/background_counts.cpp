@@ -47,8 +47,12 @@ void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_wo
                   const uint32_t* bits, uint32_t n_bits, uint16_t* index, uint64_t* patterns) {
   std::fill_n(patterns, n_blocks * kBlockRows, uint64_t{0});
   for (uint32_t first = 0; first < n_bits; first += kMaxTableBits) {
-    kernels.index(
-        {words, block_words, n_blocks, bits + first, std::min(kMaxTableBits, n_bits - first), index});
+    kernels.index({.words = words,
+                   .block_words = block_words,
+                   .n_blocks = n_blocks,
+                   .bits = bits + first,
+                   .n_bits = std::min(kMaxTableBits, n_bits - first),
+                   .index = index});
     for (size_t row = 0; row < n_blocks * kBlockRows; ++row) patterns[row] |= uint64_t{index[row]} << first;
   }
 }
@@ -56,7 +60,7 @@ void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_wo
 uint64_t* RowCounter::begin(size_t n_rows, const double* weights, size_t block_words) {
   weights_ = weights;
   n_rows_ = n_rows;
-  n_blocks_ = (n_rows + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(n_rows);
   block_words_ = block_words;
   if (words_.size() < n_blocks_ * block_words) words_.resize(n_blocks_ * block_words);
   if (index_.size() < n_blocks_ * kBlockRows) {
@@ -68,7 +72,12 @@ uint64_t* RowCounter::begin(size_t n_rows, const double* weights, size_t block_w
 
 void RowCounter::add_by_index(const uint32_t* bits, uint32_t n_bits, double* by_index) {
   check_interrupt();
-  kernels().index({words_.data(), block_words_, n_blocks_, bits, n_bits, index_.data()});
+  kernels().index({.words = words_.data(),
+                   .block_words = block_words_,
+                   .n_blocks = n_blocks_,
+                   .bits = bits,
+                   .n_bits = n_bits,
+                   .index = index_.data()});
   for (size_t row = 0; row < n_rows_; ++row) by_index[index_[row]] += weights_[row];
 }
 

@@ -84,13 +84,9 @@ void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_th
 BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
                                                const Rows& rows, const double* weights, Index index,
                                                size_t count_bytes, int64_t n_threads) {
-  BackgroundPairsPlan out{make_plan(ensemble, precision, 2, index, true, n_threads),
-                          0,
-                          static_cast<size_t>(rows.n_rows),
-                          {},
-                          {},
-                          {},
-                          0};
+  BackgroundPairsPlan out{};
+  out.plan = make_plan(ensemble, precision, 2, index, true, n_threads);
+  out.n_background = static_cast<size_t>(rows.n_rows);
   Plan& plan = out.plan;
   out.longest_path = longest_path(plan);
   if (out.longest_path > kMaxPatternBits)
@@ -106,7 +102,7 @@ BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Pre
   }
   const int n = static_cast<int>(rows.n_rows);
   out.weights.assign(weights, weights + n);
-  out.background.allocate(plan, (n + kBlockRows - 1) / kBlockRows * kBlockRows);
+  out.background.allocate(plan, static_cast<int>(whole_blocks(n)));
   code_tile(plan, kernels(), rows, 0, n, out.background);
   count_background(out, count_bytes, n_threads);
   const auto is_counted = [](const PatternCounts& counts) { return !counts.begin.empty(); };

@@ -46,10 +46,17 @@ void LeafVectors::sum_up(uint32_t n, const double* weights) {
   n_ = n;
   if (sums_.size() < size * kSums) sums_.resize(size * kSums);
   if (scratch_.size() < 2 * size) scratch_.resize(2 * size);
-  kernels().subset_sums({weights, static_cast<int>(n),
-                         static_cast<int>(leaf_rule.coefficients.size()) / kSums, kSums,
-                         leaf_rule.coefficients.data(), leaf_rule.on.data(), leaf_rule.off.data(), kOffOfSum,
-                         3, scratch_.data(), sums_.data()});
+  kernels().subset_sums({.weights = weights,
+                         .n_features = static_cast<int>(n),
+                         .n_nodes = static_cast<int>(leaf_rule.coefficients.size()) / kSums,
+                         .n_sums = kSums,
+                         .coefficients = leaf_rule.coefficients.data(),
+                         .on = leaf_rule.on.data(),
+                         .off = leaf_rule.off.data(),
+                         .off_of_sum = kOffOfSum,
+                         .n_off = 3,
+                         .scratch = scratch_.data(),
+                         .sums = sums_.data()});
 }
 
 template <class T>

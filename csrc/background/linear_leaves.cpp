@@ -134,7 +134,13 @@ class LinearCompiler {
 
   void add_leaf(int64_t node) {
     LinearModel& model = out_.model;
-    LinearLeaf leaf{model.features.size(), model.terms.size(), 0, 0, 0, e_.value[node], e_.value[node]};
+    LinearLeaf leaf{.first_feature = model.features.size(),
+                    .first_term = model.terms.size(),
+                    .n_path = 0,
+                    .n_features = 0,
+                    .n_terms = 0,
+                    .constant = e_.value[node],
+                    .otherwise = e_.value[node]};
     for (const PathStep& step : path_.steps())
       model.features.push_back({place_of(coded_.columns.features[step.feature]), step.bit});
     leaf.n_path = static_cast<uint32_t>(path_.steps().size());

@@ -138,8 +138,13 @@ class PairLayout {
   }
 
   void add_table_tree(size_t tree, bool adds_margin) {
-    out_.trees.push_back({tree, out_.batches.size() - 1, out_.lookups.size(), out_.lookups.size(),
-                          out_.leaves.size(), out_.leaves.size(), 0, 0, 0, adds_margin});
+    out_.trees.push_back({.tree = tree,
+                          .batch = out_.batches.size() - 1,
+                          .lookups = out_.lookups.size(),
+                          .lookups_end = out_.lookups.size(),
+                          .leaves = out_.leaves.size(),
+                          .leaves_end = out_.leaves.size(),
+                          .adds_margin = adds_margin});
     out_.batches.back().trees_end = out_.trees.size();
   }
 
@@ -166,8 +171,11 @@ class PairLayout {
   void add_leaf(size_t chunk, const TreeProgram& tree, const TreeGroups::Leaf& leaf) {
     const PathStep* const path = groups_.steps.data() + leaf.path;
     const uint32_t n = leaf.n_features;
-    out_.leaves.push_back({static_cast<uint32_t>(out_.bits.size()), n,
-                           static_cast<uint32_t>(out_.targets.size()), 1, 0, 0, tree.leaves + leaf.value});
+    out_.leaves.push_back({.bits = static_cast<uint32_t>(out_.bits.size()),
+                           .n_bits = n,
+                           .targets = static_cast<uint32_t>(out_.targets.size()),
+                           .n_outputs = 1,
+                           .leaf = tree.leaves + leaf.value});
     numbers_.clear();
     for (uint32_t i = 0; i < n; ++i) {
       out_.bits.push_back(path[i].bit);
@@ -203,8 +211,11 @@ class PairLayout {
     for (const uint32_t place : placed_) position_[place] = -1;
     placed_.clear();
     n_lookups_ = 0;
-    out_.batches.push_back(
-        {chunk, out_.trees.size(), out_.trees.size(), out_.places.size(), out_.places.size(), 0});
+    out_.batches.push_back({.chunk = chunk,
+                            .trees = out_.trees.size(),
+                            .trees_end = out_.trees.size(),
+                            .places = out_.places.size(),
+                            .places_end = out_.places.size()});
   }
 
   // Find positions in the last batch for the places in numbers_.

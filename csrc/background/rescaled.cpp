@@ -192,19 +192,16 @@ class RescaledWorker {
     for (size_t o = 0; o < width; ++o) {
       const double value = plan_.leaf_values[tree.leaves + leaf * width + o];
       const PairLeafArgs<T> args{
-          failing_,
-          slots_,
-          n_features,
-          groups_.data() + first_group_,
-          groups_.size() - first_group_,
-          factors_.data() + (std::max(chunk.output, 0) + o) * kBackgroundTile * kBlockRows,
-          static_cast<T>(value / plan_.leaf_scale),
-          n_rows_,
-          phi_.data() + o * n_slots * kBlockRows};
-      if constexpr (sizeof(T) == 4)
-        kernels_.pair_leaf_float(args);
-      else
-        kernels_.pair_leaf_double(args);
+          .failing = failing_,
+          .slots = slots_,
+          .n_features = n_features,
+          .groups = groups_.data() + first_group_,
+          .n_groups = groups_.size() - first_group_,
+          .factors = factors_.data() + (std::max(chunk.output, 0) + o) * kBackgroundTile * kBlockRows,
+          .value = static_cast<T>(value / plan_.leaf_scale),
+          .n_rows = n_rows_,
+          .phi = phi_.data() + o * n_slots * kBlockRows};
+      kernels_.of<T>().pair_leaf(args);
     }
   }
 
@@ -249,7 +246,10 @@ class RescaledWorker {
 
 RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                                 const double* weights, Link link, double scale) {
-  RescaledPlan out{make_plan(ensemble, precision), link, scale, {}, {}, {}};
+  RescaledPlan out{};
+  out.plan = make_plan(ensemble, precision);
+  out.link = link;
+  out.scale = scale;
   const Plan& plan = out.plan;
   const uint32_t longest = longest_path(plan);
   if (longest > kMaxPatternBits)
@@ -287,7 +287,7 @@ bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* 
 
 size_t scratch_bytes(const RescaledPlan& rescaled) {
   const Plan& plan = rescaled.plan;
-  const size_t element = plan.precision == Precision::kSingle ? 4 : 8, outputs = plan.n_outputs;
+  const size_t element = element_bytes(plan), outputs = plan.n_outputs;
   int height = 0;
   size_t phi = 0;
   for (const Chunk& chunk : plan.chunks) {

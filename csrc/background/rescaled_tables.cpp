@@ -62,7 +62,10 @@ RescaledTables make_rescaled_tables(const RescaledPlan& rescaled, const Ensemble
     throw std::invalid_argument("the background rows are not those of the plan");
   if (!is_for_gpus(rescaled.link))
     throw std::invalid_argument("values of this link are computed on the CPU only");
-  RescaledTables out{{}, rescaled.link, rescaled.scale, separate_slopes(rescaled), {}, {}, {}};
+  RescaledTables out{};
+  out.link = rescaled.link;
+  out.scale = rescaled.scale;
+  out.slopes = separate_slopes(rescaled);
   const Parts parts = parts_that_fit(rescaled, out.slopes, table_bytes);
   require_room(parts.bytes(rescaled.plan), table_bytes);
   std::vector<double> weights(n);

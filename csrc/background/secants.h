@@ -4,11 +4,7 @@
 
 #include <cmath>
 
-#ifdef __CUDACC__
-#define SKSHAP_ANY_DEVICE __host__ __device__
-#else
-#define SKSHAP_ANY_DEVICE
-#endif
+#include "base/any_device.h"
 
 namespace skshap {
 

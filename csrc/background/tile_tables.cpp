@@ -90,7 +90,7 @@ template <class T>
 void TileTables<T>::begin(const Chunk& chunk, size_t n_rows, double* sums) {
   chunk_ = &chunk;
   n_rows_ = n_rows;
-  n_blocks_ = (n_rows + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(n_rows);
   sums_ = sums;
   row_size_ = row_size(chunk, sizeof(T));
   n_slots_ = chunk.slots.size();
@@ -130,7 +130,12 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
                               const TreeGroups::Group& group, const Counts& counts, const double* values) {
   list_bits(groups, group, bits_);
   uint16_t* const index = new_index();
-  kernels().index({words_, block_words_, n_blocks_, bits_.data(), group.n_bits(), index});
+  kernels().index({.words = words_,
+                   .block_words = block_words_,
+                   .n_blocks = n_blocks_,
+                   .bits = bits_.data(),
+                   .n_bits = group.n_bits(),
+                   .index = index});
   number(index, group.n_bits());
   list_targets(groups, group);
   group_words_.make(tree, groups, group);
@@ -161,8 +166,13 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
     }
     std::fill_n(leaf_number_of_.begin(), size_t{1} << n, kNone);
     group_targets_.list_leaf(path, n, leaf_targets_);
-    lookup(LookupArgs<T>{leaf_index_.data(), n_needed, leaf_table_.data(), leaf_targets_.data(), n_numbers,
-                         group_table_.data(), stride});
+    kernels().of<T>().lookup({.index = leaf_index_.data(),
+                              .n_rows = n_needed,
+                              .table = leaf_table_.data(),
+                              .targets = leaf_targets_.data(),
+                              .n_targets = n_numbers,
+                              .phi = group_table_.data(),
+                              .row_size = stride});
   }
   for (size_t id = 0; !alone && id < n_needed; ++id)
     std::copy_n(group_table_.data() + id * stride, n_targets, table + id * n_targets);
@@ -175,8 +185,12 @@ template <class T>
 void TileTables<T>::sum_up_group_leaf(const PathStep* path, uint32_t n, const Counts& counts) {
   bits_.clear();
   for (uint32_t i = 0; i < n; ++i) bits_.push_back(group_words_.local(path[i].bit));
-  kernels().index({group_words_.data(), group_words_.block_words(), group_words_.n_blocks(), bits_.data(), n,
-                   group_index_.data()});
+  kernels().index({.words = group_words_.data(),
+                   .block_words = group_words_.block_words(),
+                   .n_blocks = group_words_.n_blocks(),
+                   .bits = bits_.data(),
+                   .n_bits = n,
+                   .index = group_index_.data()});
   weights_.assign(size_t{1} << n, 0.0);
   for (size_t i = 0; i < counts.n; ++i) weights_[group_index_[counts.patterns[i]]] += counts.weights[i];
   vectors_.sum_up(n, weights_.data());
@@ -275,8 +289,12 @@ T* TileTables<T>::make_room(size_t n_elements) {
 
 template <class T>
 void TileTables<T>::add_lookup(size_t first_row, size_t n_rows, const T* table) {
-  lookups_.push_back({first_row, n_rows, indices_[n_indices_ - 1].data(), table, waiting_targets_.size(),
-                      static_cast<uint32_t>(targets_.size())});
+  lookups_.push_back({.first_row = first_row,
+                      .n_rows = n_rows,
+                      .index = indices_[n_indices_ - 1].data(),
+                      .table = table,
+                      .targets = waiting_targets_.size(),
+                      .n_targets = static_cast<uint32_t>(targets_.size())});
   waiting_targets_.insert(waiting_targets_.end(), targets_.begin(), targets_.end());
 }
 
@@ -287,9 +305,13 @@ void TileTables<T>::run_lookups() {
       const size_t begin = std::max(first, waiting.first_row),
                    end = std::min(first + kPartRows, waiting.first_row + waiting.n_rows);
       if (begin >= end) continue;
-      lookup(LookupArgs<T>{waiting.index + begin, end - begin, waiting.table,
-                           waiting_targets_.data() + waiting.targets, waiting.n_targets,
-                           phi_.data() + begin * row_size_, row_size_});
+      kernels().of<T>().lookup({.index = waiting.index + begin,
+                                .n_rows = end - begin,
+                                .table = waiting.table,
+                                .targets = waiting_targets_.data() + waiting.targets,
+                                .n_targets = waiting.n_targets,
+                                .phi = phi_.data() + begin * row_size_,
+                                .row_size = row_size_});
     }
   lookups_.clear();
   waiting_targets_.clear();

@@ -55,7 +55,12 @@ struct Rows {
 
 // Rows are processed in blocks of 64, so that one word holds one bit for each row of a block.
 constexpr int kBlockRows = 64;
+// Return the number of blocks that hold a number of rows, of which the last may be filled in part.
+template <class Integer>
+constexpr Integer block_count(Integer n_rows) {
+  return (n_rows + kBlockRows - 1) / kBlockRows;
+}
 // Return a number of rows, rounded up to whole blocks.
-constexpr size_t whole_blocks(size_t n_rows) { return (n_rows + kBlockRows - 1) / kBlockRows * kBlockRows; }
+constexpr size_t whole_blocks(size_t n_rows) { return block_count(n_rows) * kBlockRows; }
 
 }  // namespace skshap

@@ -32,7 +32,7 @@ struct Sizes {
 Sizes sizes_of(const Plan& plan) {
   Sizes sizes;
   for (const Chunk& chunk : plan.chunks) {
-    const size_t outputs = chunk.output < 0 ? plan.n_outputs : 1;
+    const size_t outputs = n_used_outputs(plan, chunk);
     sizes.levels = std::max(sizes.levels, static_cast<size_t>(chunk.height) + 1);
     // There is one weight more than there are features.
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i)
@@ -139,7 +139,7 @@ void Recursion<T, kFast>::add_tree(const Chunk& chunk, const TreeProgram& tree, 
 template <class T, bool kFast>
 void Recursion<T, kFast>::open_tree(const Chunk& chunk, const TreeProgram& tree) {
   n_inner_ = static_cast<int32_t>(tree.n_inner);
-  n_outputs_ = chunk.output < 0 ? static_cast<size_t>(plan_.n_outputs) : 1;
+  n_outputs_ = n_used_outputs(plan_, chunk);
   output_stride_ = chunk.slots.size() * kBlockRows;
   for (size_t slot = 0; slot < chunk.slots.size(); ++slot)
     slot_of_[chunk.slots[slot]] = static_cast<uint32_t>(slot);
@@ -148,13 +148,13 @@ void Recursion<T, kFast>::open_tree(const Chunk& chunk, const TreeProgram& tree)
       [&](const PathNode& at) {
         const double share = plan_.shares[tree.decide + at.node];
         const int32_t* const children = plan_.children.data() + tree.children + 2 * at.node;
-        nodes_[at.node] = {at.parent,
-                           static_cast<int32_t>(at.level),
-                           at.is_right,
-                           at.previous != nullptr,
-                           slot_of_[at.feature],
-                           {children[0], children[1]},
-                           {static_cast<T>(share), static_cast<T>(1 - share)}};
+        nodes_[at.node] = {.parent = at.parent,
+                           .level = static_cast<int32_t>(at.level),
+                           .right = at.is_right,
+                           .repeated = at.previous != nullptr,
+                           .slot = slot_of_[at.feature],
+                           .children = {children[0], children[1]},
+                           .shares = {static_cast<T>(share), static_cast<T>(1 - share)}};
       },
       [](int32_t) {});
   const double* values = plan_.leaf_values.data() + tree.leaves;

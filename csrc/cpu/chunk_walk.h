@@ -75,23 +75,23 @@ class ChunkWalk {
         tree_worker_->add_tree(chunk, tree, words_.data(), n_rows, sums.values);
         continue;
       }
-      const WalkArgs<T> walk{plan_.ops.data() + tree.ops,
-                             constants<T>(plan_).data() + tree.constants,
-                             words_.data(),
-                             nodes,
-                             nodes + chunk.n_nodes,
-                             chunk.n_nodes,
-                             static_cast<int>(n_outputs),
-                             chunk.height,
-                             n_rows,
-                             sums.values,
-                             n_slots * kBlockRows,
-                             stack_.data(),
-                             nodes + 2 * chunk.n_nodes,
-                             sums.pairs,
-                             n_pairs * kBlockRows,
-                             sums.triples,
-                             n_triples * kBlockRows};
+      const WalkArgs<T> walk{.ops = plan_.ops.data() + tree.ops,
+                             .constants = constants<T>(plan_).data() + tree.constants,
+                             .words = words_.data(),
+                             .nodes = nodes,
+                             .weights = nodes + chunk.n_nodes,
+                             .n_nodes = chunk.n_nodes,
+                             .n_outputs = static_cast<int>(n_outputs),
+                             .height = chunk.height,
+                             .n_rows = n_rows,
+                             .phi = sums.values,
+                             .output_stride = n_slots * kBlockRows,
+                             .stack = stack_.data(),
+                             .dead = nodes + 2 * chunk.n_nodes,
+                             .pair_phi = sums.pairs,
+                             .pair_stride = n_pairs * kBlockRows,
+                             .triple_phi = sums.triples,
+                             .triple_stride = n_triples * kBlockRows};
       run_walk(kernels_, plan_.order, chunk.output < 0, walk);
     }
   }

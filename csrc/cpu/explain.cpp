@@ -106,8 +106,8 @@ class RowSums {
   void add(const Chunk& chunk, int block, const ChunkSums<T>& sums, TileSums* margin) {
     if (margin)
       for (size_t o = 0; o < n_used_outputs(plan_, chunk); ++o)
-        add_scaled(1, sums.margin + o * kBlockRows,
-                   margin->at(std::max(chunk.output, 0) + o) + block * kBlockRows);
+        kernels_.of<double>().add_scaled(1, sums.margin + o * kBlockRows,
+                                         margin->at(std::max(chunk.output, 0) + o) + block * kBlockRows);
     add_places(chunk, block, chunk.slots, plan_.leaf_scale, sums.values, values_);
     if (chunk.balanced) add_shares(chunk, block, sums.values);
     // The walk finds twice the interaction of a pair.
@@ -137,7 +137,7 @@ class RowSums {
     for (size_t o = 0; o < n_outputs; ++o)
       for (const int32_t place : places) {
         if (static_cast<size_t>(place) < sums.n_places())  // if not, nobody needs the sum
-          add_scaled(scale, from, sums.at(first + o, place) + block * kBlockRows);
+          kernels_.of<T>().add_scaled(scale, from, sums.at(first + o, place) + block * kBlockRows);
         from += kBlockRows;
       }
   }
@@ -150,7 +150,8 @@ class RowSums {
     for (size_t o = 0; o < n_outputs; ++o)
       for (const int32_t player : chunk.slots) {
         balance_.share(chunk, player, [&](int32_t feature, double weight) {
-          add_scaled(plan_.leaf_scale * weight, from, values_.at(first + o, feature) + block * kBlockRows);
+          kernels_.of<T>().add_scaled(plan_.leaf_scale * weight, from,
+                                      values_.at(first + o, feature) + block * kBlockRows);
         });
         from += kBlockRows;
       }
@@ -166,13 +167,6 @@ class RowSums {
         double* const to = pairs_.at(o, place - n_used);
         for (size_t row = 0; row < values_.stride(); ++row) to[row] += from[row] / 2;
       }
-  }
-
-  void add_scaled(double scale, const float* from, double* to) const {
-    kernels_.add_scaled_float(scale, from, to);
-  }
-  void add_scaled(double scale, const double* from, double* to) const {
-    kernels_.add_scaled_double(scale, from, to);
   }
 
   template <class Out>

@@ -25,7 +25,7 @@ WalkTime time_walk_in(const Plan& plan, const Rows& rows) {
   Aligned<T> phi, stack;
   phi.resize(n_phi);
   stack.resize(n_stack);
-  Tile tile(plan, static_cast<int>((rows.n_rows + kBlockRows - 1) / kBlockRows * kBlockRows));
+  Tile tile(plan, static_cast<int>(whole_blocks(rows.n_rows)));
   tile.n_rows = static_cast<int>(rows.n_rows);
   code_tile(plan, kernels(), rows, 0, tile.n_rows, tile.codes);
 

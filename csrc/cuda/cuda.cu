@@ -55,8 +55,13 @@ std::vector<CudaDevice> cuda_devices() {
   for (int i = 0; i < n; ++i) {
     cudaDeviceProp p;
     check(cudaGetDeviceProperties(&p, i), "cannot read a device's properties");
-    devices.push_back({i, p.name, p.major, p.minor, p.multiProcessorCount, p.totalGlobalMem,
-                       interval_stage_bytes(p.sharedMemPerBlockOptin) >= kLeastStageBytes});
+    devices.push_back({.index = i,
+                       .name = p.name,
+                       .major = p.major,
+                       .minor = p.minor,
+                       .multiprocessors = p.multiProcessorCount,
+                       .memory = p.totalGlobalMem,
+                       .holds_tables = interval_stage_bytes(p.sharedMemPerBlockOptin) >= kLeastStageBytes});
   }
   return devices;
 }
@@ -251,8 +256,10 @@ class ExplainPipeline : public CudaPlan::Impl {
   }
 
   static Rows part_of(const Rows& rows, int64_t first, int64_t n) {
-    return {static_cast<const char*>(rows.data) + first * rows.row_stride, rows.is_float32, n,
-            rows.row_stride, rows.column_stride};
+    Rows part = rows;
+    part.data = static_cast<const char*>(rows.data) + first * rows.row_stride;
+    part.n_rows = n;
+    return part;
   }
 
   // Return the part of a result that begins at row `first`, without a margin.

@@ -54,7 +54,11 @@ Rows gather(const Rows& rows, int32_t n_inputs, int64_t first, int64_t n, char* 
       for (int64_t f = begin; f < end; ++f)
         std::memcpy(out + f * n * item, from + f * rows.column_stride, static_cast<size_t>(n * item));
     });
-    return {nullptr, rows.is_float32, n, item, n * item};
+    return {.data = nullptr,
+            .is_float32 = rows.is_float32,
+            .n_rows = n,
+            .row_stride = item,
+            .column_stride = n * item};
   }
   if (rows.column_stride == item && rows.row_stride == row) {
     copy(out, from, static_cast<size_t>(n * row));
@@ -69,7 +73,8 @@ Rows gather(const Rows& rows, int32_t n_inputs, int64_t first, int64_t n, char* 
         copy_strided(from, rows, n_inputs, begin, end, reinterpret_cast<double*>(out));
     });
   }
-  return {nullptr, rows.is_float32, n, row, item};
+  return {
+      .data = nullptr, .is_float32 = rows.is_float32, .n_rows = n, .row_stride = row, .column_stride = item};
 }
 
 }  // namespace skshap

@@ -22,7 +22,12 @@ inline Arrays arrays(const Result& result) {
 }
 // Return a result that consists of arrays, without a margin.
 inline Result result_of(const Arrays& arrays, bool is_float32) {
-  return {arrays[0], is_float32, nullptr, arrays[1], arrays[2], arrays[3]};
+  return {.values = arrays[0],
+          .is_float32 = is_float32,
+          .margin = nullptr,
+          .matrices = arrays[1],
+          .pairs = arrays[2],
+          .triples = arrays[3]};
 }
 
 // Stream and buffers of a batch in flight.
@@ -133,23 +138,23 @@ class Launches {
   size_t n_counters() const { return model_.launches.size() + 1; }
 
   CudaCodeArgs code_args(const Flight& flight, const Batch& batch, const CudaCheck* rules) const {
-    return {batch.rows.data,
-            batch.rows.is_float32,
-            batch.rows.n_rows,
-            batch.rows.row_stride,
-            batch.rows.column_stride,
-            model_.columns.template as<CudaCodeColumn>(),
-            model_.n_columns,
-            plan_.strict,
-            batch.missing,
-            model_.thresholds.template as<void>(),
-            model_.categories.template as<int32_t>(),
-            flight.codes.template as<int16_t>(),
-            flight.counters.template as<int32_t>(),
-            static_cast<int32_t>(n_counters()),
-            rules != nullptr,
-            plan_.n_inputs,
-            rules ? *rules : CudaCheck{}};
+    return {.X = batch.rows.data,
+            .x_single = batch.rows.is_float32,
+            .n_rows = batch.rows.n_rows,
+            .row_stride = batch.rows.row_stride,
+            .column_stride = batch.rows.column_stride,
+            .columns = model_.columns.template as<CudaCodeColumn>(),
+            .n_columns = model_.n_columns,
+            .strict = plan_.strict,
+            .missing = batch.missing,
+            .thresholds = model_.thresholds.template as<void>(),
+            .categories = model_.categories.template as<int32_t>(),
+            .codes = flight.codes.template as<int16_t>(),
+            .counters = flight.counters.template as<int32_t>(),
+            .n_counters = static_cast<int32_t>(n_counters()),
+            .checks = rules != nullptr,
+            .n_inputs = plan_.n_inputs,
+            .check = rules ? *rules : CudaCheck{}};
   }
 
   void code(const CudaCodeArgs& a, int32_t n_tiles, cudaStream_t s) const {
@@ -297,19 +302,19 @@ class Launches {
   }
 
   CudaMatrixArgs matrix_args(const double* sums, const Result& out, int64_t n_rows) const {
-    return {sums,
-            model_.partner_offsets.template as<int64_t>(),
-            model_.partners.template as<CudaPartner>(),
-            model_.features.template as<int32_t>(),
-            static_cast<int32_t>(plan_.features.size()),
-            static_cast<int32_t>(n_places()),
-            plan_.n_features,
-            n_rows * plan_.n_outputs,
-            plan_.index != Index::kBanzhaf,
-            out.values,
-            out.matrices,
-            plan_.order < 3 ? out.pairs : out.triples,
-            model_.place_of.template as<int32_t>()};
+    return {.sums = sums,
+            .partner_offsets = model_.partner_offsets.template as<int64_t>(),
+            .partners = model_.partners.template as<CudaPartner>(),
+            .features = model_.features.template as<int32_t>(),
+            .n_used = static_cast<int32_t>(plan_.features.size()),
+            .n_places = static_cast<int32_t>(n_places()),
+            .n_features = plan_.n_features,
+            .n = n_rows * plan_.n_outputs,
+            .subtract = plan_.index != Index::kBanzhaf,
+            .values = out.values,
+            .matrices = out.matrices,
+            .sets = plan_.order < 3 ? out.pairs : out.triples,
+            .place_of = model_.place_of.template as<int32_t>()};
   }
 
   void add_up_matrices(const CudaSumArgs& sums, const Result& out, int32_t n_tiles, cudaStream_t s) const {
@@ -373,15 +378,15 @@ class Launches {
 
   void find_margins(const Flight& flight, const CudaSumArgs& sums, int32_t n_tiles, cudaStream_t s) const {
     if (model_.n_groups) {
-      const CudaMarginArgs a{model_.groups.template as<CudaMarginGroup>(),
-                             model_.tree_nodes.template as<int64_t>(),
-                             model_.nodes.template as<CudaNode>(),
-                             model_.leaf_values.template as<double>(),
-                             model_.category_bits.template as<uint32_t>(),
-                             flight.codes.template as<int16_t>(),
-                             model_.n_columns,
-                             model_.n_sums,
-                             flight.margin_sums.template as<double>()};
+      const CudaMarginArgs a{.groups = model_.groups.template as<CudaMarginGroup>(),
+                             .tree_nodes = model_.tree_nodes.template as<int64_t>(),
+                             .nodes = model_.nodes.template as<CudaNode>(),
+                             .leaf_values = model_.leaf_values.template as<double>(),
+                             .category_bits = model_.category_bits.template as<uint32_t>(),
+                             .codes = flight.codes.template as<int16_t>(),
+                             .n_columns = model_.n_columns,
+                             .n_sums = model_.n_sums,
+                             .sums = flight.margin_sums.template as<double>()};
       add_margins<kTile><<<dim3(n_tiles, model_.n_groups), kTile, 0, s>>>(a);
       check_launch("finding margins");
     }
@@ -391,9 +396,13 @@ class Launches {
   }
 
   void find_largest_gaps(const CudaSumArgs& sums, const Batch& batch, cudaStream_t s) const {
-    const CudaGapArgs a{batch.out.values, sums.margin,     model_.base.template as<double>(),
-                        sums.n_rows,      plan_.n_outputs, plan_.n_features,
-                        batch.gap};
+    const CudaGapArgs a{.values = batch.out.values,
+                        .margin = sums.margin,
+                        .base = model_.base.template as<double>(),
+                        .n_rows = sums.n_rows,
+                        .n_outputs = plan_.n_outputs,
+                        .n_features = plan_.n_features,
+                        .gap = batch.gap};
     const int64_t n = sums.n_rows * plan_.n_outputs;
     const unsigned blocks =
         static_cast<unsigned>(std::min<int64_t>((n + 7) / 8, 32 * model_.multiprocessors));

@@ -189,8 +189,12 @@ struct CudaModel {
       const Column& column = plan.columns[c.column];
       const size_t n = column.categorical ? column.categories.size()
                                           : column.thresholds_float.size() + column.thresholds_double.size();
-      columns.push_back({column.input, static_cast<uint32_t>(n), c.origin, column.categorical,
-                         column.zero_missing, begins[c.column]});
+      columns.push_back({.input = column.input,
+                         .n = static_cast<uint32_t>(n),
+                         .origin = c.origin,
+                         .categorical = column.categorical,
+                         .zero_missing = column.zero_missing,
+                         .values = begins[c.column]});
     }
     for (const CudaCodeColumn& column : columns)
       if (column.origin == 0) full_columns.push_back(column);

@@ -183,11 +183,6 @@ __device__ __forceinline__ void add_values(const CudaPatternArgs<T>& a, const Cu
   }
 }
 
-// Return the position of the pair i < j among the pairs of n features, as in tables/pattern_vectors.h.
-__device__ __forceinline__ uint32_t pair_position(uint32_t n, uint32_t i, uint32_t j) {
-  return i * (2 * n - i - 1) / 2 + j - i - 1;
-}
-
 // Add a leaf's numbers to the values and to the sums of pairs, of one output. For each feature, all patterns
 // are gone through once. Both features of a pair add a part of the pair's number.
 template <class Word, int kBits, class T>
@@ -242,9 +237,8 @@ __device__ __forceinline__ void add_pairs(const CudaPatternArgs<T>& a, const Cud
       double number = 0;
       if (!fails_i && fails_j) number = -mixed;
       if (i < j && fails_i == fails_j) number = fails_i ? pair_off : both[j];
-      const uint32_t position = i < j ? pair_position(n, i, j) : pair_position(n, j, i);
-      row.phi[__ldg(slots + n + position) * row.stride] +=
-          static_cast<T>(2 * number * value);  // see CudaSumArgs
+      const uint32_t pair = i < j ? pair_number(n, i, j) : pair_number(n, j, i);
+      row.phi[__ldg(slots + n + pair) * row.stride] += static_cast<T>(2 * number * value);  // see CudaSumArgs
     }
   }
 }

@@ -257,15 +257,15 @@ class RescaledPipeline : public CudaRescaledPlan::Impl {
 
   void find_margins(int64_t n, int32_t n_tiles) {
     if (model_.n_groups) {
-      const CudaMarginArgs a{model_.groups.template as<CudaMarginGroup>(),
-                             model_.tree_nodes.template as<int64_t>(),
-                             model_.margin_nodes.template as<CudaNode>(),
-                             model_.leaf_values.template as<double>(),
-                             model_.category_bits.template as<uint32_t>(),
-                             codes_.as<int16_t>(),
-                             model_.n_columns,
-                             model_.n_sums,
-                             margin_sums_.as<double>()};
+      const CudaMarginArgs a{.groups = model_.groups.template as<CudaMarginGroup>(),
+                             .tree_nodes = model_.tree_nodes.template as<int64_t>(),
+                             .nodes = model_.margin_nodes.template as<CudaNode>(),
+                             .leaf_values = model_.leaf_values.template as<double>(),
+                             .category_bits = model_.category_bits.template as<uint32_t>(),
+                             .codes = codes_.as<int16_t>(),
+                             .n_columns = model_.n_columns,
+                             .n_sums = model_.n_sums,
+                             .sums = margin_sums_.as<double>()};
       add_margins<kTile><<<dim3(n_tiles, model_.n_groups), kTile, 0, stream_.stream>>>(a);
       check_launch("finding margins");
     }

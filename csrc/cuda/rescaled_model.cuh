@@ -97,8 +97,12 @@ struct RescaledModel {
       const Column& column = plan.columns[c.column];
       const size_t n = column.categorical ? column.categories.size()
                                           : column.thresholds_float.size() + column.thresholds_double.size();
-      list.push_back({column.input, static_cast<uint32_t>(n), c.origin, column.categorical,
-                      column.zero_missing, begins[c.column]});
+      list.push_back({.input = column.input,
+                      .n = static_cast<uint32_t>(n),
+                      .origin = c.origin,
+                      .categorical = column.categorical,
+                      .zero_missing = column.zero_missing,
+                      .values = begins[c.column]});
     }
     n_columns = static_cast<int32_t>(list.size());
     columns = upload(list);
@@ -192,8 +196,12 @@ struct RescaledModel {
     std::vector<double> all_nodes, all_factors;
     for (const SeparableSlope& slope : tables.slopes) {
       const int32_t n = static_cast<int32_t>(slope.n_terms), rows = (n + n_terms - 1) / n_terms * n_terms;
-      slope_list_.push_back(
-          {static_cast<int32_t>(slope.nodes.size()), n, n_alpha, rows, all_nodes.size(), all_factors.size()});
+      slope_list_.push_back({.n_nodes = static_cast<int32_t>(slope.nodes.size()),
+                             .n_terms = n,
+                             .first_row = n_alpha,
+                             .n_rows = rows,
+                             .nodes = all_nodes.size(),
+                             .factors = all_factors.size()});
       n_alpha += rows;
       all_nodes.insert(all_nodes.end(), slope.nodes.begin(), slope.nodes.end());
       all_factors.insert(all_factors.end(), slope.factors.begin(), slope.factors.end());

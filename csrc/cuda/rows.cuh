@@ -48,14 +48,12 @@ struct CudaCodeArgs {
   CudaCheck check;
 };
 
-constexpr float kCudaZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold
-
 // Return a value's full rank, or the position of its category. It is the code that a CodeTile has for the
 // value.
 template <class Read>
 __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& column, Read x) {
   const bool missing = isnan(x) || x == static_cast<Read>(a.missing) ||
-                       (column.zero_missing && fabs(static_cast<double>(x)) <= kCudaZeroMagnitude);
+                       (column.zero_missing && fabs(static_cast<double>(x)) <= kZeroMagnitude);
   if (missing) return column.categorical ? column.n + 1 : kMissingCode;
   uint32_t low = 0, high = column.n;
   if (!column.categorical) {
@@ -70,17 +68,7 @@ __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& colum
     }
     return low;
   }
-  const double truncated = trunc(static_cast<double>(x));
-  if (!(truncated >= 0 && truncated <= 2147483647.0)) return column.n;
-  const int32_t wanted = static_cast<int32_t>(truncated), *categories = a.categories + column.values;
-  while (low < high) {
-    const uint32_t middle = (low + high) / 2;
-    if (categories[middle] < wanted)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < column.n && categories[low] == wanted ? low : column.n;
+  return category_code(a.categories + column.values, column.n, x);
 }
 
 // Code rows. Read is the precision of the model's comparisons.

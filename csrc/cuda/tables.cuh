@@ -28,11 +28,6 @@ struct CudaTableArgs {
   uint32_t* words;       // [warp][word], or null if the words are in shared memory
 };
 
-__device__ __forceinline__ uint32_t bit_rows(const uint32_t* words, uint32_t bit) {
-  const uint32_t* p = words + (bit >> 1);
-  return bit & 1 ? p[0] & ~p[1] : p[1];
-}
-
 __device__ __forceinline__ void load_entry(const float* p, float (&out)[4]) {
   const float4 v = __ldg(reinterpret_cast<const float4*>(p));
   out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;

@@ -14,7 +14,12 @@ class DependentTreeCompiler {
 
   void add_tree(int32_t number) {
     const int64_t root = trees_.tree_offsets[number];
-    tree_ = {out_.tests.size(), 0, out_.n_leaves(), 0, out_.leaf_begins.size(), trees_.tree_output[number]};
+    tree_ = {.inner = out_.tests.size(),
+             .n_inner = 0,
+             .leaf = out_.n_leaves(),
+             .n_leaves = 0,
+             .leaf_begin = out_.leaf_begins.size(),
+             .output = trees_.tree_output[number]};
     leaves_.clear();
     regions_.clear();
     RegionNode all{root, 0, {}};

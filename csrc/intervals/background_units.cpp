@@ -138,8 +138,17 @@ class TableReader : public UnitValues<T> {
     std::fill_n(margin_.data(), n_outputs * kBlockRows, 0.0);
     int32_t reached[kBlockRows];
     add_leaf_values(kernels(),
-                    {tree_.children(), tree_.n_inner(), tree_.n_inner() + 1, false, tree_.height(),
-                     static_cast<int>(n_rows), words, tree_.values(), reach_.data(), margin_.data(), reached},
+                    {.children = tree_.children(),
+                     .n_inner = tree_.n_inner(),
+                     .n_leaves = tree_.n_inner() + 1,
+                     .merged = false,
+                     .height = tree_.height(),
+                     .n_rows = static_cast<int>(n_rows),
+                     .words = words,
+                     .leaf_values = tree_.values(),
+                     .reach = reach_.data(),
+                     .margin = margin_.data(),
+                     .leaves = reached},
                     n_outputs, margin_.data(), kBlockRows);
     for (size_t o = 0; o < n_outputs; ++o)
       for (size_t row = 0; row < n_rows; ++row)
@@ -153,7 +162,12 @@ class TableReader : public UnitValues<T> {
     bits_.clear();
     for (uint32_t i = 0; i < lookup.n_bits; ++i)
       bits_.push_back(tree_.moved_bit(tables.bits[lookup.bits + i]));
-    kernels().index({words_.data(), n_words, n_blocks, bits_.data(), lookup.n_bits, index_.data()});
+    kernels().index({.words = words_.data(),
+                     .block_words = n_words,
+                     .n_blocks = n_blocks,
+                     .bits = bits_.data(),
+                     .n_bits = lookup.n_bits,
+                     .index = index_.data()});
     targets_.clear();
     for (uint32_t i = 0; i < lookup.n_targets; ++i) {
       const size_t place = tables.places[batch.places + tables.targets[lookup.targets + i]];
@@ -161,9 +175,13 @@ class TableReader : public UnitValues<T> {
       targets_.push_back(static_cast<uint32_t>(output * numbers.n_features +
                                                numbers.position[place % plan_.features.size()]));
     }
-    skshap::lookup(LookupArgs<T>{index_.data(), n_blocks * kBlockRows,
-                                 stored_tables<T>(tables).data() + lookup.table, targets_.data(),
-                                 lookup.n_targets, rows_.data(), row_size});
+    kernels().of<T>().lookup({.index = index_.data(),
+                              .n_rows = n_blocks * kBlockRows,
+                              .table = stored_tables<T>(tables).data() + lookup.table,
+                              .targets = targets_.data(),
+                              .n_targets = lookup.n_targets,
+                              .phi = rows_.data(),
+                              .row_size = row_size});
   }
 
   const Plan& plan_;

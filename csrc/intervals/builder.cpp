@@ -108,8 +108,15 @@ class IntervalTableWriter {
       write_unit(i, unit_sums_.data(), unit_margins_.data());
       index_entries(packed, unit, table.n_entries);
       const bool one_output = n_outputs == 1;
-      add_entries(EntryArgs<T>{index_.data(), 1, 0, table.n_entries, unit_sums_.data(), row_size, sums,
-                               one_output ? unit_margins_.data() : nullptr, one_output ? margins : nullptr});
+      kernels().of<T>().add_entries({.index = index_.data(),
+                                     .n_tables = 1,
+                                     .index_stride = 0,
+                                     .n_rows = table.n_entries,
+                                     .entries = unit_sums_.data(),
+                                     .row_size = row_size,
+                                     .sums = sums,
+                                     .margins = one_output ? unit_margins_.data() : nullptr,
+                                     .margin = one_output ? margins : nullptr});
       for (size_t entry = 0; entry < table.n_entries && !one_output; ++entry)
         for (size_t o = 0; o < n_outputs; ++o)
           margins[entry * n_outputs + o] += unit_margins_.data()[index_.data()[entry] * n_outputs + o];

@@ -6,7 +6,12 @@ namespace skshap {
 
 Digit Digits::add(uint32_t column, bool categorical, const std::vector<uint16_t>& operands,
                   const std::vector<uint32_t>& classes, uint32_t missing) {
-  const Digit digit{column, categorical, static_cast<uint16_t>(classes.size()), 0, 0, numbers_.size()};
+  const Digit digit{.column = column,
+                    .categorical = categorical,
+                    .n_intervals = static_cast<uint16_t>(classes.size()),
+                    .n_classes = 0,
+                    .missing = 0,
+                    .numbers = numbers_.size()};
   const uint32_t most = std::max(missing, *std::max_element(classes.begin(), classes.end()));
   renumbered_.assign(most + 1, -1);
   uint16_t n = 0;

@@ -253,9 +253,7 @@ class IntervalLayoutBuilder {
     std::map<int, TableCost> without;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
       const int n = n_nodes(tree);
-      TableCost& cost = out_.units.has(tree)
-                            ? tables
-                            : without.try_emplace(n, TableCost{n, 0, 0, 0, 0, 0, 0}).first->second;
+      TableCost& cost = out_.units.has(tree) ? tables : without.try_emplace(n, TableCost{n}).first->second;
       cost.n_nodes = std::max(cost.n_nodes, n);
       ++cost.n_trees;
       cost.n_leaves += n_leaves(tree);

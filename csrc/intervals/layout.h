@@ -37,7 +37,7 @@ struct IntervalLimits {
 // The costs of the tables. `groups` has all trees.
 struct IntervalCosts {
   std::vector<TreeGroup> groups;
-  TableCost tables{};         // the group with tables by intervals
+  TableCost tables;           // the group with tables by intervals
   double lookup_seconds = 0;  // for each row, also in background tables of trees without tables by intervals
   double build_seconds = 0;
 };

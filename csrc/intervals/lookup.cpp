@@ -37,7 +37,7 @@ template <class T>
 bool IntervalRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin,
                             const Stop& stop) {
   n_rows_ = static_cast<size_t>(n_rows);
-  n_blocks_ = (n_rows_ + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(n_rows_);
   for (const TableWindow& window : plan_.intervals.windows)
     for (size_t first = window.tables; first < window.tables_end; first += kMostTables) {
       std::fill_n(sums_.data(), n_blocks_ * kBlockRows * window.row_size, T(0));
@@ -65,20 +65,37 @@ void IntervalRunner<T>::look_up(const TableWindow& window, size_t first, size_t 
         codes.category_rows.empty() ? nullptr : codes.category_rows.data() + row / kBlockRows * n_columns;
     uint32_t first_entry = 0;
     for (size_t i = 0; i < n_tables; ++i) {
-      kernels().entry_index({codes.narrow.data() + row, codes.stride, categories, n_columns,
-                             tables.columns.data() + table[i].columns, table[i].n_columns,
-                             tables.steps.data(), (n_rows + kBlockRows - 1) / kBlockRows,
-                             static_cast<uint16_t>(first_entry), index_.data() + i * part_rows_});
+      kernels().entry_index({.codes = codes.narrow.data() + row,
+                             .code_stride = codes.stride,
+                             .category_rows = categories,
+                             .n_columns = n_columns,
+                             .columns = tables.columns.data() + table[i].columns,
+                             .n_index_columns = table[i].n_columns,
+                             .steps = tables.steps.data(),
+                             .n_blocks = block_count(n_rows),
+                             .first = static_cast<uint16_t>(first_entry),
+                             .index = index_.data() + i * part_rows_});
       first_entry += table[i].n_entries;
     }
     const bool one_output = margin && window.n_outputs == 1;
-    add_entries(EntryArgs<T>{index_.data(), n_tables, part_rows_, n_rows,
-                             interval_sums<T>(tables) + table->sums, window.row_size,
-                             sums_.data() + row * window.row_size, one_output ? margins : nullptr,
-                             one_output ? margin->at(window.first_output) + row : nullptr});
+    kernels().of<T>().add_entries({.index = index_.data(),
+                                   .n_tables = n_tables,
+                                   .index_stride = part_rows_,
+                                   .n_rows = n_rows,
+                                   .entries = interval_sums<T>(tables) + table->sums,
+                                   .row_size = window.row_size,
+                                   .sums = sums_.data() + row * window.row_size,
+                                   .margins = one_output ? margins : nullptr,
+                                   .margin = one_output ? margin->at(window.first_output) + row : nullptr});
     if (margin && !one_output)
-      kernels().add_margins({index_.data(), n_tables, part_rows_, n_rows, margins, window.n_outputs,
-                             margin->at(window.first_output) + row, margin->stride()});
+      kernels().add_margins({.index = index_.data(),
+                             .n_tables = n_tables,
+                             .index_stride = part_rows_,
+                             .n_rows = n_rows,
+                             .margins = margins,
+                             .n_outputs = window.n_outputs,
+                             .margin = margin->at(window.first_output) + row,
+                             .stride = margin->stride()});
   }
 }
 

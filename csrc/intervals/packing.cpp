@@ -69,7 +69,12 @@ class Packer {
     }
     if (n_open_ == kMostOpen) close_one();
     open_[n_open_] = tables_.size();
-    PackedTable table{{unit}, {}, features_, output, u.n_entries, u.thresholds};
+    PackedTable table{.units = {unit},
+                      .digits = {},
+                      .features = features_,
+                      .output = output,
+                      .n_entries = u.n_entries,
+                      .thresholds = u.thresholds};
     for (size_t i = 0; i < u.n_digits; ++i) table.digits.push_back(digit(u, i));
     tables_.push_back(std::move(table));
     update(n_open_++);

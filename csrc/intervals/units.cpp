@@ -169,9 +169,13 @@ class Finder {
       out_.digits.resize(first);
       return false;
     }
-    out_.units.push_back({tree_, node, static_cast<uint32_t>(level_) + n_below_, first,
-                          out_.digits.size() - first, static_cast<uint32_t>(n_entries), thresholds_of(first),
-                          0, 0});
+    out_.units.push_back({.tree = tree_,
+                          .node = node,
+                          .n_nodes = static_cast<uint32_t>(level_) + n_below_,
+                          .digits = first,
+                          .n_digits = out_.digits.size() - first,
+                          .n_entries = static_cast<uint32_t>(n_entries),
+                          .thresholds = thresholds_of(first)});
     return true;
   }
 

@@ -14,13 +14,13 @@
 namespace skshap {
 
 struct Unit {
-  size_t tree;                  // in Plan::trees
-  int32_t node;                 // the root of the subtree of its leaves, as in Plan::children
-  uint32_t n_nodes;             // inner nodes of its paths, from the root of the tree
-  size_t digits, n_digits;      // in Units::digits, ascending by column
-  uint32_t n_entries;           // the product of the numbers of classes
-  uint64_t thresholds;          // a bit for each threshold and category test, by its hash
-  size_t lookups, lookups_end;  // with background data: its tables in Tables::lookups
+  size_t tree;                          // in Plan::trees
+  int32_t node;                         // the root of the subtree of its leaves, as in Plan::children
+  uint32_t n_nodes;                     // inner nodes of its paths, from the root of the tree
+  size_t digits, n_digits;              // in Units::digits, ascending by column
+  uint32_t n_entries;                   // the product of the numbers of classes
+  uint64_t thresholds;                  // a bit for each threshold and category test, by its hash
+  size_t lookups = 0, lookups_end = 0;  // with background data: its tables in Tables::lookups
 };
 
 struct Units {

@@ -49,8 +49,8 @@ class UnitWalker : public UnitValues<T> {
         if (program.adds_margin)
           write_margins(program, n_rows, numbers.n_outputs, margins + first * numbers.n_outputs);
       }
-      interleave(
-          InterleaveArgs<T>{columns_.data(), numbers.row_size, n_rows, sums + first * numbers.row_size});
+      kernels().of<T>().interleave(
+          {columns_.data(), numbers.row_size, n_rows, sums + first * numbers.row_size});
     }
   }
 

@@ -72,7 +72,7 @@ uint32_t OwenPath::enter(int32_t node) {
     if (groups_.empty()) next_bit_ = std::max(most_groups_, kLeastGroupBits);
     place_[id] = static_cast<int32_t>(groups_.size());
     const int n_bits = most_[node] > 1 ? most_[node] : 0;
-    groups_.push_back({id, node, 0, next_bit_, n_bits, {}});
+    groups_.push_back({.group = id, .first = node, .field = next_bit_, .n_bits = n_bits});
     next_bit_ += n_bits;
   }
   PathGroup& group = groups_[place_[id]];

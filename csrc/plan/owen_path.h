@@ -56,9 +56,9 @@ class OwenPath {
  public:
   struct PathGroup {
     int32_t group, first;  // the first node on it
-    int n_features;        // on the path
+    int n_features = 0;    // on the path
     int field, n_bits;     // the first bit, and their number: 0 if no path has several features of the group
-    int32_t steps[kMostOwenPlayers];  // the steps of the path on these features
+    int32_t steps[kMostOwenPlayers] = {};  // the steps of the path on these features
   };
 
   explicit OwenPath(const Plan& plan);

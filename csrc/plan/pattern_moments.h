@@ -1,5 +1,6 @@
 // The weights of a pair of a row and a background row at a leaf, as integrals. The row alone satisfies p
 // features of the leaf's path, and the background row alone satisfies q of them. See docs/mathematics.md.
+// From these weights, a leaf without a table has numbers for its features and for pairs of them.
 #pragma once
 
 #include <cmath>
@@ -8,6 +9,15 @@
 #include "plan/program.h"
 
 namespace skshap {
+
+// Return how many numbers a leaf on a path of n features has: one for each feature; then, for order 2, one
+// for each pair, in ascending order.
+constexpr uint32_t leaf_numbers(int order, uint32_t n) { return n + (order > 1 ? n * (n - 1) / 2 : 0); }
+
+// Return the position of the pair i < j among all pairs of n features.
+constexpr uint32_t pair_number(uint32_t n, uint32_t i, uint32_t j) {
+  return i * (2 * n - i - 1) / 2 + j - i - 1;
+}
 
 // The integrals of t^a (1 - t)^b for a + b <= kMaxPathFeatures. For pairs of features, half of the integrals
 // with the weight of pair_weight as well. For Banzhaf values, the integrands are evaluated at t = 1/2.

@@ -5,6 +5,9 @@
 // child of a node is a leaf, it is made the right child.
 #pragma once
 
+#include <cmath>
+
+#include "base/any_device.h"
 #include "base/types.h"
 
 namespace skshap {
@@ -43,10 +46,12 @@ struct CategoryRows {
   uint64_t rows[kBlockRows];
 };
 
-// Return the rows that satisfy a bit of a table's index. A bit is the position of the first of a node's two
-// words, shifted left by 1, plus 1 if it stands for the rows that go right.
-inline uint64_t bit_rows(const uint64_t* words, uint32_t bit) {
-  const uint64_t* p = words + (bit >> 1);
+// Return the rows, one for each bit of a word, that satisfy a bit of a table's index. A bit of an index is
+// the position of the first of a node's two words, shifted left by 1, plus 1 if it stands for the rows that
+// go right.
+template <class Word>
+SKSHAP_ANY_DEVICE inline Word bit_rows(const Word* words, uint32_t bit) {
+  const Word* p = words + (bit >> 1);
   return bit & 1 ? p[0] & ~p[1] : p[1];
 }
 
@@ -126,6 +131,23 @@ constexpr size_t stack_size(int n_nodes, int n_outputs, int height, int n_values
 
 // The most different features on a path where background rows are identified by the features that they fail.
 constexpr int kMaxPathFeatures = 64;
+
+// Return the code of a category: its position among the n listed ones, which ascend, or n if it is not
+// listed. n is a reference because GPU code then needs fewer registers: it reads n again at the end.
+SKSHAP_ANY_DEVICE inline uint32_t category_code(const int32_t* categories, const uint32_t& n, double x) {
+  const double truncated = trunc(x);
+  if (!(truncated >= 0 && truncated <= 2147483647.0)) return n;
+  const int32_t wanted = static_cast<int32_t>(truncated);
+  uint32_t low = 0, high = n;
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    if (categories[middle] < wanted)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < n && categories[low] == wanted ? low : n;
+}
 
 constexpr double kZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold, which is a float
 

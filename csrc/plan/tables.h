@@ -32,7 +32,7 @@ struct PatternLeaf {
   uint32_t bits, n_bits;
   uint32_t targets;  // positions of the leaf's numbers (see tables/pattern_vectors.h) for the first output
   uint32_t n_outputs;
-  size_t patterns, n_patterns;
+  size_t patterns = 0, n_patterns = 0;
   size_t leaf;  // place of its values in Plan::leaf_values
 };
 
@@ -55,8 +55,8 @@ struct TableTree {
   size_t leaves, leaves_end;
   // For a tree whose nodes of a level all split alike: one node of each level, and the leaf values by the
   // index of the tree's only lookup. n_levels is 0 for other trees.
-  size_t levels, values;
-  uint32_t n_levels;
+  size_t levels = 0, values = 0;
+  uint32_t n_levels = 0;
   bool adds_margin = true;  // false if the tree is listed before, with other tables
 };
 
@@ -66,7 +66,7 @@ struct TableBatch {
   size_t chunk;
   size_t trees, trees_end;
   size_t places, places_end;  // in Tables::places, one for each position
-  size_t row_size;            // the number of positions, padded
+  size_t row_size = 0;        // the number of positions, padded
 };
 
 // Numbers that were computed by this object, or that another owner keeps in memory, such as a file mapped

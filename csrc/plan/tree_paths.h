@@ -152,8 +152,12 @@ class PathWalk {
       if (node < n_inner) {
         const int32_t feature = this->feature(node);
         const bool is_root = edges_.empty();
-        on_node(PathNode{node, feature, is_root ? -1 : edges_.back().node, !is_root && edges_.back().right,
-                         static_cast<uint32_t>(edges_.size()), path_.find(feature)});
+        on_node(PathNode{.node = node,
+                         .feature = feature,
+                         .parent = is_root ? -1 : edges_.back().node,
+                         .is_right = !is_root && edges_.back().right,
+                         .level = static_cast<uint32_t>(edges_.size()),
+                         .previous = path_.find(feature)});
         path_.enter(feature);
         edges_.push_back({node, false});
         if (!kBelow)

@@ -18,8 +18,11 @@ bool all_numbers_below(const py::array& array, double limit, bool allow_nan, int
   const py::ssize_t n_columns = array.shape(is_row ? 0 : 1);
   if (n_threads < 0 || n_columns > INT32_MAX)
     throw py::value_error("n_threads or a dimension is out of range");
-  const Rows rows{array.data(), is_float32(array), is_row ? 1 : array.shape(0),
-                  is_row ? n_columns * array.itemsize() : array.strides(0), array.strides(is_row ? 0 : 1)};
+  const Rows rows{.data = array.data(),
+                  .is_float32 = is_float32(array),
+                  .n_rows = is_row ? 1 : array.shape(0),
+                  .row_stride = is_row ? n_columns * array.itemsize() : array.strides(0),
+                  .column_stride = array.strides(is_row ? 0 : 1)};
   const WithoutGil release;
   return all_below(rows, static_cast<int32_t>(n_columns), limit, allow_nan, n_threads);
 }

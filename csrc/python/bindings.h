@@ -53,7 +53,11 @@ inline void require_floats(const py::array& array, const char* name) {
 }
 
 inline Rows rows_of(const py::array& array) {
-  return {array.data(), is_float32(array), array.shape(0), array.strides(0), array.strides(1)};
+  return {.data = array.data(),
+          .is_float32 = is_float32(array),
+          .n_rows = array.shape(0),
+          .row_stride = array.strides(0),
+          .column_stride = array.strides(1)};
 }
 
 inline void require_walks(const Plan& plan) {
@@ -108,8 +112,9 @@ inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& va
                              const py::object& margin) {
   require_floats(values, "values");
   check_array(values, "values", {n_rows, plan.n_outputs, plan.n_features});
-  return {values.mutable_data(), is_float32(values),
-          optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
+  return {.values = values.mutable_data(),
+          .is_float32 = is_float32(values),
+          .margin = optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
 }
 
 // Return the data of labels, one for each row, or null for a link without labels. The arguments of a call
@@ -194,6 +199,16 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
+// A function of Python without arguments that raises an exception if the calls of its thread are to end, or
+// null. Each of the two modules has its own.
+inline PyObject* call_check = nullptr;
+
+inline void bind_call_check(py::module_& module) {
+  module.def(
+      "check_calls_with", [](const py::function& check) { call_check = py::function(check).release().ptr(); },
+      py::arg("check"));
+}
+
 // A function that asks Python periodically, from a thread without the GIL, whether a signal has arrived or
 // the thread's calls are to end. If so, a Python exception is set.
 class Interrupt {
@@ -212,9 +227,8 @@ class Interrupt {
   using Clock = std::chrono::steady_clock;
 
   static bool may_continue() {
-    PyObject* const module = PyImport_ImportModule("skshapgpu._common.interrupts");
-    PyObject* const checked = module ? PyObject_CallMethod(module, "check", nullptr) : nullptr;
-    Py_XDECREF(module);
+    if (!call_check) return true;
+    PyObject* const checked = PyObject_CallObject(call_check, nullptr);
     Py_XDECREF(checked);
     return checked != nullptr;
   }

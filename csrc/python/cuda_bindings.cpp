@@ -45,10 +45,14 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
                        uintptr_t values, bool values_float32, const py::object& gap, size_t memory_limit,
                        uintptr_t stream, uintptr_t matrices, uintptr_t pairs, uintptr_t triples) {
   CudaInput input{missing, allow_nan, limit};
-  const CudaResult result{
-      {reinterpret_cast<void*>(values), values_float32, nullptr, reinterpret_cast<void*>(matrices),
-       reinterpret_cast<void*>(pairs), reinterpret_cast<void*>(triples)},
-      optional_doubles(gap, "gap", {cuda.plan().n_outputs})};
+  const CudaResult result{{.values = reinterpret_cast<void*>(values),
+                           .is_float32 = values_float32,
+                           .margin = nullptr,
+                           .matrices = reinterpret_cast<void*>(matrices),
+                           .pairs = reinterpret_cast<void*>(pairs),
+                           .triples = reinterpret_cast<void*>(triples)},
+                          nullptr};
+  if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
   Interrupt interrupted;
   bool complete;
   {
@@ -96,7 +100,6 @@ py::dict path_summary(const Plan& plan, const std::string& packing) {
 }
 
 PYBIND11_MODULE(_cuda, module) {
-  py::module_::import("skshapgpu._core");  // the module that defines Plan
   // The more specific error comes last, because translators are tried in reverse order.
   py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
   py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
@@ -138,6 +141,7 @@ PYBIND11_MODULE(_cuda, module) {
            py::arg("limit"), py::arg("values"), py::arg("values_float32"), py::arg("gap").none(true),
            py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0,
            py::arg("triples") = 0);
+  bind_call_check(module);
   bind_rescaled(module);
   module.def(
       "pack",

@@ -26,8 +26,9 @@ int64_t explain_device(CudaRescaledPlan& cuda, const DeviceArray& X, double miss
                        double limit, uintptr_t values, bool values_float32, const py::object& margin,
                        const py::object& labels, size_t memory_limit, uintptr_t stream) {
   CudaInput input{missing, allow_nan, limit};
-  const Result result{reinterpret_cast<void*>(values), values_float32,
-                      optional_doubles(margin, "margin", {X.n_rows, cuda.plan().n_outputs})};
+  const Result result{.values = reinterpret_cast<void*>(values),
+                      .is_float32 = values_float32,
+                      .margin = optional_doubles(margin, "margin", {X.n_rows, cuda.plan().n_outputs})};
   const double* const p = checked_labels(labels, X.n_rows, cuda.has_labels());
   Interrupt interrupted;
   bool complete;

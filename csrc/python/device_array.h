@@ -14,7 +14,11 @@ struct DeviceArray {
   int64_t n_rows, row_stride, column_stride;  // strides in bytes
 
   Rows rows() const {
-    return {reinterpret_cast<const void*>(data), is_float32, n_rows, row_stride, column_stride};
+    return {.data = reinterpret_cast<const void*>(data),
+            .is_float32 = is_float32,
+            .n_rows = n_rows,
+            .row_stride = row_stride,
+            .column_stride = column_stride};
   }
 };
 

@@ -20,7 +20,7 @@ struct CodedTile {
   int64_t first;
   int n_rows;
 
-  int n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
+  int n_blocks() const { return block_count(n_rows); }
 
   void code(const CodedColumns& coded, const Rows& rows) {
     code_tile(coded, kernels(), rows, first, n_rows, codes);

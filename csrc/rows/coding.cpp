@@ -1,7 +1,6 @@
 #include "rows/coding.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 namespace skshap {
@@ -35,33 +34,23 @@ void gather(const Rows& rows, const Column* columns, size_t n_columns, int64_t f
     std::fill(out + c * kBlockRows + n_rows, out + (c + 1) * kBlockRows, X(0));
 }
 
-uint32_t category_code(const std::vector<int32_t>& categories, double x) {
-  const double code = std::trunc(x);
-  const uint32_t other = static_cast<uint32_t>(categories.size());
-  if (!(code >= 0 && code <= 2147483647.0)) return other;
-  const auto position = std::lower_bound(categories.begin(), categories.end(), static_cast<int32_t>(code));
-  return position != categories.end() && *position == code
-             ? static_cast<uint32_t>(position - categories.begin())
-             : other;
-}
-
 template <class X>
-void code_column(const Column& column, const RankArgs<X>& rank_args, void (*rank)(const RankArgs<X>&)) {
+void code_column(const Kernels& kernels, const Column& column, const RankArgs<X>& rank_args) {
   if (!column.categorical) {
-    rank(rank_args);
+    kernels.of<X>().rank(rank_args);
     return;
   }
+  const uint32_t n = static_cast<uint32_t>(column.categories.size());
   for (int i = 0; i < kBlockRows; ++i) {
     const X x = rank_args.values[i];
     rank_args.ranks[i] =
-        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories, x);
+        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories.data(), n, x);
   }
 }
 
 template <class X>
-void code_columns(const CodedColumns& coded, std::vector<X> Column::* thresholds,
-                  void (*rank)(const RankArgs<X>&), const Rows& rows, int64_t first_row, int n_rows,
-                  int block, CodeTile& tile) {
+void code_columns(const CodedColumns& coded, const Kernels& kernels, std::vector<X> Column::* thresholds,
+                  const Rows& rows, int64_t first_row, int n_rows, int block, CodeTile& tile) {
   alignas(64) X values[kGatheredColumns * kBlockRows];
   alignas(64) uint32_t ranks[kBlockRows];
   const size_t n_columns = coded.columns.size();
@@ -72,10 +61,13 @@ void code_columns(const CodedColumns& coded, std::vector<X> Column::* thresholds
       copy(rows, &coded.columns[c], std::min(kGatheredColumns, n_columns - c), first_row, n_rows, values);
     }
     const Column& column = coded.columns[c];
-    code_column<X>(column,
-                   {values + gathered * kBlockRows, (column.*thresholds).data(), (column.*thresholds).size(),
-                    coded.strict, column.zero_missing, ranks},
-                   rank);
+    code_column<X>(kernels, column,
+                   {.values = values + gathered * kBlockRows,
+                    .thresholds = (column.*thresholds).data(),
+                    .n_thresholds = (column.*thresholds).size(),
+                    .strict = coded.strict,
+                    .zero_missing = column.zero_missing,
+                    .ranks = ranks});
     if (column.categorical) {
       group_by_category(column, ranks, tile.category_rows[block * n_columns + c]);
       continue;
@@ -134,10 +126,9 @@ size_t code_bytes(const CodedColumns& coded) {
 void code_block(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
                 int n_rows, int block, CodeTile& tile) {
   if (coded.x_float32)
-    code_columns(coded, &Column::thresholds_float, kernels.rank_float, rows, first_row, n_rows, block, tile);
+    code_columns(coded, kernels, &Column::thresholds_float, rows, first_row, n_rows, block, tile);
   else
-    code_columns(coded, &Column::thresholds_double, kernels.rank_double, rows, first_row, n_rows, block,
-                 tile);
+    code_columns(coded, kernels, &Column::thresholds_double, rows, first_row, n_rows, block, tile);
 }
 
 void code_tile(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
@@ -151,8 +142,13 @@ void decide_block(const CodedColumns& coded, const Kernels& kernels, const Decid
                   const CodeTile& codes, int block, uint64_t* words) {
   const CategoryRows* const categories =
       codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * coded.columns.size();
-  const DecideArgs args{
-      nodes, n_nodes, codes.codes(coded, block), codes.stride, categories, coded.category_bits.data(), words};
+  const DecideArgs args{.nodes = nodes,
+                        .n_nodes = n_nodes,
+                        .codes = codes.codes(coded, block),
+                        .code_stride = codes.stride,
+                        .category_rows = categories,
+                        .category_bits = coded.category_bits.data(),
+                        .words = words};
   (coded.wide_codes ? kernels.decide32 : kernels.decide16)(args);
 }
 

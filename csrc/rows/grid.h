@@ -41,7 +41,7 @@ class Grid {
   // Explain all rows. The blocks that are worked on at once take at most most_bytes, but there is at least
   // one block. Return false if the work was interrupted.
   bool run(size_t most_bytes, const Stop& interrupted) {
-    const int64_t n_blocks = (rows_.n_rows + kBlockRows - 1) / kBlockRows;
+    const int64_t n_blocks = block_count(rows_.n_rows);
     const int64_t by_memory =
         static_cast<int64_t>(most_bytes / std::max<size_t>(block_bytes_ + code_bytes(plan_), 1));
     const int64_t at_once = std::max<int64_t>(1, std::min(n_blocks, by_memory));

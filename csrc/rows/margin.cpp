@@ -44,17 +44,17 @@ Margins::Margins(const Plan& plan, const Kernels& kernels) : plan_(plan), kernel
 void Margins::add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, int n_rows,
                   double* margin, size_t stride) {
   int32_t reached[kBlockRows];
-  const ReachArgs args{plan_.children.data() + tree.children,
-                       static_cast<int32_t>(tree.n_inner),
-                       static_cast<int32_t>(tree.n_leaves),
-                       tree.merged,
-                       tree.height,
-                       n_rows,
-                       words,
-                       plan_.leaf_values.data() + tree.leaves,
-                       reach_.data(),
-                       margin,
-                       reached};
+  const ReachArgs args{.children = plan_.children.data() + tree.children,
+                       .n_inner = static_cast<int32_t>(tree.n_inner),
+                       .n_leaves = static_cast<int32_t>(tree.n_leaves),
+                       .merged = tree.merged,
+                       .height = tree.height,
+                       .n_rows = n_rows,
+                       .words = words,
+                       .leaf_values = plan_.leaf_values.data() + tree.leaves,
+                       .reach = reach_.data(),
+                       .margin = margin,
+                       .leaves = reached};
   add_leaf_values(kernels_, args, n_outputs, margin, stride);
 }
 

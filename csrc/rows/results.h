@@ -26,8 +26,12 @@ void scatter_values(const Plan& plan, const std::vector<const double*>& columns,
     for (size_t first = 0; first < columns.size(); first += kFeatures) {
       const size_t n_columns = std::min(kFeatures, columns.size() - first);
       for (size_t i = 0; i < n_columns; ++i) part[i] = columns[first + i] + begin;
-      write_rows(WriteRowsArgs<Out>{part.data(), n_columns, n, kFeatures, buffer,
-                                    totals ? totals + begin : nullptr});
+      kernels().of<Out>().write_rows({.columns = part.data(),
+                                      .n_columns = n_columns,
+                                      .n_rows = n,
+                                      .row_size = kFeatures,
+                                      .rows = buffer,
+                                      .totals = totals ? totals + begin : nullptr});
       for (size_t row = 0; row < n; ++row) {
         Out* const to = out + (begin + row) * row_size;
         for (size_t i = 0; i < n_columns; ++i) to[plan.features[first + i]] = buffer[row * kFeatures + i];
@@ -53,8 +57,12 @@ void write_values(const Plan& plan, const TileSums& sums, size_t first_output, i
     if (scattered)
       scatter_values(plan, columns, n_rows, zeroed, to, total);
     else
-      write_rows(
-          WriteRowsArgs<Out>{columns.data(), n_features, static_cast<size_t>(n_rows), row_size, to, total});
+      kernels().of<Out>().write_rows({.columns = columns.data(),
+                                      .n_columns = n_features,
+                                      .n_rows = static_cast<size_t>(n_rows),
+                                      .row_size = row_size,
+                                      .rows = to,
+                                      .totals = total});
   }
 }
 

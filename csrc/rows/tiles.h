@@ -74,7 +74,7 @@ struct Tile {
   TileSums margin;  // starts with the constants of the plan
   TileSums totals;  // of the values, as they are written
 
-  int n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
+  int n_blocks() const { return block_count(n_rows); }
   int block_rows(int block) const { return std::min(kBlockRows, n_rows - block * kBlockRows); }
 };
 
@@ -102,13 +102,13 @@ struct TileSize {
   }
 
   // Return the number of rows of the largest tile.
-  int most() const { return static_cast<int>((most_rows + kBlockRows - 1) / kBlockRows) * kBlockRows; }
+  int most() const { return static_cast<int>(whole_blocks(most_rows)); }
 
  private:
   int64_t equal_blocks(int64_t n_rows, int64_t n_threads) const {
     const int64_t at_once = n_threads * most_rows, least = n_threads > 1 ? tiles_per_thread : 1;
     const int64_t n_tiles = n_threads * std::max(least, (n_rows + at_once - 1) / at_once);
-    const int64_t n_blocks = ((n_rows + n_tiles - 1) / n_tiles + kBlockRows - 1) / kBlockRows;
+    const int64_t n_blocks = block_count((n_rows + n_tiles - 1) / n_tiles);
     return std::max<int64_t>(1, n_blocks);
   }
 };
@@ -138,7 +138,7 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, con
   const std::vector<int64_t> bounds = size.bounds(rows.n_rows, n_threads);
   const int64_t n_tiles = static_cast<int64_t>(bounds.size()) - 1;
   const int64_t largest = bounds[std::min<int64_t>(1, n_tiles)];
-  const int tile_rows = static_cast<int>((largest + kBlockRows - 1) / kBlockRows) * kBlockRows;
+  const int tile_rows = static_cast<int>(whole_blocks(largest));
   return work_off(n_tiles, n_threads, interrupted, [&] {
     return [&, tile = Tile(plan, tile_rows), worker = make(tile_rows)](int64_t i, const Stop& stop) mutable {
       tile.first_row = bounds[i];

@@ -13,10 +13,18 @@ void walk_values(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, 
                  int n_rows, T* phi, T* stack) {
   const T* const nodes = constants<T>(plan).data() + chunk.quadrature;
   run_walk(kernels(), plan.order, chunk.output < 0,
-           WalkArgs<T>{plan.ops.data() + tree.ops, constants<T>(plan).data() + tree.constants, words, nodes,
-                       nodes + chunk.n_nodes, chunk.n_nodes, static_cast<int>(n_used_outputs(plan, chunk)),
-                       chunk.height, n_rows, phi, chunk.slots.size() * kBlockRows, stack, nullptr, nullptr, 0,
-                       nullptr, 0});
+           WalkArgs<T>{.ops = plan.ops.data() + tree.ops,
+                       .constants = constants<T>(plan).data() + tree.constants,
+                       .words = words,
+                       .nodes = nodes,
+                       .weights = nodes + chunk.n_nodes,
+                       .n_nodes = chunk.n_nodes,
+                       .n_outputs = static_cast<int>(n_used_outputs(plan, chunk)),
+                       .height = chunk.height,
+                       .n_rows = n_rows,
+                       .phi = phi,
+                       .output_stride = chunk.slots.size() * kBlockRows,
+                       .stack = stack});
 }
 
 }  // namespace skshap

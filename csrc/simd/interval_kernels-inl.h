@@ -86,7 +86,7 @@ void with_tables(size_t n_tables, const Add& add) {
 }
 
 template <class S>
-void add_entries_of(const EntryArgs<typename S::T>& args) {
+void add_entries(const EntryArgs<typename S::T>& args) {
   with_tables(args.n_tables, [&](auto n) {
     if (args.margins)
       add_rows_of_any_size<S, n(), true>(args);
@@ -107,7 +107,7 @@ void add_margins(const MarginArgs& args) {
 }
 
 template <class S>
-void interleave_of(const InterleaveArgs<typename S::T>& args) {
+void interleave(const InterleaveArgs<typename S::T>& args) {
   using T = typename S::T;
   constexpr size_t n = std::min<size_t>(S::kWidth, 32 / sizeof(T));
   using V = typename RowPart<T, n>::Type;

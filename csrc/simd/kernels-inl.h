@@ -13,6 +13,19 @@
 namespace skshap {
 namespace {
 
+template <class S>
+void set_kernels(KernelsOf<typename S::T>& k) {
+  k.rank = &rank<S>;
+  k.lookup = &lookup<S>;
+  k.add_entries = &add_entries<S>;
+  k.interleave = &interleave<S>;
+  k.write_rows = &write_rows<S>;
+  k.fill_leaves = &fill_leaves<S>;
+  k.add_leaves = &add_leaves<S>;
+  k.pair_leaf = &pair_leaf<S>;
+  k.add_scaled = &add_scaled<typename S::T>;
+}
+
 // `set_deep` and `set_vector` set the walks that are defined in other translation units.
 Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_vector)(Kernels&)) {
   Kernels k{};
@@ -25,28 +38,12 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   k.append_bit = &append_bit;
   k.index = &index;
   k.count_rows = &count_rows;
-  k.lookup_float = &lookup<FloatVector>;
-  k.lookup_double = &lookup<DoubleVector>;
   k.entry_index = &entry_index;
-  k.add_entries_float = &add_entries_of<FloatVector>;
-  k.add_entries_double = &add_entries_of<DoubleVector>;
   k.add_margins = &add_margins;
-  k.interleave_float = &interleave_of<FloatVector>;
-  k.interleave_double = &interleave_of<DoubleVector>;
-  k.write_rows_float = &write_rows_of<FloatVector>;
-  k.write_rows_double = &write_rows_of<DoubleVector>;
   k.leaf_table = &leaf_table;
   k.subset_sums = &subset_sums;
-  k.fill_leaves_float = &fill_leaves_of<FloatVector>;
-  k.fill_leaves_double = &fill_leaves_of<DoubleVector>;
-  k.add_leaves_float = &add_leaves_of<FloatVector>;
-  k.add_leaves_double = &add_leaves_of<DoubleVector>;
-  k.pair_leaf_float = &pair_leaf<FloatVector>;
-  k.pair_leaf_double = &pair_leaf<DoubleVector>;
-  k.add_scaled_float = &add_scaled<float>;
-  k.add_scaled_double = &add_scaled<double>;
-  k.rank_float = &rank<FloatVector>;
-  k.rank_double = &rank<DoubleVector>;
+  set_kernels<FloatVector>(std::get<0>(k.by_precision));
+  set_kernels<DoubleVector>(std::get<1>(k.by_precision));
   set_order<1, 0, kMaxFixedNodes>(k);
   set_order<2, 0, kMaxFixedNodes>(k);
   set_order<3, 0, kMaxFixedNodes>(k);

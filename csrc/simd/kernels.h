@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "plan/index_steps.h"
@@ -26,11 +27,11 @@ struct WalkArgs {
   size_t output_stride;   // elements between two outputs of phi
   T* stack;               // 64-byte aligned
   // For interactions only:
-  const T* dead;       // lambda_k of rows that left the path of the feature
-  T* pair_phi;         // [output][slot of a pair][64]
-  size_t pair_stride;  // elements between two outputs of pair_phi
-  T* triple_phi;       // of order 3: [output][slot of a triple][64]
-  size_t triple_stride;
+  const T* dead = nullptr;  // lambda_k of rows that left the path of the feature
+  T* pair_phi = nullptr;    // [output][slot of a pair][64]
+  size_t pair_stride = 0;   // elements between two outputs of pair_phi
+  T* triple_phi = nullptr;  // of order 3: [output][slot of a triple][64]
+  size_t triple_stride = 0;
 };
 
 struct DecideArgs {
@@ -248,6 +249,26 @@ struct AddLeavesArgs {
   size_t output_stride;  // elements between two outputs of phi
 };
 
+// The kernels of one instruction set for numbers of type T.
+template <class T>
+struct KernelsOf {
+  using Walk = void (*)(const WalkArgs<T>&);
+
+  void (*rank)(const RankArgs<T>&);
+  void (*lookup)(const LookupArgs<T>&);
+  void (*add_entries)(const EntryArgs<T>&);
+  void (*interleave)(const InterleaveArgs<T>&);
+  void (*write_rows)(const WriteRowsArgs<T>&);
+  void (*fill_leaves)(const FillLeavesArgs<T>&);
+  void (*add_leaves)(const AddLeavesArgs<T>&);
+  void (*pair_leaf)(const PairLeafArgs<T>&);
+  void (*add_scaled)(double scale, const T* from, double* to);  // the 64 rows of a block
+  // [order - 1][K]. Element [0] runs any K, including those for which there is no kernel and the element is
+  // null.
+  Walk walks[kMaxOrder][kMaxFixedValueNodes + 1];
+  Walk vector_walks[kMaxOrder][kMaxFixedValueNodes + 1];  // for trees whose leaves hold all outputs
+};
+
 // The kernels of one instruction set.
 struct Kernels {
   const char* name;
@@ -260,44 +281,23 @@ struct Kernels {
   void (*index)(const IndexArgs&);
   // Add the number of rows in each word to its count.
   void (*count_rows)(const uint64_t* words, size_t n_words, uint64_t* counts);
-  void (*lookup_float)(const LookupArgs<float>&);
-  void (*lookup_double)(const LookupArgs<double>&);
   void (*entry_index)(const EntryIndexArgs&);
-  void (*add_entries_float)(const EntryArgs<float>&);
-  void (*add_entries_double)(const EntryArgs<double>&);
   void (*add_margins)(const MarginArgs&);
-  void (*interleave_float)(const InterleaveArgs<float>&);
-  void (*interleave_double)(const InterleaveArgs<double>&);
-  void (*write_rows_float)(const WriteRowsArgs<float>&);
-  void (*write_rows_double)(const WriteRowsArgs<double>&);
   void (*leaf_table)(const LeafTableArgs&);
   void (*subset_sums)(const SubsetSumsArgs&);
-  void (*fill_leaves_float)(const FillLeavesArgs<float>&);
-  void (*fill_leaves_double)(const FillLeavesArgs<double>&);
-  void (*add_leaves_float)(const AddLeavesArgs<float>&);
-  void (*add_leaves_double)(const AddLeavesArgs<double>&);
-  void (*pair_leaf_float)(const PairLeafArgs<float>&);
-  void (*pair_leaf_double)(const PairLeafArgs<double>&);
-  void (*add_scaled_float)(double scale, const float* from, double* to);  // the 64 rows of a block
-  void (*add_scaled_double)(double scale, const double* from, double* to);
-  void (*rank_float)(const RankArgs<float>&);
-  void (*rank_double)(const RankArgs<double>&);
-  // [order - 1][K]. Element [0] runs any K, including those for which there is no kernel and the element is
-  // null.
-  void (*walk_float[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<float>&);
-  void (*walk_double[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<double>&);
-  void (*walk_vector_float[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<float>&);
-  void (*walk_vector_double[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<double>&);
+  std::tuple<KernelsOf<float>, KernelsOf<double>> by_precision;
+
+  template <class T>
+  const KernelsOf<T>& of() const {
+    return std::get<KernelsOf<T>>(by_precision);
+  }
 };
 
 // Run the walk for trees with K nodes. `vector` means that each leaf holds all outputs.
-inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<float>& args) {
-  const auto& walks = (vector ? kernels.walk_vector_float : kernels.walk_float)[order - 1];
-  const auto fixed = args.n_nodes <= kMaxFixedValueNodes ? walks[args.n_nodes] : nullptr;
-  (fixed ? fixed : walks[0])(args);
-}
-inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<double>& args) {
-  const auto& walks = (vector ? kernels.walk_vector_double : kernels.walk_double)[order - 1];
+template <class T>
+void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<T>& args) {
+  const KernelsOf<T>& k = kernels.of<T>();
+  const auto& walks = (vector ? k.vector_walks : k.walks)[order - 1];
   const auto fixed = args.n_nodes <= kMaxFixedValueNodes ? walks[args.n_nodes] : nullptr;
   (fixed ? fixed : walks[0])(args);
 }
@@ -305,20 +305,6 @@ inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkA
 // Return the kernels in use: the best for this processor, or the kernels that SKSHAPGPU_ISA names.
 const Kernels& kernels();
 std::vector<std::string> supported_kernels();
-
-// Call the kernels in use, by precision.
-inline void lookup(const LookupArgs<float>& args) { kernels().lookup_float(args); }
-inline void lookup(const LookupArgs<double>& args) { kernels().lookup_double(args); }
-inline void add_entries(const EntryArgs<float>& args) { kernels().add_entries_float(args); }
-inline void add_entries(const EntryArgs<double>& args) { kernels().add_entries_double(args); }
-inline void interleave(const InterleaveArgs<float>& args) { kernels().interleave_float(args); }
-inline void interleave(const InterleaveArgs<double>& args) { kernels().interleave_double(args); }
-inline void write_rows(const WriteRowsArgs<float>& args) { kernels().write_rows_float(args); }
-inline void write_rows(const WriteRowsArgs<double>& args) { kernels().write_rows_double(args); }
-inline void fill_leaves(const FillLeavesArgs<float>& args) { kernels().fill_leaves_float(args); }
-inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_leaves_double(args); }
-inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }
-inline void add_leaves(const AddLeavesArgs<double>& args) { kernels().add_leaves_double(args); }
 
 // These functions are defined for each instruction set, in translation units that take up to a minute to
 // compile. The first function returns all kernels. The others set the walks for K above kMaxFixedNodes, and

@@ -84,7 +84,7 @@ class RowWriter {
 };
 
 template <class S>
-void write_rows_of(const WriteRowsArgs<typename S::T>& args) {
+void write_rows(const WriteRowsArgs<typename S::T>& args) {
   using Out = typename S::T;
   RowWriter<Out, std::min<size_t>(S::kWidth, 32 / sizeof(Out))>(args).write();
 }

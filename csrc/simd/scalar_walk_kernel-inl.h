@@ -507,10 +507,14 @@ void walk_scalars(const WalkArgs<typename S::T>& args) {
   using Walker = ScalarWalker<S, K, kRows>;
   for (int first = 0; first < args.n_rows; first += kRows) {
     const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
-    Walker walker{args.stack,        args.stack + (static_cast<size_t>(args.height) + 1) * Walker::kFrame,
-                  args.constants,    args.words + kFirstWord,
-                  args.nodes,        args.phi + first,
-                  first / S::kWidth, (n_rows + S::kWidth - 1) / S::kWidth};
+    Walker walker{.frame = args.stack,
+                  .value = args.stack + (static_cast<size_t>(args.height) + 1) * Walker::kFrame,
+                  .c = args.constants,
+                  .m = args.words + kFirstWord,
+                  .t = args.nodes,
+                  .phi = args.phi + first,
+                  .first = first / S::kWidth,
+                  .n_vectors = (n_rows + S::kWidth - 1) / S::kWidth};
     walker.run(args.ops, args.weights);
   }
 }

@@ -157,7 +157,7 @@ void fill_leaf(const FillLeavesArgs<typename S::T>& args, const LeafTable& leaf)
 }
 
 template <class S>
-void fill_leaves_of(const FillLeavesArgs<typename S::T>& args) {
+void fill_leaves(const FillLeavesArgs<typename S::T>& args) {
   for (const LeafTable *leaf = args.leaves, *end = leaf + args.n_leaves; leaf != end; ++leaf)
     switch (args.n_nodes[leaf->n_features]) {
       case 1: fill_leaf<S, 1>(args, *leaf); break;
@@ -248,7 +248,7 @@ inline __attribute__((always_inline)) void add_leaf_of(int n_vectors,
 }
 
 template <class S>
-void add_leaves_of(const AddLeavesArgs<typename S::T>& args) {
+void add_leaves(const AddLeavesArgs<typename S::T>& args) {
   const typename S::T* values = args.values;
   for (const LeafTable *leaf = args.leaves, *end = leaf + args.n_leaves; leaf != end; ++leaf) {
     add_leaf_of<S>(static_cast<int>(leaf->n_features) - log2_of(S::kWidth), args, *leaf, values);

@@ -395,18 +395,17 @@ void any_vector_walk(const WalkArgs<typename S::T>& args) {
 }
 
 template <class S, int... K>
-void set_vector_walks(void (*(&walks)[kMaxOrder][sizeof...(K) + 1])(const WalkArgs<typename S::T>&),
-                      std::integer_sequence<int, K...>) {
-  ((walks[0][K + 1] = &vector_walk<S, K + 1>), ...);
-  walks[0][0] = &any_vector_walk<S, 1>;
-  walks[1][0] = &any_vector_walk<S, 2>;
-  walks[2][0] = &any_vector_walk<S, 3>;
+void set_vector_walks(KernelsOf<typename S::T>& k, std::integer_sequence<int, K...>) {
+  ((k.vector_walks[0][K + 1] = &vector_walk<S, K + 1>), ...);
+  k.vector_walks[0][0] = &any_vector_walk<S, 1>;
+  k.vector_walks[1][0] = &any_vector_walk<S, 2>;
+  k.vector_walks[2][0] = &any_vector_walk<S, 3>;
 }
 
 void set_vector_walks(Kernels& k) {
   constexpr std::make_integer_sequence<int, kMaxFixedValueNodes> fixed{};
-  set_vector_walks<FloatVector>(k.walk_vector_float, fixed);
-  set_vector_walks<DoubleVector>(k.walk_vector_double, fixed);
+  set_vector_walks<FloatVector>(std::get<0>(k.by_precision), fixed);
+  set_vector_walks<DoubleVector>(std::get<1>(k.by_precision), fixed);
 }
 
 }  // namespace

@@ -339,25 +339,25 @@ WalkState<S, K, kRows, kOrder> walk_state(const WalkArgs<typename S::T>& args, i
   T* values = args.stack + (static_cast<size_t>(args.height) + 1) * frame_size(args.n_nodes, kPairs) * kRows;
   const size_t n_values = (static_cast<size_t>(args.height) + 2) * args.n_nodes * args.n_outputs;
   const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
-  return {args.stack,
-          values,
-          args.constants,
-          args.words + kFirstWord,
-          args.nodes,
-          args.phi + first,
-          args.output_stride,
-          args.n_nodes,
-          args.n_outputs,
-          first / S::kWidth,
-          (n_rows + S::kWidth - 1) / S::kWidth,
-          args.words + kFirstWord,
-          args.dead,
-          args.stack + (2 * static_cast<size_t>(args.n_nodes) + 1) * kRows,
-          kPairs ? args.pair_phi + first : nullptr,
-          kOrder >= 3 ? args.triple_phi + first : nullptr,
-          values + n_values * kRows,
-          args.pair_stride,
-          args.triple_stride};
+  return {.frame = args.stack,
+          .value = values,
+          .c = args.constants,
+          .m = args.words + kFirstWord,
+          .t = args.nodes,
+          .phi = args.phi + first,
+          .output_stride = args.output_stride,
+          .any_nodes = args.n_nodes,
+          .n_outputs = args.n_outputs,
+          .first = first / S::kWidth,
+          .n_vectors = (n_rows + S::kWidth - 1) / S::kWidth,
+          .words = args.words + kFirstWord,
+          .dead = args.dead,
+          .lambdas = args.stack + (2 * static_cast<size_t>(args.n_nodes) + 1) * kRows,
+          .pair_phi = kPairs ? args.pair_phi + first : nullptr,
+          .triple_phi = kOrder >= 3 ? args.triple_phi + first : nullptr,
+          .scratch = values + n_values * kRows,
+          .pair_stride = args.pair_stride,
+          .triple_stride = args.triple_stride};
 }
 
 template <class S, int K, int kRows, int kOrder>
@@ -370,7 +370,7 @@ void walk(const WalkArgs<typename S::T>& args) {
 
 // Return the walk with K nodes for trees whose leaves hold one number.
 template <class S, int K, int kOrder>
-auto fixed_walk() {
+typename KernelsOf<typename S::T>::Walk fixed_walk() {
   constexpr int kRows = walk_rows<typename S::T>(kOrder >= 2);
   if constexpr (K > 0 && kOrder == 1)
     return &walk_scalars<S, K, kRows>;
@@ -379,16 +379,16 @@ auto fixed_walk() {
 }
 
 template <class S, int kOrder, int kFirst, int... K>
-void set_walks(void (**walks)(const WalkArgs<typename S::T>&), std::integer_sequence<int, K...>) {
-  ((walks[kFirst + K] = fixed_walk<S, kFirst + K, kOrder>()), ...);
+void set_walks(KernelsOf<typename S::T>& k, std::integer_sequence<int, K...>) {
+  ((k.walks[kOrder - 1][kFirst + K] = fixed_walk<S, kFirst + K, kOrder>()), ...);
 }
 
 // Set the walks of an order, for each K from kFirst to kLast.
 template <int kOrder, int kFirst, int kLast>
 void set_order(Kernels& k) {
   constexpr std::make_integer_sequence<int, kLast - kFirst + 1> all{};
-  set_walks<FloatVector, kOrder, kFirst>(k.walk_float[kOrder - 1], all);
-  set_walks<DoubleVector, kOrder, kFirst>(k.walk_double[kOrder - 1], all);
+  set_walks<FloatVector, kOrder, kFirst>(std::get<0>(k.by_precision), all);
+  set_walks<DoubleVector, kOrder, kFirst>(std::get<1>(k.by_precision), all);
 }
 
 }  // namespace

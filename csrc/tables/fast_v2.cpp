@@ -105,9 +105,14 @@ void fill_tables(Plan& plan, int64_t n_threads) {
   share_items(static_cast<int64_t>((leaves.size() + kPart - 1) / kPart), n_threads, [&] {
     return [&, scratch = std::vector<T>(t[longest].size() << longest)](int64_t part) mutable {
       const size_t i = static_cast<size_t>(part) * kPart;
-      fill_leaves(FillLeavesArgs<T>{leaves.data() + i, std::min(kPart, leaves.size() - i),
-                                    plan.tables.leaf_features.data(), n_nodes, t, weights, scratch.data(),
-                                    stored_tables<T>(plan.tables).own().data()});
+      kernels().of<T>().fill_leaves({.leaves = leaves.data() + i,
+                                     .n_leaves = std::min(kPart, leaves.size() - i),
+                                     .features = plan.tables.leaf_features.data(),
+                                     .n_nodes = n_nodes,
+                                     .t = t,
+                                     .weights = weights,
+                                     .scratch = scratch.data(),
+                                     .tables = stored_tables<T>(plan.tables).own().data()});
     };
   });
 }
@@ -121,7 +126,7 @@ Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index 
   plan.method = Method::kFastV2;
   FastV2Layout(plan).run();
   for (TreeProgram& tree : plan.trees) tree.walked = false;
-  const size_t needed = plan.tables.n_elements * (precision == Precision::kSingle ? 4 : 8);
+  const size_t needed = plan.tables.n_elements * element_bytes(plan);
   if (stored) {
     take_tables(plan, *stored);
   } else {
@@ -179,7 +184,7 @@ bool FastV2<T>::run(const CodeTile& codes, int n_rows, uint64_t* words, TileSums
   n_rows_ = n_rows;
   const LeafTable* leaves = plan_.tables.leaf_tables.data();
   for (const Chunk& chunk : plan_.chunks) {
-    const size_t n_blocks = (n_rows + kBlockRows - 1) / kBlockRows;
+    const size_t n_blocks = block_count(n_rows);
     std::fill_n(phi_.data(), n_blocks * n_used_outputs(plan_, chunk) * chunk.slots.size() * kBlockRows, T(0));
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       add_tree(chunk, plan_.trees[i], leaves, words, margin, margins);
@@ -205,9 +210,16 @@ void FastV2<T>::add_tree(const Chunk& chunk, const TreeProgram& tree, const Leaf
       margins.add(tree, n_outputs, words, n_block_rows,
                   margin->at(std::max(chunk.output, 0)) + block * kBlockRows, margin->stride());
     const Tables& tables = plan_.tables;
-    add_leaves(AddLeavesArgs<T>{words, n_block_rows, leaves, tree.n_inner + 1, tables.leaf_features.data(),
-                                stored_tables<T>(tables).data(), values_.data(), n_outputs,
-                                phi_.data() + block * n_outputs * output_stride, output_stride});
+    kernels_.of<T>().add_leaves({.words = words,
+                                 .n_rows = n_block_rows,
+                                 .leaves = leaves,
+                                 .n_leaves = tree.n_inner + 1,
+                                 .features = tables.leaf_features.data(),
+                                 .tables = stored_tables<T>(tables).data(),
+                                 .values = values_.data(),
+                                 .n_outputs = n_outputs,
+                                 .phi = phi_.data() + block * n_outputs * output_stride,
+                                 .output_stride = output_stride});
   }
 }
 

@@ -17,7 +17,7 @@ void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const T
   group_ = group;
   first_bit_ = first_bit;
   const uint32_t n_bits = group.n_bits() - first_bit;
-  n_blocks_ = ((size_t{1} << n_bits) + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(size_t{1} << n_bits);
   block_words_ = skshap::block_words(n_bits);
   words_.assign(n_blocks_ * block_words_, ~uint64_t{0});
   for (size_t block = 0; block < n_blocks_; ++block) {
@@ -51,8 +51,12 @@ uint32_t GroupWords::local(uint32_t bit) const {
 
 void GroupWords::index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const {
   grow(out, n_blocks_ * kBlockRows);
-  kernels().index(
-      {words_.data(), block_words_, n_blocks_, bits.data(), static_cast<uint32_t>(bits.size()), out.data()});
+  kernels().index({.words = words_.data(),
+                   .block_words = block_words_,
+                   .n_blocks = n_blocks_,
+                   .bits = bits.data(),
+                   .n_bits = static_cast<uint32_t>(bits.size()),
+                   .index = out.data()});
 }
 
 }  // namespace skshap

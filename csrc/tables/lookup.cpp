@@ -44,8 +44,8 @@ void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tr
 
 size_t table_row_bytes(const Plan& plan) {
   if (plan.tables.trees.empty()) return 0;
-  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
-  return block_words(most_decided(plan)) * 8 / kBlockRows + sizeof(uint16_t) + longest_row(plan) * element;
+  return block_words(most_decided(plan)) * 8 / kBlockRows + sizeof(uint16_t) +
+         longest_row(plan) * element_bytes(plan);
 }
 
 size_t table_runner_bytes(const Plan& plan) {
@@ -73,7 +73,7 @@ bool TableRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, Tile
                          Margins& margins, const std::function<bool()>& stop) {
   codes_ = &codes;
   n_rows_ = static_cast<size_t>(n_rows);
-  n_blocks_ = (n_rows_ + kBlockRows - 1) / kBlockRows;
+  n_blocks_ = block_count(n_rows_);
   for (const TableBatch& batch : plan_.tables.batches) {
     std::fill_n(phi_.data(), n_blocks_ * kBlockRows * batch.row_size, T(0));
     for (size_t i = batch.trees; i < batch.trees_end; ++i)
@@ -112,16 +112,20 @@ void TableRunner<T>::lookup(const TableTree& tree, size_t row_size, size_t first
   const size_t n_rows = std::min(n_blocks * kBlockRows, n_rows_ - first_row);
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& group = tables.lookups[i];
-    kernels_.index({words_.data() + first_block * block_words_, block_words_, n_blocks,
-                    tables.bits.data() + group.bits, group.n_bits, index_.data() + first_row});
-    const LookupArgs<T> args{index_.data() + first_row,
-                             n_rows,
-                             stored_tables<T>(tables).data() + group.table,
-                             tables.targets.data() + group.targets,
-                             group.n_targets,
-                             phi_.data() + first_row * row_size,
-                             row_size};
-    skshap::lookup(args);
+    kernels_.index({.words = words_.data() + first_block * block_words_,
+                    .block_words = block_words_,
+                    .n_blocks = n_blocks,
+                    .bits = tables.bits.data() + group.bits,
+                    .n_bits = group.n_bits,
+                    .index = index_.data() + first_row});
+    const LookupArgs<T> args{.index = index_.data() + first_row,
+                             .n_rows = n_rows,
+                             .table = stored_tables<T>(tables).data() + group.table,
+                             .targets = tables.targets.data() + group.targets,
+                             .n_targets = group.n_targets,
+                             .phi = phi_.data() + first_row * row_size,
+                             .row_size = row_size};
+    kernels_.of<T>().lookup(args);
   }
 }
 

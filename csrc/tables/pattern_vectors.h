@@ -16,15 +16,6 @@
 
 namespace skshap {
 
-// Return how many numbers a leaf on a path of n features has: one for each feature; then, for order 2, one
-// for each pair, in ascending order.
-constexpr uint32_t leaf_numbers(int order, uint32_t n) { return n + (order > 1 ? n * (n - 1) / 2 : 0); }
-
-// Return the position of the pair i < j among all pairs of n features.
-constexpr uint32_t pair_number(uint32_t n, uint32_t i, uint32_t j) {
-  return i * (2 * n - i - 1) / 2 + j - i - 1;
-}
-
 class PatternVectors {
  public:
   // Prepare for an index and an order. The number of a pair is half of the interaction, as in plan/plan.h.

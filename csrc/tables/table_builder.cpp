@@ -46,8 +46,13 @@ class TableWriter {
     for (size_t i = group.leaves; i < group.leaves_end; ++i) {
       const TreeGroups::Leaf& leaf = groups_.leaves[i];
       make_leaf_table(table_tree, lookup, leaf);
-      kernels().lookup_double({index_.data(), n_blocks * kBlockRows, leaf_.data(), targets_.data(),
-                               static_cast<uint32_t>(targets_.size()), sum_.data(), row_size});
+      kernels().of<double>().lookup({.index = index_.data(),
+                                     .n_rows = n_blocks * kBlockRows,
+                                     .table = leaf_.data(),
+                                     .targets = targets_.data(),
+                                     .n_targets = static_cast<uint32_t>(targets_.size()),
+                                     .phi = sum_.data(),
+                                     .row_size = row_size});
     }
     const auto store = [&](auto* out) {
       for (size_t x = 0; x < size; ++x)
@@ -82,7 +87,14 @@ class TableWriter {
     words_.index(bits_, index_);
     weights_.assign(size, 0.0);
     const double* const values = plan_.leaf_values.data() + tree_->leaves + leaf.value;
-    weigh_({table_tree, lookup, d, index_.data(), size_t{1} << to.n_bits, values, width_}, weights_.data());
+    weigh_({.tree = table_tree,
+            .lookup = lookup,
+            .n_features = d,
+            .pattern = index_.data(),
+            .size = size_t{1} << to.n_bits,
+            .values = values,
+            .n_outputs = width_},
+           weights_.data());
     scaled_.resize(width_);
     for (size_t o = 0; o < width_; ++o) scaled_[o] = values[o] / plan_.leaf_scale;
     grow(sums_, 4 * size);
@@ -95,8 +107,14 @@ class TableWriter {
 
   void write_leaf_table(const double* weights, uint32_t d, int n_nodes, const std::vector<double>& factors,
                         Aligned<double>& out) {
-    kernels().leaf_table({weights, static_cast<int>(d), n_nodes, factors.data(), scaled_.data(), width_,
-                          sums_.data(), out.data()});
+    kernels().leaf_table({.weights = weights,
+                          .n_features = static_cast<int>(d),
+                          .n_nodes = n_nodes,
+                          .factors = factors.data(),
+                          .values = scaled_.data(),
+                          .n_outputs = width_,
+                          .sums = sums_.data(),
+                          .out = out.data()});
   }
 
   // Fill the table of a leaf with Owen values. The values of features that are alone in their groups are from

@@ -18,8 +18,7 @@ std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       if (!plan.trees[i].walked) continue;
       const int n_nodes = quadrature_nodes(plan.index, plan.trees[i].n_features);
-      TableCost& cost =
-          costs_by_nodes.try_emplace(n_nodes, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
+      TableCost& cost = costs_by_nodes.try_emplace(n_nodes, TableCost{n_nodes}).first->second;
       groups.find(chunk, plan.trees[i], {leaf_bits});
       cost.n_trees += 1;
       cost.n_leaves += groups.leaves.size();

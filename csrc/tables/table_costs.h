@@ -11,10 +11,11 @@ namespace skshap {
 // The cost of the tables of all trees with the same number of Gauss-Legendre nodes. The walk may use another
 // rule, but this number still stands for the length of the paths.
 struct TableCost {
-  int n_nodes;
-  size_t n_trees, n_leaves, n_lookups, bytes;
-  size_t n_places;  // sums that a row adds to after the lookups, for trees that share them with no other tree
-  uint32_t longest_path;
+  int n_nodes = 0;
+  size_t n_trees = 0, n_leaves = 0, n_lookups = 0, bytes = 0;
+  // Sums that a row adds to after the lookups, for trees that share them with no other tree.
+  size_t n_places = 0;
+  uint32_t longest_path = 0;
   size_t n_walked = 0;  // leaves that are walked: fewer than n_leaves if trees were merged, 0 with tables
 };
 

@@ -26,8 +26,12 @@ class TableLayout {
     for (const TreeGroups::Group& group : groups_.groups) add_group(group);
     for (const TreeGroups::Leaf& leaf : groups_.leaves)
       if (!leaf.grouped) add_leaf(plan_.trees[tree], leaf);
-    out_.trees.push_back({tree, out_.batches.size() - 1, first_lookup, out_.lookups.size(), first_leaf,
-                          out_.leaves.size(), 0, 0, 0});
+    out_.trees.push_back({.tree = tree,
+                          .batch = out_.batches.size() - 1,
+                          .lookups = first_lookup,
+                          .lookups_end = out_.lookups.size(),
+                          .leaves = first_leaf,
+                          .leaves_end = out_.leaves.size()});
     out_.batches.back().trees_end = out_.trees.size();
   }
 
@@ -41,9 +45,15 @@ class TableLayout {
     }
     begin_batch(chunk, features_, 1);
     plan_.trees[level_tree.tree].walked = false;
-    out_.trees.push_back({level_tree.tree, out_.batches.size() - 1, out_.lookups.size(),
-                          out_.lookups.size() + 1, out_.leaves.size(), out_.leaves.size(), out_.levels.size(),
-                          out_.level_values.size(), static_cast<uint32_t>(level_tree.nodes.size())});
+    out_.trees.push_back({.tree = level_tree.tree,
+                          .batch = out_.batches.size() - 1,
+                          .lookups = out_.lookups.size(),
+                          .lookups_end = out_.lookups.size() + 1,
+                          .leaves = out_.leaves.size(),
+                          .leaves_end = out_.leaves.size(),
+                          .levels = out_.levels.size(),
+                          .values = out_.level_values.size(),
+                          .n_levels = static_cast<uint32_t>(level_tree.nodes.size())});
     out_.batches.back().trees_end = out_.trees.size();
     const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
     for (size_t level = 0; level < level_tree.nodes.size(); ++level) {
@@ -79,8 +89,11 @@ class TableLayout {
       for (const int32_t feature : placed_) position_[feature] = -1;
       placed_.clear();
       n_lookups_ = 0;
-      out_.batches.push_back(
-          {chunk, out_.trees.size(), out_.trees.size(), out_.places.size(), out_.places.size(), 0});
+      out_.batches.push_back({.chunk = chunk,
+                              .trees = out_.trees.size(),
+                              .trees_end = out_.trees.size(),
+                              .places = out_.places.size(),
+                              .places_end = out_.places.size()});
     }
     n_lookups_ += n_lookups;
     const size_t first_output = std::max(plan_.chunks[chunk].output, 0);
@@ -135,9 +148,11 @@ class TableLayout {
       throw std::invalid_argument("a path has " + std::to_string(leaf.n_features) +
                                   " different features; background data allow for at most " +
                                   std::to_string(kMaxPatternBits));
-    out_.leaves.push_back({static_cast<uint32_t>(out_.bits.size()), leaf.n_features,
-                           static_cast<uint32_t>(out_.targets.size()), static_cast<uint32_t>(width_), 0, 0,
-                           tree.leaves + leaf.value});
+    out_.leaves.push_back({.bits = static_cast<uint32_t>(out_.bits.size()),
+                           .n_bits = leaf.n_features,
+                           .targets = static_cast<uint32_t>(out_.targets.size()),
+                           .n_outputs = static_cast<uint32_t>(width_),
+                           .leaf = tree.leaves + leaf.value});
     for (uint32_t i = 0; i < leaf.n_features; ++i) {
       const PathStep& step = groups_.steps[leaf.path + i];
       out_.bits.push_back(step.bit);

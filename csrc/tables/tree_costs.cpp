@@ -10,7 +10,7 @@ namespace {
 
 class Groups {
  public:
-  explicit Groups(const Plan& plan) : plan_(plan), element_(plan.precision == Precision::kSingle ? 4 : 8) {}
+  explicit Groups(const Plan& plan) : plan_(plan), element_(element_bytes(plan)) {}
 
   void add_trees() {
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
@@ -55,8 +55,11 @@ class Groups {
     const IntervalTables& intervals = plan_.intervals;
     if (intervals.any())
       out.push_back({true,
-                     {intervals.n_nodes, intervals.n_trees, intervals.n_leaves, intervals.tables.size(),
-                      intervals.table_bytes(), 0, 0}});
+                     {.n_nodes = intervals.n_nodes,
+                      .n_trees = intervals.n_trees,
+                      .n_leaves = intervals.n_leaves,
+                      .n_lookups = intervals.tables.size(),
+                      .bytes = intervals.table_bytes()}});
     return out;
   }
 
@@ -64,7 +67,7 @@ class Groups {
   int nodes_of(const TreeProgram& tree) const { return quadrature_nodes(plan_.index, tree.n_features); }
   TableCost& group(const TreeProgram& tree, bool tables) { return group(nodes_of(tree), tables); }
   TableCost& group(int n_nodes, bool tables) {
-    return costs_.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
+    return costs_.try_emplace({n_nodes, tables}, TableCost{n_nodes}).first->second;
   }
 
   const Plan& plan_;

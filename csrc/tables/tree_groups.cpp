@@ -77,8 +77,13 @@ void TreeGroups::add_group(int32_t node, int32_t n_below) {
   const size_t first = steps.size();
   steps.insert(steps.end(), path.begin(), path.end());
   const auto end = std::stable_partition(steps.begin() + first, steps.end(), settled);
-  groups.push_back({first, path.size(), static_cast<uint32_t>(end - steps.begin() - first), node, n_below,
-                    leaves.size(), leaves.size() + static_cast<size_t>(n_below) + 1});
+  groups.push_back({.above = first,
+                    .n_above = path.size(),
+                    .n_settled = static_cast<uint32_t>(end - steps.begin() - first),
+                    .first_node = node,
+                    .n_nodes = n_below,
+                    .leaves = leaves.size(),
+                    .leaves_end = leaves.size() + static_cast<size_t>(n_below) + 1});
 }
 
 }  // namespace skshap

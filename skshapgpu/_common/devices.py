@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from . import memory
+from . import interrupts, memory
 
 #: Environment variable that overrides ``device="auto"``.
 DEVICE_VARIABLE = "SKSHAPGPU_DEVICE"
@@ -65,6 +65,7 @@ def load_cuda() -> ModuleType:
         raise RuntimeError(
             "this skshapgpu was built without its GPU module: install it where a GPU and a CUDA toolkit are"
         ) from error
+    _cuda.check_calls_with(interrupts.check)
     return _cuda
 
 

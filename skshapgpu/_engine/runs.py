@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import _core
 from .._common import devices, memory
-from .._common.interrupts import stoppable
+from .._common.interrupts import check, stoppable
 from .._common.progress import ProgressTracker, watched
 from .._rows import gpu_arrays
 from .._rows.gpu_arrays import GpuArray
@@ -34,6 +34,9 @@ from .execution import ExecutionPlan, intervals_on_gpu, plan_execution, plan_on_
 from .kind_plans import Intervals
 
 T = TypeVar("T")
+
+# The core ends calls of threads whose results are no longer wanted.
+_core.check_calls_with(check)
 
 #: Bytes per row and output of the margin, sum, gap and temporary arrays that the additivity check needs for
 #: functions of the margin and for models with linear leaves. For all other values, the core and GPUs return

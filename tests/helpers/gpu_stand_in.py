@@ -308,6 +308,7 @@ def cuda_module() -> ModuleType:
     }
     module.devices = lambda: [SimpleNamespace(index=i, name=f"GPU {i}", **described) for i in range(2)]
     module.new_array = lambda shape, dtype: None
+    module.check_calls_with = lambda check: None
     module.limit_page_locked = lambda most_bytes: None
     module.driver_version = module.runtime_version = lambda: 13000
     return module

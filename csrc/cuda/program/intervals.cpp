@@ -151,9 +151,11 @@ class IntervalDivider {
       out_.stream_bytes += kAlignment;
       first_of_stage_ = out_.tables.size();
     }
-    out_.tables.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(window_ - from_.windows.data()),
-                           static_cast<uint32_t>(out_.parts.size()), static_cast<uint32_t>(first_), 0,
-                           has_margins_});
+    out_.tables.push_back({.table = static_cast<uint32_t>(i),
+                           .window = static_cast<uint32_t>(window_ - from_.windows.data()),
+                           .part = static_cast<uint32_t>(out_.parts.size()),
+                           .first = static_cast<uint32_t>(first_),
+                           .has_margins = has_margins_});
     ++out_.tables[first_of_stage_].stage_tables;
     out_.stream_bytes += size;
   }

@@ -55,7 +55,7 @@ constexpr size_t interval_alignment() {
 struct CudaIntervalTable {
   uint32_t table, window, part;  // in IntervalTables, and in CudaIntervals::parts
   uint32_t first;                // the entries of the table begin at this number of the window's entries
-  uint32_t stage_tables;         // tables of the stage that it begins, or 0 if it begins none
+  uint32_t stage_tables = 0;     // tables of the stage that it begins, or 0 if it begins none
   bool has_margins;              // whether margins follow the entries
 };
 

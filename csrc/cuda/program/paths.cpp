@@ -43,7 +43,16 @@ class Extractor {
 
   // Return an element that every row passes.
   static PathElement always(int32_t feature, uint32_t column) {
-    return {1, feature, 0, column, 0, kMissingCode, column, kNoSet, 1, 0};
+    return {.zero_fraction = 1,
+            .feature = feature,
+            .path = 0,
+            .column = column,
+            .lower = 0,
+            .upper = kMissingCode,
+            .set_column = column,
+            .set = kNoSet,
+            .missing = 1,
+            .place = 0};
   }
 
   // Return the test of an edge. A row passes the test if it takes the edge, and every edge above it on the

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "cuda/program/program.h"
+#include "plan/pattern_moments.h"
 #include "plan/tree_paths.h"
 
 namespace skshap {
@@ -146,8 +147,7 @@ class PatternWriter {
     if (out_.leaves.size() - first_leaf_ >= kChunkLeaves ||
         (work_ >= kChunkWork && work_ >= kWorkPerSlot * (out_.places.size() - first_slot_)))
       end_chunk();
-    const size_t n_numbers =
-        from.n_bits + (plan_.order > 1 ? size_t{from.n_bits} * (from.n_bits - 1) / 2 : 0);
+    const size_t n_numbers = leaf_numbers(plan_.order, from.n_bits);
     leaf.n_outputs = static_cast<uint32_t>(n_outputs);
     leaf.slots = out_.slots.size();
     for (size_t i = 0; i < n_numbers; ++i)

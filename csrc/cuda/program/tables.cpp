@@ -38,8 +38,13 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, Cud
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& from = plan.tables.lookups[i];
     const size_t entry_size = padded_entry<T>(from.n_targets);
-    out.lookups.push_back({from.bits, from.n_bits, static_cast<uint32_t>(out.targets.size()), from.n_targets,
-                           static_cast<uint32_t>(entry_size), 0, out.entries.size()});
+    out.lookups.push_back({.bits = from.bits,
+                           .n_bits = from.n_bits,
+                           .targets = static_cast<uint32_t>(out.targets.size()),
+                           .n_targets = from.n_targets,
+                           .entry_size = static_cast<uint32_t>(entry_size),
+                           .factors = 0,
+                           .table = out.entries.size()});
     const auto targets = plan.tables.targets.begin() + from.targets;
     out.targets.insert(out.targets.end(), targets, targets + from.n_targets);
     out.targets.resize((out.targets.size() * 4 + kLoadBytes - 1) / kLoadBytes * kLoadBytes / 4);
@@ -59,10 +64,13 @@ void add_leaves(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, c
   begin_tree(plan.decide.data() + tree.decide, tree.n_inner, n_leaves, test, out);
   for (size_t i = 0; i < n_leaves; ++i) {
     const LeafTable& leaf = leaves[i];
-    out.lookups.push_back({static_cast<uint32_t>(out.bits.size()), leaf.n_features,
-                           static_cast<uint32_t>(out.targets.size()),
-                           static_cast<uint32_t>(leaf.n_features * n_outputs), 0,
-                           static_cast<uint32_t>(out.factors.size()), leaf.table});
+    out.lookups.push_back({.bits = static_cast<uint32_t>(out.bits.size()),
+                           .n_bits = leaf.n_features,
+                           .targets = static_cast<uint32_t>(out.targets.size()),
+                           .n_targets = static_cast<uint32_t>(leaf.n_features * n_outputs),
+                           .entry_size = 0,
+                           .factors = static_cast<uint32_t>(out.factors.size()),
+                           .table = leaf.table});
     for (uint32_t f = leaf.features; f < leaf.features + leaf.n_features; ++f) {
       const LeafFeature& feature = plan.tables.leaf_features[f];
       out.bits.push_back(feature.bit);

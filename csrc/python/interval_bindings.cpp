@@ -1,0 +1,65 @@
+// Tables by intervals; skshapgpu/_core.pyi documents it.
+#include <map>
+
+#include "intervals/builder.h"
+#include "python/plan_results.h"
+
+namespace skshap {
+namespace {
+
+IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
+                       std::map<std::string, double> prices, double most_bytes, bool on_gpu) {
+  if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm)
+    throw py::value_error("only plans for values, by the walk or background data, have tables by intervals");
+  if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
+  const auto price = [&](const char* name) {
+    const auto entry = prices.extract(name);
+    if (!entry) throw py::value_error(std::string("prices must have ") + name);
+    return entry.mapped();
+  };
+  const IntervalPrices interval_prices{.leaf = price("leaf"),
+                                       .leaf_node = price("leaf_node"),
+                                       .table = price("table"),
+                                       .lookup = price("lookup"),
+                                       .doubling = price("doubling"),
+                                       .small_bytes = price("small_bytes"),
+                                       .line_bytes = price("line_bytes"),
+                                       .built_leaf = price("built_leaf"),
+                                       .built_table = price("built_table"),
+                                       .unit_node = price("unit_node"),
+                                       .entry = price("entry"),
+                                       .byte = price("byte")};
+  const IntervalLimits limits{most_entries, price("least_leaves"), n_rows, most_bytes, on_gpu};
+  if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
+  return compile_interruptibly([&] { return lay_out_intervals(plan, interval_prices, limits); });
+}
+
+Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_threads, bool unwalked) {
+  require_threads(n_threads);
+  if (layout.plan != &plan) throw py::value_error("the layout is of another plan");
+  if (unwalked && !plan.unwalked) throw py::value_error("only trees for Owen values can be unwalked");
+  return compile_interruptibly([&] { return make_interval_plan(plan, layout, n_threads, unwalked); });
+}
+
+py::dict layout_info(const IntervalLayout& layout) {
+  py::dict out;
+  out["groups"] = list_of(layout.costs.groups);
+  out["table_bytes"] = layout.costs.tables.bytes;
+  out["lookup_seconds"] = layout.costs.lookup_seconds;
+  out["build_seconds"] = layout.costs.build_seconds;
+  return out;
+}
+
+}  // namespace
+
+void bind_intervals(py::module_& module) {
+  py::class_<IntervalLayout>(module, "IntervalLayout")
+      .def(py::init(&lay_out), py::arg("plan"), py::arg("most_entries"), py::arg("n_rows"), py::arg("prices"),
+           py::arg("most_bytes") = std::numeric_limits<double>::infinity(), py::arg("on_gpu") = false,
+           py::keep_alive<1, 2>())
+      .def("info", &layout_info);
+  module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
+             py::arg("n_threads") = 1, py::arg("unwalked") = false);
+}
+
+}  // namespace skshap
