@@ -31,8 +31,8 @@ struct Column {
   std::vector<int32_t> categories;
 };
 
-// What coding rows and reading tests needs. Here, a feature is a player of the ensemble: a column of X, or
-// several columns that are known or unknown together.
+// The columns that trees test, in the form for coding rows and for reading tests. Here, a feature is a player
+// of the ensemble: a column of X, or several columns that are known or unknown together.
 struct CodedColumns {
   int32_t n_features = 0;
   int32_t n_inputs = 0, n_used_inputs = 0;  // the columns of X, and how many of them trees test
