@@ -51,8 +51,7 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
                            .matrices = reinterpret_cast<void*>(matrices),
                            .pairs = reinterpret_cast<void*>(pairs),
                            .triples = reinterpret_cast<void*>(triples)},
-                          nullptr};
-  if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
+                          optional_doubles(gap, "gap", {cuda.plan().n_outputs})};
   Interrupt interrupted;
   bool complete;
   {
