@@ -87,9 +87,8 @@ class TableCounter {
   // Call work(i, counter) for each i. All threads share the calls.
   template <class Work>
   void share(int64_t n, const Work& work) const {
-    share_items(n, n_threads_, [&] {
-      return [&work, counter = RowCounter()](int64_t i) mutable { work(i, counter); };
-    });
+    share_items(n, n_threads_,
+                [&] { return [&work, counter = RowCounter()](int64_t i) mutable { work(i, counter); }; });
   }
 
   void count_tile(const TableTree& tree, const CodeTile& tile, const double* weights, int n,

@@ -42,8 +42,8 @@ constexpr int64_t kMostMemoryThreads = 16;
 thread_local Interruption* interruption = nullptr;
 
 // The runtime allocates a thread's exception state at its first use, and terminates the process if that
-// fails, as it does for the thread's own variables. Allocate them now, while there is memory, rather than when
-// std::bad_alloc is thrown.
+// fails, as it does for the thread's own variables. Allocate them now, while there is memory, rather than
+// when std::bad_alloc is thrown.
 void prepare_for_exceptions() {
   static_cast<void>(std::current_exception());
   interruption = nullptr;
@@ -240,8 +240,8 @@ void check_interrupt() {
 void run_threads(int64_t n_threads, const std::function<void(bool)>& work) {
   static_cast<void>(std::current_exception());
   if (n_threads <= 1) return work(true);
-  // The threads of the pool may have been started by another module, with variables of its own: each work sets
-  // the variable of its module.
+  // The threads of the pool may have been started by another module, with variables of its own: each work
+  // sets the variable of its module.
   Interruption* const of_caller = interruption;
   process_singleton<Pool>().run(
       [&](bool calling) {

@@ -42,8 +42,8 @@ class InterruptScope {
   Interruption* const own_;
 };
 
-// Throw Interrupted if this thread, or the thread for which it works, is in a scope that was interrupted. This
-// takes some 30 ns: long work calls it for each tree, leaf, table or tile of rows.
+// Throw Interrupted if this thread, or the thread for which it works, is in a scope that was interrupted.
+// This takes some 30 ns: long work calls it for each tree, leaf, table or tile of rows.
 void check_interrupt();
 
 // Divide items of work that has no result of its own among threads. Every thread calls make() for its worker,
