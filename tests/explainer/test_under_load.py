@@ -200,7 +200,7 @@ print("ready", flush=True)
     finally:
         running.kill()
     assert "KeyboardInterrupt" in errors.splitlines() and running.returncode == -signal.SIGINT
-    assert seconds < 1.5  # with the end of the interpreter; half a second on an idle machine
+    assert seconds < 3  # other tests run beside it; on an idle machine, it takes a tenth of a second
 
 
 # Too little memory, a full disk

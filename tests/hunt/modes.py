@@ -280,7 +280,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
 
 
 def _listed(case: Case, sets: list[tuple[int, ...]]) -> Any:
-    """Return sets of features as positions of columns of X, or of features where these are others."""
+    """Return sets of features: positions of columns of X, or of features if these differ from the columns."""
     return np.array(sets) if case.fitted.steps or len(case.kept) < case.n_columns else sets
 
 
