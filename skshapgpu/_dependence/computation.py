@@ -31,13 +31,14 @@ from ..adapters.ensemble import attributes_of
 from ..adapters.schema import AdaptedModel
 from ..explainer import model_of
 
-#: Most bytes that compiled trees take for each node, beside its values of eight bytes. The core may reserve
-#: twice the size of a vector, so that the trees take up to _RESERVED times the bytes that they report.
-_NODE_BYTES, _RESERVED = 48, 2.2
+#: Most bytes that compiled trees take for each node, beside its values of eight bytes; of these, 20 are for its
+#: coded test and only needed while the trees are compiled. The core may reserve twice the size of a vector, so
+#: that the trees take up to _RESERVED times the bytes that they report.
+_NODE_BYTES, _RESERVED = 68, 2.2
 
 #: Bytes that any call takes for objects of Python, and the fraction of the limit that is left for pages that
 #: the allocator uses in part.
-_CALL_BYTES, _UNUSED_FRACTION = 2**20, 24
+_CALL_BYTES, _UNUSED_FRACTION = 2**20, 16
 
 
 class Axis(NamedTuple):
@@ -159,7 +160,7 @@ class Computation:
     def trees(self, axes: list[Axis]) -> Any:
         """Compile the trees for a grid; raise ``MemoryError`` if they may exceed the limit."""
         ensemble, limit = self.adapted.ensemble, self.memory_limit
-        n_bytes = _NODE_BYTES * ensemble.n_nodes + ensemble.value.nbytes
+        n_bytes = _CALL_BYTES + _NODE_BYTES * ensemble.n_nodes + ensemble.value.nbytes
         if limit is not None and n_bytes > limit:
             raise MemoryError(
                 f"memory_limit is {limit:,} bytes: raise memory_limit above {n_bytes:,}, which any call "
