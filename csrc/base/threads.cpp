@@ -154,7 +154,7 @@ class Pool {
     try {
       while (n_threads_ < n_threads) {
         {
-          const MemoryReserve reserve;
+          [[maybe_unused]] const MemoryReserve reserve;
           std::thread([this] { help(); }).detach();  // waits for the lock before it allocates
         }
         ++n_threads_;
