@@ -31,9 +31,9 @@ from ..adapters.ensemble import attributes_of
 from ..adapters.schema import AdaptedModel
 from ..explainer import model_of
 
-#: Most bytes that compiled trees take for each node, beside its values of eight bytes. Of these, 20 are for its
-#: coded test, which exists only while the trees are compiled. The core may reserve twice the size of a vector,
-#: so that the trees take up to _RESERVED times the bytes that they report.
+#: Most bytes that compiled trees take for each node, beside its values of eight bytes. Of these, 20 are for
+#: its coded test, which exists only while the trees are compiled. The core may reserve twice the size of a
+#: vector, so that the trees take up to _RESERVED times the bytes that they report.
 _NODE_BYTES, _RESERVED = 68, 2.2
 
 #: Bytes that any call takes for objects of Python, and the fraction of the limit that is left for pages that
