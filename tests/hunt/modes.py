@@ -90,10 +90,6 @@ def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], 
     """Check that rows keep their bits in another order, and one at a time."""
     if case.device == "auto" or case.passed_X is not case.X:
         return  # another number of rows may select another device
-    if case.draw.steps == "neighbours":
-        return  # KNNImputer breaks ties between neighbours by rounding errors that depend on the other rows
-    if case.draw.steps != "none" and "linear_tree" in case.draw.params:
-        return  # products of matrices round differently for other rows, and linear leaves show every bit
     order = case.rng.permutation(containers.n_rows(case.X))
     if not _steps_keep_bits(case, order):
         return
@@ -102,8 +98,12 @@ def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], 
 
 
 def _steps_keep_bits(case: Case, order: np.ndarray) -> bool:
-    """Return whether the steps keep the bits of rows in another order; sums of a Normalizer do not always."""
-    if case.draw.steps != "normalizer":
+    """Return whether the steps keep the bits of rows in another order.
+
+    Sums of a Normalizer and products of matrices round differently for other rows, and KNNImputer breaks ties
+    between neighbours by these rounding errors.
+    """
+    if case.draw.steps == "none":
         return True
     whole = _transformed(case, case.X)
     return all(
