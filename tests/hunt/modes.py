@@ -107,7 +107,7 @@ def _steps_keep_bits(case: Case, order: np.ndarray) -> bool:
         return True
     whole = _transformed(case, case.X)
     return all(
-        np.array_equal(_transformed(case, containers.rows(case.X, some)), whole[some], equal_nan=True)
+        pd.DataFrame(_transformed(case, containers.rows(case.X, some))).equals(pd.DataFrame(whole[some]))
         for some in (order, order[:3])
     )
 

@@ -153,6 +153,8 @@ class _Subject:
             if rows.dtype == np.float32 and dtype != np.float32:
                 grid = [_rounded(values, dtype) for values in grid]
         points = list(product(*grid))
+        # Jumps are at numbers of which float16 holds few; steps that compute with the column have no exact grid.
+        keeps_dtype = self.of_x and case.draw.asked["grid"] != "exact"
         found = []
         for place in places.tolist():
             changed, point = rows, points[place]
@@ -160,7 +162,7 @@ class _Subject:
                 members = columns if isinstance(columns, list) else [columns]
                 parts = value if isinstance(columns, list) else (value,)
                 for j, part in zip(members, parts):
-                    changed = _with_value(changed, j, part, keeps_dtype=self.of_x)
+                    changed = _with_value(changed, j, part, keeps_dtype=keeps_dtype)
             found.append(self.link(case.library("predict", predict, changed)))
         return np.stack(found)
 
