@@ -281,7 +281,9 @@ def allowed_sum(
 ) -> np.ndarray:
     """Return ``Case.allowed`` of a sum, for a model other than the case's."""
     scale = np.nan_to_num(np.abs(values).sum(axis=1)).max(axis=0) + np.ptp(margins, axis=0)
-    magnitude = np.abs(margins).max(axis=0) + scale + 1.0 * (library_of(last) == "xgboost")
+    # The probability of the other class is 1 - p, which is rounded as 1 is.
+    offset = 1.0 if library_of(last) == "xgboost" or is_probability(last) else 0.0
+    magnitude = np.abs(margins).max(axis=0) + scale + offset
     precision = options.get("precision", "single")
     return 2 * tolerance.of_values(precision, scale, float32=single) + tolerance.of_sums(last, magnitude)
 
