@@ -435,7 +435,7 @@ class RescaledPlan:
         """Return counts and sizes like :meth:`Plan.info`."""
 
 class RescaledTables:
-    """Tables of a :class:`RescaledPlan` for ``_cuda.CudaRescaledPlan``."""
+    """Tables of a :class:`RescaledPlan` for ``_cuda.CudaPlan.rescaled``."""
 
     def __init__(
         self,

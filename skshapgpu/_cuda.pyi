@@ -50,6 +50,10 @@ class CudaPlan:
     def with_tables(plan: Plan, device: int) -> CudaPlan:
         """Upload a plan whose tables only the device needs; the host frees them when ``plan`` is deleted."""
 
+    @staticmethod
+    def rescaled(tables: RescaledTables, device: int) -> CudaPlan:
+        """Upload the tables of values of a link, which the host does not need afterwards."""
+
     def explain(
         self,
         X: np.ndarray,
@@ -60,8 +64,9 @@ class CudaPlan:
         matrices: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
         triples: np.ndarray | None = None,
+        labels: np.ndarray | None = None,
     ) -> None:
-        """Compute values like ``Plan.explain``, from and to host memory.
+        """Compute values like ``Plan.explain`` or ``RescaledPlan.explain``, from and to host memory.
 
         A plan of order 3 computes neither ``matrices`` nor ``pairs`` here: they need a plan of order 2.
         ``gap`` (float64, (n_outputs,)) receives the largest absolute difference between the base
@@ -84,48 +89,17 @@ class CudaPlan:
         matrices: int = 0,
         pairs: int = 0,
         triples: int = 0,
+        margin: np.ndarray | None = None,
+        labels: np.ndarray | None = None,
     ) -> int:
         """Compute values of rows on the device in the order of a stream; results are given by address.
+
+        ``gap``, ``margin`` and ``labels`` are on the host.
 
         Return -1 if all values of X are accepted. Otherwise, return row * n_features + feature of the first
         value that is rejected; the results are then void. NaN, and ``missing``, which means NaN, are rejected
         unless ``allow_nan`` is true. Magnitudes of ``limit`` or more are rejected unless ``limit`` is NaN.
         """
-
-class CudaRescaledPlan:
-    """Tables for functions of the margin on a device; safe to use from several threads."""
-
-    def __init__(self, tables: RescaledTables, device: int) -> None:
-        """Upload the tables, which the host does not need afterwards."""
-
-    def explain(
-        self,
-        X: np.ndarray,
-        values: np.ndarray,
-        margin: np.ndarray | None,
-        labels: np.ndarray | None,
-        memory_limit: int,
-    ) -> None:
-        """Compute values like ``RescaledPlan.explain``; ``memory_limit`` is as for ``CudaPlan.explain``."""
-
-    def explain_device(
-        self,
-        X: DeviceArray,
-        missing: float,
-        allow_nan: bool,
-        limit: float,
-        values: int,
-        values_float32: bool,
-        margin: np.ndarray | None,
-        labels: np.ndarray | None,
-        memory_limit: int,
-        stream: int,
-    ) -> int:
-        """Compute values like ``CudaPlan.explain_device``; margin and labels are on the host."""
-
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of the tables on the device."""
 
 def devices() -> list[Device]:
     """Return the usable devices; raise a ``CudaError`` that says why there are none."""

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda/program/method.h"
 #include "plan/plan.h"
 
 namespace skshap {
@@ -37,11 +36,11 @@ int cuda_runtime_version();  // of the build
 // Return the bytes of device memory and page-locked memory that this module holds now.
 size_t cuda_allocated_bytes();
 
-// The arrays that a call fills. They are on the host. For explain_device, they are on the device, and there
-// is no margin.
+// The arrays that a call fills. They are on the host. For explain_device, they are on the device, but the
+// margin is on the host.
 struct CudaResult {
   Result values;
-  double* gap;  // on the host, or null: for each output the largest |base + sum of values - margin|
+  double* gap = nullptr;  // on the host, or null: of each output the largest |base + sum of values - margin|
 };
 
 // The rules for reading and checking numbers in rows on the device, and the result of the check. Rows from
@@ -55,37 +54,42 @@ struct CudaInput {
   bool refuses() const { return !allow_nan || limit == limit; }
 };
 
+struct RescaledTables;
+
 // A plan uploaded to one device. Several threads may use it: calls on it wait for each other.
 class CudaPlan {
  public:
-  CudaPlan(const Plan& plan, int device, CudaMethod method);
+  // Upload a plan that is explained by a method: "chunks" for many rows, "small_chunks" for few rows, "leaves"
+  // for very few rows if the plan allows it (cuda/program/leaves.h), or one that has registered itself.
+  CudaPlan(const Plan& plan, int device, const std::string& method);
   // Take over a plan and upload it. Drop the contents of its tables and the patterns, which may be large,
   // from host memory.
   CudaPlan(Plan&& plan, int device);
+  // Upload the tables of rescaled outputs.
+  CudaPlan(const RescaledTables& tables, int device);
   ~CudaPlan();
   CudaPlan(const CudaPlan&) = delete;
   CudaPlan& operator=(const CudaPlan&) = delete;
 
-  // Explain rows on the host, with the result on the host. `memory_limit` is the number of device bytes for a
-  // call's buffers; 0 allows a part of the free memory. Return whether the work was completed, like
-  // skshap::explain.
-  bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
+  // Explain rows on the host, with the result on the host. `labels` are those of the rows, or null.
+  // `memory_limit` is the number of device bytes for a call's buffers; 0 allows a part of the free memory.
+  // Return whether the work was completed, like skshap::explain.
+  bool explain(const Rows& rows, const double* labels, const CudaResult& result, size_t memory_limit,
                const std::function<bool()>& interrupted);
-  // Explain rows on the device, with the result on the device. The work is queued in `stream`. Return when
-  // all work is queued and the rows are checked or, if a gap is requested, when all work is done.
-  bool explain_device(const Rows& rows, CudaInput& input, const CudaResult& result, size_t memory_limit,
-                      uintptr_t stream, const std::function<bool()>& interrupted);
+  // Explain rows on the device, with the values on the device, but labels on the host. The work is queued in
+  // `stream`. Return when all work is queued and the rows are checked or, if a margin or a gap is requested,
+  // when all work is done.
+  bool explain_device(const Rows& rows, CudaInput& input, const double* labels, const CudaResult& result,
+                      size_t memory_limit, uintptr_t stream, const std::function<bool()>& interrupted);
 
-  const Plan& plan() const { return plan_; }
+  const Plan& plan() const;
+  bool has_labels() const;
 
-  class Impl;  // for one precision
+  class Pipeline;
 
  private:
-  void upload(int device, CudaMethod method);
-
   std::unique_ptr<Plan> own_;  // or null
-  const Plan& plan_;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Pipeline> pipeline_;
 };
 
 }  // namespace skshap

@@ -1,8 +1,8 @@
 // The check of rows on the device for numbers that must be rejected.
 #pragma once
 
+#include "cuda/codes.cuh"
 #include "cuda/memory.h"
-#include "cuda/rows.cuh"
 
 namespace skshap {
 
@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(kThreads) find_refused(CudaCodeArgs a) {
 // finish() it.
 class InputCheck {
  public:
-  // Prepare the buffer that records rejected numbers. Return the rules for the kernels.
-  CudaCheck start(const CudaInput& input, cudaStream_t stream) {
+  // Prepare the buffer that records rejected numbers, and the rules for the kernels.
+  void start(const CudaInput& input, cudaStream_t stream) {
     if (!none_rejected_) {
       first_.reserve(8, "the rows of a batch do not fit the device's memory");
       any_rejected_.reserve(sizeof(int), "page-locked host memory");
@@ -31,12 +31,12 @@ class InputCheck {
     none_rejected_ = false;
     auto* const any_rejected = any_rejected_.as<volatile int>();
     *any_rejected = 0;
-    return {input.allow_nan, input.limit, input.missing, first_.as<unsigned long long>(), any_rejected};
+    rules_ = {input.allow_nan, input.limit, input.missing, first_.as<unsigned long long>(), any_rejected};
   }
+  const CudaCheck& rules() const { return rules_; }
 
   // Queue a check of all columns of X.
-  void queue(const Rows& rows, int32_t n_inputs, const CudaCheck& rules, int multiprocessors,
-             cudaStream_t stream) {
+  void queue(const Rows& rows, int32_t n_inputs, int multiprocessors, cudaStream_t stream) {
     CudaCodeArgs a{};
     a.X = rows.data;
     a.x_single = rows.is_float32;
@@ -44,7 +44,7 @@ class InputCheck {
     a.row_stride = rows.row_stride;
     a.column_stride = rows.column_stride;
     a.n_inputs = n_inputs;
-    a.check = rules;
+    a.check = rules_;
     find_refused<256><<<8 * multiprocessors, 256, 0, stream>>>(a);
     check_launch(kChecking);
     mark(stream);
@@ -69,6 +69,7 @@ class InputCheck {
 
   DeviceBuffer first_;
   HostBuffer any_rejected_;
+  CudaCheck rules_{};
   bool none_rejected_ = false;  // by the last check; if so, its buffers can be reused as they are
   Event checked_;
 };

@@ -95,6 +95,19 @@ DeviceBuffer upload(const std::vector<X>& x) {
   return buffer;
 }
 
+// Upload lists, one after another. Return where each list begins in their elements, with the end of the last
+// one, and the elements.
+template <class X>
+std::pair<DeviceBuffer, DeviceBuffer> upload_lists(const std::vector<std::vector<X>>& lists) {
+  std::vector<int64_t> offsets{0};
+  std::vector<X> elements;
+  for (const std::vector<X>& list : lists) {
+    elements.insert(elements.end(), list.begin(), list.end());
+    offsets.push_back(static_cast<int64_t>(elements.size()));
+  }
+  return {upload(offsets), upload(elements)};
+}
+
 class Event {
  public:
   Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating an event"); }

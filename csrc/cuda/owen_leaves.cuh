@@ -12,9 +12,9 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include "cuda/codes.cuh"
 #include "cuda/lanes.cuh"
 #include "cuda/program/program.h"
-#include "cuda/rows.cuh"
 
 namespace skshap {
 

@@ -4,8 +4,9 @@
 // through the same patterns, and skip patterns that count for none of their rows. See docs/gpu.md.
 #pragma once
 
-#include "cuda/lanes.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/codes.cuh"
+#include "cuda/program/pattern_leaves.h"
+#include "cuda/warp_tasks.cuh"
 #include "plan/pattern_moments.h"
 
 namespace skshap {
@@ -60,12 +61,8 @@ __device__ __forceinline__ const uint64_t* patterns_of(const CudaPatternArgs<T>&
   return a.wide;
 }
 
-// A lane's row.
 template <class T>
-struct PatternRow {
-  const int16_t* codes;
-  T* phi;
-  int stride;      // of phi
+struct PatternRow : TaskRow<T> {
   const T* alpha;  // of the first term of all
   int64_t n_rows;  // from a term to the next
 };
@@ -247,34 +244,18 @@ template <class T, class Word, int kBits, PatternResults kResults>
 __global__ void __launch_bounds__(kPatternWarps* kWarp)
     explain_pattern_leaves(const __grid_constant__ CudaPatternArgs<T> a) {
   extern __shared__ __align__(16) char pattern_shared[];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, parts = a.tile_rows / kWarp;
-  T* const shared_phi = reinterpret_cast<T*>(pattern_shared) + warp * a.max_slots * kWarp + lane;
-  // Warps run independently: nothing is shared between them.
-  for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
-    const int32_t rows = task % a.n_groups * kPatternWarps + warp, tile = rows / parts;
-    if (tile >= a.n_tiles) continue;
-    const CudaPatternChunk chunk = a.chunks[task / a.n_groups];
-    const int in_tile = rows % parts * kWarp + lane;
-    T* const partial =
-        a.partial + (static_cast<size_t>(tile) * a.n_slots + chunk.first_slot) * a.tile_rows + in_tile;
-    PatternRow<T> row;
-    row.codes = a.codes + static_cast<size_t>(tile) * a.n_columns * a.tile_rows + in_tile;
-    row.phi = a.max_slots ? shared_phi : partial;
-    row.stride = a.max_slots ? kWarp : a.tile_rows;
-    row.n_rows = static_cast<int64_t>(a.n_tiles) * a.tile_rows;
-    row.alpha = a.alpha + static_cast<int64_t>(tile) * a.tile_rows + in_tile;
-    for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) row.phi[slot * row.stride] = 0;
-    for (size_t l = chunk.leaves; l < chunk.leaves_end; ++l) {
-      const CudaPatternLeaf leaf = a.leaves[l];
-      if constexpr (kResults == PatternResults::kPairs)
-        add_pairs<Word, kBits>(a, leaf, row);
-      else
-        add_values<Word, kBits, kResults == PatternResults::kTerms>(a, leaf, row);
-    }
-    if (a.max_slots)
-      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-        partial[slot * a.tile_rows] = row.phi[slot * row.stride];
-  }
+  for_tasks<T>(a, a.tile_rows, kPatternWarps, pattern_shared,
+               [&](const CudaPatternChunk& chunk, const TaskRow<T>& task) {
+                 const PatternRow<T> row{task, a.alpha + task.number,
+                                         static_cast<int64_t>(a.n_tiles) * a.tile_rows};
+                 for (size_t l = chunk.leaves; l < chunk.leaves_end; ++l) {
+                   const CudaPatternLeaf leaf = a.leaves[l];
+                   if constexpr (kResults == PatternResults::kPairs)
+                     add_pairs<Word, kBits>(a, leaf, row);
+                   else
+                     add_values<Word, kBits, kResults == PatternResults::kTerms>(a, leaf, row);
+                 }
+               });
 }
 
 template <class T>

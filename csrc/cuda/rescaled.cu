@@ -1,401 +1,232 @@
-// Rescaled values on one device: takes rows batch by batch, and launches the kernels.
-#include "cuda/rescaled.h"
-
+// The model of rescaled outputs: tables whose terms are multiplied by factors, which depend on the margin and
+// the label of a row.
 #include <algorithm>
-#include <cstring>
-#include <limits>
-#include <mutex>
+#include <memory>
+#include <vector>
 
-#include "cuda/host_rows.h"
-#include "cuda/input_check.cuh"
-#include "cuda/rescaled_model.cuh"
+#include "cuda/batch_model.cuh"
+#include "cuda/codes_model.cuh"
+#include "cuda/margin_model.cuh"
+#include "cuda/pattern_model.cuh"
+#include "cuda/rescaled_program.cuh"
+#include "cuda/sum_model.cuh"
 
 namespace skshap {
-
-class CudaRescaledPlan::Impl {
- public:
-  virtual ~Impl() = default;
-  virtual bool explain(const Rows& rows, const double* labels, const Result& result, size_t memory_limit,
-                       const std::function<bool()>& interrupted) = 0;
-  virtual bool explain_device(const Rows& rows, CudaInput& input, const double* labels, const Result& result,
-                              size_t memory_limit, cudaStream_t stream,
-                              const std::function<bool()>& interrupted) = 0;
-  virtual const Plan& plan() const = 0;
-  virtual Link link() const = 0;
-  virtual size_t table_bytes() const = 0;
-};
-
 namespace {
 
-// The device memory that a call without a memory limit uses, and the most rows of a batch. More would not
-// make the call faster.
-constexpr size_t kDefaultBytes = size_t{1} << 30;
-constexpr int64_t kBatchRows = 1 << 17;
-constexpr const char* kNoRoom = "the rows of a batch do not fit the device's memory";
-constexpr const char* kNoHostRoom = "page-locked host memory";
-constexpr const char* kComputing = "computing rescaled SHAP values";
+// The plan of a model, without the contents of tables and patterns.
+struct PlanOfModel {
+  explicit PlanOfModel(const Plan& from) : own_plan(from) { own_plan.tables.drop_contents(); }
+  Plan own_plan;
+};
 
 template <class T>
-class RescaledPipeline : public CudaRescaledPlan::Impl {
+class RescaledModel : PlanOfModel, public BatchModel {
  public:
-  RescaledPipeline(const RescaledTables& tables, int device) : device_(device), model_(tables) {}
-
-  bool explain(const Rows& rows, const double* labels, const Result& result, size_t memory_limit,
-               const std::function<bool()>& interrupted) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const UseDevice use(device_);
-    const size_t out_row = out_row_bytes(result);
-    const int64_t batch = batch_rows(rows.n_rows, in_row_bytes(rows) + out_row, memory_limit);
-    return run_batches(rows.n_rows, batch, interrupted, [&](int64_t first, int64_t n) {
-      const Rows part = send_rows(rows, first, n);
-      values_.reserve(n * out_row, kNoRoom);
-      values_host_.reserve(n * out_row, kNoHostRoom);
-      Result on_device = result;
-      on_device.values = values_.as<void>();
-      run(part, std::numeric_limits<double>::quiet_NaN(), labels ? labels + first : nullptr, on_device);
-      check(cudaMemcpyAsync(values_host_.as<char>(), values_.as<char>(), n * out_row, cudaMemcpyDeviceToHost,
-                            stream_.stream),
-            "copying SHAP values");
-      fetch_margins(first, n, result);
-      copy(static_cast<char*>(result.values) + first * out_row, values_host_.as<char>(), n * out_row);
-    });
+  // Upload the tables to the current device.
+  explicit RescaledModel(const RescaledTables& tables)
+      : PlanOfModel(tables.plan),
+        BatchModel(own_plan, kTile),
+        link_(tables.link),
+        scale_(tables.scale),
+        columns_(own_plan),
+        codes_(own_plan, columns_.list()),
+        margins_(own_plan, make_margins(own_plan, columns_), kRescaledMarginTrees),
+        max_shared_(device_limits().shared - kRescaledStaticBytes) {
+    has_labels = skshap::has_labels(link_);
+    RescaledProgram<T> program(tables, columns_, max_shared_);
+    upload_decisions(program);
+    upload_tables(program);
+    std::vector<uint32_t> places = program.places;
+    upload_pattern_leaves(tables, program, places);
+    std::vector<CudaSlot> slots;
+    const int32_t n_used = static_cast<int32_t>(plan.features.size());
+    for (const uint32_t place : places) {
+      const int32_t number = static_cast<int32_t>(place);
+      slots.push_back({.output = number / n_used, .place = number % n_used});
+    }
+    n_slots_ = static_cast<uint32_t>(slots.size());
+    sums_ = std::make_unique<SumModel<T, kTile>>(plan, slots, std::vector<CudaShare>(), false);
   }
 
-  bool explain_device(const Rows& rows, CudaInput& input, const double* labels, const Result& result,
-                      size_t memory_limit, cudaStream_t stream,
-                      const std::function<bool()>& interrupted) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const UseDevice use(device_);
-    const bool refuses = input.refuses() && rows.n_rows && model_.plan.n_inputs;
-    if (refuses)
-      check_.queue(rows, model_.plan.n_inputs, check_.start(input, stream), model_.multiprocessors, stream);
-    begin_.record(stream);
-    begin_.delay(stream_.stream);
-    const int64_t batch = batch_rows(rows.n_rows, 0, memory_limit);
-    const bool complete = run_batches(rows.n_rows, batch, interrupted, [&](int64_t first, int64_t n) {
-      Rows part = rows;
-      part.data = static_cast<const char*>(rows.data) + first * rows.row_stride;
-      part.n_rows = n;
-      Result out = result;
-      out.values = static_cast<char*>(result.values) + first * out_row_bytes(result);
-      run(part, input.missing, labels ? labels + first : nullptr, out);
-      fetch_margins(first, n, result);
-    });
-    if (refuses) input.refused = check_.finish(stream);
-    return complete;
+  size_t row_bytes(bool) const override {
+    return codes_.row_bytes() + sums_->row_bytes() + margins_.row_bytes() +
+           sizeof(uint16_t) * static_cast<size_t>(n_lookups_) + sizeof(T) * static_cast<size_t>(n_alpha_);
   }
 
-  const Plan& plan() const override { return model_.plan; }
-  Link link() const override { return model_.link; }
-  size_t table_bytes() const override { return model_.table_bytes; }
+  void reserve(Flight& flight, int64_t n_rows, bool, const Result& out) const override {
+    const size_t n = padded(n_rows);
+    codes_.reserve(flight, n);
+    sums_->reserve(flight, n, n_rows, out);
+    margins_.reserve(flight, n);
+    flight.reserve(flight.own[kIndices], sizeof(uint16_t) * n * n_lookups_);
+    flight.reserve(flight.own[kAlpha], sizeof(T) * n * n_alpha_);
+  }
+
+  void explain(const Flight& flight, const Batch& batch, cudaStream_t s) const override {
+    const int64_t n_rows = batch.rows.n_rows;
+    const int32_t n = n_tiles(n_rows);
+    codes_.run(flight, batch, 0, n, s);
+    margins_.run(flight, batch, codes_.n_columns, codes_.category_bits(), n, s);
+    if (n_chunks_ || pattern_leaves_) find_factors(flight, batch, s);
+    if (n_chunks_) {
+      find_indices(flight, n_rows, s);
+      switch (n_terms_) {
+        case 2: look_up<2>(flight, n_rows, s); break;
+        case 4: look_up<4>(flight, n_rows, s); break;
+        case 6: look_up<6>(flight, n_rows, s); break;
+        case 8: look_up<8>(flight, n_rows, s); break;
+        case 10: look_up<10>(flight, n_rows, s); break;
+        case 12: look_up<12>(flight, n_rows, s); break;
+        case 14: look_up<14>(flight, n_rows, s); break;
+        default: look_up<16>(flight, n_rows, s);
+      }
+    }
+    if (pattern_leaves_)
+      pattern_leaves_->run({.codes = flight.codes.template as<int16_t>(),
+                            .n_rows = n_rows,
+                            .n_tiles = n,
+                            .alpha = flight.own[kAlpha].template as<T>(),
+                            .partial = flight.partial.template as<T>()},
+                           s);
+    sums_->run(flight, batch, n, multiprocessors, s);
+  }
 
  private:
-  static constexpr int kTile = kRescaledTile;
+  static constexpr int kTile = kRescaledTile, kThreads = rescaled_threads<T>();
+  enum { kIndices, kAlpha };  // a flight's own buffers
 
-  size_t in_row_bytes(const Rows& rows) const {
-    return (rows.is_float32 ? 4 : 8) * static_cast<size_t>(model_.plan.n_inputs);
-  }
-  size_t out_row_bytes(const Result& result) const {
-    return (result.is_float32 ? 4 : 8) * static_cast<size_t>(model_.plan.n_outputs) * model_.plan.n_features;
+  void upload_decisions(const RescaledProgram<T>& from) {
+    trees_ = upload(from.trees);
+    nodes_ = upload(from.nodes);
+    lookups_ = upload(from.lookups);
+    bits_ = upload(plan.tables.bits);
+    n_trees_ = static_cast<int32_t>(from.trees.size());
+    n_lookups_ = static_cast<int32_t>(from.lookups.size());
+    max_words_ = from.max_words;
+    const size_t warp_bytes = sizeof(uint32_t) * max_words_;
+    index_warps_ = static_cast<int>(std::clamp<size_t>(kIndexBytes / warp_bytes, 1, kIndexWarps));
   }
 
-  // Return the number of rows of a batch: as many as memory allows, and about the same number in all batches.
-  // The sums of a row do not depend on it.
-  int64_t batch_rows(int64_t n_rows, size_t io_row, size_t memory_limit) const {
-    const size_t row = io_row + 2 * static_cast<size_t>(model_.n_columns) +
-                       2 * static_cast<size_t>(model_.n_lookups) +
-                       sizeof(T) * (static_cast<size_t>(model_.n_alpha) + model_.n_slots) +
-                       8 * (static_cast<size_t>(model_.n_sums) + model_.plan.n_outputs + 1);
-    size_t limit = memory_limit;
-    if (!limit) {
-      size_t free = 0, total = 0;
-      check(cudaMemGetInfo(&free, &total), "reading free memory");
-      limit = std::min(std::max(kDefaultBytes, row * kTile), free / 2);
-    }
-    const int64_t by_memory = static_cast<int64_t>(limit / row);
-    if (by_memory < kTile)
-      throw CudaMemoryError("the GPU needs " + std::to_string(row * kTile) +
-                            " bytes for the smallest batch, but may use " + std::to_string(limit) +
-                            "; raise memory_limit or use device='cpu'");
-    const int64_t most = std::min(by_memory, kBatchRows) / kTile * kTile;
-    const int64_t n_batches = std::max<int64_t>((n_rows + most - 1) / most, 1);
-    return std::max<int64_t>(padded((n_rows + n_batches - 1) / n_batches), kTile);
+  void upload_tables(const RescaledProgram<T>& from) {
+    slopes_ = upload(from.slopes);
+    slope_nodes_ = upload(from.slope_nodes);
+    factors_ = upload(from.factors);
+    n_terms_ = from.n_terms;
+    n_alpha_ = from.n_alpha;
+    chunks_ = upload(from.chunks);
+    stages_ = upload(from.stages);
+    targets_ = upload(from.targets);
+    data_ = upload(from.data);
+    n_chunks_ = from.chunks.size();
+    shared_phi_ = from.shared_phi;
+    buffer_ = from.buffer;
   }
-  static int64_t padded(int64_t n) { return (n + kTile - 1) / kTile * kTile; }
 
-  // Call work(first, n) for each batch. Return whether all batches were done.
-  template <class Work>
-  bool run_batches(int64_t n_rows, int64_t batch, const std::function<bool()>& interrupted,
-                   const Work& work) {
-    for (int64_t first = 0; first < n_rows; first += batch) {
-      if (interrupted()) return false;
-      try {
-        work(first, std::min(batch, n_rows - first));
-      } catch (...) {
-        // No work may continue when the caller's memory is freed.
-        ignore(cudaStreamSynchronize(stream_.stream));
-        throw;
+  // Upload the leaves that have no table. Add the places of their slots.
+  void upload_pattern_leaves(const RescaledTables& tables, const RescaledProgram<T>& program,
+                             std::vector<uint32_t>& places) {
+    std::vector<PatternPanel> panels;
+    for (size_t output = 0; output < program.slopes.size(); ++output) {
+      const RescaledSlope& slope = program.slopes[output];
+      for (int32_t first = 0; first < slope.n_terms; first += n_terms_) {
+        PatternPanel panel{output, static_cast<uint32_t>(slope.first_row + first), {}};
+        for (int32_t k = first; k < std::min(first + n_terms_, slope.n_terms); ++k)
+          panel.weights.push_back(tables.weights[output][k].data());
+        panels.push_back(std::move(panel));
       }
     }
-    return true;
+    const CudaTest test = [&](const DecideNode& node) { return columns_.margin_node(node); };
+    CudaPatternLeaves<T> leaves = make_pattern_leaves<T>(tables.plan, test, &panels);
+    if (leaves.leaves.empty()) return;
+    for (CudaPatternChunk& chunk : leaves.chunks) chunk.first_slot += static_cast<uint32_t>(places.size());
+    places.insert(places.end(), leaves.places.begin(), leaves.places.end());
+    pattern_leaves_ = std::make_unique<PatternModel<T>>(
+        leaves, PatternResults::kTerms, PatternMoments(plan.index), max_shared_, kTile, codes_.n_columns,
+        static_cast<uint32_t>(places.size()), codes_.category_bits());
   }
 
-  // Queue the work for rows on the device, with the values on the device. `missing` is a number that, like
-  // NaN, means missing.
-  void run(const Rows& rows, double missing, const double* labels, const Result& out) {
-    const int64_t n = rows.n_rows;
-    reserve(n);
-    if (labels) send_labels(labels, n);
-    const int32_t n_tiles = static_cast<int32_t>(padded(n) / kTile);
-    code(rows, missing, n_tiles);
-    find_margins(n, n_tiles);
-    if (model_.n_chunks || model_.pattern_leaves.any()) find_factors(n, labels != nullptr);
-    if (model_.n_chunks) {
-      find_indices(n);
-      switch (model_.n_terms) {
-        case 2: look_up<2>(n); break;
-        case 4: look_up<4>(n); break;
-        case 6: look_up<6>(n); break;
-        case 8: look_up<8>(n); break;
-        case 10: look_up<10>(n); break;
-        case 12: look_up<12>(n); break;
-        case 14: look_up<14>(n); break;
-        default: look_up<16>(n);
-      }
-    }
-    model_.pattern_leaves.run(codes_.as<int16_t>(), alpha_.as<T>(), n_tiles, partial_.as<T>(),
-                              stream_.stream);
-    add_up(n, n_tiles, out);
-  }
-
-  void reserve(int64_t n_rows) {
-    const size_t n = padded(n_rows);
-    codes_.reserve(2 * n * model_.n_columns, kNoRoom);
-    indices_.reserve(2 * n * model_.n_lookups, kNoRoom);
-    alpha_.reserve(sizeof(T) * n * model_.n_alpha, kNoRoom);
-    partial_.reserve(sizeof(T) * n * model_.n_slots, kNoRoom);
-    margin_sums_.reserve(8 * n * model_.n_sums, kNoRoom);
-    margin_.reserve(8 * n * model_.plan.n_outputs, kNoRoom);
-  }
-
-  // Copy rows to the device, through page-locked memory. Return the rows on the device.
-  Rows send_rows(const Rows& rows, int64_t first, int64_t n) {
-    const size_t size = n * in_row_bytes(rows);
-    X_.reserve(size, kNoRoom);
-    X_host_.reserve(size, kNoHostRoom);
-    Rows out = gather(rows, model_.plan.n_inputs, first, n, X_host_.as<char>());
-    out.data = X_.as<char>();
-    check(cudaMemcpyAsync(X_.as<char>(), X_host_.as<char>(), size, cudaMemcpyHostToDevice, stream_.stream),
-          "copying rows");
-    return out;
-  }
-
-  void send_labels(const double* labels, int64_t n) {
-    labels_.reserve(8 * n, kNoRoom);
-    labels_host_.reserve(8 * n, kNoHostRoom);
-    std::memcpy(labels_host_.as<double>(), labels, 8 * n);
-    check(cudaMemcpyAsync(labels_.as<double>(), labels_host_.as<double>(), 8 * n, cudaMemcpyHostToDevice,
-                          stream_.stream),
-          "copying labels");
-  }
-
-  // Copy the margins of a batch to the result, if the result has margins. Wait for all work.
-  void fetch_margins(int64_t first, int64_t n, const Result& result) {
-    const size_t width = model_.plan.n_outputs;
-    if (result.margin) {
-      margin_host_.reserve(8 * n * width, kNoHostRoom);
-      check(cudaMemcpyAsync(margin_host_.as<char>(), margin_.as<char>(), 8 * n * width,
-                            cudaMemcpyDeviceToHost, stream_.stream),
-            "copying margins");
-    }
-    check(cudaStreamSynchronize(stream_.stream), kComputing);
-    if (result.margin) std::memcpy(result.margin + first * width, margin_host_.as<double>(), 8 * n * width);
-  }
-
-  void code(const Rows& rows, double missing, int32_t n_tiles) {
-    if (!model_.n_columns) return;
-    CudaCodeArgs a{};
-    a.X = rows.data;
-    a.x_single = rows.is_float32;
-    a.n_rows = rows.n_rows;
-    a.row_stride = rows.row_stride;
-    a.column_stride = rows.column_stride;
-    a.columns = model_.columns.template as<CudaCodeColumn>();
-    a.n_columns = model_.n_columns;
-    a.strict = model_.plan.strict;
-    a.missing = missing;
-    a.thresholds = model_.thresholds.template as<void>();
-    a.categories = model_.categories.template as<int32_t>();
-    a.codes = codes_.as<int16_t>();
-    const int parts = std::min<int>((model_.n_columns + 3) / 4, n_tiles < 4096 ? 64 : 4);
-    const dim3 grid(n_tiles, std::max(parts, 1));
-    if (model_.plan.x_float32)
-      code_rows<float, kTile><<<grid, 256, 0, stream_.stream>>>(a);
-    else
-      code_rows<double, kTile><<<grid, 256, 0, stream_.stream>>>(a);
-    check_launch("coding rows");
-  }
-
-  CudaSumArgs sum_args(int64_t n) const {
-    CudaSumArgs a{};
-    a.part_offsets = model_.offsets.template as<int64_t>();
-    a.parts = model_.parts.template as<int32_t>();
-    a.features = model_.features.template as<int32_t>();
-    a.n_undoubled = a.n_places = static_cast<int32_t>(model_.plan.features.size());
-    a.n_outputs = model_.plan.n_outputs;
-    a.n_features = model_.plan.n_features;
-    a.n_slots = model_.n_slots;
-    a.n_sums = model_.n_sums;
-    a.scale = model_.plan.leaf_scale;
-    a.constant = model_.constant.template as<double>();
-    a.partial = partial_.as<void>();
-    a.margin_sums = margin_sums_.as<double>();
-    a.n_rows = n;
-    a.margin = margin_.as<double>();
-    return a;
-  }
-
-  void find_margins(int64_t n, int32_t n_tiles) {
-    if (model_.n_groups) {
-      const CudaMarginArgs a{.groups = model_.groups.template as<CudaMarginGroup>(),
-                             .tree_nodes = model_.tree_nodes.template as<int64_t>(),
-                             .nodes = model_.margin_nodes.template as<CudaNode>(),
-                             .leaf_values = model_.leaf_values.template as<double>(),
-                             .category_bits = model_.category_bits.template as<uint32_t>(),
-                             .codes = codes_.as<int16_t>(),
-                             .n_columns = model_.n_columns,
-                             .n_sums = model_.n_sums,
-                             .sums = margin_sums_.as<double>()};
-      add_margins<kTile><<<dim3(n_tiles, model_.n_groups), kTile, 0, stream_.stream>>>(a);
-      check_launch("finding margins");
-    }
-    const int64_t n_margins = n * model_.plan.n_outputs;
-    finish_margins<kTile>
-        <<<static_cast<unsigned>((n_margins + 255) / 256), 256, 0, stream_.stream>>>(sum_args(n));
-    check_launch("finding margins");
-  }
-
-  void find_indices(int64_t n) {
-    RescaledIndexArgs a{};
-    a.trees = model_.trees.template as<RescaledTree>();
-    a.nodes = model_.nodes.template as<CudaTableNode>();
-    a.lookups = model_.lookups.template as<RescaledIndex>();
-    a.bits = model_.bits.template as<uint32_t>();
-    a.category_bits = model_.category_bits.template as<uint32_t>();
-    a.codes = codes_.as<int16_t>();
-    a.n_trees = model_.n_trees;
-    a.n_columns = model_.n_columns;
-    a.max_words = model_.max_words;
-    a.n_rows = padded(n);
-    a.indices = indices_.as<uint16_t>();
-    const int threads = model_.index_warps * kWarp;
-    const dim3 grid(static_cast<unsigned>((a.n_rows + threads - 1) / threads),
-                    static_cast<unsigned>(std::min(model_.n_trees, 64)));
-    allow_shared(find_rescaled_indices);
-    find_rescaled_indices<<<grid, threads, model_.index_shared(), stream_.stream>>>(a);
-    check_launch("deciding");
-  }
-
-  void find_factors(int64_t n, bool has_labels) {
-    constexpr int kTerms = 16, kThreads = 128;
-    RescaledFactorArgs a{};
-    a.slopes = model_.slopes.template as<RescaledSlope>();
-    a.nodes = model_.slope_nodes.template as<double>();
-    a.factors = model_.factors.template as<double>();
-    a.link = model_.link;
-    a.scale = model_.scale;
-    a.margin = margin_.as<double>();
-    a.labels = has_labels ? labels_.as<double>() : nullptr;
-    a.n_rows = n;
-    a.n_padded = padded(n);
-    a.n_outputs = model_.plan.n_outputs;
-    a.alpha = alpha_.as<void>();
-    const dim3 grid(static_cast<unsigned>((a.n_padded + kThreads - 1) / kThreads), model_.plan.n_outputs);
-    find_rescaled_factors<T, kTerms><<<grid, kThreads, 0, stream_.stream>>>(a);
+  void find_factors(const Flight& flight, const Batch& batch, cudaStream_t s) const {
+    constexpr int kTerms = 16, kFactorThreads = 128;
+    const RescaledFactorArgs a{.slopes = slopes_.template as<RescaledSlope>(),
+                               .nodes = slope_nodes_.template as<double>(),
+                               .factors = factors_.template as<double>(),
+                               .link = link_,
+                               .scale = scale_,
+                               .margin = flight.margin.template as<double>(),
+                               .labels = batch.labels,
+                               .n_rows = batch.rows.n_rows,
+                               .n_padded = static_cast<int64_t>(padded(batch.rows.n_rows)),
+                               .n_outputs = plan.n_outputs,
+                               .alpha = flight.own[kAlpha].template as<void>()};
+    const dim3 grid(static_cast<unsigned>((a.n_padded + kFactorThreads - 1) / kFactorThreads),
+                    plan.n_outputs);
+    find_rescaled_factors<T, kTerms><<<grid, kFactorThreads, 0, s>>>(a);
     check_launch("finding slopes");
   }
 
+  void find_indices(const Flight& flight, int64_t n_rows, cudaStream_t s) const {
+    const RescaledIndexArgs a{.trees = trees_.template as<RescaledTree>(),
+                              .nodes = nodes_.template as<CudaTableNode>(),
+                              .lookups = lookups_.template as<RescaledIndex>(),
+                              .bits = bits_.template as<uint32_t>(),
+                              .category_bits = codes_.category_bits(),
+                              .codes = flight.codes.template as<int16_t>(),
+                              .n_trees = n_trees_,
+                              .n_columns = codes_.n_columns,
+                              .max_words = max_words_,
+                              .n_rows = static_cast<int64_t>(padded(n_rows)),
+                              .indices = flight.own[kIndices].template as<uint16_t>()};
+    const int threads = index_warps_ * kWarp;
+    const dim3 grid(static_cast<unsigned>((a.n_rows + threads - 1) / threads),
+                    static_cast<unsigned>(std::min(n_trees_, 64)));
+    allow_shared(find_rescaled_indices, max_shared_);
+    find_rescaled_indices<<<grid, threads, sizeof(uint32_t) * max_words_ * index_warps_, s>>>(a);
+    check_launch("deciding");
+  }
+
   template <int kTerms>
-  void look_up(int64_t n) {
-    RescaledLookupArgs<T> a{};
-    a.chunks = model_.chunks.template as<RescaledChunk>();
-    a.stages = model_.stages.template as<RescaledStage>();
-    a.targets = model_.targets.template as<uint32_t>();
-    a.data = model_.data.template as<uint4>();
-    a.indices = indices_.as<uint16_t>();
-    a.alpha = alpha_.as<T>();
-    a.n_rows = padded(n);
-    a.n_blocks = static_cast<int32_t>((a.n_rows + model_.kThreads - 1) / model_.kThreads);
-    a.n_slots = model_.n_slots;
-    a.shared_phi = model_.shared_phi;
-    a.buffer = model_.buffer;
-    a.partial = partial_.as<T>();
+  void look_up(const Flight& flight, int64_t n_rows, cudaStream_t s) const {
+    RescaledLookupArgs<T> a{.chunks = chunks_.template as<RescaledChunk>(),
+                            .stages = stages_.template as<RescaledStage>(),
+                            .targets = targets_.template as<uint32_t>(),
+                            .data = data_.template as<uint4>(),
+                            .indices = flight.own[kIndices].template as<uint16_t>(),
+                            .alpha = flight.own[kAlpha].template as<T>(),
+                            .n_rows = static_cast<int64_t>(padded(n_rows)),
+                            .n_slots = n_slots_,
+                            .shared_phi = shared_phi_,
+                            .buffer = buffer_,
+                            .partial = flight.partial.template as<T>()};
+    a.n_blocks = static_cast<int32_t>((a.n_rows + kThreads - 1) / kThreads);
     const auto kernel = look_up_rescaled<T, kTerms>;
-    allow_shared(kernel);
-    const unsigned grid = static_cast<unsigned>(a.n_blocks * model_.n_chunks);
-    kernel<<<grid, model_.kThreads, model_.lookup_shared(), stream_.stream>>>(a);
+    allow_shared(kernel, max_shared_);
+    const size_t shared = size_t{32} * buffer_ + sizeof(T) * kThreads * shared_phi_;
+    kernel<<<static_cast<unsigned>(a.n_blocks * n_chunks_), kThreads, shared, s>>>(a);
     check_launch("looking up values");
   }
 
-  void add_up(int64_t n, int32_t n_tiles, const Result& result) {
-    CudaSumArgs sums = sum_args(n);
-    sums.values = result.values;
-    const cudaStream_t s = stream_.stream;
-    if (sums.n_undoubled < model_.plan.n_features)
-      check(cudaMemsetAsync(sums.values, 0, n * out_row_bytes(result), s), "clearing the result");
-    if (!sums.n_undoubled) return;
-    const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_places + 31) / 32;
-    const dim3 grid(n_tiles, static_cast<unsigned>(std::min<int64_t>(groups, 1024)));
-    if (result.is_float32)
-      add_chunks<T, float, kTile><<<grid, 256, 0, s>>>(sums);
-    else
-      add_chunks<T, double, kTile><<<grid, 256, 0, s>>>(sums);
-    check_launch("adding up chunks");
-  }
-
-  template <class Kernel>
-  void allow_shared(Kernel kernel) const {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(model_.max_shared)),
-          "this device cannot run the kernels");
-  }
-
-  const int device_;
-  std::mutex mutex_;
-  const RescaledModel<T> model_;
-  Stream stream_;
-  Event begin_;
-  InputCheck check_;
-  DeviceBuffer X_, codes_, indices_, alpha_, partial_, margin_sums_, margin_, labels_, values_;
-  HostBuffer X_host_, values_host_, margin_host_, labels_host_;
+  const Link link_;
+  const double scale_;
+  const CudaColumns columns_;
+  const CodesModel<kTile> codes_;
+  const MarginModel<kTile> margins_;
+  const size_t max_shared_;
+  DeviceBuffer trees_, nodes_, lookups_, bits_, slopes_, slope_nodes_, factors_, chunks_, stages_, targets_,
+      data_;
+  size_t n_chunks_ = 0;
+  int n_terms_ = 0, index_warps_ = 0;
+  int32_t n_alpha_ = 0, n_trees_ = 0, n_lookups_ = 0;
+  uint32_t max_words_ = 0, shared_phi_ = 0, buffer_ = 0, n_slots_ = 0;
+  std::unique_ptr<PatternModel<T>> pattern_leaves_;
+  std::unique_ptr<SumModel<T, kTile>> sums_;
 };
 
 }  // namespace
 
-CudaRescaledPlan::CudaRescaledPlan(const RescaledTables& tables, int device) {
-  const size_t n = cuda_devices().size();
-  if (device < 0 || static_cast<size_t>(device) >= n)
-    throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
-  const UseDevice use(device);
-  if (tables.plan.precision == Precision::kSingle)
-    impl_ = std::make_unique<RescaledPipeline<float>>(tables, device);
-  else
-    impl_ = std::make_unique<RescaledPipeline<double>>(tables, device);
+std::unique_ptr<BatchModel> make_rescaled_model(const RescaledTables& tables) {
+  if (tables.plan.precision == Precision::kSingle) return std::make_unique<RescaledModel<float>>(tables);
+  return std::make_unique<RescaledModel<double>>(tables);
 }
-CudaRescaledPlan::~CudaRescaledPlan() = default;
-
-bool CudaRescaledPlan::explain(const Rows& rows, const double* labels, const Result& result,
-                               size_t memory_limit, const std::function<bool()>& interrupted) {
-  return impl_->explain(rows, labels, result, memory_limit, interrupted);
-}
-bool CudaRescaledPlan::explain_device(const Rows& rows, CudaInput& input, const double* labels,
-                                      const Result& result, size_t memory_limit, uintptr_t stream,
-                                      const std::function<bool()>& interrupted) {
-  return impl_->explain_device(rows, input, labels, result, memory_limit,
-                               reinterpret_cast<cudaStream_t>(stream), interrupted);
-}
-const Plan& CudaRescaledPlan::plan() const { return impl_->plan(); }
-bool CudaRescaledPlan::has_labels() const { return skshap::has_labels(impl_->link()); }
-size_t CudaRescaledPlan::table_bytes() const { return impl_->table_bytes(); }
 
 }  // namespace skshap

@@ -5,8 +5,9 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "background/secants.h"
+#include "cuda/codes.cuh"
 #include "cuda/lanes.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/program/tables.h"
 
 namespace skshap {
 

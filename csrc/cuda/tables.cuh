@@ -2,8 +2,9 @@
 // are a word.
 #pragma once
 
-#include "cuda/lanes.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/codes.cuh"
+#include "cuda/program/tables.h"
+#include "cuda/warp_tasks.cuh"
 
 namespace skshap {
 
@@ -104,33 +105,20 @@ template <class T, int kTile>
 __global__ void __launch_bounds__(kTableWarps* kWarp)
     lookup_tables(const __grid_constant__ CudaTableArgs<T> a) {
   extern __shared__ __align__(16) char table_shared[];
-  constexpr int kParts = kTile / kWarp;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
-  T* const shared_phi = reinterpret_cast<T*>(table_shared) + warp * a.max_slots * kWarp + lane;
   uint32_t* const shared_words =
       reinterpret_cast<uint32_t*>(reinterpret_cast<T*>(table_shared) + n_warps * a.max_slots * kWarp);
   uint32_t* const words = a.words ? a.words + (static_cast<size_t>(blockIdx.x) * n_warps + warp) * a.max_words
                                   : shared_words + warp * a.max_words;
   if (lane < kFirstWord) words[lane] = ~uint32_t{0};
-  // Warps run independently: nothing is shared between them.
-  for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
-    const int32_t rows = task % a.n_groups * n_warps + warp, tile = rows / kParts;
-    if (tile >= a.n_tiles) continue;
-    const CudaTableChunk chunk = a.chunks[task / a.n_groups];
-    const int in_tile = rows % kParts * kWarp + lane;
-    const int16_t* const codes = a.codes + static_cast<size_t>(tile) * a.n_columns * kTile + in_tile;
-    T* const partial =
-        a.partial + (static_cast<size_t>(tile) * a.n_slots + chunk.first_slot) * kTile + in_tile;
-    T* const phi = a.max_slots ? shared_phi : partial;
-    const int stride = a.max_slots ? kWarp : kTile;
-    for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) phi[slot * stride] = 0;
+  for_tasks<T>(a, kTile, n_warps, table_shared, [&](const CudaTableChunk& chunk, const TaskRow<T>& row) {
     for (int32_t t = chunk.trees; t < chunk.trees_end; ++t) {
       const CudaTableTree tree = a.trees[t];
       __syncwarp();
 #pragma unroll 4
       for (int32_t i = 0; i < tree.n_nodes; ++i) {
         const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + tree.nodes + i));
-        const bool left = goes_left(codes, kTile, n.x, n.y, a.category_bits);
+        const bool left = goes_left(row.codes, kTile, n.x, n.y, a.category_bits);
         const uint32_t goes = __ballot_sync(~0u, left);
         if (lane == 0) {
           const uint32_t alive = bit_rows(words, n.z);
@@ -145,16 +133,14 @@ __global__ void __launch_bounds__(kTableWarps* kWarp)
         for (uint32_t i = 0; i < lookup.n_bits; ++i)
           index |= (bit_rows(words, __ldg(a.bits + lookup.bits + i)) >> lane & 1) << i;
         if (!lookup.entry_size) {
-          add_leaf(a, lookup, index, phi, stride);
+          add_leaf(a, lookup, index, row.phi, row.stride);
           continue;
         }
         add_entry(a.tables + lookup.table + static_cast<size_t>(index) * lookup.entry_size,
-                  a.targets + lookup.targets, lookup.n_targets, phi, stride);
+                  a.targets + lookup.targets, lookup.n_targets, row.phi, row.stride);
       }
     }
-    if (a.max_slots)
-      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) partial[slot * kTile] = phi[slot * stride];
-  }
+  });
 }
 
 }  // namespace skshap

@@ -10,7 +10,7 @@ namespace skshap {
 // --- Merged trees (plan/merged_trees.h) ---
 
 // The most levels of a merged tree. A thread that adds up margins keeps the nodes that it has still to visit
-// in an array with a place for each level and one more (cuda/rows.cuh).
+// in an array with a place for each level and one more (cuda/margins.cuh).
 constexpr int kMostGpuLevels = 32;
 
 // --- Tables by intervals (plan/interval_tables.h) ---

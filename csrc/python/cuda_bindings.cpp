@@ -2,61 +2,72 @@
 #include <pybind11/stl.h>
 #include <memory>
 
+#include "background/rescaled_tables.h"
 #include "cuda/cuda.h"
 #include "cuda/page_locked.h"
 #include "cuda/program/leaves.h"
-#include "cuda/program/paths.h"
 #include "plan/owen_path.h"
 #include "python/bindings.h"
-#include "python/device_array.h"
 
 namespace skshap {
 
-void bind_rescaled(py::module_& module);  // cuda_rescaled_bindings.cpp
+void bind_packing(py::module_& module);  // packing_bindings.cpp
 
 namespace {
 
-CudaMethod method_named(const std::string& name) {
-  if (name == "chunks") return CudaMethod::kChunks;
-  if (name == "small_chunks") return CudaMethod::kSmallChunks;
-  if (name == "leaves") return CudaMethod::kLeaves;
-  if (name == "gputreeshap") return CudaMethod::kGpuTreeShap;
-  throw py::value_error("unknown method: " + name);
-}
+// An array on the device; skshapgpu/_rows/gpu_arrays.py has checked it.
+struct DeviceArray {
+  uintptr_t data;
+  bool is_float32;
+  int64_t n_rows, row_stride, column_stride;  // strides in bytes
+
+  Rows rows() const {
+    return {.data = reinterpret_cast<const void*>(data),
+            .is_float32 = is_float32,
+            .n_rows = n_rows,
+            .row_stride = row_stride,
+            .column_stride = column_stride};
+  }
+};
 
 void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
                   const py::object& gap, size_t memory_limit, const py::object& matrices,
-                  const py::object& pairs, const py::object& triples) {
+                  const py::object& pairs, const py::object& triples, const py::object& labels) {
   const Plan& plan = cuda.plan();
   const Rows rows = checked_rows(plan, X);
-  CudaResult result{checked_result(plan, rows.n_rows, values, margin), nullptr};
-  result.gap = optional_doubles(gap, "gap", {plan.n_outputs});
+  CudaResult result{checked_result(plan, rows.n_rows, values, margin),
+                    optional_doubles(gap, "gap", {plan.n_outputs})};
   take_interactions(plan, rows.n_rows, values, matrices, pairs, result.values, triples);
+  const double* const row_labels = checked_labels(labels, rows.n_rows, cuda.has_labels());
   Interrupt interrupted;
   bool complete;
   {
     const WithoutGil release;
-    complete = cuda.explain(rows, result, memory_limit, std::ref(interrupted));
+    complete = cuda.explain(rows, row_labels, result, memory_limit, std::ref(interrupted));
   }
   if (!complete) throw py::error_already_set();
 }
 
 int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
                        uintptr_t values, bool values_float32, const py::object& gap, size_t memory_limit,
-                       uintptr_t stream, uintptr_t matrices, uintptr_t pairs, uintptr_t triples) {
+                       uintptr_t stream, uintptr_t matrices, uintptr_t pairs, uintptr_t triples,
+                       const py::object& margin, const py::object& labels) {
+  const int32_t n_outputs = cuda.plan().n_outputs;
   CudaInput input{missing, allow_nan, limit};
   const CudaResult result{{.values = reinterpret_cast<void*>(values),
                            .is_float32 = values_float32,
-                           .margin = nullptr,
+                           .margin = optional_doubles(margin, "margin", {X.n_rows, n_outputs}),
                            .matrices = reinterpret_cast<void*>(matrices),
                            .pairs = reinterpret_cast<void*>(pairs),
                            .triples = reinterpret_cast<void*>(triples)},
-                          optional_doubles(gap, "gap", {cuda.plan().n_outputs})};
+                          optional_doubles(gap, "gap", {n_outputs})};
+  const double* const row_labels = checked_labels(labels, X.n_rows, cuda.has_labels());
   Interrupt interrupted;
   bool complete;
   {
     const WithoutGil release;
-    complete = cuda.explain_device(X.rows(), input, result, memory_limit, stream, std::ref(interrupted));
+    complete =
+        cuda.explain_device(X.rows(), input, row_labels, result, memory_limit, stream, std::ref(interrupted));
   }
   if (!complete) throw py::error_already_set();
   return input.refused;
@@ -83,21 +94,6 @@ py::object new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dty
   return py::array(dtype, shape, owned_pages.data, owner);
 }
 
-py::dict path_summary(const Plan& plan, const std::string& packing) {
-  PathSet set;
-  {
-    const WithoutGil release;
-    set = make_paths(plan, packing_named(packing));
-  }
-  std::vector<uint32_t> lengths;
-  for (const LeafPath& path : set.paths) lengths.push_back(path.length);
-  py::dict out;
-  out["lengths"] = lengths;
-  out["n_bins"] = set.n_bins;
-  out["utilisation"] = set.utilisation;
-  return out;
-}
-
 PYBIND11_MODULE(_cuda, module) {
   // The more specific error comes last, because translators are tried in reverse order.
   py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
@@ -121,9 +117,8 @@ PYBIND11_MODULE(_cuda, module) {
   py::class_<CudaPlan>(module, "CudaPlan")
       .def(py::init([](const Plan& plan, int device, const std::string& method) {
              if (plan.unwalked && !has_owen_leaves(plan)) require_walks(plan);
-             const CudaMethod named = method_named(method);
              const WithoutGil release;
-             return std::make_unique<CudaPlan>(plan, device, named);
+             return std::make_unique<CudaPlan>(plan, device, method);
            }),
            py::arg("plan"), py::arg("device"), py::arg("method") = "chunks", py::keep_alive<1, 2>())
       .def_static(
@@ -133,23 +128,22 @@ PYBIND11_MODULE(_cuda, module) {
             return std::make_unique<CudaPlan>(Plan(plan), device);
           },
           py::arg("plan"), py::arg("device"))
+      .def_static(
+          "rescaled",
+          [](const RescaledTables& tables, int device) {
+            const WithoutGil release;
+            return std::make_unique<CudaPlan>(tables, device);
+          },
+          py::arg("tables"), py::arg("device"))
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
-           py::arg("pairs") = py::none(), py::arg("triples") = py::none())
+           py::arg("pairs") = py::none(), py::arg("triples") = py::none(), py::arg("labels") = py::none())
       .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("allow_nan"),
            py::arg("limit"), py::arg("values"), py::arg("values_float32"), py::arg("gap").none(true),
            py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0,
-           py::arg("triples") = 0);
+           py::arg("triples") = 0, py::arg("margin") = py::none(), py::arg("labels") = py::none());
   bind_call_check(module);
-  bind_rescaled(module);
-  module.def(
-      "pack",
-      [](const std::vector<uint8_t>& sizes, const std::string& packing) {
-        const Bins bins = pack(sizes, packing_named(packing));
-        return std::make_pair(bins.bin, bins.n_bins);
-      },
-      py::arg("sizes"), py::arg("packing"));
-  module.def("path_summary", &path_summary, py::arg("plan"), py::arg("packing"));
+  bind_packing(module);
   module.def("has_leaf_chunks", &has_leaf_chunks, py::arg("plan"));
   module.def("devices", &cuda_devices);
   module.def("allocated_bytes", &cuda_allocated_bytes);

@@ -420,7 +420,7 @@ class LinkPlan(BackgroundPlan):
         return "chunks"
 
     def _compile_on(self, plan: Any, index: int, method: str) -> Any:
-        """Return the ``_cuda.CudaRescaledPlan`` of a plan on a GPU."""
+        """Return the ``_cuda.CudaPlan`` of the tables of a plan on a GPU."""
         model = self.model
         assert model.background is not None
         tables = _core.RescaledTables(
@@ -430,7 +430,7 @@ class LinkPlan(BackgroundPlan):
             model.gpu_table_room(),
             self._n_threads,
         )
-        return devices.load_cuda().CudaRescaledPlan(tables, index)
+        return devices.load_cuda().CudaPlan.rescaled(tables, index)
 
 
 class LinearPlan(BackgroundPlan):

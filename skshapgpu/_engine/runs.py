@@ -368,7 +368,7 @@ class HostRun(Run):
 
         def run(i: int, rows: slice) -> None:
             margin_part, labels_part = (None if a is None else a[rows] for a in (margin, labels))
-            self._gpus[i].explain(block[rows], values[rows], margin_part, labels_part, limit)
+            self._gpus[i].explain(block[rows], values[rows], margin_part, None, limit, labels=labels_part)
 
         self._on_each_gpu(len(block), run)
 
@@ -462,7 +462,9 @@ class DeviceRun(Run):
         if compiled.link is not None:
             labels = None if self._labels is None else self._labels[start : start + len(values)]
             margin = np.empty(values.shape[:2]) if self._checked else None
-            refused = self._gpu.explain_device(*arguments, margin, labels, limit, array.stream)
+            refused = self._gpu.explain_device(
+                *arguments, None, limit, array.stream, margin=margin, labels=labels
+            )
             self._refuse(refused, array, start)
             if margin is not None:
                 link_gap = additivity.check(compiled, gpu_arrays.to_host(values), margin, None, start, labels)

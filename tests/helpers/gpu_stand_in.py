@@ -190,6 +190,10 @@ class CudaPlan:
     def with_tables(cls, plan: Any, device: int) -> CudaPlan:
         return cls(plan, device, False)
 
+    @staticmethod
+    def rescaled(plan: Any, device: int) -> RescaledPlan:
+        return RescaledPlan(plan, device)
+
     def explain(
         self,
         X: np.ndarray,
@@ -263,13 +267,15 @@ class CudaPlan:
             margin[...] = margins
 
 
-class CudaRescaledPlan:
+class RescaledPlan:
     """Like ``CudaPlan``, but for functions of the margin; its tables are the CPU's plan."""
 
     def __init__(self, plan: Any, device: int) -> None:
         self.plan, self.device = plan, device
 
-    def explain(self, X: Any, values: Any, margin: Any, labels: Any, memory_limit: int) -> None:
+    def explain(
+        self, X: Any, values: Any, margin: Any, gap: None, memory_limit: int, labels: Any = None
+    ) -> None:
         CudaPlan.calls.append({"device": self.device, "n_rows": len(X), "memory_limit": memory_limit})
         self.plan.explain(X, values, margin, 1, labels)
 
@@ -281,23 +287,23 @@ class CudaRescaledPlan:
         limit: float,
         values: int,
         values_float32: bool,
-        margin: Any,
-        labels: Any,
+        gap: None,
         memory_limit: int,
         stream: int,
+        margin: Any = None,
+        labels: Any = None,
     ) -> int:
         rows = X.array
         refused = np.flatnonzero(~(np.abs(rows) < limit))
         if len(refused):
             return int(refused[0])
         out = at(values, (len(rows), 1, rows.shape[1]), "f" if values_float32 else "d")
-        self.explain(np.where(rows == missing, np.nan, rows), out, margin, labels, memory_limit)
+        self.explain(np.where(rows == missing, np.nan, rows), out, margin, gap, memory_limit, labels)
         return -1
 
 
 def cuda_module() -> ModuleType:
     module: Any = ModuleType("skshapgpu._cuda")
-    module.CudaRescaledPlan = CudaRescaledPlan
     module.CudaError, module.CudaMemoryError = CudaError, CudaMemoryError
     module.DeviceArray, module.CudaPlan = DeviceArray, CudaPlan
     described = {

@@ -25,12 +25,9 @@ def dropped_results(code: str) -> list[str]:
 def test_results_of_cuda_are_checked_or_ignored() -> None:
     if not SOURCES.exists():
         pytest.skip("needs the sources")
-    files = [path for path in SOURCES.glob("*") if path.suffix in {".cu", ".cuh", ".h"}]
+    files = [path for path in SOURCES.rglob("*") if path.suffix in {".cu", ".cuh", ".h"}]
     dropped = {path.name: dropped_results(path.read_text()) for path in files}
-    assert {name: names for name, names in dropped.items() if names} == {
-        # cudaGetLastError at the end of the function returns the errors of these calls.
-        "gputreeshap.cuh": ["cudaMemsetAsync", "cudaMemsetAsync"]
-    }
+    assert len(files) > 40 and not {name: names for name, names in dropped.items() if names}
 
 
 def test_dropped_results_are_found() -> None:

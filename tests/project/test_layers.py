@@ -102,11 +102,13 @@ MAY_INCLUDE = {
     "cpu": {"base", "intervals", "plan", "rows", "simd", "tables"},
     "cuda/program": {"base", "plan"},
     "cuda": {"background", "base", "cuda/program", "plan"},
+    "cuda/baselines": {"cuda", "cuda/program", "plan"},
     "python": {
         "background",
         "base",
         "cpu",
         "cuda",
+        "cuda/baselines",
         "cuda/program",
         "dependence",
         "intervals",

@@ -3,9 +3,31 @@
 
 #include <vector>
 
-#include "cuda/program/program.h"
+#include "plan/plan.h"
 
 namespace skshap {
+
+// Codes on the GPU are int16, and -1 is missing. A column with too many thresholds is split into several
+// columns, each with its part of the ranks. Categorical columns are read as uint16. A column with too many
+// categories takes two columns, for the low and the high halves of its codes.
+constexpr uint32_t kCudaRanks = 32767, kCudaCategories = 65534;
+
+struct CudaColumn {
+  int32_t column;   // in Plan::columns
+  uint32_t origin;  // rank that becomes code 0; if categorical, 0, or 1 for the high halves
+};
+
+// A node of the trees, in the form for the margin kernel.
+struct alignas(16) CudaNode {
+  uint32_t column_flags;  // column << 4 | flags
+  uint32_t operand;
+  int32_t left, right;  // < 0: leaf ~index, among all leaves
+};
+enum CudaNodeFlag : uint32_t { kNodeBias = 1, kNodeCategorical = 2, kNodeFlip = 4, kNodeWide = 8 };
+constexpr int kNodeColumnShift = 4;
+// The column and flags of a node of a merged tree that leads all rows to the left first, and then to the
+// right.
+constexpr uint32_t kJoinedNodes = 0xffffffff;
 
 class CudaColumns {
  public:

@@ -23,7 +23,7 @@ class LeafWriter {
       : plan_(plan),
         program_(program),
         out_(program.leaves),
-        set_(make_paths(plan, Packing::kNone)),
+        set_(make_paths(plan)),
         slot_of_(plan.features.size(), -1) {}
 
   void write() {
@@ -53,7 +53,7 @@ class LeafWriter {
     return quadrature_nodes(plan_.index, static_cast<int>(n_elements(path)));
   }
   const PathElement& element(uint32_t path, uint32_t i) const {
-    return set_.elements[set_.bins[path] + 1 + i];
+    return set_.elements[set_.begins[path] + 1 + i];
   }
 
   void write_chunk(LeafIterator first, LeafIterator end) {

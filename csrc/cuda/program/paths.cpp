@@ -1,11 +1,7 @@
-// Plan -> PathSet: adds the tests of rows to the merged paths, and packs the paths. This code runs on the
-// host only.
+// Plan -> PathSet: adds the tests of rows to the merged paths. This code runs on the host only.
 #include "cuda/program/paths.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
-#include <queue>
 #include <stdexcept>
 #include <utility>
 
@@ -18,10 +14,9 @@ class Extractor {
  public:
   explicit Extractor(const Plan& plan) : plan_(plan), walk_(plan) {}
 
-  PathSet extract(Packing packing) {
+  PathSet extract() {
     for (const Chunk& chunk : plan_.chunks)
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) extract_tree(chunk, plan_.trees[i]);
-    arrange(packing);
     return std::move(out_);
   }
 
@@ -116,110 +111,21 @@ class Extractor {
       path_[i].place = static_cast<uint8_t>(i);
     }
     for (size_t i = 0; i < n; ++i) path_[i].path = static_cast<uint32_t>(out_.paths.size());
-    elements_.insert(elements_.end(), path_, path_ + n);
+    out_.begins.push_back(static_cast<int64_t>(out_.elements.size()));
+    out_.elements.insert(out_.elements.end(), path_, path_ + n);
     out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(n)});
-  }
-
-  // Rearrange elements from the order of the trees to the order of the bins.
-  void arrange(Packing packing) {
-    std::vector<uint8_t> lengths;
-    for (const LeafPath& path : out_.paths) lengths.push_back(static_cast<uint8_t>(path.length));
-    const Bins bins = pack(lengths, packing);
-    out_.n_bins = bins.n_bins;
-    out_.utilisation = bins.n_bins ? elements_.size() / (static_cast<double>(kPathLanes) * bins.n_bins) : 0;
-    out_.bins.assign(bins.n_bins + 1, 0);
-    for (size_t i = 0; i < lengths.size(); ++i) out_.bins[bins.bin[i] + 1] += lengths[i];
-    std::partial_sum(out_.bins.begin(), out_.bins.end(), out_.bins.begin());
-    if (packing == Packing::kNone) {  // the order of the trees is kept
-      out_.elements = std::move(elements_);
-      return;
-    }
-    std::vector<int64_t> next = out_.bins;
-    out_.elements.resize(elements_.size());
-    auto from = elements_.cbegin();
-    for (size_t i = 0; i < lengths.size(); from += lengths[i++]) {
-      std::copy_n(from, lengths[i], out_.elements.begin() + next[bins.bin[i]]);
-      next[bins.bin[i]] += lengths[i];
-    }
   }
 
   const Plan& plan_;
   PathWalk walk_;
-  std::vector<PathElement> tests_;     // of both edges of each node of the path, by level
-  std::vector<uint32_t> level_;        // by node
-  PathElement path_[kPathLanes];       // the path being added
-  std::vector<PathElement> elements_;  // path by path, in the order of the trees
+  std::vector<PathElement> tests_;  // of both edges of each node of the path, by level
+  std::vector<uint32_t> level_;     // by node
+  PathElement path_[kPathLanes];    // the path being added
   PathSet out_;
 };
 
-Bins next_fit(const std::vector<uint8_t>& sizes) {
-  Bins out;
-  int room = 0;
-  for (const int size : sizes) {
-    if (size > room) {
-      room = kPathLanes;
-      ++out.n_bins;
-    }
-    room -= size;
-    out.bin.push_back(static_cast<uint32_t>(out.n_bins - 1));
-  }
-  return out;
-}
-
-// Pack the items in order of decreasing size. First fit takes the oldest bin into which the item fits. Best
-// fit takes the bin that has the least space left for it; of several such bins, the oldest. Sizes are small
-// integers, so bins are grouped by the space that they have left. Placing an item takes a look at each group,
-// and a step in each of two heaps.
-Bins decreasing(const std::vector<uint8_t>& sizes, bool best_fit) {
-  std::vector<uint32_t> order(sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return sizes[a] > sizes[b]; });
-  using Heap = std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<uint32_t>>;
-  Heap by_room[kPathLanes + 1];
-  Bins out;
-  out.bin.resize(sizes.size());
-  for (const uint32_t item : order) {
-    int room = -1;
-    for (int r = sizes[item]; r <= kPathLanes && !(best_fit && room >= 0); ++r)
-      if (!by_room[r].empty() && (room < 0 || by_room[r].top() < by_room[room].top())) room = r;
-    if (room < 0) {
-      room = kPathLanes;
-      by_room[room].push(static_cast<uint32_t>(out.n_bins++));
-    }
-    const uint32_t bin = by_room[room].top();
-    by_room[room].pop();
-    by_room[room - sizes[item]].push(bin);
-    out.bin[item] = bin;
-  }
-  return out;
-}
-
 }  // namespace
 
-Packing packing_named(const std::string& name) {
-  if (name == "none") return Packing::kNone;
-  if (name == "next_fit") return Packing::kNextFit;
-  if (name == "first_fit_decreasing") return Packing::kFirstFitDecreasing;
-  if (name == "best_fit_decreasing") return Packing::kBestFitDecreasing;
-  throw std::invalid_argument(
-      "packing must be 'none', 'next_fit', 'first_fit_decreasing' or "
-      "'best_fit_decreasing', not '" +
-      name + "'");
-}
-
-Bins pack(const std::vector<uint8_t>& sizes, Packing packing) {
-  for (const uint8_t size : sizes)
-    if (size < 1 || size > kPathLanes)
-      throw std::invalid_argument("sizes must lie between 1 and " + std::to_string(kPathLanes));
-  if (packing == Packing::kNextFit) return next_fit(sizes);
-  if (packing != Packing::kNone) return decreasing(sizes, packing == Packing::kBestFitDecreasing);
-  Bins out;
-  out.n_bins = sizes.size();
-  out.bin.resize(sizes.size());
-  std::iota(out.bin.begin(), out.bin.end(), 0);
-  return out;
-}
-
-PathSet make_paths(const Plan& plan, Packing packing) { return Extractor(plan).extract(packing); }
+PathSet make_paths(const Plan& plan) { return Extractor(plan).extract(); }
 
 }  // namespace skshap

@@ -1,8 +1,7 @@
-// The trees as paths from root to leaf, packed into warps as in GPUTreeShap (Mitchell, Frank, Holmes,
-// arXiv:2010.13972, sections 3.1 to 3.3). This code runs on the host and does not need CUDA.
+// The trees as paths from root to leaf, with the splits of a path on the same feature merged, as in GPUTreeShap
+// (Mitchell, Frank, Holmes, arXiv:2010.13972, section 3.1). This code runs on the host and does not need CUDA.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -38,26 +37,13 @@ struct LeafPath {
 };
 
 struct PathSet {
-  std::vector<PathElement> elements;  // bin by bin; elements of a path are adjacent, root first
-  std::vector<int64_t> bins;          // where each bin begins in `elements`, and the end of the last bin
+  std::vector<PathElement> elements;  // path by path, root first
+  std::vector<int64_t> begins;        // where each path begins in `elements`
   std::vector<LeafPath> paths;
   std::vector<uint32_t> category_bits;
-  size_t n_bins;
-  double utilisation;  // elements divided by lanes; 0 without paths
 };
-
-enum class Packing { kNone, kNextFit, kFirstFitDecreasing, kBestFitDecreasing };
-// Return the packing named "none", "next_fit", "first_fit_decreasing" or "best_fit_decreasing".
-Packing packing_named(const std::string& name);
-
-// The assignment of items to bins. A bin has kPathLanes lanes, and an item takes as many as its size.
-struct Bins {
-  std::vector<uint32_t> bin;
-  size_t n_bins = 0;
-};
-Bins pack(const std::vector<uint8_t>& sizes, Packing packing);
 
 // Make the paths. Throw std::invalid_argument if a path has more features than fit into a warp.
-PathSet make_paths(const Plan& plan, Packing packing);
+PathSet make_paths(const Plan& plan);
 
 }  // namespace skshap

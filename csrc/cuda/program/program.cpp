@@ -62,11 +62,9 @@ class CudaCompiler {
   CudaProgram<T> compile(size_t stage_bytes) {
     out_.columns = columns_.list();
     size_up();
-    for (const Chunk& chunk : plan_.chunks) {
-      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i)
-        if (plan_.trees[i].adds_margin) write_margin_nodes(chunk, plan_.trees[i]);
-      if (!leaves_ && !plan_.unwalked) write_trees(chunk);
-    }
+    out_.margins = make_margins(plan_, columns_);
+    if (!leaves_ && !plan_.unwalked)
+      for (const Chunk& chunk : plan_.chunks) write_trees(chunk);
     if (leaves_) add_leaves<T>(plan_, out_);
     if (plan_.unwalked)
       add_owen_leaves<T>(plan_, columns_, small_ ? kSmallChunkLeaves : kMaxChunkLeaves, out_);
@@ -199,72 +197,6 @@ class CudaCompiler {
     ++chunk_trees_;
     chunk_sets_ += tree_.n_sets;
     writer_.write_tree();
-  }
-
-  void write_margin_nodes(const Chunk& chunk, const TreeProgram& tree) {
-    out_.tree_nodes.push_back(static_cast<int64_t>(out_.nodes.size()));
-    out_.tree_output.push_back(chunk.output);
-    out_.tree_merged.push_back(tree.merged);
-    const int64_t first_leaf = static_cast<int64_t>(tree.leaves / n_used_outputs(plan_, chunk));
-    if (tree.merged)
-      write_merged_margin_nodes(tree, first_leaf);
-    else
-      write_margin_nodes(tree, first_leaf);
-  }
-
-  void write_margin_nodes(const TreeProgram& tree, int64_t first_leaf) {
-    const int64_t first = static_cast<int64_t>(out_.nodes.size());
-    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
-    const int32_t* const children = plan_.children.data() + tree.children;
-    const auto link = [&](int32_t child) {
-      return static_cast<int32_t>(child < n_inner ? first + child : ~(first_leaf + child - n_inner));
-    };
-    for (int32_t i = 0; i < n_inner; ++i) {
-      CudaNode node = columns_.margin_node(plan_.decide[tree.decide + i]);
-      node.left = link(children[2 * i]);
-      node.right = link(children[2 * i + 1]);
-      out_.nodes.push_back(node);
-    }
-  }
-
-  // If a place has several nodes or leaves, a node before them leads a row to all of them, one after another.
-  void write_merged_margin_nodes(const TreeProgram& tree, int64_t first_leaf) {
-    const size_t n_inner = tree.n_inner, n = n_inner + tree.n_leaves;
-    const int32_t* const edges = plan_.children.data() + tree.children;
-    // List the nodes and leaves of each place. Each inner node has two places, one for each side. The last
-    // place is that of the root.
-    std::vector<std::vector<int32_t>> places(2 * n_inner + 1);
-    for (size_t i = 0; i < n; ++i) {
-      const uint32_t edge = static_cast<uint32_t>(edges[i]);
-      const size_t place = edge ? 2 * static_cast<size_t>(bit_node(edge)) + (edge & 1) : 2 * n_inner;
-      places[place].push_back(static_cast<int32_t>(i));
-    }
-    // The root must be the first node, so the nodes of its place are linked before the nodes of the tree are
-    // written.
-    const std::vector<int32_t>& root = places.back();
-    const size_t n_joins = root.size() - 1;
-    const int64_t first = static_cast<int64_t>(out_.nodes.size() + n_joins);
-    const auto link = [&](int32_t i) {
-      const int64_t number = i;
-      return static_cast<int32_t>(number < static_cast<int64_t>(n_inner)
-                                      ? first + number
-                                      : ~(first_leaf + number - static_cast<int64_t>(n_inner)));
-    };
-    for (size_t i = 0; i < n_joins; ++i) {
-      const int32_t next = i + 1 < n_joins ? static_cast<int32_t>(out_.nodes.size()) + 1 : link(root.back());
-      out_.nodes.push_back({kJoinedNodes, 0, link(root[i]), next});
-    }
-    for (size_t i = 0; i < n_inner; ++i)
-      out_.nodes.push_back(columns_.margin_node(plan_.decide[tree.decide + i]));
-    for (size_t i = 0; i < 2 * n_inner; ++i) {
-      int32_t to = link(places[i].back());
-      for (size_t j = places[i].size() - 1; j-- > 0;) {
-        out_.nodes.push_back({kJoinedNodes, 0, link(places[i][j]), to});
-        to = static_cast<int32_t>(out_.nodes.size()) - 1;
-      }
-      CudaNode& node = out_.nodes[first + static_cast<int64_t>(i / 2)];
-      (i & 1 ? node.right : node.left) = to;
-    }
   }
 
   const Plan& plan_;

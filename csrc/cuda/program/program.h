@@ -12,7 +12,7 @@
 
 #include "cuda/program/intervals.h"
 #include "cuda/program/leaves.h"
-#include "cuda/program/method.h"
+#include "cuda/program/margins.h"
 #include "cuda/program/owen_leaves.h"
 #include "cuda/program/pattern_leaves.h"
 #include "cuda/program/tables.h"
@@ -104,16 +104,6 @@ enum CudaGeneralOp : uint32_t {
 };
 constexpr int kGeneralHeader = 3, kGeneralNode = 7;
 
-// Codes on the GPU are int16, and -1 is missing. A column with too many thresholds is split into several
-// columns, each with its part of the ranks. Categorical columns are read as uint16. A column with too many
-// categories takes two columns, for the low and the high halves of its codes.
-constexpr uint32_t kCudaRanks = 32767, kCudaCategories = 65534;
-
-struct CudaColumn {
-  int32_t column;   // in Plan::columns
-  uint32_t origin;  // rank that becomes code 0; if categorical, 0, or 1 for the high halves
-};
-
 // The nodes of a walk. A tree for Owen values in which the features of a group are apart (plan/owen_trees.h)
 // has a double integral. t_k belongs to the other players, and s_k to the features that are apart. These
 // features have the form of repeated features. G_k is right for them only, which suffices, because nobody
@@ -156,18 +146,6 @@ struct CudaShare {
   double weight;
 };
 
-// A node of the trees, in the form for the margin kernel.
-struct alignas(16) CudaNode {
-  uint32_t column_flags;  // column << 4 | flags
-  uint32_t operand;
-  int32_t left, right;  // < 0: leaf ~index, among all leaves
-};
-enum CudaNodeFlag : uint32_t { kNodeBias = 1, kNodeCategorical = 2, kNodeFlip = 4, kNodeWide = 8 };
-constexpr int kNodeColumnShift = 4;
-// The column and flags of a node of a merged tree that leads all rows to the left first, and then to the
-// right.
-constexpr uint32_t kJoinedNodes = 0xffffffff;
-
 template <class T>
 struct CudaProgram {
   using Element = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -178,16 +156,17 @@ struct CudaProgram {
   std::vector<CudaShare> shares;
   std::vector<Element> stream;
   std::vector<uint32_t> category_sets;  // first word in Plan::category_bits
-  std::vector<CudaNode> nodes;
-  std::vector<int64_t> tree_nodes;  // [tree]: its first node, the root
-  std::vector<int32_t> tree_output;
-  std::vector<bool> tree_merged;
+  CudaMargins margins;
   CudaTables<T> tables;
   CudaPatternLeaves<T> pattern_leaves;
   CudaOwenLeaves<T> owen_leaves;
   CudaIntervals intervals;
   CudaLeaves<T> leaves;  // instead of chunks
 };
+
+// How the trees without tables are explained: by the walk, in chunks for many rows or in smaller chunks for few
+// rows; or leaf by leaf for very few rows, if the plan allows it (cuda/program/leaves.h).
+enum class CudaMethod { kChunks, kSmallChunks, kLeaves };
 
 // Return the number of places: the features, followed by the interactions of the plan's order.
 inline size_t cuda_places(const Plan& plan) {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cuda/program/columns.h"
+#include "cuda/program/program.h"
 #include "plan/tree_paths.h"
 
 namespace skshap {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda/program/columns.h"
+#include "cuda/program/program.h"
 #include "cuda/program/tree.h"
 #include "plan/balance.h"
 

@@ -82,16 +82,16 @@ def compile_plan(
 
 
 class PlanOnGpu:
-    """A ``_cuda.CudaRescaledPlan`` with the methods of ``_core.RescaledPlan``."""
+    """A ``_cuda.CudaPlan`` with the methods of ``_core.RescaledPlan``."""
 
     def __init__(self, plan: Any, attributes: dict[str, Any], background: np.ndarray) -> None:
         from skshapgpu import _cuda
 
         self.background_margin = plan.background_margin
-        self._plan = _cuda.CudaRescaledPlan(_core.RescaledTables(plan, attributes, background, 2**30), 0)
+        self._plan = _cuda.CudaPlan.rescaled(_core.RescaledTables(plan, attributes, background, 2**30), 0)
 
     def explain(self, X: Any, values: Any, margin: Any, n_threads: int, labels: Any = None) -> None:
-        self._plan.explain(X, values, margin, labels, 0)
+        self._plan.explain(X, values, margin, None, 0, labels=labels)
 
 
 def compute(plan: Any, rows: np.ndarray, ensemble: Ensemble, labels: Any = None, n_threads: int = 1) -> Any:

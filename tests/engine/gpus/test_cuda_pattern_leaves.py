@@ -148,10 +148,10 @@ def assert_same_links(
             plan = _core.RescaledPlan(attributes, precision, background, weights, link, factor)
             table_bytes = least_table_bytes(plan) if few else TABLES
             tables = _core.RescaledTables(plan, attributes, background, table_bytes, 2)
-            cuda = _cuda.CudaRescaledPlan(tables, 0)
+            cuda = _cuda.CudaPlan.rescaled(tables, 0)
             del tables  # the GPU has them
             values, result = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-            cuda.explain(rows, values, result, labels, 0)
+            cuda.explain(rows, values, result, None, 0, labels=labels)
             error = np.abs(values - truth).max(axis=(0, 2))
             assert (error <= tolerance * slope * unit).all(), (link, precision, error / (slope * unit))
             np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * (unit.max() + 1))

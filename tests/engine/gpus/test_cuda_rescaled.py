@@ -52,7 +52,7 @@ class Plans:
             attributes, precision, background, weights / weights.sum(), link, scale
         )
         self.tables = _core.RescaledTables(self.on_cpu, attributes, background, TABLES)
-        self.on_gpu = _cuda.CudaRescaledPlan(self.tables, 0)
+        self.on_gpu = _cuda.CudaPlan.rescaled(self.tables, 0)
 
     def compute(self, rows: np.ndarray, device: str, memory_limit: int = 0) -> tuple[np.ndarray, np.ndarray]:
         shape = len(rows), self.ensemble.n_outputs, self.ensemble.n_features
@@ -61,7 +61,7 @@ class Plans:
         if device == "cpu":
             self.on_cpu.explain(rows, values, margin, 2, labels)
         else:
-            self.on_gpu.explain(rows, values, margin, labels, memory_limit)
+            self.on_gpu.explain(rows, values, margin, None, memory_limit, labels=labels)
         return values, margin
 
 

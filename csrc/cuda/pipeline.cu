@@ -1,41 +1,18 @@
-// The pipeline on one device: it takes rows batch by batch, and launches the kernels of a model.
-#include "cuda/cuda.h"
-
+// The pipeline on one device: it takes rows batch by batch, and lets a model explain them.
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <numeric>
 
+#include "cuda/batch_model.cuh"
+#include "cuda/cuda.h"
 #include "cuda/host_rows.h"
-#include "cuda/input_check.cuh"
-#include "cuda/launches.cuh"
+#include "cuda/interval_model.cuh"
 #include "cuda/page_locked.h"
 
 namespace skshap {
-namespace {
-
-// The device memory that a call without a memory limit uses. More memory would not make the call faster.
-constexpr size_t kDefaultBytes = size_t{1} << 30;
-// The device memory that such a call uses with triples. A row may take hundreds of kilobytes, and fewer rows
-// would not fill a large device.
-constexpr size_t kTripleBytes = size_t{1} << 32;
-// The memory that a call uses without asking how much memory is free.
-constexpr size_t kSmallBytes = size_t{1} << 27;
-// The rows per batch, if memory allows: enough work for the largest devices, and few enough for batches to
-// overlap.
-constexpr int64_t kBatchRows = 1 << 17;
-// The number of batches in flight, whose copies and kernels overlap. The walk fills the GPU, so the kernels
-// that add up the sums of a batch may have to wait for the walk of the next batch. Only after them does the
-// copy of the result begin. With two batches, the GPU would have no work during this copy.
-constexpr int kFlights = 4;
-// If more than two batches are in flight, each has at least this many rows.
-constexpr size_t kLeastRows = 1 << 10;
-// The number of batches in flight for rows on the device, whose results are not copied. The second batch
-// fills the GPU while the first one ends.
-constexpr int kDeviceFlights = 2;
-
-}  // namespace
 
 std::vector<CudaDevice> cuda_devices() {
   int n = 0;
@@ -80,34 +57,22 @@ int cuda_runtime_version() {
 
 size_t cuda_allocated_bytes() { return cuda_allocated; }
 
-class CudaPlan::Impl {
- public:
-  virtual ~Impl() = default;
-  virtual bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
-                       const std::function<bool()>& interrupted) = 0;
-  virtual bool explain_device(const Rows& rows, CudaInput& input, const CudaResult& result,
-                              size_t memory_limit, cudaStream_t stream,
-                              const std::function<bool()>& interrupted) = 0;
-};
-
-namespace {
-
-template <class T>
-class ExplainPipeline : public CudaPlan::Impl {
+class CudaPlan::Pipeline {
  public:
   // Make the pipeline of a device, which must be the current one.
-  ExplainPipeline(const Plan& plan, int device, CudaMethod method)
-      : plan_(plan), device_(device), model_(plan, method), launches_(plan, model_) {}
+  Pipeline(int device, std::unique_ptr<BatchModel> model)
+      : device_(device), model_(std::move(model)), plan_(model_->plan) {}
 
-  bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
-               const std::function<bool()>& interrupted) override {
+  const BatchModel& model() const { return *model_; }
+
+  bool explain(const Rows& rows, const double* labels, const CudaResult& result, size_t memory_limit,
+               const std::function<bool()>& interrupted) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
-    const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result.values);
+    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result.values);
     const size_t io_row = std::accumulate(out_rows.begin(), out_rows.end(), input_row_bytes(rows));
     const bool margins = result.values.margin || result.gap, direct = is_direct(result, rows.n_rows);
-    // A large job has several batches, so that copies overlap with kernels.
-    const int64_t several = std::max<int64_t>(rows.n_rows / 8, 1 << 14);
+    const int64_t several = std::max<int64_t>(rows.n_rows / kHostBatches, kHostBatchRows);
     const auto [batch, n_flights] = batches_of(rows.n_rows, several, kFlights, io_row, margins, memory_limit);
     for (const Flight& flight : flights_) flight.done.wait(kComputing);  // calls on the device return early
     reset_gap(result.gap, flights_[0].stream.stream);
@@ -124,13 +89,21 @@ class ExplainPipeline : public CudaPlan::Impl {
         if (!direct) fetch_result(flight, result.values);
         flight.first_row = first;
         flight.n_rows = std::min(batch, rows.n_rows - first);
-        launches_.reserve(flight, flight.n_rows, margins, result.values);
-        const Result on_flight = reserve_result(flight, result.values, direct);
-        const Rows on_device = send_rows(flight, rows);
+        model_->reserve(flight, flight.n_rows, margins, result.values);
         const cudaStream_t s = flight.stream.stream;
-        launches_.explain(flight, {on_device, kNoNumber, on_flight, margins, gap_of(result)}, nullptr, s,
-                          [] {});
+        const Result on_flight = reserve_result(flight, result.values, direct);
+        const Rows on_device = send_rows(flight, rows, labels, s);
+        model_->explain(flight,
+                        {.rows = on_device,
+                         .missing = kNoNumber,
+                         .labels = labels_of(flight, labels),
+                         .out = on_flight,
+                         .margins = margins,
+                         .gap = gap_of(result),
+                         .check = nullptr},
+                        s);
         send_result(flight, result.values, direct);
+        send_margin(flight, result.values.margin, s);
         flight.done.record(s);
       }
       for (int i = 0; i < n_flights; ++i, l = (l + 1) % n_flights) {
@@ -147,12 +120,13 @@ class ExplainPipeline : public CudaPlan::Impl {
     return true;
   }
 
-  bool explain_device(const Rows& rows, CudaInput& input, const CudaResult& result, size_t memory_limit,
-                      cudaStream_t stream, const std::function<bool()>& interrupted) override {
+  bool explain_device(const Rows& rows, CudaInput& input, const double* labels, const CudaResult& result,
+                      size_t memory_limit, cudaStream_t stream, const std::function<bool()>& interrupted) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
-    const bool margins = result.gap;
-    const int64_t several = std::max<int64_t>(rows.n_rows / kDeviceFlights, 1 << 15);
+    double* const margin = result.values.margin;
+    const bool margins = margin || result.gap;
+    const int64_t several = std::max<int64_t>(rows.n_rows / kDeviceFlights, kDeviceBatchRows);
     const auto [batch, most_flights] =
         batches_of(rows.n_rows, several, kDeviceFlights, 0, margins, memory_limit);
     // A single batch needs no stream of its own.
@@ -162,12 +136,14 @@ class ExplainPipeline : public CudaPlan::Impl {
     };
     const bool refuses = input.refuses() && rows.n_rows && plan_.n_inputs;
     reset_gap(result.gap, stream);
-    CudaCheck rules{};
-    if (refuses) rules = check_.start(input, stream);
+    if (refuses) check_.start(input, stream);
     // Check numbers while they are coded, if every column is coded.
-    const bool beside = refuses && n_flights == 1 && model_.codes_all;
-    if (refuses && !beside) check_.queue(rows, plan_.n_inputs, rules, model_.multiprocessors, stream);
-    for (int l = 0; l < n_flights; ++l) flights_[l].done.delay(stream_of(flights_[l]));
+    const bool beside = refuses && n_flights == 1 && model_->codes_all;
+    if (refuses && !beside) check_.queue(rows, plan_.n_inputs, model_->multiprocessors, stream);
+    for (int l = 0; l < n_flights; ++l) {
+      flights_[l].done.delay(stream_of(flights_[l]));
+      flights_[l].n_rows = 0;
+    }
     if (n_flights > 1) {  // begin once the rows are there
       begin_.record(stream);
       for (int l = 0; l < n_flights; ++l) begin_.delay(flights_[l].stream.stream);
@@ -181,32 +157,39 @@ class ExplainPipeline : public CudaPlan::Impl {
         }
         Flight& flight = flights_[l];
         const cudaStream_t s = stream_of(flight);
-        const Rows part = part_of(rows, first, std::min(batch, rows.n_rows - first));
-        launches_.reserve(flight, part.n_rows, margins, result.values);
-        launches_.explain(flight,
-                          {part, input.missing, part_of(result.values, first), margins, gap_of(result)},
-                          beside ? &rules : nullptr, s, [&] {
-                            if (beside) check_.mark(s);
-                          });
+        fetch_margin(flight, margin);
+        flight.first_row = first;
+        flight.n_rows = std::min(batch, rows.n_rows - first);
+        model_->reserve(flight, flight.n_rows, margins, result.values);
+        if (labels) send_labels(flight, labels, s);
+        model_->explain(flight,
+                        {.rows = part_of(rows, first, flight.n_rows),
+                         .missing = input.missing,
+                         .labels = labels_of(flight, labels),
+                         .out = part_of(result.values, first),
+                         .margins = margins,
+                         .gap = gap_of(result),
+                         .check = beside ? &check_ : nullptr},
+                        s);
+        send_margin(flight, margin, s);
+        flight.done.record(s);
       }
-      for (int l = 0; l < n_flights; ++l) {  // from now on, the caller's stream sees the values
-        flights_[l].done.record(stream_of(flights_[l]));
-        if (n_flights > 1) flights_[l].done.delay(stream);
-      }
+      if (n_flights > 1)  // from now on, the caller's stream sees the values
+        for (int i = 0; i < n_flights; ++i) flights_[i].done.delay(stream);
       if (refuses) input.refused = check_.finish(stream);
+      for (int i = 0; i < n_flights; ++i) fetch_margin(flights_[i], margin);
+      if (result.gap) {
+        check(cudaStreamSynchronize(stream), kComputing);
+        read_gap(result.gap);
+      }
     } catch (...) {
       finish_on(stream);
       throw;
-    }
-    if (result.gap) {
-      check(cudaStreamSynchronize(stream), kComputing);
-      read_gap(result.gap);
     }
     return true;
   }
 
  private:
-  static constexpr int kTile = cuda_tile_rows<T>();
   static constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
   static constexpr const char* kNoHostRoom = "page-locked host memory";
 
@@ -225,25 +208,26 @@ class ExplainPipeline : public CudaPlan::Impl {
   // because a small batch would not fill the GPU.
   Batches batches_of(int64_t n_rows, int64_t most, int n_flights, size_t io_row, bool margins,
                      size_t memory_limit) const {
+    const int tile = model_->tile_rows;
     most = std::min(most, kBatchRows);
     size_t by_memory = 0;
     for (;; n_flights /= 2) {
-      const size_t fixed = n_flights * model_.frame_bytes,
-                   row = n_flights * (launches_.flight_row_bytes(margins) + io_row),
-                   least = fixed + row * kTile;
+      const size_t fixed = n_flights * model_->frame_bytes,
+                   row = n_flights * (model_->row_bytes(margins) + io_row),
+                   least = fixed + row * tile;
       const size_t limit =
-          memory_limit ? memory_limit : usual_limit(fixed + row * std::min(most, n_rows + kTile), least);
+          memory_limit ? memory_limit : usual_limit(fixed + row * std::min(most, n_rows + tile), least);
       by_memory = limit > fixed ? (limit - fixed) / std::max<size_t>(row, 1) : 0;
-      if (by_memory >= (n_flights > kDeviceFlights ? std::min<size_t>(most, kLeastRows) : kTile)) break;
+      if (by_memory >= (n_flights > kDeviceFlights ? std::min<size_t>(most, kLeastRows) : tile)) break;
       if (n_flights == 1)
         throw CudaMemoryError("the GPU needs " + std::to_string(least) +
                               " bytes for the smallest batch, but may use " + std::to_string(limit) +
                               "; raise memory_limit or use device='cpu'");
     }
-    most = std::min<int64_t>(by_memory, most) / kTile * kTile;
+    most = std::min<int64_t>(by_memory, most) / tile * tile;
     const int64_t n_batches = (n_rows + most - 1) / most;
     const int64_t rows = (n_rows + n_batches - 1) / std::max<int64_t>(n_batches, 1);
-    return {std::max<int64_t>((rows + kTile - 1) / kTile, 1) * kTile, n_flights};
+    return {std::max<int64_t>((rows + tile - 1) / tile, 1) * tile, n_flights};
   }
 
   // Return how much memory a call without a limit may use, if it can use at most `most` and needs at least
@@ -264,7 +248,7 @@ class ExplainPipeline : public CudaPlan::Impl {
 
   // Return the part of a result that begins at row `first`, without a margin.
   Result part_of(const Result& result, int64_t first) const {
-    const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
+    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
     Arrays out = arrays(result);
     for (int i = 0; i < kArrays; ++i)
       if (out[i]) out[i] = static_cast<char*>(out[i]) + first * out_rows[i];
@@ -275,41 +259,58 @@ class ExplainPipeline : public CudaPlan::Impl {
   bool is_direct(const CudaResult& result, int64_t n_rows) const {
     if (result.values.margin) return false;
     const Arrays out = arrays(result.values);
-    const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result.values);
+    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result.values);
     for (int i = 0; i < kArrays; ++i)
       if (out[i] && !is_page_locked(out[i], n_rows * out_rows[i])) return false;
     return true;
   }
 
-  // Copy the rows of a flight to the device, through page-locked memory. Return the rows on the device.
-  Rows send_rows(Flight& flight, const Rows& rows) const {
+  // Copy the rows and labels of a flight to the device, through page-locked memory. Return the rows on the
+  // device.
+  Rows send_rows(Flight& flight, const Rows& rows, const double* labels, cudaStream_t s) const {
     const size_t size = flight.n_rows * input_row_bytes(rows);
     flight.sent.wait("copying rows");
-    if (!flight.X.holds(size)) flight.done.wait(kComputing);
-    flight.X.reserve(size, kNoRoom);
+    flight.reserve(flight.X, size);
     flight.X_host.reserve(size, kNoHostRoom);
     Rows out =
-        gather(rows, plan_.n_inputs, flight.first_row, flight.n_rows, flight.X_host.template as<char>());
-    out.data = flight.X.template as<char>();
-    check(cudaMemcpyAsync(flight.X.template as<char>(), flight.X_host.template as<char>(), size,
-                          cudaMemcpyHostToDevice, flight.stream.stream),
+        gather(rows, plan_.n_inputs, flight.first_row, flight.n_rows, flight.X_host.as<char>());
+    out.data = flight.X.as<char>();
+    check(cudaMemcpyAsync(flight.X.as<char>(), flight.X_host.as<char>(), size,
+                          cudaMemcpyHostToDevice, s),
           "copying rows");
-    flight.sent.record(flight.stream.stream);
+    if (labels)
+      send_labels(flight, labels, s);
+    else
+      flight.sent.record(s);
     return out;
+  }
+
+  void send_labels(Flight& flight, const double* labels, cudaStream_t s) const {
+    const size_t size = sizeof(double) * flight.n_rows;
+    flight.sent.wait("copying labels");
+    flight.reserve(flight.labels, size);
+    flight.labels_host.reserve(size, kNoHostRoom);
+    std::memcpy(flight.labels_host.as<double>(), labels + flight.first_row, size);
+    check(cudaMemcpyAsync(flight.labels.as<double>(), flight.labels_host.as<double>(), size,
+                          cudaMemcpyHostToDevice, s),
+          "copying labels");
+    flight.sent.record(s);
+  }
+  static const double* labels_of(const Flight& flight, const double* labels) {
+    return labels ? flight.labels.as<double>() : nullptr;
   }
 
   // Reserve the arrays of a flight for its part of a result. Return the arrays on the device.
   Result reserve_result(Flight& flight, const Result& result, bool direct) const {
     const Arrays out = arrays(result);
-    const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
+    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
     Arrays on_flight{};
     for (int i = 0; i < kArrays; ++i) {
       if (!out[i]) continue;
       const size_t size = flight.n_rows * out_rows[i];
-      if (!flight.results[i].holds(size)) flight.done.wait(kComputing);
-      flight.results[i].reserve(size, kNoRoom);
+      flight.reserve(flight.results[i], size);
       if (!direct) flight.results_host[i].reserve(size, kNoHostRoom);
-      on_flight[i] = flight.results[i].template as<void>();
+      on_flight[i] = flight.results[i].as<void>();
     }
     return result_of(on_flight, result.is_float32);
   }
@@ -317,19 +318,23 @@ class ExplainPipeline : public CudaPlan::Impl {
   // Copy the result of a flight to page-locked memory, which is the caller's array if the result is `direct`.
   void send_result(Flight& flight, const Result& result, bool direct) const {
     const Arrays out = arrays(result);
-    const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
+    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
     const cudaStream_t s = flight.stream.stream;
     for (int i = 0; i < kArrays; ++i)
       if (out[i])
         check(cudaMemcpyAsync(direct ? static_cast<char*>(out[i]) + flight.first_row * out_rows[i]
-                                     : flight.results_host[i].template as<char>(),
-                              flight.results[i].template as<char>(), flight.n_rows * out_rows[i],
+                                     : flight.results_host[i].as<char>(),
+                              flight.results[i].as<char>(), flight.n_rows * out_rows[i],
                               cudaMemcpyDeviceToHost, s),
               "copying SHAP values");
-    if (!result.margin) return;
+  }
+
+  // Copy the margins of a flight to page-locked memory, if the caller wants them.
+  void send_margin(Flight& flight, const double* margin, cudaStream_t s) const {
+    if (!margin) return;
     const size_t size = flight.n_rows * plan_.n_outputs * sizeof(double);
     flight.margin_host.reserve(size, kNoHostRoom);
-    check(cudaMemcpyAsync(flight.margin_host.template as<char>(), flight.margin.template as<char>(), size,
+    check(cudaMemcpyAsync(flight.margin_host.as<char>(), flight.margin.as<char>(), size,
                           cudaMemcpyDeviceToHost, s),
           "copying margins");
   }
@@ -339,14 +344,21 @@ class ExplainPipeline : public CudaPlan::Impl {
     if (!flight.n_rows) return;
     flight.done.wait(kComputing);
     const Arrays out = arrays(result);
-    const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
+    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
     for (int i = 0; i < kArrays; ++i)
       if (out[i])
         copy(static_cast<char*>(out[i]) + flight.first_row * out_rows[i],
-             flight.results_host[i].template as<char>(), flight.n_rows * out_rows[i]);
-    if (result.margin)
-      std::memcpy(result.margin + flight.first_row * plan_.n_outputs,
-                  flight.margin_host.template as<double>(), flight.n_rows * plan_.n_outputs * sizeof(double));
+             flight.results_host[i].as<char>(), flight.n_rows * out_rows[i]);
+    fetch_margin(flight, result.margin);
+    flight.n_rows = 0;
+  }
+
+  // Wait for the margins of a flight, if there are any, and copy them to the caller's array.
+  void fetch_margin(Flight& flight, double* margin) const {
+    if (!margin || !flight.n_rows) return;
+    flight.done.wait(kComputing);
+    std::memcpy(margin + flight.first_row * plan_.n_outputs, flight.margin_host.as<double>(),
+                flight.n_rows * plan_.n_outputs * sizeof(double));
     flight.n_rows = 0;
   }
 
@@ -360,29 +372,57 @@ class ExplainPipeline : public CudaPlan::Impl {
   }
 
   unsigned long long* gap_of(const CudaResult& result) const {
-    return result.gap ? gap_.template as<unsigned long long>() : nullptr;
+    return result.gap ? gap_.as<unsigned long long>() : nullptr;
   }
   void reset_gap(const double* gap, cudaStream_t stream) {
     if (!gap) return;
     gap_.reserve(8 * plan_.n_outputs, kNoRoom);
-    check(cudaMemsetAsync(gap_.template as<char>(), 0, 8 * plan_.n_outputs, stream), "clearing the gap");
+    check(cudaMemsetAsync(gap_.as<char>(), 0, 8 * plan_.n_outputs, stream), "clearing the gap");
   }
   void read_gap(double* gap) {
     if (gap)
-      check(cudaMemcpy(gap, gap_.template as<char>(), 8 * plan_.n_outputs, cudaMemcpyDeviceToHost),
+      check(cudaMemcpy(gap, gap_.as<char>(), 8 * plan_.n_outputs, cudaMemcpyDeviceToHost),
             "reading the gap");
   }
 
-  const Plan& plan_;
   const int device_;
   std::mutex mutex_;
-  const CudaModel<T> model_;
-  const Launches<T> launches_;
+  const std::unique_ptr<const BatchModel> model_;
+  const Plan& plan_;
   DeviceBuffer gap_;
   InputCheck check_;
   Event begin_;
   Flight flights_[kFlights];
 };
+
+namespace {
+
+// Return the registered models. They are made at the first call, because models register themselves while the
+// module is loaded.
+std::map<std::string, MakeModel>& registered_models() {
+  static std::map<std::string, MakeModel> models;
+  return models;
+}
+
+std::unique_ptr<BatchModel> make_model(const Plan& plan, const std::string& method) {
+  if (const auto at = registered_models().find(method); at != registered_models().end())
+    return at->second(plan);
+  if (method == "chunks") return make_model(plan, CudaMethod::kChunks);
+  if (method == "small_chunks") return make_model(plan, CudaMethod::kSmallChunks);
+  if (method != "leaves") throw std::invalid_argument("unknown method: " + method);
+  if (!has_leaf_chunks(plan)) throw std::invalid_argument("the plan cannot be explained leaf by leaf");
+  return make_model(plan, CudaMethod::kLeaves);
+}
+
+// Make the pipeline of a device. make() uploads a model to it.
+template <class Make>
+std::unique_ptr<CudaPlan::Pipeline> pipeline_on(int device, const Make& make) {
+  const size_t n = cuda_devices().size();
+  if (device < 0 || static_cast<size_t>(device) >= n)
+    throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
+  const UseDevice use(device);
+  return std::make_unique<CudaPlan::Pipeline>(device, make());
+}
 
 // Reject arrays that the program does not compute for the plan's order.
 void require_arrays(const Plan& plan, const Result& result) {
@@ -395,43 +435,36 @@ void require_arrays(const Plan& plan, const Result& result) {
 
 }  // namespace
 
-CudaPlan::CudaPlan(const Plan& plan, int device, CudaMethod method) : plan_(plan) { upload(device, method); }
+RegisteredModel::RegisteredModel(const char* name, MakeModel make) { registered_models()[name] = make; }
 
-CudaPlan::CudaPlan(Plan&& plan, int device) : own_(std::make_unique<Plan>(std::move(plan))), plan_(*own_) {
-  upload(device, CudaMethod::kChunks);
+CudaPlan::CudaPlan(const Plan& plan, int device, const std::string& method)
+    : pipeline_(pipeline_on(device, [&] { return make_model(plan, method); })) {}
+
+CudaPlan::CudaPlan(Plan&& plan, int device)
+    : own_(std::make_unique<Plan>(std::move(plan))),
+      pipeline_(pipeline_on(device, [&] { return make_model(*own_, CudaMethod::kChunks); })) {
   own_->tables.drop_contents();
 }
 
-void CudaPlan::upload(int device, CudaMethod method) {
-  const Plan& plan = plan_;
-  const size_t n = cuda_devices().size();
-  if (device < 0 || static_cast<size_t>(device) >= n)
-    throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
-  if (method == CudaMethod::kGpuTreeShap &&
-      (plan.interactions() || plan.index == Index::kBanzhaf || !plan.groups.empty() || plan.tables.any() ||
-       plan.intervals.any()))
-    throw std::invalid_argument("gputreeshap computes SHAP values only");
-  if (method == CudaMethod::kLeaves && !has_leaf_chunks(plan))
-    throw std::invalid_argument("the plan cannot be explained leaf by leaf");
-  const UseDevice use(device);
-  if (plan.precision == Precision::kSingle)
-    impl_ = std::make_unique<ExplainPipeline<float>>(plan, device, method);
-  else
-    impl_ = std::make_unique<ExplainPipeline<double>>(plan, device, method);
-}
+CudaPlan::CudaPlan(const RescaledTables& tables, int device)
+    : pipeline_(pipeline_on(device, [&] { return make_rescaled_model(tables); })) {}
+
 CudaPlan::~CudaPlan() = default;
 
-bool CudaPlan::explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
+const Plan& CudaPlan::plan() const { return pipeline_->model().plan; }
+bool CudaPlan::has_labels() const { return pipeline_->model().has_labels; }
+
+bool CudaPlan::explain(const Rows& rows, const double* labels, const CudaResult& result, size_t memory_limit,
                        const std::function<bool()>& interrupted) {
-  require_arrays(plan_, result.values);
-  return impl_->explain(rows, result, memory_limit, interrupted);
+  require_arrays(plan(), result.values);
+  return pipeline_->explain(rows, labels, result, memory_limit, interrupted);
 }
-bool CudaPlan::explain_device(const Rows& rows, CudaInput& input, const CudaResult& result,
-                              size_t memory_limit, uintptr_t stream,
+bool CudaPlan::explain_device(const Rows& rows, CudaInput& input, const double* labels,
+                              const CudaResult& result, size_t memory_limit, uintptr_t stream,
                               const std::function<bool()>& interrupted) {
-  require_arrays(plan_, result.values);
-  return impl_->explain_device(rows, input, result, memory_limit, reinterpret_cast<cudaStream_t>(stream),
-                               interrupted);
+  require_arrays(plan(), result.values);
+  return pipeline_->explain_device(rows, input, labels, result, memory_limit,
+                                   reinterpret_cast<cudaStream_t>(stream), interrupted);
 }
 
 }  // namespace skshap

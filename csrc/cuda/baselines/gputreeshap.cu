@@ -12,12 +12,19 @@
 // o = 0, the old weight is w_j (n + 1) / (z (n - j)), and z cancels against the factor o - z of the value.
 //
 // The sums are added with atomics, in any order. So the last digits of results differ from run to run.
-#pragma once
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <vector>
 
-#include "cuda/program/paths.h"
-#include "cuda/rows.cuh"
+#include "cuda/baselines/packing.h"
+#include "cuda/batch_model.cuh"
+#include "cuda/codes_model.cuh"
+#include "cuda/margin_model.cuh"
+#include "cuda/tuning.h"
 
 namespace skshap {
+namespace {
 
 // The number of rows that a warp takes through its bin, as in the paper.
 constexpr int kPathRows = 1024;
@@ -34,19 +41,13 @@ struct CudaPathArgs {
   const double* leaf_values;
   const int32_t* features;
   int32_t n_used, n_outputs, n_features;
-  bool x_float32;
   // The rows, and how to code them: one CudaCodeColumn for each of Plan::columns, with an origin of 0.
   // `code.codes` is not used.
   CudaCodeArgs code;
-  // Buffers: cuda_path_code_elements() and [row][output][used feature].
   uint32_t* codes;  // [tile of kPathLanes rows][column][row of the tile]
-  double* phi;
+  double* phi;      // [row][output][used feature]
   void* values;  // [row][output][feature]
 };
-
-inline size_t cuda_path_code_elements(int64_t n_rows, size_t n_columns) {
-  return (n_rows + kPathLanes - 1) / kPathLanes * kPathLanes * n_columns;
-}
 
 // Code rows. A block takes a tile, and a warp takes a column of the tile.
 template <class Read>
@@ -163,28 +164,115 @@ __global__ void __launch_bounds__(kPathThreads) write_path_values(CudaPathArgs a
         static_cast<Out>(a.phi[i]);
 }
 
-// Queue all work. T is the precision of the weights, and Out is the element type of `values`.
-template <class T, class Out>
-cudaError_t launch_gputreeshap(const CudaPathArgs& a, cudaStream_t stream) {
-  const int64_t n_rows = a.code.n_rows, n_phi = n_rows * a.n_outputs * a.n_used;
-  cudaMemsetAsync(a.phi, 0, sizeof(double) * n_phi, stream);
-  if (a.n_used < a.n_features)
-    cudaMemsetAsync(a.values, 0, sizeof(Out) * n_rows * a.n_outputs * a.n_features, stream);
-  if (n_phi) {
-    const unsigned n_tiles = static_cast<unsigned>((n_rows + kPathLanes - 1) / kPathLanes);
-    if (a.x_float32)
-      code_path_rows<float><<<n_tiles, kPathThreads, 0, stream>>>(a);
-    else
-      code_path_rows<double><<<n_tiles, kPathThreads, 0, stream>>>(a);
+// The paths of a plan on a device. A call needs neither codes, except for margins, nor slots.
+class PathModel : public BatchModel {
+ public:
+  PathModel(const Plan& plan, const CudaColumns& columns)
+      : BatchModel(plan, kTile),
+        codes_(plan, columns.list()),
+        path_codes_(plan, full_columns(plan)),
+        margins_(plan, make_margins(plan, columns), kMarginTrees),
+        features_(upload(plan.features)) {
+    const PathSet set = make_paths(plan);
+    const PackedPaths packed = pack_paths(set, Packing::kBestFitDecreasing);
+    elements_ = upload(packed.elements);
+    bins_ = upload(packed.bins);
+    paths_ = upload(set.paths);
+    category_bits_ = upload(set.category_bits);
+    n_bins_ = static_cast<int64_t>(packed.bins.size()) - 1;
+    for (const LeafPath& path : set.paths) longest_ = std::max(longest_, path.length);
+  }
+
+  size_t row_bytes(bool margins) const override {
+    return sizeof(uint32_t) * plan.columns.size() + sizeof(double) * phi_elements(1) +
+           (margins ? codes_.row_bytes() + margins_.row_bytes() : 0);
+  }
+
+  void reserve(Flight& flight, int64_t n_rows, bool margins, const Result&) const override {
+    const size_t n = padded(n_rows);
+    flight.reserve(flight.own[kCodes], sizeof(uint32_t) * n * plan.columns.size());
+    flight.reserve(flight.own[kPhi], sizeof(double) * phi_elements(n_rows));
+    if (!margins) return;
+    codes_.reserve(flight, n);
+    margins_.reserve(flight, n);
+  }
+
+  void explain(const Flight& flight, const Batch& batch, cudaStream_t s) const override {
+    CudaPathArgs a{.elements = elements_.as<PathElement>(),
+                   .bins = bins_.as<int64_t>(),
+                   .paths = paths_.as<LeafPath>(),
+                   .category_bits = category_bits_.as<uint32_t>(),
+                   .n_bins = n_bins_,
+                   .leaf_values = margins_.leaf_values(),
+                   .features = features_.as<int32_t>(),
+                   .n_used = static_cast<int32_t>(plan.features.size()),
+                   .n_outputs = plan.n_outputs,
+                   .n_features = plan.n_features,
+                   .code = path_codes_.args(batch),
+                   .codes = flight.own[kCodes].as<uint32_t>(),
+                   .phi = flight.own[kPhi].as<double>(),
+                   .values = batch.out.values};
+    if (a.n_used < a.n_features)
+      check(cudaMemsetAsync(a.values, 0, skshap::row_bytes(plan, batch.out)[0] * batch.rows.n_rows, s),
+            "clearing the result");
+    if (a.n_used) add_up(a, batch.out.is_float32, s);
+    if (!batch.margins) return;
+    const int32_t n = n_tiles(batch.rows.n_rows);
+    codes_.run(flight, batch, 0, n, s);
+    margins_.run(flight, batch, codes_.n_columns, codes_.category_bits(), n, s);
+    margins_.find_gaps(flight, batch, multiprocessors, s);
+  }
+
+ private:
+  static constexpr int kTile = 64;
+  static_assert(kTile % kPathLanes == 0);
+  enum { kCodes, kPhi };  // a flight's own buffers
+  // The longest path, root included, that is explained in single precision. The recurrences lose accuracy with
+  // every feature on a path, and float32 suffices for about 16 features.
+  static constexpr uint32_t kMaxSinglePath = 17;
+
+  static std::vector<CudaColumn> full_columns(const Plan& plan) {
+    std::vector<CudaColumn> list;
+    for (size_t c = 0; c < plan.columns.size(); ++c) list.push_back({static_cast<int32_t>(c), 0});
+    return list;
+  }
+
+  size_t phi_elements(int64_t n_rows) const { return n_rows * plan.n_outputs * plan.features.size(); }
+
+  void add_up(const CudaPathArgs& a, bool is_float32, cudaStream_t s) const {
+    const size_t n_phi = phi_elements(a.code.n_rows);
+    check(cudaMemsetAsync(a.phi, 0, sizeof(double) * n_phi, s), "clearing sums");
+    const unsigned n_tiles = static_cast<unsigned>((a.code.n_rows + kPathLanes - 1) / kPathLanes);
+    const auto code = plan.x_float32 ? code_path_rows<float> : code_path_rows<double>;
+    code<<<n_tiles, kPathThreads, 0, s>>>(a);
     constexpr int kWarps = kPathThreads / kPathLanes;
     const dim3 grid(static_cast<unsigned>((a.n_bins + kWarps - 1) / kWarps),
-                    static_cast<unsigned>((n_rows + kPathRows - 1) / kPathRows));
-    add_paths<T><<<grid, kPathThreads, 0, stream>>>(a);
-    const int64_t n_blocks = (n_phi + kPathThreads - 1) / kPathThreads;
-    const unsigned blocks = n_blocks < 65536 ? static_cast<unsigned>(n_blocks) : 65536;
-    write_path_values<Out><<<blocks, kPathThreads, 0, stream>>>(a);
+                    static_cast<unsigned>((a.code.n_rows + kPathRows - 1) / kPathRows));
+    const bool single = plan.precision == Precision::kSingle && longest_ <= kMaxSinglePath;
+    const auto add = single ? add_paths<float> : add_paths<double>;
+    add<<<grid, kPathThreads, 0, s>>>(a);
+    const unsigned blocks =
+        static_cast<unsigned>(std::min<size_t>((n_phi + kPathThreads - 1) / kPathThreads, 65536));
+    const auto write = is_float32 ? write_path_values<float> : write_path_values<double>;
+    write<<<blocks, kPathThreads, 0, s>>>(a);
+    check_launch("running GPUTreeShap");
   }
-  return cudaGetLastError();
+
+  const CodesModel<kTile> codes_, path_codes_;
+  const MarginModel<kTile> margins_;
+  DeviceBuffer features_, elements_, bins_, paths_, category_bits_;
+  int64_t n_bins_ = 0;
+  uint32_t longest_ = 0;
+};
+
+std::unique_ptr<BatchModel> make_path_model(const Plan& plan) {
+  if (plan.interactions() || plan.index == Index::kBanzhaf || !plan.groups.empty() || plan.tables.any() ||
+      plan.intervals.any())
+    throw std::invalid_argument("gputreeshap computes SHAP values only");
+  return std::make_unique<PathModel>(plan, CudaColumns(plan));
 }
 
+const RegisteredModel gputreeshap("gputreeshap", make_path_model);
+
+}  // namespace
 }  // namespace skshap
