@@ -28,7 +28,7 @@ class IntervalModel : public MethodModel<T> {
     std::copy(std::begin(from.n_parts), std::end(from.n_parts), n_parts_);
     const size_t stage_bytes = interval_stage_bytes(context.device.shared);
     shared_ = 2 * stage_bytes;
-    args_ = {.parts = parts_.template as<CudaIntervalPart>(),
+    args_ = CudaIntervalArgs<T>{.parts = parts_.template as<CudaIntervalPart>(),
              .columns = columns_.template as<uint32_t>(),
              .targets = targets_.template as<int32_t>(),
              .stages = stages_.template as<uint64_t>(),

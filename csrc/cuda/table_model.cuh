@@ -23,7 +23,7 @@ class TableModel : public MethodModel<T> {
     const CudaTables<T>& from = context.program.tables;
     n_chunks_ = static_cast<int>(from.chunks.size());
     CudaTableArgs<T>& a = args_;
-    a = {.chunks = chunks_.template as<CudaTableChunk>(),
+    a = CudaTableArgs<T>{.chunks = chunks_.template as<CudaTableChunk>(),
          .trees = trees_.template as<CudaTableTree>(),
          .nodes = nodes_.template as<CudaTableNode>(),
          .lookups = lookups_.template as<CudaLookup>(),

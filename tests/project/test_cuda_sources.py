@@ -1,4 +1,8 @@
-"""No result of the CUDA runtime is dropped: an error that stays behind is reported by a later call."""
+"""Mistakes in CUDA sources that no compiler reports.
+
+An error of the CUDA runtime that stays behind is reported by a later call. In a template, nvcc drops the names of
+fields in an assigned list, ``args = {.n_rows = n}``, so that the numbers go to the first fields.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ DROPPED = re.compile(r"(?:^\s*|[;{}]\s*|\)\s+|\?\s*|:\s+)(cuda[A-Z]\w*)\(", re.M
 #: Calls whose error a later one reports: launches end with cudaGetLastError, which clears the error.
 CLEARED = {"cudaGetLastError"}
 
+#: A list with names of fields that is assigned.
+ASSIGNED = re.compile(r"^\s*[\w.\[\]>-]+ = \{\s*\.", re.MULTILINE)
+
 
 def dropped_results(code: str) -> list[str]:
     """Return the names of the functions whose results are dropped."""
@@ -28,6 +35,14 @@ def test_results_of_cuda_are_checked_or_ignored() -> None:
     files = [path for path in SOURCES.rglob("*") if path.suffix in {".cu", ".cuh", ".h"}]
     dropped = {path.name: dropped_results(path.read_text()) for path in files}
     assert len(files) > 40 and not {name: names for name, names in dropped.items() if names}
+
+
+def test_lists_with_names_are_not_assigned() -> None:
+    if not SOURCES.exists():
+        pytest.skip("needs the sources")
+    files = [path for path in SOURCES.rglob("*") if path.suffix in {".cu", ".cuh"}]
+    assert not [path.name for path in files if ASSIGNED.search(path.read_text())]
+    assert ASSIGNED.search("    args_ = {.stream = stream,") and not ASSIGNED.search("  Args a{.stream = stream,")
 
 
 def test_dropped_results_are_found() -> None:
