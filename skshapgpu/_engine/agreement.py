@@ -213,7 +213,9 @@ class Explained:
             with np.errstate(divide="ignore"):
                 margin = np.log(expected.astype(np.float64)) / self.link.scale
         gap = additivity.allowed_gap(compiled, sums.dtype, sums.labels, margin, extra=library_rounding)
-        return gap + _LINK_UNITS * unit * np.abs(expected)
+        # Libraries round numbers below the normal range to few digits, or flush them to zero.
+        least = float(np.finfo(expected.dtype if expected.dtype.kind == "f" else np.float64).tiny)
+        return gap + _LINK_UNITS * (unit * np.abs(expected) + least)
 
 
 def few_rows(n_rows: int) -> np.ndarray:

@@ -197,6 +197,17 @@ def test_functions_of_the_margin_are_compared(model_output):
         explain(changed_intercept(adapt(fitted)), X, y, **options)
 
 
+@pytest.mark.parametrize("step", [88.0, 100.0, 120.0])
+def test_predictions_below_the_normal_range(step: float) -> None:
+    """XGBoost rounds them to multiples of 1.4e-45, and to zero."""
+    model = library("xgboost").XGBRegressor(
+        objective="reg:gamma", n_estimators=1, learning_rate=1.0, base_score=0.3, reg_lambda=0.0
+    )
+    model.set_params(min_child_weight=0.0, max_delta_step=step).fit(X, np.full(len(X), 1e-30))
+    assert model.predict(X).max() < 1e-37
+    assert explain(model, X, data=X[:20], model_output="response").checked_against == "model"
+
+
 def test_both_outputs_of_a_binary_classifier_are_compared():
     for fitted in (forest_classifier().fit(X, LABELS), classifier("xgboost").fit(X, LABELS)):
         assert explain(fitted, X, outputs="all").checked_against == "model"
