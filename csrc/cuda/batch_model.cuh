@@ -33,9 +33,7 @@ class BatchModel {
   bool codes_all = false;   // whether every column of X is coded in each call
   bool has_labels = false;  // whether a row has a label
 
-  int32_t n_tiles(int64_t n_rows) const {
-    return static_cast<int32_t>((n_rows + tile_rows - 1) / tile_rows);
-  }
+  int32_t n_tiles(int64_t n_rows) const { return static_cast<int32_t>((n_rows + tile_rows - 1) / tile_rows); }
   size_t padded(int64_t n_rows) const { return static_cast<size_t>(n_tiles(n_rows)) * tile_rows; }
 };
 

@@ -59,8 +59,9 @@ struct RescaledTables;
 // A plan uploaded to one device. Several threads may use it: calls on it wait for each other.
 class CudaPlan {
  public:
-  // Upload a plan that is explained by a method: "chunks" for many rows, "small_chunks" for few rows, "leaves"
-  // for very few rows if the plan allows it (cuda/program/leaves.h), or one that has registered itself.
+  // Upload a plan that is explained by a method: "chunks" for many rows, "small_chunks" for few rows,
+  // "leaves" for very few rows if the plan allows it (cuda/program/leaves.h), or one that has registered
+  // itself.
   CudaPlan(const Plan& plan, int device, const std::string& method);
   // Take over a plan and upload it. Drop the contents of its tables and the patterns, which may be large,
   // from host memory.

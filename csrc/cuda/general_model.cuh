@@ -19,12 +19,12 @@ class GeneralModel : public MethodModel<T> {
     n_chunks_ = static_cast<int>(list.size());
     list_ = upload(list);
     args_ = CudaGeneralArgs<T>{.stream = context.stream,
-             .chunks = context.chunks,
-             .chunk_list = list_.template as<int32_t>(),
-             .n_columns = context.n_columns,
-             .n_slots = context.n_slots,
-             .pairs = context.plan.interactions(),
-             .category_bits = context.category_bits};
+                               .chunks = context.chunks,
+                               .chunk_list = list_.template as<int32_t>(),
+                               .n_columns = context.n_columns,
+                               .n_slots = context.n_slots,
+                               .pairs = context.plan.interactions(),
+                               .category_bits = context.category_bits};
     for (const int32_t i : list) {
       const CudaChunk& chunk = program.chunks[i];
       const size_t n_outputs = chunk.output < 0 ? context.plan.n_outputs : 1,
@@ -33,8 +33,8 @@ class GeneralModel : public MethodModel<T> {
           std::max(args_.warp_memory, kWarp * general_elements(chunk.n_nodes, n_outputs, height));
     }
     const size_t block_bytes = kWarps * sizeof(T) * args_.warp_memory;
-    n_blocks_ = static_cast<int>(std::clamp<size_t>(kGeneralBytes / block_bytes, 1,
-                                                    static_cast<size_t>(16) * context.device.multiprocessors));
+    n_blocks_ = static_cast<int>(std::clamp<size_t>(
+        kGeneralBytes / block_bytes, 1, static_cast<size_t>(16) * context.device.multiprocessors));
     this->frame_bytes = block_bytes * n_blocks_;
     this->n_counters = 1;
   }

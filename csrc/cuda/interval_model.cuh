@@ -29,16 +29,16 @@ class IntervalModel : public MethodModel<T> {
     const size_t stage_bytes = interval_stage_bytes(context.device.shared);
     shared_ = 2 * stage_bytes;
     args_ = CudaIntervalArgs<T>{.parts = parts_.template as<CudaIntervalPart>(),
-             .columns = columns_.template as<uint32_t>(),
-             .targets = targets_.template as<int32_t>(),
-             .stages = stages_.template as<uint64_t>(),
-             .stream = stream_.template as<char>(),
-             .stage_bytes = static_cast<uint32_t>(stage_bytes),
-             .n_columns = context.n_columns,
-             .n_slots = context.n_slots,
-             .n_sums = context.n_sums,
-             .first_sum = context.n_sums - static_cast<int32_t>(from.margins.size()),
-             .scale = context.plan.leaf_scale};
+                                .columns = columns_.template as<uint32_t>(),
+                                .targets = targets_.template as<int32_t>(),
+                                .stages = stages_.template as<uint64_t>(),
+                                .stream = stream_.template as<char>(),
+                                .stage_bytes = static_cast<uint32_t>(stage_bytes),
+                                .n_columns = context.n_columns,
+                                .n_slots = context.n_slots,
+                                .n_sums = context.n_sums,
+                                .first_sum = context.n_sums - static_cast<int32_t>(from.margins.size()),
+                                .scale = context.plan.leaf_scale};
     for (size_t form = 0; form < std::size(kIntervalForms); ++form)
       for (const bool margins : {false, true})
         if (n_parts_[form])

@@ -1,5 +1,4 @@
 #include "cuda/intervals.cuh"
-#include "cuda/kernels.h"
 
 namespace skshap {
 namespace {

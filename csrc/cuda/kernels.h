@@ -1,4 +1,4 @@
-// Kernels of the device pipeline, for codes, walk, margins and sums. cuda/launches.cuh launches them.
+// The kernels of the walk, which cuda/walk_model.cuh launches.
 #pragma once
 
 #include <cuda_runtime.h>

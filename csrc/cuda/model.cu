@@ -40,10 +40,10 @@ class ChunkModel : public BatchModel {
     if (!list_chunks(program, -1).empty()) add(std::make_unique<GeneralModel<T>>(context));
     if (!program.tables.chunks.empty()) add(std::make_unique<TableModel<T>>(context));
     if (!program.pattern_leaves.leaves.empty())
-      add(std::make_unique<PatternModel<T>>(
-          program.pattern_leaves, plan.order > 1 ? PatternResults::kPairs : PatternResults::kValues,
-          PatternMoments(plan.index), context.max_shared(), kTile, context.n_columns, context.n_slots,
-          context.category_bits));
+      add(std::make_unique<PatternModel<T>>(program.pattern_leaves,
+                                            plan.order > 1 ? PatternResults::kPairs : PatternResults::kValues,
+                                            PatternMoments(plan.index), context.max_shared(), kTile,
+                                            context.n_columns, context.n_slots, context.category_bits));
     if (!program.owen_leaves.chunks.empty()) add(std::make_unique<OwenModel<T>>(context));
     if (plan.intervals.any()) add(std::make_unique<IntervalModel<T>>(context));
   }

@@ -213,8 +213,7 @@ class CudaPlan::Pipeline {
     size_t by_memory = 0;
     for (;; n_flights /= 2) {
       const size_t fixed = n_flights * model_->frame_bytes,
-                   row = n_flights * (model_->row_bytes(margins) + io_row),
-                   least = fixed + row * tile;
+                   row = n_flights * (model_->row_bytes(margins) + io_row), least = fixed + row * tile;
       const size_t limit =
           memory_limit ? memory_limit : usual_limit(fixed + row * std::min(most, n_rows + tile), least);
       by_memory = limit > fixed ? (limit - fixed) / std::max<size_t>(row, 1) : 0;
@@ -272,11 +271,9 @@ class CudaPlan::Pipeline {
     flight.sent.wait("copying rows");
     flight.reserve(flight.X, size);
     flight.X_host.reserve(size, kNoHostRoom);
-    Rows out =
-        gather(rows, plan_.n_inputs, flight.first_row, flight.n_rows, flight.X_host.as<char>());
+    Rows out = gather(rows, plan_.n_inputs, flight.first_row, flight.n_rows, flight.X_host.as<char>());
     out.data = flight.X.as<char>();
-    check(cudaMemcpyAsync(flight.X.as<char>(), flight.X_host.as<char>(), size,
-                          cudaMemcpyHostToDevice, s),
+    check(cudaMemcpyAsync(flight.X.as<char>(), flight.X_host.as<char>(), size, cudaMemcpyHostToDevice, s),
           "copying rows");
     if (labels)
       send_labels(flight, labels, s);
@@ -347,8 +344,8 @@ class CudaPlan::Pipeline {
     const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
     for (int i = 0; i < kArrays; ++i)
       if (out[i])
-        copy(static_cast<char*>(out[i]) + flight.first_row * out_rows[i],
-             flight.results_host[i].as<char>(), flight.n_rows * out_rows[i]);
+        copy(static_cast<char*>(out[i]) + flight.first_row * out_rows[i], flight.results_host[i].as<char>(),
+             flight.n_rows * out_rows[i]);
     fetch_margin(flight, result.margin);
     flight.n_rows = 0;
   }
@@ -381,8 +378,7 @@ class CudaPlan::Pipeline {
   }
   void read_gap(double* gap) {
     if (gap)
-      check(cudaMemcpy(gap, gap_.as<char>(), 8 * plan_.n_outputs, cudaMemcpyDeviceToHost),
-            "reading the gap");
+      check(cudaMemcpy(gap, gap_.as<char>(), 8 * plan_.n_outputs, cudaMemcpyDeviceToHost), "reading the gap");
   }
 
   const int device_;

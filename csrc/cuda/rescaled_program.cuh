@@ -43,8 +43,8 @@ class RescaledProgram {
 
   std::vector<RescaledSlope> slopes;  // by output
   std::vector<double> slope_nodes, factors;
-  int n_terms = 0;       // that a thread keeps in registers
-  int32_t n_alpha = 0;   // factors of a row
+  int n_terms = 0;      // that a thread keeps in registers
+  int32_t n_alpha = 0;  // factors of a row
 
   std::vector<RescaledChunk> chunks;
   std::vector<RescaledStage> stages;
@@ -59,8 +59,8 @@ class RescaledProgram {
     for (const TableTree& tree : plan_.tables.trees) {
       if (tree.lookups == tree.lookups_end) continue;  // all leaves are without a table
       const TreeProgram& program = plan_.trees[tree.tree];
-      trees.push_back({nodes.size(), static_cast<int32_t>(program.n_inner), static_cast<int32_t>(tree.lookups),
-                       static_cast<int32_t>(tree.lookups_end)});
+      trees.push_back({nodes.size(), static_cast<int32_t>(program.n_inner),
+                       static_cast<int32_t>(tree.lookups), static_cast<int32_t>(tree.lookups_end)});
       for (size_t i = 0; i < program.n_inner; ++i) {
         const DecideNode& from = plan_.decide[program.decide + i];
         const CudaNode node = columns.margin_node(from);

@@ -24,16 +24,16 @@ class TableModel : public MethodModel<T> {
     n_chunks_ = static_cast<int>(from.chunks.size());
     CudaTableArgs<T>& a = args_;
     a = CudaTableArgs<T>{.chunks = chunks_.template as<CudaTableChunk>(),
-         .trees = trees_.template as<CudaTableTree>(),
-         .nodes = nodes_.template as<CudaTableNode>(),
-         .lookups = lookups_.template as<CudaLookup>(),
-         .bits = bits_.template as<uint32_t>(),
-         .targets = targets_.template as<uint32_t>(),
-         .tables = entries_.template as<T>(),
-         .factors = factors_.template as<T>(),
-         .category_bits = context.category_bits,
-         .n_columns = context.n_columns,
-         .n_slots = context.n_slots};
+                         .trees = trees_.template as<CudaTableTree>(),
+                         .nodes = nodes_.template as<CudaTableNode>(),
+                         .lookups = lookups_.template as<CudaLookup>(),
+                         .bits = bits_.template as<uint32_t>(),
+                         .targets = targets_.template as<uint32_t>(),
+                         .tables = entries_.template as<T>(),
+                         .factors = factors_.template as<T>(),
+                         .category_bits = context.category_bits,
+                         .n_columns = context.n_columns,
+                         .n_slots = context.n_slots};
     for (const CudaTableChunk& chunk : from.chunks) a.max_slots = std::max(a.max_slots, chunk.n_slots);
     for (const CudaTableTree& tree : from.trees)
       a.max_words = std::max(a.max_words, static_cast<uint32_t>(kFirstWord + 2 * tree.n_nodes));

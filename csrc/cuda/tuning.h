@@ -1,5 +1,6 @@
 // The numbers that tune the GPU's pipeline. Changing them changes the time of calls and, where a comment says
-// so, the last digits of results.
+// so, the last digits of results. The threads of a block for each number of quadrature nodes, which depend on
+// the registers of a kernel, are beside the kernels (walk_float.cu and the files like it).
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 namespace skshap {
 
-// --- Calls (cuda/pipeline.h) ---
+// --- Calls (cuda/pipeline.cu) ---
 
 // The device memory that a call without a memory limit uses. More memory would not make the call faster.
 constexpr size_t kDefaultBytes = size_t{1} << 30;
@@ -59,8 +60,8 @@ constexpr int kMaxSmallMatrix = 128;
 constexpr size_t kGeneralBytes = size_t{1} << 28;
 // The rows of a launch that explains leaves.
 constexpr int64_t kMostLeafRows = 1 << 15;
-// Rescaled outputs: the number of chunks of trees. With this many, a job of few rows has many blocks, and each
-// sum in single precision has few summands.
+// Rescaled outputs: the number of chunks of trees. With this many, a job of few rows has many blocks, and
+// each sum in single precision has few summands.
 constexpr size_t kRescaledChunks = 32;
 // Rescaled outputs: the most terms that a thread keeps in registers. For each even number up to this one,
 // there is a kernel.

@@ -95,15 +95,15 @@ class WalkModel : public MethodModel<T> {
     launch.list = upload(list);
     const int in_memory = std::max(0, static_cast<int>(max_frames) - kCudaRegisterFrames);
     launch.args = CudaWalkArgs<T>{.stream = context.stream,
-                   .chunks = context.chunks,
-                   .chunk_list = launch.list.template as<int32_t>(),
-                   .n_columns = context.n_columns,
-                   .n_slots = context.n_slots,
-                   .max_slots = max_slots,
-                   .category_bits = context.category_bits,
-                   .category_sets = category_sets_.template as<uint32_t>(),
-                   .warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile,
-                   .shared_slots = static_cast<uint32_t>(shared_slots)};
+                                  .chunks = context.chunks,
+                                  .chunk_list = launch.list.template as<int32_t>(),
+                                  .n_columns = context.n_columns,
+                                  .n_slots = context.n_slots,
+                                  .max_slots = max_slots,
+                                  .category_bits = context.category_bits,
+                                  .category_sets = category_sets_.template as<uint32_t>(),
+                                  .warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile,
+                                  .shared_slots = static_cast<uint32_t>(shared_slots)};
     CudaWalkArgs<T>& a = launch.args;
     this->frame_bytes = std::max(this->frame_bytes, sizeof(T) * a.warp_frames * most_running);
     const std::vector<double>& repeated = nodes.s.empty() ? nodes.t : nodes.s;

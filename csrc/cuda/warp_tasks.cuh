@@ -1,4 +1,5 @@
-// The tasks of kernels whose warps run independently. A task is a chunk, with 32 rows for each warp of a block.
+// The tasks of kernels whose warps run independently. A task is a chunk, with 32 rows for each warp of a
+// block.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -9,13 +10,13 @@ namespace skshap {
 template <class T>
 struct TaskRow {
   const int16_t* codes;
-  T* phi;         // the sums of the chunk's slots
-  int stride;     // of phi
+  T* phi;          // the sums of the chunk's slots
+  int stride;      // of phi
   int64_t number;  // of the row, among the rows of all tiles
 };
 
-// Call work(chunk, row) for each task of a warp, and leave the sums in a.partial. While they are added up, the
-// sums are in shared memory, which begins at `shared`, or in a.partial if a.max_slots is 0.
+// Call work(chunk, row) for each task of a warp, and leave the sums in a.partial. While they are added up,
+// the sums are in shared memory, which begins at `shared`, or in a.partial if a.max_slots is 0.
 template <class T, class Args, class Work>
 __device__ __forceinline__ void for_tasks(const Args& a, int tile_rows, int n_warps, char* shared,
                                           const Work& work) {

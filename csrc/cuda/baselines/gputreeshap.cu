@@ -46,7 +46,7 @@ struct CudaPathArgs {
   CudaCodeArgs code;
   uint32_t* codes;  // [tile of kPathLanes rows][column][row of the tile]
   double* phi;      // [row][output][used feature]
-  void* values;  // [row][output][feature]
+  void* values;     // [row][output][feature]
 };
 
 // Code rows. A block takes a tile, and a warp takes a column of the tile.
@@ -227,8 +227,8 @@ class PathModel : public BatchModel {
   static constexpr int kTile = 64;
   static_assert(kTile % kPathLanes == 0);
   enum { kCodes, kPhi };  // a flight's own buffers
-  // The longest path, root included, that is explained in single precision. The recurrences lose accuracy with
-  // every feature on a path, and float32 suffices for about 16 features.
+  // The longest path, root included, that is explained in single precision. The recurrences lose accuracy
+  // with every feature on a path, and float32 suffices for about 16 features.
   static constexpr uint32_t kMaxSinglePath = 17;
 
   static std::vector<CudaColumn> full_columns(const Plan& plan) {

@@ -1,5 +1,6 @@
-// The trees as paths from root to leaf, with the splits of a path on the same feature merged, as in GPUTreeShap
-// (Mitchell, Frank, Holmes, arXiv:2010.13972, section 3.1). This code runs on the host and does not need CUDA.
+// The trees as paths from root to leaf, with the splits of a path on the same feature merged, as in
+// GPUTreeShap (Mitchell, Frank, Holmes, arXiv:2010.13972, section 3.1). This code runs on the host and does
+// not need CUDA.
 #pragma once
 
 #include <vector>

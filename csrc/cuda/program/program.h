@@ -164,8 +164,8 @@ struct CudaProgram {
   CudaLeaves<T> leaves;  // instead of chunks
 };
 
-// How the trees without tables are explained: by the walk, in chunks for many rows or in smaller chunks for few
-// rows; or leaf by leaf for very few rows, if the plan allows it (cuda/program/leaves.h).
+// How the trees without tables are explained: by the walk, in chunks for many rows or in smaller chunks for
+// few rows; or leaf by leaf for very few rows, if the plan allows it (cuda/program/leaves.h).
 enum class CudaMethod { kChunks, kSmallChunks, kLeaves };
 
 // Return the number of places: the features, followed by the interactions of the plan's order.
