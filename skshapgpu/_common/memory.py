@@ -156,29 +156,15 @@ def _mount(line: str) -> tuple[str, list[str], str, Path]:
 
 
 class Need(NamedTuple):
-    """The memory that a call takes.
+    """The memory that a call takes."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows of the call.
-    result_row, work_row : int
-        Bytes of each row of the result, and of each row being processed.
-    tables : int
-        Bytes that tables take.
-    fixed : int
-        Bytes that threads take, independent of the number of rows.
-    what, advice : str
-        Name of the result, and what to do if it does not fit, for the error message.
-    """
-
-    n_rows: int
-    result_row: int
-    work_row: int
-    tables: int
-    fixed: int
-    what: str
-    advice: str
+    n_rows: int  # rows of the call
+    result_row: int  # bytes of each row of the result
+    work_row: int  # bytes of each row being processed
+    tables: int  # bytes that tables take
+    fixed: int  # bytes that threads take, independent of the number of rows
+    what: str  # name of the result, for the error message
+    advice: str  # what to do if the result does not fit, for the error message
 
     @property
     def result(self) -> int:

@@ -180,22 +180,14 @@ def _categorical(features: Any, players: Players) -> frozenset[int] | None:
 
 @dataclass(frozen=True, eq=False)
 class GridFeature:
-    """A feature of a grid.
-
-    Attributes
-    ----------
-    axis : Axis
-    values : ndarray of shape (n_points,)
-        Value at each point. The last value of a categorical feature is NaN if the feature is missing in a
-        row.
-    is_categorical : bool
-    deciles : ndarray of shape (9,) or None
-        Deciles of the feature's values in the rows, for displays. None if the feature is categorical.
-    """
+    """A feature of a grid."""
 
     axis: Axis
+    #: (n_points,): value at each point. The last value of a categorical feature is NaN if the feature is
+    #: missing in a row.
     values: np.ndarray
     is_categorical: bool
+    #: (9,): deciles of the feature's values in the rows, for displays. None if the feature is categorical.
     deciles: np.ndarray | None
 
 

@@ -64,16 +64,10 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass
 class Agreement:
-    """State of the comparison: with what the explainer was compared, or how to compare it.
+    """State of the comparison: with what the explainer was compared, or how to compare it."""
 
-    Attributes
-    ----------
-    against : {"model", "trees"} or None
-        "model": the explainer was compared with the model's own prediction. "trees": it was compared only
-        with the trees that were read; ``note`` says why. None: it was not compared, or not yet.
-    note : str or None
-    """
-
+    #: "model": the explainer was compared with the model's own prediction. "trees": it was compared only with
+    #: the trees that were read; ``note`` says why. None: it was not compared, or not yet.
     against: str | None = None
     note: str | None = None
     _model: Any = field(default=None, repr=False)
@@ -137,27 +131,14 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of the base value and the values of some rows that a call has explained.
+    """Sums of the base value and the values of some rows that a call has explained."""
 
-    Attributes
-    ----------
-    positions : ndarray of int
-        Positions of the rows in X.
-    total : ndarray of float64, shape (n_rows, n_outputs)
-        Base value plus values.
-    read : callable
-        Function that returns the rows as the trees test them: (n_rows, n_columns).
-    dtype : numpy dtype
-        Type of the values.
-    labels : ndarray or None
-        Labels, as the link takes them.
-    """
-
-    positions: np.ndarray
-    total: np.ndarray
+    positions: np.ndarray  # positions of the rows in X
+    total: np.ndarray  # float64, (n_rows, n_outputs): base value plus values
+    #: Function that returns the rows as the trees test them: (n_rows, n_columns).
     read: Callable[[], np.ndarray]
-    dtype: np.dtype
-    labels: np.ndarray | None
+    dtype: np.dtype  # type of the values
+    labels: np.ndarray | None  # labels, as the link takes them
 
     @cached_property
     def block(self) -> np.ndarray:

@@ -32,17 +32,10 @@ class Group(NamedTuple):
 
 
 class Game(NamedTuple):
-    """An ensemble whose first players are the features of the results.
+    """An ensemble whose first players are the features of the results."""
 
-    Attributes
-    ----------
-    ensemble : Ensemble
-        The trees and columns of the model.
-    shared : tuple of tuple of int
-        For each player after the features: the features that share its value evenly.
-    """
-
-    ensemble: Ensemble
+    ensemble: Ensemble  # the trees and columns of the model
+    #: For each player after the features: the features that share its value evenly.
     shared: tuple[tuple[int, ...], ...]
 
 
@@ -50,38 +43,21 @@ class TwoLevelGame(NamedTuple):
     """The game of Owen values.
 
     Features are players. For features of other groups, all players of a group are known or unknown together.
-
-    Attributes
-    ----------
-    game : Game
-        Its first players are single columns.
-    groups : ndarray of int32
-        Number of the group of each player, from 0 on.
-    shares : tuple of tuple of float
-        For each player after the columns: the fraction of its value that each of its columns gets.
     """
 
-    game: Game
-    groups: np.ndarray
+    game: Game  # its first players are single columns
+    groups: np.ndarray  # int32: number of the group of each player, from 0 on
+    #: For each player after the columns: the fraction of its value that each of its columns gets.
     shares: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of the results.
+    """The features of the results."""
 
-    Attributes
-    ----------
-    groups : tuple of Group or None
-        Columns of each feature; None: features are single columns.
-    columns : ndarray of int or None
-        Column of each feature; None: the features are all columns, or groups.
-    by_input : bool
-        Whether each group has the columns that the steps of a pipeline made from one column of X.
-    """
-
-    groups: tuple[Group, ...] | None = None
-    columns: np.ndarray | None = None
+    groups: tuple[Group, ...] | None = None  # columns of each feature; None: features are single columns
+    columns: np.ndarray | None = None  # column of each feature; None: the features are all columns, or groups
+    #: Whether each group has the columns that the steps of a pipeline made from one column of X.
     by_input: bool = False
 
     @property

@@ -32,26 +32,14 @@ def require_order(order: Any) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """Interactions that are requested by the arguments ``interactions``, ``index`` and ``order``.
-
-    Attributes
-    ----------
-    kind : Kind
-    form : {"occurring", "strongest", "listed", "matrices"}
-        "matrices" is not a choice of the argument ``interactions``: see :data:`MATRICES`.
-    count : int
-        Number of the strongest sets to keep.
-    listed : tuple of tuples of str or int
-        Features of each set, by name or position.
-    has_feature_positions : bool
-        Whether positions in ``listed`` are positions of features of the results, as in an array of sets;
-        otherwise they are positions of columns of X.
-    """
+    """Interactions that are requested by the arguments ``interactions``, ``index`` and ``order``."""
 
     kind: Kind
-    form: str
-    count: int = 0
-    listed: tuple[tuple[Any, ...], ...] = ()
+    form: str  # "matrices" is not a choice of the argument ``interactions``: see :data:`MATRICES`
+    count: int = 0  # number of the strongest sets to keep
+    listed: tuple[tuple[Any, ...], ...] = ()  # features of each set, by name or position
+    #: Whether positions in ``listed`` are positions of features of the results, as in an array of sets;
+    #: otherwise they are positions of columns of X.
     has_feature_positions: bool = False
 
     @classmethod
@@ -162,20 +150,11 @@ MATRICES = Request(Kind(2, "SII"), "matrices")
 
 @dataclass(frozen=True)
 class Interactions:
-    """Interactions of all rows, as ``InteractionExplanation`` describes them.
+    """Interactions of all rows, as ``InteractionExplanation`` describes them."""
 
-    Attributes
-    ----------
-    values : array [row][output][set]
-        Whole indices.
-    sets : ndarray of int32, shape (n_sets, order)
-    strength : ndarray of float64, shape (n_sets,), or None
-    single_values : array [row][output][feature] or None
-    """
-
-    values: Any
-    sets: np.ndarray
-    strength: np.ndarray | None = None
+    values: Any  # whole indices
+    sets: np.ndarray  # int32, (n_sets, order)
+    strength: np.ndarray | None = None  # float64, (n_sets,)
     single_values: Any = None
 
 

@@ -33,19 +33,12 @@ _INTERACTION_WORK, _OUTPUT_WORK = {1: 1, 2: 3, 3: 7}, 0.7
 
 
 class Intervals(NamedTuple):
-    """The tables by intervals of a plan.
+    """The tables by intervals of a plan."""
 
-    Attributes
-    ----------
-    most_entries : int
-        Largest number of entries of a table. 1: there are no tables, but trees are merged; 0: there are no
-        tables, and trees are not merged.
-    on_gpu : bool
-        Whether the tables are within the limits of GPUs.
-    """
-
+    #: Largest number of entries of a table. 1: there are no tables, but trees are merged; 0: there are no
+    #: tables, and trees are not merged.
     most_entries: int
-    on_gpu: bool = False
+    on_gpu: bool = False  # whether the tables are within the limits of GPUs
 
 
 NO_INTERVALS = Intervals(0)
@@ -70,10 +63,9 @@ class KindPlan:
     work, layout_work : float
         Work at each leaf, relative to SHAP values of one output: of a plan without tables, and of the trees
         that are laid out for tables by intervals.
-    is_tiled : bool
-        Whether the CPU makes tables for each tile of rows, while a GPU has tables for all rows.
     """
 
+    #: Whether the CPU makes tables for each tile of rows, while a GPU has tables for all rows.
     is_tiled = False
     _can_have_tables = True
 

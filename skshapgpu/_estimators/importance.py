@@ -132,23 +132,14 @@ def as_bunch(importances: Importances, per_output: bool) -> Bunch:
 
 @dataclass(frozen=True, eq=False)
 class Importances:
-    """Importances over parts of the rows or over splits; NaN for splits and classes without values.
+    """Importances over parts of the rows or over splits; NaN for splits and classes without values."""
 
-    Attributes
-    ----------
-    importances : ndarray of float64, shape (n_features, n_parts[, n_outputs])
-    overall : ndarray of float64, shape (n_features[, n_outputs]), or None
-        Importances over all rows; None if there are splits.
-    feature_names : tuple of str
-    output_names : tuple or None
-    scores : ndarray of float64, shape (n_splits,), or None
-        Score of each split; None without splits.
-    """
-
-    importances: npt.NDArray[np.float64]
+    importances: npt.NDArray[np.float64]  # float64, (n_features, n_parts[, n_outputs])
+    #: float64, (n_features[, n_outputs]): importances over all rows; None if there are splits.
     overall: npt.NDArray[np.float64] | None
     feature_names: tuple[str, ...]
     output_names: tuple[Any, ...] | None
+    #: float64, (n_splits,): score of each split; None without splits.
     scores: npt.NDArray[np.float64] | None = None
 
     @property

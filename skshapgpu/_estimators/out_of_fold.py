@@ -18,34 +18,17 @@ from .._rows.tables import row_labels, table, to_array
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Explained split of a cross-validation.
+    """Explained split of a cross-validation."""
 
-    Attributes
-    ----------
-    rows : ndarray of int64
-        Positions of the test rows.
-    explanation : Explanation or None
-        Explanation of the test rows; None if they are not explained. Then the attributes below, other than
-        ``seconds``, have no meaning.
-    seconds : float
-        Time taken to explain the split.
-    output_names : tuple or None
-        Names of the outputs of all splits.
-    outputs : ndarray of int64
-        Positions of the outputs of this split among ``output_names``.
-    prepared : bool
-        Whether the features are columns that steps made from X.
-    named : bool
-        Whether the names of the features are more than their positions.
-    """
-
-    rows: np.ndarray
+    rows: np.ndarray  # int64: positions of the test rows
+    #: Explanation of the test rows; None if they are not explained. Then the attributes below, other than
+    #: ``seconds``, have no meaning.
     explanation: Explanation | None = None
-    seconds: float = 0.0
-    output_names: tuple[Any, ...] | None = None
-    outputs: Any = None
-    prepared: bool = False
-    named: bool = True
+    seconds: float = 0.0  # time taken to explain the split
+    output_names: tuple[Any, ...] | None = None  # names of the outputs of all splits
+    outputs: Any = None  # int64: positions of the outputs of this split among ``output_names``
+    prepared: bool = False  # whether the features are columns that steps made from X
+    named: bool = True  # whether the names of the features are more than their positions
 
 
 class OutOfFold:

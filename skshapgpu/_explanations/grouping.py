@@ -17,23 +17,13 @@ _ALL_PAIRS = "use interactions='occurring'"
 
 
 class Grouping(NamedTuple):
-    """Groups of features.
-
-    Attributes
-    ----------
-    names : tuple of str
-    features : tuple of tuple of int
-        Positions of the features of each group; every feature is in one group.
-    data : array, sparse matrix, data frame or None
-        X itself if the groups are its columns; otherwise None.
-    origins : Origins or None
-        Origins of the groups.
-    """
+    """Groups of features."""
 
     names: tuple[str, ...]
+    #: Positions of the features of each group; every feature is in one group.
     features: tuple[tuple[int, ...], ...]
-    data: Any = None
-    origins: Origins | None = None
+    data: Any = None  # X itself if the groups are its columns; otherwise None
+    origins: Origins | None = None  # origins of the groups
 
     def facts(self) -> dict[str, Any]:
         """Return the fields of an explanation that describe its features."""

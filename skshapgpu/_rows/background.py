@@ -19,18 +19,11 @@ from .tables import require_same_rows
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Background rows of interventional values, from which the features outside a coalition are taken.
+    """Background rows of interventional values, from which the features outside a coalition are taken."""
 
-    Attributes
-    ----------
-    rows : ndarray of float32 or float64, shape (n_rows, n_features)
-        Encoded rows, C-contiguous; NaN means missing.
-    weights : ndarray of float64, shape (n_rows,)
-        Weights of the rows, non-negative, with sum 1.
-    """
-
+    #: float32 or float64, (n_rows, n_features): encoded rows, C-contiguous; NaN means missing.
     rows: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray  # float64, (n_rows,): weights of the rows, non-negative, with sum 1
 
     @classmethod
     def read(cls, data: Any, weights: Any, reader: Callable[[Any], HostRows], x_dtype: str) -> Background:

@@ -27,30 +27,17 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 class _Columns(ABC):
-    """Columns of X on a GPU.
-
-    Attributes
-    ----------
-    shape : (int, int)
-    gpu : int
-    dtype : numpy dtype
-        Type of the results.
-    labels : sequence or None
-        Labels of the columns.
-    package : str or None
-        Package of a data frame, as encoders know it. A data frame of cuDF is read like one of pandas.
-    string_columns, category_columns, long_columns : frozenset of int
-        Positions of columns of strings, of categorical columns, and of 64-bit integers in a data frame.
-    """
+    """Columns of X on a GPU."""
 
     shape: tuple[int, int]
     gpu: int
-    dtype: np.dtype
-    labels: Sequence[Any] | None = None
+    dtype: np.dtype  # type of the results
+    labels: Sequence[Any] | None = None  # labels of the columns
+    #: Package of a data frame, as encoders know it. A data frame of cuDF is read like one of pandas.
     package: str | None = None
-    string_columns: frozenset[int] = frozenset()
-    category_columns: frozenset[int] = frozenset()
-    long_columns: frozenset[int] = frozenset()
+    string_columns: frozenset[int] = frozenset()  # positions of columns of strings
+    category_columns: frozenset[int] = frozenset()  # positions of categorical columns
+    long_columns: frozenset[int] = frozenset()  # positions of columns of 64-bit integers in a data frame
 
     @abstractmethod
     def numbers(self, feature: int) -> Any:

@@ -533,15 +533,10 @@ def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.nd
 
 @dataclass(frozen=True)
 class PandasCategories:
-    """Encoder of the categorical columns of a data frame; see ``ColumnEncoder``.
+    """Encoder of the categorical columns of a data frame; see ``ColumnEncoder``."""
 
-    Attributes
-    ----------
-    lists : tuple of tuple, or None
-        The categories of each categorical column in training, in the order of their codes. None
-        if the model was trained on an array: LightGBM then takes the codes of X as they are.
-    """
-
+    #: The categories of each categorical column in training, in the order of their codes. None if the model
+    #: was trained on an array: LightGBM then takes the codes of X as they are.
     lists: tuple[tuple[Any, ...], ...] | None
 
     @property

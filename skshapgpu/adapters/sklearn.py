@@ -106,14 +106,9 @@ _REFUSED: dict[str, str] = {
 
 @dataclass(frozen=True)
 class OrdinalCategories:
-    """Encoder of a categorical column of HistGradientBoosting: the position of each category.
+    """Encoder of a categorical column of HistGradientBoosting: the position of each category."""
 
-    Attributes
-    ----------
-    categories : ndarray, shape (n_categories,)
-        Ascending, as ``OrdinalEncoder`` found them in training; a NaN comes last.
-    """
-
+    #: (n_categories,): ascending, as ``OrdinalEncoder`` found them in training; a NaN comes last.
     categories: np.ndarray
 
     def encode(self, column: Column) -> np.ndarray:

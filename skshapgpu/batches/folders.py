@@ -38,17 +38,10 @@ Stamp = tuple[int, int | None]
 
 
 class Folder(ABC):
-    """Folder with files of an output.
-
-    Attributes
-    ----------
-    place : Path or RemotePath
-    has_lock : bool
-        Whether :meth:`hold` keeps all other calls from writing into the folder.
-    """
+    """Folder with files of an output."""
 
     place: Place
-    has_lock: bool
+    has_lock: bool  # whether :meth:`hold` keeps all other calls from writing into the folder
 
     @abstractmethod
     def __truediv__(self, name: str) -> Folder:

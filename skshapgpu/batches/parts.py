@@ -23,16 +23,9 @@ _NEW_FILES = "unwritten"
 
 @dataclass(frozen=True)
 class NewPart:
-    """A complete part that has no name yet.
+    """A complete part that has no name yet."""
 
-    Attributes
-    ----------
-    file : Path
-        Temporary file.
-    checksum : str
-    """
-
-    file: Path
+    file: Path  # temporary file
     checksum: str
 
 

@@ -64,14 +64,11 @@ class Sink(ABC):
     Attributes
     ----------
     place : Path or RemotePath
-    kind : str
-        Kind of output, as the journal records it.
     journal : Journal
-    holds_values : bool
-        Whether the output has only values, and :meth:`prepare` takes arrays: see :meth:`shape`.
     """
 
-    kind: str
+    kind: str  # kind of output, as the journal records it
+    #: Whether the output has only values, and :meth:`prepare` takes arrays: see :meth:`shape`.
     holds_values = False
 
     def __init__(self, place: Place, state: Folder) -> None:

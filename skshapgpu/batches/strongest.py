@@ -19,29 +19,14 @@ _EXACT = 2.0**53
 
 @dataclass(frozen=True)
 class Strongest:
-    """The strongest values of each row, for each output.
+    """The strongest values of each row, for each output."""
 
-    Attributes
-    ----------
-    n : int
-        Number of values, or of values of each sign.
-    names : tuple of str
-        Names of the features or pairs.
-    output_names : tuple or None
-    value : {"shap", "banzhaf", "interaction"}
-        What the values are, as it is written in the names of the columns.
-    prefix : str
-        Beginning of the names of all columns.
-    by_sign : bool
-        Whether positive and negative values are listed separately.
-    """
-
-    n: int
-    names: tuple[str, ...]
+    n: int  # number of values, or of values of each sign
+    names: tuple[str, ...]  # names of the features or pairs
     output_names: tuple[Any, ...] | None
-    value: str
-    prefix: str = ""
-    by_sign: bool = False
+    value: str  # "shap", "banzhaf" or "interaction", as in the names of the columns
+    prefix: str = ""  # beginning of the names of all columns
+    by_sign: bool = False  # whether positive and negative values are listed separately
 
     @property
     def _n_ranks(self) -> int:

@@ -77,14 +77,9 @@ _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
 
 @dataclass(frozen=True)
 class CatBoostCategories:
-    """Encoder of one categorical column, a :class:`~skshapgpu.adapters.ColumnEncoder`.
+    """Encoder of one categorical column, a :class:`~skshapgpu.adapters.ColumnEncoder`."""
 
-    Attributes
-    ----------
-    codes : dict of int to int
-        Code of each category that the one-hot splits of the model test, by the low 32 bits of its hash.
-    """
-
+    #: Code of each category that the one-hot splits of the model test, by the low 32 bits of its hash.
     codes: dict[int, int]
 
     def encode(self, column: Column) -> np.ndarray:

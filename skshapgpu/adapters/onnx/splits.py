@@ -22,17 +22,10 @@ class Ranks:
     """Encoder of a column that is compared by equality: ranks among the numbers that the trees compare with.
 
     The code of ``values[k]`` is 2 k + 1. Numbers below it, and above the value before it, have the code 2 k.
-
-    Attributes
-    ----------
-    values : ndarray of float64
-        Numbers that the trees compare with, ascending.
-    x_dtype : str
-        Dtype to which numbers are rounded first.
     """
 
-    values: np.ndarray
-    x_dtype: str
+    values: np.ndarray  # float64: numbers that the trees compare with, ascending
+    x_dtype: str  # dtype to which numbers are rounded first
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if an explainer file holds anything else."""

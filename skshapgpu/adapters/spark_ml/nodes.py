@@ -48,36 +48,21 @@ class Lists:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of all trees, in order.
+    """The nodes of all trees, in order."""
 
-    Attributes
-    ----------
-    tree : ndarray of int64, shape (n_nodes,)
-    left, right : ndarray of int64, shape (n_nodes,)
-        Children within the tree, -1 at leaves.
-    feature : ndarray of int64, shape (n_nodes,)
-    n_categories : ndarray of int64, shape (n_nodes,)
-        -1 at a numeric split.
-    split : Lists
-        The threshold of a numeric split, or the categories that a categorical split sends left; undefined at
-        leaves.
-    prediction : ndarray of float64, shape (n_nodes,)
-    stats : Lists
-        For a classifier, the weight of the training rows of each class. For a regressor, the weight of all
-        training rows, followed by sums of their targets.
-    count : ndarray of int64, shape (n_nodes,), or None
-        Numbers of training rows, if they are known.
-    """
-
-    tree: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    feature: np.ndarray
-    n_categories: np.ndarray
+    tree: np.ndarray  # int64, (n_nodes,)
+    left: np.ndarray  # int64, (n_nodes,): left child within the tree, -1 at leaves
+    right: np.ndarray  # int64, (n_nodes,): right child within the tree, -1 at leaves
+    feature: np.ndarray  # int64, (n_nodes,)
+    n_categories: np.ndarray  # int64, (n_nodes,): -1 at a numeric split
+    #: The threshold of a numeric split, or the categories that a categorical split sends left; undefined at
+    #: leaves.
     split: Lists
-    prediction: np.ndarray
+    prediction: np.ndarray  # float64, (n_nodes,)
+    #: For a classifier, the weight of the training rows of each class. For a regressor, the weight of all
+    #: training rows, followed by sums of their targets.
     stats: Lists
-    count: np.ndarray | None
+    count: np.ndarray | None  # int64, (n_nodes,): numbers of training rows, if they are known
 
     @property
     def n_trees(self) -> int:
