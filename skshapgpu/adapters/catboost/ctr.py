@@ -156,9 +156,8 @@ class CtrColumns:
     #: hashes.
     numbers: np.ndarray
     combination: np.ndarray  # int64, (n_columns,): index of the combination that each CTR looks up
-    good: (
-        np.ndarray
-    )  # int64, (n_columns,): for each CTR, the number of the table that is "good" in the formula
+    #: int64, (n_columns,): for each CTR, the number of the table that is "good" in the formula.
+    good: np.ndarray
     #: int64, (n_columns,): for each CTR, the number of the table that is "total"; -1 if it is a constant.
     total: np.ndarray
     #: float32, (n_columns, 5): for each CTR: the constant total, the prior's numerator and denominator, shift
