@@ -117,10 +117,7 @@ def machine_bytes() -> int | None:
 def group_limits(process: Path) -> list[int]:
     """Return the limits of the control groups (v1 and v2) of a process, and of the groups that contain them.
 
-    Parameters
-    ----------
-    process : Path
-        Folder of the process in /proc.
+    ``process`` is the folder of the process in /proc.
     """
     try:
         # Names may have any bytes; those of the parts that are compared are ASCII.
@@ -174,15 +171,9 @@ class Need(NamedTuple):
     def rows_at_once(self, limit: int | None, available: int | None = None) -> int:
         """Return the number of rows of a batch.
 
-        Raise ``MemoryError`` if the limit leaves no room for even one row, or the result is larger than the
-        memory.
-
-        Parameters
-        ----------
-        limit : int or None
-            Bytes that the call may allocate, tables included.
-        available : int or None
-            Bytes of the memory into which the result must fit; None if unknown.
+        ``limit`` is the number of bytes that the call may allocate, tables included; ``available`` is the
+        size of the memory into which the result must fit, None if unknown. Raise ``MemoryError`` if the limit
+        leaves no room for even one row, or the result is larger than the memory.
         """
         left = None if limit is None else limit - self.tables - self.result - self.fixed
         if limit is not None and left is not None and self.n_rows and left < self.work_row:

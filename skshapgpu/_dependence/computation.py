@@ -76,13 +76,7 @@ class Computation:
         n_jobs: int | None,
         memory_limit: int | str | None,
     ) -> Computation:
-        """Read a fitted model and X.
-
-        Raises
-        ------
-        UnsupportedModelError, ValueError, TypeError
-            As ``TreeExplainer`` raises them.
-        """
+        """Read a fitted model and X, or raise an error as ``TreeExplainer`` does."""
         require_n_jobs(n_jobs)
         limit, n_threads = memory.parse_bytes(memory_limit), effective_n_jobs(n_jobs)
         if gpu_arrays.on_gpu(X):

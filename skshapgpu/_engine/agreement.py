@@ -225,27 +225,12 @@ def compare(
     read: Callable[[Any], HostRows],
     read_again: Callable[[Any], tuple[AdaptedModel, np.ndarray]],
 ) -> tuple[str, str | None]:
-    """Compare sums with the model's own prediction.
+    """Compare sums with the prediction of ``model``, the user's own model with its wrappers.
 
-    Raise ``PredictionMismatchError`` if the sums differ from the prediction by more than rounding.
-
-    Parameters
-    ----------
-    explained : Explained
-    model : estimator
-        The user's own model, with its wrappers.
-    X : array-like, sparse matrix or data frame
-        The rows of ``sums``, as the user passed them.
-    sums : Sums
-    read : callable
-        Function that reads X as the explainer does.
-    read_again : callable
-        Function that reads the model and X anew: the adapted model, and the rows as its trees test them.
-
-    Returns
-    -------
-    tuple of str and (str or None)
-        ``Agreement.against`` and ``Agreement.note``.
+    X are the rows of ``sums``, as the user passed them. ``read`` reads X as the explainer does.
+    ``read_again`` reads the model and X anew: the adapted model, and the rows as its trees test them. Return
+    ``Agreement.against`` and ``Agreement.note``. Raise ``PredictionMismatchError`` if the sums differ from
+    the prediction by more than rounding.
     """
     original = X.original if isinstance(X, Prepared) else X
     # XGBoost takes bytes in another order as they are.

@@ -112,16 +112,10 @@ class Request:
     def positions(self, names: Sequence[str], are_columns: bool) -> np.ndarray:
         """Return the positions of the features of the listed sets: int32, (n_sets, order).
 
-        Raise ``ValueError`` if a feature is unknown or occurs twice in a set, a set is listed twice, or a
-        feature is given by the position of a column of X, but the features are not the columns of X. Raise
-        ``TypeError`` if a feature is given neither by its name nor by its position.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Names of the features.
-        are_columns : bool
-            Whether each feature is the column of X at its own position.
+        ``names`` are the names of the features; ``are_columns`` says whether each feature is the column of X
+        at its own position. Raise ``ValueError`` if a feature is unknown or occurs twice in a set, a set is
+        listed twice, or a feature is given by the position of a column of X, but the features are not the
+        columns of X. Raise ``TypeError`` if a feature is given neither by its name nor by its position.
         """
         features = [feature for members in self.listed for feature in members]
         if not (are_columns or self.has_feature_positions):

@@ -192,14 +192,10 @@ class Link:
 
 
 def require_model_output(model_output: Any, times: Any, interventional: bool, device: Any) -> None:
-    """Reject a value of ``model_output`` that is invalid or contradicts other options.
+    """Raise ``ValueError`` for a value of ``model_output`` that is invalid or contradicts other options.
 
     Whether a probability or a function of time needs background rows depends on the model: see
     :func:`link_of`.
-
-    Raises
-    ------
-    ValueError
     """
     require_one_of("model_output", model_output, MODEL_OUTPUTS)
     if model_output in TIME_OUTPUTS:

@@ -185,18 +185,10 @@ def find_importances(
     """Compute importances for each output.
 
     With ``cv``, clones of the model are fitted, and each clone explains the test rows of its split. For
-    parameters that are not listed, see :func:`shap_importance` and :func:`cross_val_explain`.
-
-    Parameters
-    ----------
-    by_input : bool, default=False
-        Whether the features are all columns of X, in their order. Otherwise they are the columns that the
-        model sees after the steps of a pipeline or, with ``sum_by``, the columns of X from which the steps
-        made these columns.
-    weights : ndarray of float64, shape (n_rows,), or None, default=None
-        Weights of the rows in means of magnitudes; used only with ``cv``.
-    scoring : callable, str or None
-        Score of the models; used only with ``cv``.
+    parameters not listed here, see :func:`shap_importance` and :func:`cross_val_explain`. With ``by_input``,
+    the features are all columns of X, in their order. Otherwise they are the columns that the model sees
+    after the steps of a pipeline or, with ``sum_by``, the columns of X from which the steps made these
+    columns. ``weights`` of the rows, for means of magnitudes, and ``scoring`` are used only with ``cv``.
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
     require_sum_by(sum_by)

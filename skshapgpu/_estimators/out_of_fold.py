@@ -243,17 +243,8 @@ def aligned(
 ) -> np.ndarray:
     """Align the values of splits by feature: features that a split lacks are zero, missing splits are NaN.
 
-    Parameters
-    ----------
-    values_by_split : mapping of int to (tuple of str, ndarray)
-        For each split by number, the names of its features, and values with a first axis of features.
-    features : tuple of str
-        Names of all features.
-    n_splits : int
-
-    Returns
-    -------
-    ndarray of shape (n_splits, n_features, ...)
+    ``values_by_split`` has for each split, by its number, the names of its features, and values whose first
+    axis are the features. The result has the shape (n_splits, n_features, ...), for all ``features``.
     """
     shape = next((values.shape[1:] for _, values in values_by_split.values()), ())
     rows = np.full((n_splits, len(features), *shape), np.nan)

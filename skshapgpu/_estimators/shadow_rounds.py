@@ -53,15 +53,9 @@ class ShadowRounds:
     def after(
         self, importances: np.ndarray, threshold: float, *, alpha: float, correction: str | None
     ) -> ShadowRounds:
-        """Return the state after one more round.
+        """Return the state after one more round, with importances of :attr:`columns`.
 
-        Parameters
-        ----------
-        importances : ndarray, shape (n_columns,)
-            Importances of :attr:`columns`.
-        threshold : float
-        alpha, correction
-            See :func:`p_values` and :class:`ShapBoruta`.
+        For ``alpha`` and ``correction``, see :func:`p_values` and :class:`ShapBoruta`.
         """
         row = np.full(len(self.decisions), np.nan)
         row[self.columns] = importances

@@ -107,21 +107,10 @@ def read_weights(
 ) -> np.ndarray:
     """Return the weight of each row as float64.
 
-    Raise ``ValueError`` or ``TypeError`` if the weights are not finite numbers from 0 on, one for each row
-    and not all 0; or they are a series with another index than the rows.
-
-    Parameters
-    ----------
-    name : str
-        Name of the weights, for messages.
-    weights : array-like of shape (n_rows,)
-    n_rows : int
-    rows_name : str
-        Name of the rows, for messages.
-    row_labels : pandas.Index or None, default=None
-        Labels of the rows, which a series of weights must have, too.
-    index_name : str
-        Name of ``row_labels``, for messages.
+    ``name``, ``rows_name`` and ``index_name`` are the names of the weights, of the rows and of
+    ``row_labels``, for messages. A series of weights must have the index ``row_labels``. Raise ``ValueError``
+    or ``TypeError`` if the weights are not finite numbers from 0 on, one for each row and not all 0; or they
+    are a series with another index than the rows.
     """
     require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
     try:

@@ -128,23 +128,10 @@ def read(
 ) -> GpuArray:
     """Take X on a GPU of ``devices``, without a copy if it is an array of floats without categories.
 
-    Parameters
-    ----------
-    X : array or data frame on a GPU
-    schema : InputSchema
-    x_dtype : {"float32", "float64"}
-        Precision in which the model's library reads X.
-    numbers : NumberRules
-        Rules for numbers, which are checked when X is explained.
-    names : tuple of str
-        Names of the columns if X has none.
-    devices : Devices
-
-    Raises
-    ------
-    ValueError, TypeError
-        The model does not accept X, as for X on the host. Or X is on another GPU, or the model derives
-        columns from categories, which is possible only on the host.
+    ``x_dtype`` is the precision in which the model's library reads X. ``numbers`` are rules for numbers,
+    which are checked when X is explained. ``names`` are the names of the columns if X has none. Raise
+    ``ValueError`` or ``TypeError`` if the model does not accept X, as for X on the host; or X is on another
+    GPU, or the model derives columns from categories, which is possible only on the host.
     """
     array = None if gpu_arrays.is_frame(X) else gpu_arrays.torch_or_cupy(X)
     columns: _Columns = _FrameColumns(X) if array is None else _ArrayColumns(array)

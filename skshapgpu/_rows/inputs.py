@@ -309,24 +309,13 @@ class HostRows:
         return self._rules.has_encoder(feature)
 
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
-        """Return rows ``start`` to ``stop - 1``, encoded and checked.
+        """Return rows ``start`` to ``stop - 1``, encoded and checked: float32 or float64, NaN means missing.
 
-        Raise ``ValueError`` or ``TypeError`` if the model's library does not accept a value; the message
-        names its row and column.
-
-        Parameters
-        ----------
-        start, stop : int
-        packed : bool
-            Whether the result may have only the columns that trees test, in ascending order. It has if X is
-            sparse, no column has to be encoded, and this takes less memory.
-        n_threads : int
-            Number of threads that check the numbers; 0: as many as are of use.
-
-        Returns
-        -------
-        ndarray of float32 or float64, shape (stop - start, n_columns) or (stop - start, n_tested)
-            NaN means missing; derived columns come last. A view of X if X needs no conversion.
+        Derived columns come last. The result is a view of X if X needs no conversion. With ``packed``, the
+        result may have only the columns that trees test, in ascending order. It has if X is sparse, no column
+        has to be encoded, and this takes less memory. ``n_threads`` threads check the numbers; 0: as many as
+        are of use. Raise ``ValueError`` or ``TypeError`` if the model's library does not accept a value; the
+        message names its row and column.
         """
         if packed and self._tested is not None:
             return self._pack(start, stop, self._tested, n_threads)
@@ -470,26 +459,16 @@ def tested_columns(ensemble: Ensemble) -> np.ndarray:
 def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = None) -> HostRows:
     """Check the kind, the shape and the names of X.
 
+    X are NumPy arrays of any order and any real dtype, or of objects that are numbers; nested sequences;
+    sparse matrices and arrays of SciPy; data frames of pandas and polars; tables of PyArrow; and DMatrix of
+    XGBoost, Dataset of LightGBM and Pool of CatBoost if they hold all numbers. ``x_dtype`` is the precision
+    in which the model's library reads X. ``tested`` are the columns that trees test, ascending; with None,
+    :meth:`HostRows.chunk` always returns all columns.
+
     Raise ``ValueError`` if X is not two-dimensional, is complex, or holds strings where the model expects
     numbers, or the number or the names of its columns are not those of the model. Raise ``TypeError`` if X
     holds dates or time spans, is masked, is not a table at all, or is a library's own container whose numbers
     are not available.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-        NumPy arrays of any order and any real dtype, or of objects that are numbers; nested sequences;
-        sparse matrices and arrays of SciPy; data frames of pandas and polars; tables of PyArrow; and DMatrix
-        of XGBoost, Dataset of LightGBM and Pool of CatBoost if they hold all numbers.
-    schema : InputSchema
-    x_dtype : {"float32", "float64"}
-        Precision in which the model's library reads X.
-    tested : ndarray of int or None
-        Columns that trees test, ascending. With None, :meth:`HostRows.chunk` always returns all columns.
-
-    Returns
-    -------
-    HostRows
     """
     table = open_table(X)
     if table.absent_is_missing:

@@ -208,10 +208,8 @@ class PandasTypes:
     def array(self, rows: Any) -> np.ndarray:
         """Return rows as an array, of the dtype that an array of all rows of the source has.
 
-        Raises
-        ------
-        ValueError
-            As for :meth:`frame`. But integers may be missing beside floats, where they become floats anyway.
+        Raise ``ValueError`` as :meth:`frame` does. But integers may be missing beside floats, where they
+        become floats anyway.
         """
         dtype = self._row.to_numpy().dtype
         return self._rows_of(rows, floats=dtype.kind == "f").to_numpy(dtype)

@@ -93,28 +93,15 @@ _INNER_FIELDS = {
 def adapt(model: Any) -> AdaptedModel:
     """Read a ``lightgbm.Booster``, ``LGBMClassifier``, ``LGBMRegressor`` or ``LGBMRanker``.
 
-    Parameters
-    ----------
-    model : lightgbm.Booster or lightgbm.LGBMModel
-        Trained with any objective, including a custom one, and boosting "gbdt", "dart" or "rf".
+    The model was trained with any objective, including a custom one, and boosting "gbdt", "dart" or "rf". Its
+    margin is ``predict(raw_score=True)``, divided by the number of iterations for ``boosting="rf"``. It has
+    one output for each tree of an iteration: the classes of a multiclass model, otherwise one.
 
-    Returns
-    -------
-    AdaptedModel
-        Its margin is ``predict(raw_score=True)``, divided by the number of iterations for
-        ``boosting="rf"``. It has one output for each tree of an iteration: the classes of a
-        multiclass model, otherwise one.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The model treats zeros of one feature as missing in one node and as numbers in another, which can
-        happen if training continued with other parameters. Or the model is a wrapper with
-        ``pred_early_stop=True``, or its class is a third-party subclass with its own ``predict``.
-    NotFittedError
-        The model is a wrapper that is not fitted.
-    ValueError
-        The model text is damaged.
+    Raise ``UnsupportedModelError`` if the model treats zeros of one feature as missing in one node and as
+    numbers in another, which can happen if training continued with other parameters; or the model is a
+    wrapper with ``pred_early_stop=True``, or its class is a third-party subclass with its own ``predict``.
+    Raise ``NotFittedError`` if the model is a wrapper that is not fitted; ``ValueError`` if the model text is
+    damaged.
     """
     import lightgbm
 

@@ -42,12 +42,8 @@ _PARAMETERS = {
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of NGBoost whose base learners are regression trees.
 
-    Raises
-    ------
-    UnsupportedModelError
-        A base learner is not a regression tree, or a third-party subclass has its own ``predict``.
-    NotFittedError
-        The model is not fitted.
+    Raise ``UnsupportedModelError`` if a base learner is not a regression tree, or a third-party subclass has
+    its own ``predict``; ``NotFittedError`` if the model is not fitted.
     """
     from ngboost import NGBClassifier
     from ngboost.ngboost import NGBoost

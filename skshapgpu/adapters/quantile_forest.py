@@ -28,13 +28,8 @@ from .sklearn import read_tree, require_trees
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted forest of quantile-forest.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The class is not a forest of the library, or a third-party subclass has its own ``predict``; or a leaf
-        stores no target.
-    NotFittedError
-        The model is not fitted.
+    Raise ``UnsupportedModelError`` if the class is not a forest of the library, or a third-party subclass has
+    its own ``predict``; or a leaf stores no target. Raise ``NotFittedError`` if the model is not fitted.
     """
     from quantile_forest import ExtraTreesQuantileRegressor, RandomForestQuantileRegressor
 

@@ -168,24 +168,11 @@ def _all_numbers(values: np.ndarray) -> bool:
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of scikit-learn, or of a subclass that predicts in the same way.
 
-    Parameters
-    ----------
-    model : estimator
-        The final model itself: pipelines, searches and ``FrozenEstimator`` have been unwrapped before.
-
-    Returns
-    -------
-    AdaptedModel
-        Its margin depends on the class of the model: see the table at the top of this module.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The model, or one of its options, cannot be explained exactly.
-    NotFittedError
-        The model is not fitted.
-    ValueError
-        The model was modified and is no longer a valid ensemble of trees.
+    It is the final model itself: pipelines, searches and ``FrozenEstimator`` have been unwrapped before. Its
+    margin depends on the class of the model: see the table at the top of this module. Raise
+    ``UnsupportedModelError`` if the model, or one of its options, cannot be explained exactly;
+    ``NotFittedError`` if the model is not fitted; ``ValueError`` if the model was modified and is no longer a
+    valid ensemble of trees.
     """
     name = type(model).__name__
     bases = [base.__name__ for base in type(model).__mro__ if base.__module__.partition(".")[0] == "sklearn"]

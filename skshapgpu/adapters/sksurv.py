@@ -44,12 +44,8 @@ _LOSSES = frozenset({"CoxPH", "CensoredSquaredLoss", "IPCWLeastSquaresError"})
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of scikit-survival that is made of trees.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The model is not made of trees, or a third-party subclass has its own ``predict``.
-    NotFittedError
-        The model is not fitted.
+    Raise ``UnsupportedModelError`` if the model is not made of trees, or a third-party subclass has its own
+    ``predict``; ``NotFittedError`` if the model is not fitted.
     """
     from sksurv import ensemble, tree
 

@@ -65,18 +65,10 @@ class Codes:
 def adapt(model: Any) -> AdaptedModel:
     """Read a ``treelite.Model``, or a forest of cuML.
 
-    Returns
-    -------
-    AdaptedModel
-        Its outputs are the targets, or the classes, or the classes of each target. A forest whose leaves
-        hold the probabilities of two classes has one output, that of the second.
-
-    Raises
-    ------
-    UnsupportedModelError
-        A node tests numbers for equality, the model is not a forest, or a part of it is of an unknown kind.
-    ValueError
-        The model was modified and is no longer a valid ensemble of trees.
+    Its outputs are the targets, or the classes, or the classes of each target. A forest whose leaves hold the
+    probabilities of two classes has one output, that of the second. Raise ``UnsupportedModelError`` if a node
+    tests numbers for equality, the model is not a forest, or a part of it is of an unknown kind;
+    ``ValueError`` if the model was modified and is no longer a valid ensemble of trees.
     """
     import treelite
 

@@ -160,10 +160,7 @@ class BatchArguments:
 def explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
     """Return the explainer of a model for rows without labels.
 
-    Raises
-    ------
-    ValueError, TypeError, UnsupportedModelError, NotFittedError, OSError
-        As for :func:`.as_explainer`; or labels are needed.
+    Raise errors as :func:`.as_explainer` does, and ``ValueError`` if labels are needed.
     """
     if options.get("model_output") == "log_loss":
         raise _no_labels()

@@ -340,13 +340,7 @@ class _Run:
             sink.shape(*self._row, dtype=self._dtype)
 
     def settle(self, batch_size: int | str, if_exists: str) -> int | None:
-        """Begin or resume the output.
-
-        Returns
-        -------
-        int or None
-            Number of batches that are already written; None if the output is complete.
-        """
+        """Begin or resume the output; return the number of batches that are written, None if all of them are."""
         journal, sink = self._sink.journal, self._sink
         earlier_call = None if sink.is_gone() else journal.call
         if earlier_call is not None and batch_size == "auto":

@@ -252,19 +252,11 @@ class SchemaExplainer:
         return arrow.RecordBatch.from_arrays([*kept_columns, *columns], schema=self.output_schema)
 
     def _rows(self, batch: Any, names: Sequence[str]) -> Any:
-        """Return the features of a batch in a form that ``explain`` accepts.
+        """Return the features of a batch, which are the columns ``names``, in a form that ``explain``
+        accepts.
 
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch or FrameRows
-            Rows to explain.
-        names : sequence of str
-            Columns that are features.
-
-        Returns
-        -------
-        ndarray, data frame or pyarrow.Table
-            Rows, of the kind with which the model or the first step of the pipeline was trained.
+        The rows are of the kind with which the model or the first step of the pipeline was trained: an array,
+        a data frame or a ``pyarrow.Table``.
         """
         if isinstance(batch, FrameRows):
             return batch.frame

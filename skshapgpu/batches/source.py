@@ -103,15 +103,9 @@ def require_same_names(
 ) -> None:
     """Raise ``ValueError`` if a part of a source lacks a column, has it twice or has one too many.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the columns of the part, which is a file or an item.
-    expected : sequence of str
-        Names of the columns of the source.
-    selected : SelectedColumns
-    where, first : str
-        Names, for messages, of the part and of the first part, which determines the columns.
+    ``names`` are the names of the columns of the part, which is a file or an item, and ``expected`` those of
+    the source. ``where`` and ``first`` are the names, for messages, of the part and of the first part, which
+    determines the columns.
     """
     unexpected = [name for name in names if name not in expected]
     for name in selected.columns:

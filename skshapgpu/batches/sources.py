@@ -45,18 +45,10 @@ _FIRST = "the first item"
 def open_source(
     source: Any, csv: CsvFormat = NO_OPTIONS, filesystem: Any = None, keep: Sequence[str] = ()
 ) -> Source:
-    """Return the source for the argument ``source`` of ``explain_batches``.
+    """Return the source for the argument ``source`` of :func:`explain_batches`.
 
-    Parameters
-    ----------
-    source
-        See :func:`explain_batches`.
-    csv : CsvFormat
-        How to read CSV files; other sources ignore it.
-    filesystem : file system of pyarrow or fsspec, or None
-        File system of paths without a scheme.
-    keep : sequence of str
-        Names of columns to keep, which may be levels of a pandas index.
+    Only CSV files need ``csv``. ``filesystem``, of pyarrow or fsspec, has the paths without a scheme.
+    ``keep`` are the names of columns to keep, which may be levels of a pandas index.
     """
     if is_path(source):
         return _open_path(locate(source, filesystem), csv, keep)
@@ -536,11 +528,7 @@ def _other_type(name: str, kind: Any, where: str, first: Any) -> str:
 def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame") -> tuple[Any, list[str]]:
     """Convert an object of pyarrow, pandas or polars to a table.
 
-    Returns
-    -------
-    table : pyarrow.Table
-    levels : list of str
-        Names of the last columns, which are levels of the index of a pandas data frame.
+    Return it with the names of its last columns, which are levels of the index of a pandas data frame.
     """
     arrow = require_arrow()
     if isinstance(item, arrow.Table):

@@ -55,15 +55,10 @@ class Strongest:
         return fields
 
     def columns(self, values: np.ndarray, data: Any, dtype: Any) -> list[Any]:
-        """Return the columns for some rows.
+        """Return the columns for some rows, whose values have the shape (n_rows, len(names) * n_outputs).
 
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows, len(names) * n_outputs)
-        data : any ``Explanation.data``
-            If None, feature values are null.
-        dtype : numpy dtype
-            Type of the values in the columns.
+        ``data`` is any ``Explanation.data``; if None, feature values are null. ``dtype`` is the type of the
+        values in the columns.
         """
         arrow = require_arrow()
         names, n_outputs = arrow.array(self.names, arrow.string()), len(self.output_names or (None,))

@@ -232,16 +232,9 @@ def series_colors(
 ) -> list[ColorType]:
     """Return one colour for each series of bars or points.
 
-    Raise ``ValueError`` if ``color`` does not have one colour for each series.
-
-    Parameters
-    ----------
-    color : matplotlib color, sequence of matplotlib colors or None
-        The user's choice: as many colours as there are series.
-    default : sequence of matplotlib colors
-        Colours of the series if ``color`` is None.
-    kind : str
-        Noun for a series, for the message: "output" or "cohort".
+    ``color`` is the user's choice: as many colours as there are series; if None, ``default`` are the colours.
+    Raise ``ValueError`` if it does not have one colour for each series. ``kind`` is the noun for a series in
+    the message: "output" or "cohort".
     """
     from matplotlib.colors import is_color_like
 

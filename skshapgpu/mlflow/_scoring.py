@@ -150,18 +150,7 @@ def signature_of(
 ) -> Any:
     """Return the signature of an MLflow model: ``signature`` completed, or else inferred from an example.
 
-    Parameters
-    ----------
-    explainer : TreeExplainer
-    signature : mlflow.models.ModelSignature or None
-    example : data frame, array or None
-    categorical : mapping of str to dict
-        As for :class:`Scorer`.
-
-    Returns
-    -------
-    mlflow.models.ModelSignature
-        It has no inputs if the types of the columns are not known.
+    It has no inputs if the types of the columns are not known. ``categorical`` is that of :class:`Scorer`.
     """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema

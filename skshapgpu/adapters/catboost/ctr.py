@@ -41,10 +41,7 @@ _TILE_ROWS = 8192
 def category_hashes(column: Column) -> np.ndarray:
     """Return the low 32 bits of CatBoost's hash of each category, computed from its string.
 
-    Raises
-    ------
-    ValueError
-        A value is neither an integer (or bool) nor a string, or has more than 64 bits.
+    Raise ``ValueError`` if a value is neither an integer (or bool) nor a string, or has more than 64 bits.
     """
     if "hashes" not in column.kept:
         column.kept["hashes"] = _hashes(column)

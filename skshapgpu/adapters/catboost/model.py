@@ -83,13 +83,8 @@ class CatBoostCategories:
     codes: dict[int, int]
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return float64 codes, -1 where no split tests the category.
-
-        Raises
-        ------
-        ValueError
-            A value is neither an integer (or bool) nor a string, or has more than 64 bits.
-        """
+        """Return float64 codes, -1 where no split tests the category; raise errors as
+        :func:`category_hashes`."""
         hashes = category_hashes(column)
         if not self.codes:
             return np.full(len(hashes), -1.0)
@@ -123,15 +118,10 @@ def with_advice(problem: str) -> str:
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted ``CatBoost``, ``CatBoostClassifier``, ``CatBoostRegressor`` or ``CatBoostRanker``.
 
-    Raises
-    ------
-    NotFittedError
-        The model is not fitted.
-    UnsupportedModelError
-        The model has text or embedding features, or has trees that are not symmetric but no leaf weights; or
-        its class is a third-party subclass with its own ``predict``.
-    ValueError
-        CatBoost cannot export the model, or the export contradicts itself.
+    Raise ``NotFittedError`` if the model is not fitted. Raise ``UnsupportedModelError`` if the model has text
+    or embedding features, or has trees that are not symmetric but no leaf weights; or its class is a
+    third-party subclass with its own ``predict``. Raise ``ValueError`` if CatBoost cannot export the model,
+    or the export contradicts itself.
     """
     import catboost
 
@@ -264,19 +254,10 @@ def _features(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def restore_tables(document: dict[str, Any], content: bytes) -> None:
-    """Separate different CTRs that share a name, and therefore a table, in the JSON export.
+    """Separate different CTRs that share a name, and therefore a table, in the JSON export, in place.
 
-    Parameters
-    ----------
-    document : dict
-        The export, changed in place.
-    content : bytes
-        CatBoost's own file (.cbm) of the same model.
-
-    Raises
-    ------
-    ValueError
-        The file contains another model, or is damaged.
+    ``content`` is CatBoost's own file (.cbm) of the same model. Raise ``ValueError`` if the file contains
+    another model, or is damaged.
     """
     if not document.get("ctr_data"):
         return
@@ -321,22 +302,9 @@ class ModelParts(NamedTuple):
 def read_document(document: dict[str, Any], n_features: int) -> ModelParts:
     """Read CatBoost's JSON export.
 
-    Parameters
-    ----------
-    document : dict
-    n_features : int
-        Smallest number of columns of X. X has more columns if the export lists a column beyond it.
-
-    Returns
-    -------
-    ModelParts
-
-    Raises
-    ------
-    UnsupportedModelError
-        A split is neither numeric nor one-hot nor tests a CTR, or a part of the model is unknown.
-    ValueError
-        The document contradicts itself or lacks a field.
+    X has at least ``n_features`` columns, and more if the export lists a column beyond them. Raise
+    ``UnsupportedModelError`` if a split is neither numeric nor one-hot nor tests a CTR, or a part of the
+    model is unknown; ``ValueError`` if the document contradicts itself or lacks a field.
     """
     try:
         return _read(document, n_features)

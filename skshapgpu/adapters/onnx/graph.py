@@ -42,13 +42,9 @@ class Trees:
 def find(graph: Graph) -> Trees:
     """Find the tree ensemble and check the operators around it.
 
-    Raises
-    ------
-    ValueError
-        The graph is not connected, or contains a cycle.
-    UnsupportedModelError
-        There is no tree ensemble, or several; an operator changes X or the scores; or X is not a table of
-        floats, doubles or integers with a known number of columns.
+    Raise ``ValueError`` if the graph is not connected, or contains a cycle. Raise ``UnsupportedModelError``
+    if there is no tree ensemble, or several; an operator changes X or the scores; or X is not a table of
+    floats, doubles or integers with a known number of columns.
     """
     ensembles = [
         operator

@@ -55,12 +55,9 @@ def ensemble(
 ) -> tuple[Ensemble, dict[int, Ranks]]:
     """Return the trees of a table, and the encoder of each column that is compared by equality.
 
-    Raises
-    ------
-    ValueError
-        The nodes are not trees, or test columns that do not exist.
-    UnsupportedModelError
-        The ensemble would be much larger than the file, or it cannot express the comparisons.
+    Raise ``ValueError`` if the nodes are not trees, or test columns that do not exist. Raise
+    ``UnsupportedModelError`` if the ensemble would be much larger than the file, or it cannot express the
+    comparisons.
     """
     mode, inner = table.mode, table.mode != LEAF
     if (inner & ((table.feature < 0) | (table.feature >= n_features))).any():

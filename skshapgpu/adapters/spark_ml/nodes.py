@@ -117,18 +117,8 @@ def ensemble(
 ) -> tuple[Ensemble, dict[int, Categories]]:
     """Return the ensemble of some nodes, and the encoders of its categorical columns.
 
-    Parameters
-    ----------
-    nodes : Nodes
-    value : ndarray of float64, shape (n_nodes,) or (n_nodes, n_outputs)
-        Values of the leaves, for one output or for all outputs. Values of other nodes become 0.
-    cover : ndarray of float64, shape (n_nodes,)
-    n_features : int
-
-    Raises
-    ------
-    ValueError
-        The nodes are not trees, or their splits are not valid.
+    ``value`` has the values of the leaves, for one output or for all outputs; values of other nodes become 0.
+    Raise ``ValueError`` if the nodes are not trees, or their splits are not valid.
     """
     inner = nodes.left >= 0
     categorical = inner & (nodes.n_categories != -1)

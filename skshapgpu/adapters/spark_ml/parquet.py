@@ -73,12 +73,8 @@ class NumberTable:
     def numbers(self, name: str, dtype: str) -> np.ndarray:
         """Return a column of integers ("int64") or floats ("float64").
 
-        Raises
-        ------
-        KeyError
-            There is no such column, or several.
-        ValueError
-            The column has another type or nulls, or is damaged, or the table has too many numbers.
+        Raise ``KeyError`` if there is no such column, or several. Raise ``ValueError`` if the column has
+        another type or nulls, or is damaged, or the table has too many numbers.
         """
         most_numbers = self._most_numbers(name)
         numbers, n = np.empty(most_numbers, dtype), 0
