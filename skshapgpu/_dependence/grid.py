@@ -75,13 +75,8 @@ class GridOptions:
 class Players:
     """The features whose dependence can be computed: by name, or by the position of a column of X.
 
-    Parameters
-    ----------
-    computation : Computation
-    groups : sequence of Group or None, default=None
-        Columns of each feature. None: each column that the model receives is a feature.
-    names : tuple of str, default=()
-        Names of the groups.
+    ``groups`` are the columns of each feature, whose names are ``names``. Without groups, each column that
+    the model receives is a feature.
 
     Attributes
     ----------

@@ -31,13 +31,7 @@ FACTS = ("index", "model_output", "feature_perturbation")
 
 
 class Sample(ABC):
-    """Values of some rows.
-
-    Attributes
-    ----------
-    role : str
-        "reference" or "current", for messages.
-    """
+    """Values of some rows; ``role`` is "reference" or "current", for messages."""
 
     feature_names: tuple[str, ...]
     #: None if the values of a row have one axis, which is the axis of features.

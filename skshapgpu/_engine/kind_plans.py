@@ -49,11 +49,6 @@ class KindPlan:
 
     Each is compiled, and sent to a GPU, when it is first used. Threads may use them at the same time.
 
-    Parameters
-    ----------
-    model : CompiledModel
-    kind : Kind
-
     Attributes
     ----------
     n_features : int

@@ -82,14 +82,7 @@ def changed_params(params: dict[str, Any], X: Any, sources: np.ndarray) -> dict[
 
 
 class _Change:
-    """Change of the columns of X.
-
-    Parameters
-    ----------
-    X : table
-    sources : ndarray of int
-        See :func:`changed_model`.
-    """
+    """Change of the columns of X; for ``sources``, see :func:`changed_model`."""
 
     def __init__(self, X: Any, sources: np.ndarray) -> None:
         self._X, self._sources = X, sources

@@ -34,14 +34,9 @@ class Split:
 class OutOfFold:
     """Explanations of splits, merged in the order of the rows of X.
 
-    Parameters
-    ----------
-    n_rows, n_splits : int
-    averaged : bool
-        Whether rows may be in several splits. If so, the values of a row are added up in float64, and their
-        standard deviations are computed.
-    first : Split
-        Split with an explanation. It determines the outputs.
+    ``averaged`` says whether rows may be in several splits. If so, the values of a row are added up in
+    float64, and their standard deviations are computed. ``first`` is a split with an explanation, which
+    determines the outputs.
     """
 
     def __init__(self, n_rows: int, n_splits: int, averaged: bool, first: Split) -> None:

@@ -55,14 +55,7 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
 class RemotePath:
-    """Path in a file system of pyarrow, with the methods of ``pathlib.Path`` that this package uses.
-
-    Attributes
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    path : str
-        Path in the file system.
-    """
+    """Path in a file system of pyarrow, with the methods of ``pathlib.Path`` that this package uses."""
 
     def __init__(self, filesystem: Any, path: str, shown: str) -> None:
         self.filesystem, self.path, self._shown = filesystem, path, shown
@@ -245,12 +238,7 @@ class RemotePath:
 
 
 class Content:
-    """Content of a file, which a user passes instead of its path.
-
-    Attributes
-    ----------
-    content : bytes
-    """
+    """Content of a file, which a user passes instead of its path."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

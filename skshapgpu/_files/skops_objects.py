@@ -17,12 +17,7 @@ _MOST_GROWTH, _MORE_BYTES = 64, 2**20
 
 
 class UntrustedTypesError(ValueError):
-    """Error for a file that holds types that are not trusted.
-
-    Attributes
-    ----------
-    types : list of str
-    """
+    """Error for a file that holds types that are not trusted, which are in ``types``."""
 
     def __init__(self, types: list[str]) -> None:
         super().__init__(f"types that skops does not trust: {', '.join(types)}")

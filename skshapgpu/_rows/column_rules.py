@@ -17,17 +17,9 @@ from .tables import check_known_names, check_names, listed
 class ColumnRules:
     """Rules for the columns of one X.
 
-    Parameters
-    ----------
-    schema : InputSchema
-    x_dtype : numpy dtype
-        Precision in which the model's library reads X.
-    package : str or None
-        Package of the data frame that X is.
-    names : tuple of str or None
-        Names of the columns of X.
-    string_columns, long_columns : frozenset of int
-        As for :class:`.frames.Frame`.
+    ``x_dtype`` is the precision in which the model's library reads X. ``package`` is the package of the data
+    frame that X is, and ``names`` are the names of its columns. For sets of columns, see
+    :class:`.frames.Frame`.
     """
 
     def __init__(

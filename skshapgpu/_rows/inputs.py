@@ -42,19 +42,9 @@ FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
 
 class Reader:
-    """Reader of X for one model.
+    """Reader of X for one model, after the leading steps of a pipeline, which transform X first.
 
-    Parameters
-    ----------
-    steps : sequence of transformers
-        Leading steps of a pipeline, which transform X first.
-    adapted : AdaptedModel
-
-    Attributes
-    ----------
-    steps : sequence of transformers
-    schema : InputSchema
-        Columns that the model expects, after the steps.
+    ``schema`` describes the columns that the model expects, after the steps.
     """
 
     def __init__(self, steps: Sequence[Any], adapted: AdaptedModel) -> None:

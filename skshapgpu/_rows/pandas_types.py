@@ -30,16 +30,8 @@ UNKNOWN_NULLS = (
 class TypesScan:
     """Facts about the rows of a source from which the pandas dtypes of its columns follow.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        Columns of the source, with the metadata of pandas, if there are any.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-    needed : list of str
-        Columns of integers, booleans or with a dictionary, whose rows must be added.
+    ``schema`` has the columns of the source, with the metadata of pandas, if there are any. The attribute
+    ``needed`` lists the columns of integers, booleans or with a dictionary, whose rows must be added.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -143,10 +135,6 @@ class PandasTypes:
     differing : mapping of str to list or None
         Categories of columns whose dictionaries differ between the parts of the source, beginning with the
         categories of the first part. The columns may be in ``dictionaries`` or not.
-
-    Attributes
-    ----------
-    differing : mapping of str to list
     """
 
     def __init__(

@@ -83,15 +83,7 @@ NO_OPTIONS = CsvFormat()
 class CsvFile:
     """A CSV file, which may be compressed.
 
-    Attributes
-    ----------
-    place : Path or RemotePath
-    path : str
-        The place as text, for messages.
-    names : list of str
-        Names of the columns.
-    n_rows : int
-        Number of rows; known after :meth:`scan`.
+    ``path`` is the place as text, for messages. ``n_rows`` is known after :meth:`scan`.
     """
 
     #: Columns that are levels of an index. Always empty, because CSV files do not record levels.

@@ -60,16 +60,9 @@ _SUFFIXES = {
 class FilesSource(Source):
     """Files of one format, in the order of the list that the user passed, or of their paths in a folder.
 
-    Parameters
-    ----------
-    files : list of CsvFile or _ArrowFile
-    kind : str
-    keys : list of dict
-        For each file, the columns that are not stored in it: the columns that the names of its folders
-        define, with their values, and the index levels that are ranges.
-    schema : pyarrow.Schema
-        Columns of the first file, followed by the columns in ``keys``.
-    csv : CsvFormat
+    ``keys`` has for each file the columns that are not stored in it: the columns that the names of its
+    folders define, with their values, and the index levels that are ranges. ``schema`` has the columns of the
+    first file, followed by the columns in ``keys``.
     """
 
     def __init__(

@@ -30,12 +30,8 @@ Step = Callable[[int, Any], Any]
 class _Line:
     """The items between the stages.
 
-    Attributes
-    ----------
-    n_written : int
-        Number of items that are written.
-    error : BaseException or None
-        Error because of which no more items are written; None if there is none.
+    ``n_written`` items are written. ``error`` is the error because of which no more items are written; None
+    if there is none.
     """
 
     def __init__(self, max_items: int, n_encoders: int) -> None:

@@ -340,7 +340,7 @@ class _Run:
             sink.shape(*self._row, dtype=self._dtype)
 
     def settle(self, batch_size: int | str, if_exists: str) -> int | None:
-        """Begin or resume the output; return the number of batches that are written, None if all of them are."""
+        """Begin or resume the output. Return the number of written batches; None if it is complete."""
         journal, sink = self._sink.journal, self._sink
         earlier_call = None if sink.is_gone() else journal.call
         if earlier_call is not None and batch_size == "auto":

@@ -59,13 +59,7 @@ _DIGEST_BYTES, _DIGEST_PLACES = 2**16, 64
 
 
 class Sink(ABC):
-    """Output to which batches are written in order, after several threads have prepared them.
-
-    Attributes
-    ----------
-    place : Path or RemotePath
-    journal : Journal
-    """
+    """Output to which batches are written in order, after several threads have prepared them."""
 
     kind: str  # kind of output, as the journal records it
     #: Whether the output has only values, and :meth:`prepare` takes arrays: see :meth:`shape`.

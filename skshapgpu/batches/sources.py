@@ -113,20 +113,8 @@ class MatrixSource(Source):
 class FrameSource(Source):
     """A data frame of pandas, whose rows are passed on as they are; only the columns to keep are converted.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-    keep : sequence of str
-        Names of columns to keep, which may be levels of the index.
-    where : str
-        Name of the frame in messages.
-
-    Attributes
-    ----------
-    features : pandas.DataFrame
-        All columns; after :meth:`settle`, the features.
-    kept_columns : pyarrow.Table
-        The columns to keep.
+    ``keep`` are the names of columns to keep, which may be levels of the index; ``where`` is the name of the
+    frame in messages. ``features`` are all columns; after :meth:`settle`, the features.
     """
 
     def __init__(self, frame: Any, keep: Sequence[str], where: str) -> None:

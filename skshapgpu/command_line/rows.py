@@ -113,8 +113,7 @@ def read_rows(
 
 
 def _drawn(pieces: Iterable[Any], n_rows: int | None, seed: int) -> tuple[int, list[Any]]:
-    """Draw the rows with the smallest random numbers; return the number of all rows, and pieces with the
-    drawn."""
+    """Draw the rows with the smallest random numbers; return the number of all rows, and the drawn rows."""
     random, n_read = np.random.default_rng(seed), 0
     drawn: list[tuple[Any, np.ndarray]] = []
     for piece in pieces:

@@ -17,19 +17,9 @@ from ..explainer import TreeExplainer
 class Scorer:
     """Explainer with the interface that MLflow expects of a model.
 
-    Parameters
-    ----------
-    explainer : TreeExplainer
-    categorical : mapping of str to dict
-        Columns that become categories of pandas, which MLflow does not pass, as :func:`without_categories`
-        returns them.
-
-    Raises
-    ------
-    ImportError
-        pyarrow is not installed.
-    ValueError
-        The explainer needs labels.
+    ``categorical`` has the columns that become categories of pandas, which MLflow does not pass, as
+    :func:`without_categories` returns them. ``ImportError`` is raised if pyarrow is not installed,
+    ``ValueError`` if the explainer needs labels.
     """
 
     def __init__(self, explainer: TreeExplainer, categorical: Mapping[str, Any] | None = None) -> None:

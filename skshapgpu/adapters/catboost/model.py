@@ -83,8 +83,7 @@ class CatBoostCategories:
     codes: dict[int, int]
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return float64 codes, -1 where no split tests the category; raise errors as
-        :func:`category_hashes`."""
+        """Return float64 codes, -1 where no split tests the category. See also ``category_hashes``."""
         hashes = category_hashes(column)
         if not self.codes:
             return np.full(len(hashes), -1.0)

@@ -49,15 +49,7 @@ _DATA_PAGES, _DICTIONARY_PAGES = {0: 5, 3: 8}, {2: 7}
 class NumberTable:
     """The columns of a table in several Parquet files; fields of a struct are columns, too.
 
-    Parameters
-    ----------
-    contents : sequence of bytes
-        The content of each file.
-
-    Raises
-    ------
-    ValueError
-        A file is damaged, or has other columns than the first one.
+    ``ValueError`` is raised if a file is damaged, or has other columns than the first one.
     """
 
     def __init__(self, contents: Sequence[bytes]) -> None:
