@@ -25,7 +25,7 @@ from ..errors import UnsupportedModelError
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
 from .schema import AdaptedModel, InputSchema, counts_of
-from .sklearn import read_tree, require_trees
+from .sklearn import accepts_nan, read_tree, require_trees
 
 #: Names of the parameters that NGBoost's own distributions take from the trees.
 _PARAMETERS = {
@@ -77,7 +77,7 @@ def adapt(model: Any) -> AdaptedModel:
         ensemble,
         InputSchema(
             model.n_features,
-            allow_nan=all(member._support_missing_values(np.empty((0, 0))) for member in members),
+            allow_nan=all(map(accepts_nan, members)),
             allow_inf=False,
             allow_sparse_nan=False,
         ),

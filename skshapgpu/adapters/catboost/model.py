@@ -209,36 +209,30 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
         encoders=encoders,
         derived=derived,
     )
-
+    adapted = AdaptedModel(
+        ensemble,
+        schema,
+        "catboost",
+        has_cover=has_cover,
+        cover_kind="weight" if has_cover else None,
+        shared=shared,
+    )
     if ensemble.n_outputs == 1:
         binary = len(classes) == 2
-        return AdaptedModel(
-            ensemble,
-            schema,
-            "catboost",
+        return replace(
+            adapted,
             binary="margin" if binary else None,
             class_names=tuple(classes) if binary else None,
             link="logistic" if binary else "exp" if _loss(document) in _LOG else None,
             squared_error=_loss(document) == "RMSE",
-            has_cover=has_cover,
-            cover_kind="weight" if has_cover else None,
-            shared=shared,
         )
     # A class that was declared but did not occur in training has no output.
     class_params = document.get("model_info", {}).get("class_params", {})
     numbers = class_params.get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(number)] for number in numbers) if classes else None
     loss = _loss(document) or _loss_of_sum(document)
-    return AdaptedModel(
-        ensemble,
-        schema,
-        "catboost",
-        output_names=outputs,
-        link="logistic" if loss in _LOGISTIC else "softmax" if loss == "MultiClass" else None,
-        has_cover=has_cover,
-        cover_kind="weight" if has_cover else None,
-        shared=shared,
-    )
+    link: Any = "logistic" if loss in _LOGISTIC else "softmax" if loss == "MultiClass" else None
+    return replace(adapted, output_names=outputs, link=link)
 
 
 def _names(features: Sequence[dict[str, Any]]) -> dict[int, str | None]:
