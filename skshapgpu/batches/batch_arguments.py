@@ -162,11 +162,9 @@ def explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
 
     Raise errors as :func:`.as_explainer` does, and ``ValueError`` if labels are needed.
     """
-    if options.get("model_output") == "log_loss":
-        raise _no_labels()
-    explainer = as_explainer(model, options)
-    if explainer.model_output == "log_loss":
-        raise _no_labels()
+    explainer = None if options.get("model_output") == "log_loss" else as_explainer(model, options)
+    if explainer is None or explainer.model_output == "log_loss":
+        raise ValueError("model_output='log_loss' needs labels, which batches do not have: use TreeExplainer")
     return explainer
 
 
@@ -209,10 +207,6 @@ def request_of(interactions: Any, index: str | None) -> tuple[Request | None, An
             "those of a batch; find them in a sample with explain_interactions, and list them"
         )
     return request, index
-
-
-def _no_labels() -> ValueError:
-    return ValueError("model_output='log_loss' needs labels, which batches do not have: use TreeExplainer")
 
 
 def parse_names(argument: str, value: Any) -> tuple[str, ...]:

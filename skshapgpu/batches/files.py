@@ -27,7 +27,6 @@ from .source import (
     columns_fingerprint,
     files_fingerprint,
     require_same_names,
-    row_bytes,
 )
 from .types import cast_to_schema, wider
 
@@ -71,9 +70,6 @@ class FilesSource(Source):
         self._files, self.kind, self._keys, self._csv = files, kind, keys, csv
         self.schema, self.places = schema, tuple(file.place for file in files)
         self._infos = _map_files(info_of, self.places)
-
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         facts = {

@@ -108,12 +108,10 @@ class Folder(ABC):
         Raise ``RuntimeError`` if another call is writing the output.
         """
 
-    @abstractmethod
-    def take(self) -> None:
+    def take(self) -> None:  # noqa: B027 - a lock is enough
         """Declare that this call writes from now on, which stops an earlier call."""
 
-    @abstractmethod
-    def require_taken(self, output: str) -> None:
+    def require_taken(self, output: str) -> None:  # noqa: B027 - a lock is enough
         """Raise ``RuntimeError`` if another call has begun to write since :meth:`take`."""
 
     @abstractmethod
@@ -207,12 +205,6 @@ class LocalFolder(Folder):
             if not _locked(file.fileno()):
                 raise RuntimeError(f"another call is writing {output!r}: wait for it, or name another output")
             yield
-
-    def take(self) -> None:
-        """Do nothing: the lock is enough."""
-
-    def require_taken(self, output: str) -> None:
-        """Do nothing: the lock is enough."""
 
     def scratch(self) -> Path:
         return self.place

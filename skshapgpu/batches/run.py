@@ -363,7 +363,7 @@ class _Run:
                 )
             if journal.finished is not None and sink.is_there(journal.finished):
                 return None
-            journal.take()
+            journal.folder.take()
             n_batches = sink.n_complete(self.batch_rows)
             if journal.finished is not None:  # some parts were deleted
                 journal.begin(call)
@@ -372,7 +372,7 @@ class _Run:
         if earlier_call is not None and isinstance(batch_size, str):  # the output is overwritten
             self.batch_rows = self._auto_rows()
             call = self._call()
-        journal.take()
+        journal.folder.take()
         sink.clear()
         journal.begin(call)
         sink.open(self._schema, 0)

@@ -94,7 +94,7 @@ class Sink(ABC):
 
     def shape(self, *row: int, dtype: Any) -> None:
         """Set the shape and dtype of the values of a row. It is called before :meth:`open`."""
-        raise NotImplementedError
+        self._row, self._dtype = row, np.dtype(dtype)
 
     @abstractmethod
     def is_gone(self) -> bool:
@@ -257,16 +257,12 @@ class JoinedSink(_FileSink):
         self.kind, self._form, self.holds_values = f"file of {form}", form, form == "npy"
         self._parts_folder = self.journal.folder / "parts"
         self._parts = Parts(self._parts_folder, self.journal, "arrow", is_hidden=True)
-        self._row: tuple[int, ...] = ()
         self._file: Any = None
         self._writer: Any = None
 
     def require_types(self, schema: Any) -> None:
         if self._form == "csv":
             require_csv(plain(schema))
-
-    def shape(self, *row: int, dtype: Any) -> None:
-        self._row, self._dtype = row, np.dtype(dtype)
 
     def n_complete(self, n_batch: int) -> int:
         return self._parts.n_complete(n_batch)
@@ -357,9 +353,6 @@ class NpySink(_FileSink):
         super().__init__(place)
         self._values_file = self.journal.folder.scratch() / "values"
         self._file: Any = None
-
-    def shape(self, *row: int, dtype: Any) -> None:
-        self._row, self._dtype = row, np.dtype(dtype)
 
     def n_complete(self, n_batch: int) -> int:
         self._n_kept = self._n_intact - self._n_intact % n_batch

@@ -69,9 +69,9 @@ class Source(ABC):
         raises ``ValueError`` if a file or item lacks a column or has values of another kind in it.
         """
 
-    @abstractmethod
     def row_bytes(self, columns: Sequence[str]) -> int:
         """Estimate the bytes per row of these columns."""
+        return row_bytes(self.schema, columns)
 
     @abstractmethod
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:

@@ -175,9 +175,6 @@ class TableSource(Source):
             scan.add(self._table.select(scan.needed))
             self.pandas_types = scan.types()
 
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        return row_bytes(self.schema, columns)
-
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         columns_read = self._table.select(list(columns))
         rows = [columns_read.slice(row, 1).to_pylist() for row in _compared_rows(self._table.num_rows)]
@@ -227,7 +224,7 @@ class StreamSource(Source):
     def row_bytes(self, columns: Sequence[str]) -> int:
         if self.schema is None:
             return self._first.shape[1] * max(self._first.dtype.itemsize, 1)
-        return row_bytes(self.schema, columns)
+        return super().row_bytes(columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         if self.schema is None:
@@ -398,9 +395,6 @@ class DatasetSource(Source):
                     "pass the paths of the files, which gives numbers a wider type, or make the dataset with "
                     "a schema= that holds the values of all files"
                 )
-
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         return {**_dataset_fingerprint(self._dataset), **columns_fingerprint(self.schema, columns)}
