@@ -198,10 +198,8 @@ def explained_splits(
 
     X and y must have passed scikit-learn's ``indexable``.
     """
-    from sklearn.model_selection import (
-        check_cv,
-        cross_validate,
-    )  # their import takes a third of the time of importing this package
+    # This import takes a third of the time of importing this package.
+    from sklearn.model_selection import check_cv, cross_validate
 
     require_n_jobs(n_jobs)
     require_explain_params(explain_params)
