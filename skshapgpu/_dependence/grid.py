@@ -227,7 +227,7 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
     if not options.is_categorical(feature, lambda: _is_categorical(computation, feature, column_values)):
         numbers = numbers_of(column_values, name)
         values = numeric_grid(numbers, name, options, custom, partial(_breakpoints, computation, feature))
-        if package_of(rows.data) is not None and rows.has_encoder(feature):
+        if package_of(rows.data) is not None and rows.rules.has_encoder(feature):
             grid = f"the grid of {name!r}, which is not in categorical_features,"
             points = _points_of_categories(computation, values, grid, *categories_of(column_values))
         else:
@@ -265,7 +265,7 @@ def _is_categorical(computation: Computation, feature: int, column_values: np.nd
     return (
         _splits_by_category(ensemble, tested)
         or feature in computation.adapted.schema.encoders
-        or computation.rows.is_categorical(feature)
+        or computation.rows.rules.is_categorical(feature)
         or not are_numbers(column_values)
     )
 

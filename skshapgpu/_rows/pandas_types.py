@@ -170,15 +170,6 @@ class PandasTypes:
             if not isinstance(dtype, np.dtype) and not has_categories(dtype)
         }
 
-    def frame(self, rows: Any) -> Any:
-        """Return rows as a data frame of pandas.
-
-        The rows have the columns of the schema, in any order and possibly among other columns. Raise
-        ``ValueError`` if a column cannot be a column of pandas, or has a missing value that changes its
-        dtype.
-        """
-        return self._rows_of(rows)
-
     def read_otherwise(self, frame: Any) -> Any:
         """Return a frame of :meth:`frame` in which the columns whose categories differ have another order.
 
@@ -200,10 +191,15 @@ class PandasTypes:
         become floats anyway.
         """
         dtype = self._row.to_numpy().dtype
-        return self._rows_of(rows, floats=dtype.kind == "f").to_numpy(dtype)
+        return self.frame(rows, floats=dtype.kind == "f").to_numpy(dtype)
 
-    def _rows_of(self, rows: Any, floats: bool = False) -> Any:
-        """Return rows as a data frame. If ``floats``, columns of integers may be floats in it."""
+    def frame(self, rows: Any, *, floats: bool = False) -> Any:
+        """Return rows as a data frame of pandas. If ``floats``, columns of integers may be floats in it.
+
+        The rows have the columns of the schema, in any order and possibly among other columns. Raise
+        ``ValueError`` if a column cannot be a column of pandas, or has a missing value that changes its
+        dtype.
+        """
         arrow = require_arrow()
         columns = []
         for field in self._schema:
