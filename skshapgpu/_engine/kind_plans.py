@@ -65,13 +65,13 @@ class KindPlan:
     _can_have_tables = True
 
     def __init__(self, model: CompiledModel, kind: Kind) -> None:
-        self.model, self.kind = model, kind
+        self.model, self.kind, self._ensemble = model, kind, model.ensemble
         self.n_features, self.sharing = model.n_features, model.sharing
         self._plans: dict[Intervals, Any] = {}
         self._cuda_plans: dict[Intervals, dict[tuple[int, str], Any]] = {}  # by GPU and method
         self._layouts: dict[Intervals, TableLayout] = {}
         self._core_layouts: dict[Intervals, Any] = {}  # layouts of tables that do not exist yet
-        n_leaf_outputs = model.ensemble.value.shape[1]
+        n_leaf_outputs = self._ensemble.value.shape[1]
         self.work = _INTERACTION_WORK[kind.order] * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
 
     def plan(self, intervals: Intervals = NO_INTERVALS) -> Any:
@@ -334,7 +334,7 @@ class BackgroundPlan(KindPlan):
         """Return the ensemble, the precision and the background data, as the core takes them."""
         model, background = self.model, self.model.background
         assert background is not None
-        return attributes_of(model.ensemble), model.options.precision, background.rows, background.weights
+        return attributes_of(self._ensemble), model.options.precision, background.rows, background.weights
 
 
 class TiledPlan(BackgroundPlan):
@@ -496,22 +496,12 @@ class PathOwenPlan(OwenPlan):
         return plan
 
 
-class BackgroundOwenPlan(OwenPlan):
+class BackgroundOwenPlan(OwenPlan, BackgroundPlan):
     """The plans of Owen values against background data."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        model = self.model
-        assert model.background is not None
-        return _core.background_plan(
-            attributes_of(self._ensemble),
-            model.options.precision,
-            model.background.rows,
-            model.background.weights,
-            SHAP_VALUES.core_index,
-            self._table_room(),
-            self._n_threads,
-            groups=self._group_of_player,
-        )
+        index, room, groups = SHAP_VALUES.core_index, self._table_room(), self._group_of_player
+        return _core.background_plan(*self._background(), index, room, self._n_threads, groups=groups)
 
     @property
     def _fits_gpus(self) -> bool:
