@@ -93,9 +93,8 @@ class FilesSource(Source):
         for field in self.schema:
             if field.name in selected.columns:
                 field = field.with_type(self._type_for_all(field.name, selected))
-                if (
-                    self.kind == "csv" and field.name not in selected.kept_columns
-                ):  # as pandas.read_csv represents it
+                # As pandas.read_csv represents missing values.
+                if self.kind == "csv" and field.name not in selected.kept_columns:
                     field = field.with_metadata({MISSING_KEY: MISSING_NAN})
             fields.append(field)
         self.schema = require_arrow().schema(fields, self.schema.metadata)

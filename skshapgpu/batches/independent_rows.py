@@ -30,10 +30,7 @@ def require_independent_rows(reader: Reader, X: Any) -> bool:
     try:
         together = _transformed(reader, select(X, np.arange(n_rows)))[every_second]
         alone = _transformed(reader, select(X, every_second))
-    except (
-        ValueError,
-        TypeError,
-    ):  # a value is not accepted: explaining the batch raises an error that names the row
+    except (ValueError, TypeError):  # explaining the batch raises an error that names the row
         return False
     row_and_column = _first_difference(together, alone)
     if row_and_column is None:

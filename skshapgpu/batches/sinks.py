@@ -421,9 +421,8 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
         raise ValueError(f"{str(place)!r} {storage.is_link(place)}")
     suffix = place.suffix.lower()
     is_dir = place.is_dir()
-    named_folder = os.fspath(sink).endswith(("/", os.sep)) or str(place).endswith(
-        "/"
-    )  # of a URL with a query
+    # A URL may end with a query; the place does not.
+    named_folder = os.fspath(sink).endswith(("/", os.sep)) or str(place).endswith("/")
     if is_dir or not suffix or named_folder:
         if form is not None and form not in _PART_FORMATS:
             raise ValueError(
