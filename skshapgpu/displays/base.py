@@ -306,6 +306,12 @@ def legend_of_missing(ax: Axes, label: str) -> None:
     legend.get_texts()[0].set_parse_math(False)
 
 
+def beside(ax: Axes, text: str, end: tuple[Any, Any], gap: float, size: float) -> Annotation:
+    """Write a text ``gap`` points to the right of the end of a bar or line, or to the left if negative."""
+    side: Any = "left" if gap > 0 else "right"
+    return ax.annotate(text, end, (gap, 0), textcoords="offset points", ha=side, va="center", fontsize=size)
+
+
 def make_room(ax: Axes, texts: Sequence[Annotation]) -> None:
     """Widen the limits of the x-axis until all annotations, anchored to data, are inside the axes."""
     if not texts:
