@@ -26,7 +26,7 @@ import scipy.sparse
 from ..errors import UnsupportedModelError
 from . import _treelite_checkpoint
 from ._known import require_known
-from .ensemble import Ensemble, Tree
+from .ensemble import Ensemble, Tree, category_attributes
 from .schema import AdaptedModel, Column, InputSchema, counts_of, numbers_of_categories, pair_names
 
 #: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of the format.
@@ -402,12 +402,8 @@ def _category_sets(trees: list[_Nodes], tree_numbers: list[int], dtype: str) -> 
             listed_left.append(not tree.listed_right[node])
     if not lists:
         return {}
-    return {
-        "category_set": np.concatenate([set_of_node[i] for i in tree_numbers]),
-        "category_offsets": np.cumsum([0, *map(len, lists)]),
-        "category_values": np.concatenate(lists),
-        "category_listed_left": listed_left,
-    }
+    category_set = np.concatenate([set_of_node[i] for i in tree_numbers])
+    return category_attributes(category_set, lists, listed_left)
 
 
 def _holds_probabilities(head: _Head, ensemble: Ensemble) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedModelError
-from ..ensemble import Ensemble
+from ..ensemble import Ensemble, category_attributes
 from ..schema import Column, numbers_of_categories
 from .tables import EQ, GT, GTE, LEAF, LT, MEMBER, NEQ, NodeTable
 
@@ -168,14 +168,9 @@ def _category_sets(
     sets = [
         np.unique(encoders[int(table.feature[node])].code(table.members[node]))
         if node in table.members
-        else codes[node : node + 1]
+        else codes[node : node + 1].astype(np.int64)
         for node in nodes.tolist()
     ]
     numbers = np.full(len(table.mode), -1)
     numbers[nodes] = np.arange(len(nodes))
-    return {
-        "category_set": numbers,
-        "category_offsets": np.cumsum([0, *map(len, sets)]),
-        "category_values": np.concatenate(sets).astype(np.int64),
-        "category_listed_left": np.ones(len(nodes), bool),
-    }
+    return category_attributes(numbers, sets, np.ones(len(nodes), bool))

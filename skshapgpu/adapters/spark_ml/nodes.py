@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ensemble import Ensemble
+from ..ensemble import Ensemble, category_attributes
 from ..schema import Column, numbers_of_categories
 
 #: Fields of Spark's ``NodeData`` and of the splits in it.
@@ -172,9 +172,4 @@ def _category_sets(nodes: Nodes, categorical: np.ndarray) -> tuple[dict[str, Any
         is_other_left = len(left) > n_categories // 2
         lists.append(np.setdiff1d(np.arange(n_categories), left) if is_other_left else left.astype(np.int64))
         others_left.append(is_other_left)
-    return {
-        "category_set": category_set,
-        "category_offsets": np.concatenate([[0], np.cumsum([len(codes) for codes in lists])]),
-        "category_values": np.concatenate(lists),
-        "category_listed_left": ~np.array(others_left),
-    }, np.array(others_left)
+    return category_attributes(category_set, lists, ~np.array(others_left)), np.array(others_left)
