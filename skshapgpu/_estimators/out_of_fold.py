@@ -239,7 +239,7 @@ def aligned(
     """Align the values of splits by feature: features that a split lacks are zero, missing splits are NaN.
 
     ``values_by_split`` has for each split, by its number, the names of its features, and values whose first
-    axis are the features. The result has the shape (n_splits, n_features, ...), for all ``features``.
+    axis has the features. The result has the shape (n_splits, n_features, ...), for all ``features``.
     """
     shape = next((values.shape[1:] for _, values in values_by_split.values()), ())
     rows = np.full((n_splits, len(features), *shape), np.nan)

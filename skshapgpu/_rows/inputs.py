@@ -433,11 +433,11 @@ def tested_columns(ensemble: Ensemble) -> np.ndarray:
 def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = None) -> HostRows:
     """Check the kind, the shape and the names of X.
 
-    X are NumPy arrays of any order and any real dtype, or of objects that are numbers; nested sequences;
-    sparse matrices and arrays of SciPy; data frames of pandas and polars; tables of PyArrow; and DMatrix of
-    XGBoost, Dataset of LightGBM and Pool of CatBoost if they hold all numbers. ``x_dtype`` is the precision
-    in which the model's library reads X. ``tested`` are the columns that trees test, ascending; with None,
-    :meth:`HostRows.chunk` always returns all columns.
+    X may be an array of NumPy, of any order and any real dtype, or of objects that are numbers; a nested
+    sequence; a sparse matrix or array of SciPy; a data frame of pandas or polars; a table of PyArrow; or a
+    DMatrix of XGBoost, a Dataset of LightGBM or a Pool of CatBoost if it holds all numbers. ``x_dtype`` is
+    the precision in which the model's library reads X. ``tested`` are the columns that trees test, ascending;
+    with None, :meth:`HostRows.chunk` always returns all columns.
 
     Raise ``ValueError`` if X is not two-dimensional, is complex, or holds strings where the model expects
     numbers, or the number or the names of its columns are not those of the model. Raise ``TypeError`` if X
