@@ -25,11 +25,10 @@ def require_times(times: np.ndarray, low: float, high: float, why: str) -> None:
 def as_margins(
     adapted: AdaptedModel, times: np.ndarray, value: np.ndarray, intercept: np.ndarray
 ) -> AdaptedModel:
-    """Return a model with one output as a model with an output for each time: the function's value at this
-    time.
+    """Return a model with an output for each time, whose margin is the value of the function at this time.
 
-    ``value``, of shape (n_nodes, n_times), has the values of all leaves at each time, and 0 at other nodes.
-    The margins are the values of the function; the link is "identity".
+    ``adapted`` has one output. ``value``, of shape (n_nodes, n_times), has the values of all leaves at each
+    time, and 0 at other nodes. The link is "identity".
     """
     ensemble = replace(
         adapted.ensemble,

@@ -93,7 +93,7 @@ class FilesSource(Source):
         for field in self.schema:
             if field.name in selected.columns:
                 field = field.with_type(self._type_for_all(field.name, selected))
-                # As pandas.read_csv represents missing values.
+                # pandas.read_csv represents missing values by NaN.
                 if self.kind == "csv" and field.name not in selected.kept_columns:
                     field = field.with_metadata({MISSING_KEY: MISSING_NAN})
             fields.append(field)

@@ -231,8 +231,11 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
     numbers = class_params.get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(number)] for number in numbers) if classes else None
     loss = _loss(document) or _loss_of_sum(document)
-    link: Any = "logistic" if loss in _LOGISTIC else "softmax" if loss == "MultiClass" else None
-    return replace(adapted, output_names=outputs, link=link)
+    return replace(
+        adapted,
+        output_names=outputs,
+        link="logistic" if loss in _LOGISTIC else "softmax" if loss == "MultiClass" else None,
+    )
 
 
 def _names(features: Sequence[dict[str, Any]]) -> dict[int, str | None]:
