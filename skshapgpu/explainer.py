@@ -163,18 +163,11 @@ def explain_interactions(
 def as_explainer(model: Any, options: Mapping[str, Any], *, copies_steps: bool = True) -> TreeExplainer:
     """Return the explainer of a model with these options; an explainer is returned as it is.
 
-    Raise ``TypeError`` if an option is unknown, or an explainer has it already.
-
-    Parameters
-    ----------
-    model : Model
-        A fitted model or its file, an explainer or its file.
-    options : dict
-        Options of ``TreeExplainer``; of ``TreeExplainer.load`` for an explainer file, and none for an
-        explainer.
-    copies_steps : bool, default=True
-        Whether the explainer has copies of the steps of a pipeline. It needs none if the pipeline is not
-        refitted while the explainer is in use.
+    ``model`` is a fitted model or its file, an explainer or its file. ``options`` are options of
+    ``TreeExplainer``; of ``TreeExplainer.load`` for an explainer file, and none for an explainer. With
+    ``copies_steps``, the explainer has copies of the steps of a pipeline. It needs none if the pipeline is
+    not refitted while the explainer is in use. Raise ``TypeError`` if an option is unknown, or an explainer
+    has it already.
     """
     require_options(TreeExplainer, options)
     existing = _existing(model)

@@ -98,16 +98,9 @@ def require_options(
 ) -> None:
     """Raise ``TypeError`` for a keyword argument that is not an option of an explainer.
 
-    The message hints at the parameter of the called function, or the option, that the user probably means.
-
-    Parameters
-    ----------
-    called : callable
-        Function or class that the user called.
-    options : iterable of str
-        Names of the keyword arguments that are not parameters of ``called``.
-    option_names : iterable of str
-        Names of the options; those of a batch explainer where a function takes them.
+    ``options`` are the names of the keyword arguments that are not parameters of ``called``, which the user
+    called. ``option_names`` are the names of the options; those of a batch explainer where a function takes
+    them. The message hints at the parameter or option that the user probably means.
     """
     for option in options:
         if option not in option_names:

@@ -85,21 +85,12 @@ def elsewhere() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Devices:
-    """Value of the option ``device``.
+    """Value of the option ``device``."""
 
-    Attributes
-    ----------
-    auto : bool
-        Whether to use the first GPU if there is one and it is faster.
-    indices : tuple of int
-        GPUs to use; empty for the CPU.
-    by_default : bool
-        Whether the option is "auto", even if the environment overrides it. Then it is pickled as "auto", and
-        the process that unpickles it consults its own environment.
-    """
-
-    auto: bool = False
-    indices: tuple[int, ...] = ()
+    auto: bool = False  # whether to use the first GPU if there is one and it is faster
+    indices: tuple[int, ...] = ()  # GPUs to use; empty for the CPU
+    #: Whether the option is "auto", even if the environment overrides it. Then it is pickled as "auto", and
+    #: the process that unpickles it consults its own environment.
     by_default: bool = field(default=False, compare=False)
 
     @classmethod

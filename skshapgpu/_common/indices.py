@@ -11,28 +11,16 @@ from typing import Literal, NamedTuple
 
 
 class IndexEntry(NamedTuple):
-    """Entry of the table of indices.
+    """Entry of the table of indices."""
 
-    Attributes
-    ----------
-    value_name : str
-        Name of one value; see also :attr:`values_name`.
-    orders : tuple of {1, 2, 3}
-        How many features a value belongs to; the first order is the default.
-    adds_up : bool
-        Whether the values of a row and the base value add up to the margin.
-    core_name : str or None
-        Name of the index in the core. Owen values have none, because the core computes them by functions of
-        their own.
-    column_name : str
-        How a value is named in the columns of a table: "shap_1" is the first SHAP value.
-    """
-
-    value_name: str
+    value_name: str  # name of one value; see also :attr:`values_name`
+    #: How many features a value belongs to; the first order is the default.
     orders: tuple[Literal[1, 2, 3], ...]
-    adds_up: bool
+    adds_up: bool  # whether the values of a row and the base value add up to the margin
+    #: Name of the index in the core. Owen values have none, because the core computes them by functions of
+    #: their own.
     core_name: str | None
-    column_name: str
+    column_name: str  # how a value is named in the columns of a table: "shap_1" is the first SHAP value
 
     @property
     def values_name(self) -> str:

@@ -117,10 +117,7 @@ def machine_bytes() -> int | None:
 def group_limits(process: Path) -> list[int]:
     """Return the limits of the control groups (v1 and v2) of a process, and of the groups that contain them.
 
-    Parameters
-    ----------
-    process : Path
-        Folder of the process in /proc.
+    ``process`` is the folder of the process in /proc.
     """
     try:
         # Names may have any bytes; those of the parts that are compared are ASCII.
@@ -156,29 +153,15 @@ def _mount(line: str) -> tuple[str, list[str], str, Path]:
 
 
 class Need(NamedTuple):
-    """The memory that a call takes.
+    """The memory that a call takes."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows of the call.
-    result_row, work_row : int
-        Bytes of each row of the result, and of each row being processed.
-    tables : int
-        Bytes that tables take.
-    fixed : int
-        Bytes that threads take, independent of the number of rows.
-    what, advice : str
-        Name of the result, and what to do if it does not fit, for the error message.
-    """
-
-    n_rows: int
-    result_row: int
-    work_row: int
-    tables: int
-    fixed: int
-    what: str
-    advice: str
+    n_rows: int  # rows of the call
+    result_row: int  # bytes of each row of the result
+    work_row: int  # bytes of each row being processed
+    tables: int  # bytes that tables take
+    fixed: int  # bytes that threads take, independent of the number of rows
+    what: str  # name of the result, for the error message
+    advice: str  # what to do if the result does not fit, for the error message
 
     @property
     def result(self) -> int:
@@ -188,15 +171,9 @@ class Need(NamedTuple):
     def rows_at_once(self, limit: int | None, available: int | None = None) -> int:
         """Return the number of rows of a batch.
 
-        Raise ``MemoryError`` if the limit leaves no room for even one row, or the result is larger than the
-        memory.
-
-        Parameters
-        ----------
-        limit : int or None
-            Bytes that the call may allocate, tables included.
-        available : int or None
-            Bytes of the memory into which the result must fit; None if unknown.
+        ``limit`` is the number of bytes that the call may allocate, tables included; ``available`` is the
+        size of the memory into which the result must fit, None if unknown. Raise ``MemoryError`` if the limit
+        leaves no room for even one row, or the result is larger than the memory.
         """
         left = None if limit is None else limit - self.tables - self.result - self.fixed
         if limit is not None and left is not None and self.n_rows and left < self.work_row:

@@ -26,13 +26,8 @@ class ProgressTracker:
     def __init__(self, n_rows: int | None, report: Report) -> None:
         self._n_rows, self._report = n_rows, report
         self._most_reported = -1
-        self._step = _LEAST_ROWS
+        self.step = _LEAST_ROWS  # rows to compute before the next call of :meth:`done`
         self._last = perf_counter()
-
-    @property
-    def step(self) -> int:
-        """Rows to compute before the next call of :meth:`done`."""
-        return self._step
 
     def done(self, n_rows: int) -> None:
         """Record the number of finished rows, and report it if it is a new maximum.
@@ -42,9 +37,9 @@ class ProgressTracker:
         now = perf_counter()
         seconds, self._last = now - self._last, now
         if seconds < _SECONDS[0]:
-            self._step *= 2
+            self.step *= 2
         elif seconds > _SECONDS[1]:
-            self._step = max(_LEAST_ROWS, self._step // 2)
+            self.step = max(_LEAST_ROWS, self.step // 2)
         if n_rows > self._most_reported:
             self._most_reported = n_rows
             self._report(n_rows, self._n_rows)

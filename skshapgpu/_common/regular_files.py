@@ -30,19 +30,8 @@ LocalPath = str | os.PathLike[str]
 def open_regular(path: LocalPath, mode: str = "rb", *, follow_links: bool = True) -> Any:
     """Open a regular file. A file that is opened for writing is opened without following links.
 
-    Parameters
-    ----------
-    path : path-like
-    mode : {"rb", "r+b", "ab"}
-    follow_links : bool
-        Whether a link to a regular file is opened for reading, too.
-
-    Raises
-    ------
-    ValueError
-        The path is not the path of a regular file.
-    OSError
-        The file cannot be opened.
+    With ``follow_links``, a link to a regular file is opened for reading, too. Raise ``ValueError`` if the
+    path is not the path of a regular file, ``OSError`` if the file cannot be opened.
     """
     follows = follow_links and mode == "rb"
 

@@ -42,48 +42,26 @@ _CALL_BYTES, _UNUSED_FRACTION = 2**20, 16
 
 
 class Axis(NamedTuple):
-    """Axis of a grid: columns that change together.
+    """Axis of a grid: columns that change together."""
 
-    Attributes
-    ----------
-    columns : tuple of int
-        Columns that the trees test.
-    points : ndarray of shape (n_points, n_columns)
-        Encoded rows, in which only these columns matter.
-    """
-
-    columns: tuple[int, ...]
-    points: np.ndarray
+    columns: tuple[int, ...]  # columns that the trees test
+    points: np.ndarray  # (n_points, n_columns): encoded rows, in which only these columns matter
 
 
 @dataclass(frozen=True, eq=False)
 class Computation:
-    """A model and the rows over which its output is averaged.
-
-    Attributes
-    ----------
-    adapted : AdaptedModel
-    rows : HostRows
-    reader : Reader
-    origins : Origins or None
-        Columns of X from which the steps of a pipeline made the columns that the model receives, and X as
-        data.
-    names : tuple of str
-        Names of the columns that the model receives.
-    weights : ndarray of float64, shape (n_rows,), or None
-        Weights of the rows, with sum 1. None if all rows have the same weight.
-    link : Link or None
-        Function of the margin whose mean is computed. None if it is the mean of the margin itself.
-    n_threads : int
-    memory_limit : int or None
-    """
+    """A model and the rows over which its output is averaged."""
 
     adapted: AdaptedModel
     rows: HostRows
     reader: Reader
+    #: Columns of X from which the steps of a pipeline made the columns that the model receives, and X as
+    #: data.
     origins: Origins | None
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # names of the columns that the model receives
+    #: float64, (n_rows,): weights of the rows, with sum 1. None if all rows have the same weight.
     weights: np.ndarray | None
+    #: Function of the margin whose mean is computed. None if it is the mean of the margin itself.
     link: Link | None
     n_threads: int
     memory_limit: int | None
@@ -98,13 +76,7 @@ class Computation:
         n_jobs: int | None,
         memory_limit: int | str | None,
     ) -> Computation:
-        """Read a fitted model and X.
-
-        Raises
-        ------
-        UnsupportedModelError, ValueError, TypeError
-            As ``TreeExplainer`` raises them.
-        """
+        """Read a fitted model and X, or raise an error as ``TreeExplainer`` does."""
         require_n_jobs(n_jobs)
         limit, n_threads = memory.parse_bytes(memory_limit), effective_n_jobs(n_jobs)
         if gpu_arrays.on_gpu(X):

@@ -75,13 +75,8 @@ class GridOptions:
 class Players:
     """The features whose dependence can be computed: by name, or by the position of a column of X.
 
-    Parameters
-    ----------
-    computation : Computation
-    groups : sequence of Group or None, default=None
-        Columns of each feature. None: each column that the model receives is a feature.
-    names : tuple of str, default=()
-        Names of the groups.
+    ``groups`` are the columns of each feature, whose names are ``names``. Without groups, each column that
+    the model receives is a feature.
 
     Attributes
     ----------
@@ -180,22 +175,14 @@ def _categorical(features: Any, players: Players) -> frozenset[int] | None:
 
 @dataclass(frozen=True, eq=False)
 class GridFeature:
-    """A feature of a grid.
-
-    Attributes
-    ----------
-    axis : Axis
-    values : ndarray of shape (n_points,)
-        Value at each point. The last value of a categorical feature is NaN if the feature is missing in a
-        row.
-    is_categorical : bool
-    deciles : ndarray of shape (9,) or None
-        Deciles of the feature's values in the rows, for displays. None if the feature is categorical.
-    """
+    """A feature of a grid."""
 
     axis: Axis
+    #: (n_points,): value at each point. The last value of a categorical feature is NaN if the feature is
+    #: missing in a row.
     values: np.ndarray
     is_categorical: bool
+    #: (9,): deciles of the feature's values in the rows, for displays. None if the feature is categorical.
     deciles: np.ndarray | None
 
 
@@ -240,7 +227,7 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
     if not options.is_categorical(feature, lambda: _is_categorical(computation, feature, column_values)):
         numbers = numbers_of(column_values, name)
         values = numeric_grid(numbers, name, options, custom, partial(_breakpoints, computation, feature))
-        if package_of(rows.data) is not None and rows.has_encoder(feature):
+        if package_of(rows.data) is not None and rows.rules.has_encoder(feature):
             grid = f"the grid of {name!r}, which is not in categorical_features,"
             points = _points_of_categories(computation, values, grid, *categories_of(column_values))
         else:
@@ -278,7 +265,7 @@ def _is_categorical(computation: Computation, feature: int, column_values: np.nd
     return (
         _splits_by_category(ensemble, tested)
         or feature in computation.adapted.schema.encoders
-        or computation.rows.is_categorical(feature)
+        or computation.rows.rules.is_categorical(feature)
         or not are_numbers(column_values)
     )
 

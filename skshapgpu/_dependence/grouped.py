@@ -34,22 +34,10 @@ from .grid import (
 
 
 class GroupedFeatures:
-    """Features of a grid that are groups of columns, or single columns.
+    """Features of a grid that are groups of columns, or single columns, with ``players``.
 
-    Parameters
-    ----------
-    computation : Computation
-    groups : mapping of str to list, or "input"
-        As for :class:`TreeExplainer`.
-
-    Attributes
-    ----------
-    players : Players
-
-    Raises
-    ------
-    ValueError, TypeError
-        The groups are invalid, or it is not known from which columns of X the steps made their columns.
+    The groups are those of :class:`TreeExplainer`. ``ValueError`` or ``TypeError`` is raised if they are
+    invalid, or it is not known from which columns of X the steps made their columns.
     """
 
     def __init__(self, computation: Computation, groups: Any) -> None:

@@ -18,12 +18,8 @@ ROUNDING = 1e-5
 class Wasserstein:
     """Wasserstein distance of two samples, from their values in ascending order.
 
-    It is the area between the two distribution functions.
-
-    Parameters
-    ----------
-    reference_total, current_total : float
-        Sum of the weights of each sample.
+    It is the area between the two distribution functions. The totals are the sums of the weights of each
+    sample.
     """
 
     def __init__(self, reference_total: float, current_total: float) -> None:
@@ -50,17 +46,10 @@ class QuantileBins:
     """Bins of about equal weight in the reference, from its values in ascending order.
 
     Values are rounded to whole multiples of ``unit``. Quantiles are the smallest values at which the
-    distribution function reaches 1/n_bins, 2/n_bins and so on. Each quantile is the last value of a bin. A
-    value with more than 1/n_bins of the weight has a bin of its own. An edge is halfway between two
-    neighbouring values of the reference. Beyond the smallest and largest value, it is 1.5 units away from
-    them.
-
-    Parameters
-    ----------
-    n_bins : int
-    total : float
-        Sum of the weights of the reference.
-    unit : float
+    distribution function reaches 1/n_bins, 2/n_bins and so on, where the sum of the weights is ``total``.
+    Each quantile is the last value of a bin. A value with more than 1/n_bins of the weight has a bin of its
+    own. An edge is halfway between two neighbouring values of the reference. Beyond the smallest and largest
+    value, it is 1.5 units away from them.
     """
 
     def __init__(self, n_bins: int, total: float, unit: float) -> None:

@@ -21,22 +21,12 @@ _BITS_AT_ONCE, _KEY_BITS = 16, 64
 def sorted_blocks(
     pieces: Pieces, n_values: int, max_values: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the values of two samples in ascending order.
+    """Yield blocks of the values of two samples in ascending order, with their weights in each sample.
 
-    Parameters
-    ----------
-    pieces : callable
-        Function that returns an iterator over the values, float64 without NaN, and their weights; called
-        once for each block, and more often if there is more than one.
-    n_values : int
-        Maximum number of values.
-    max_values : int
-        Maximum number of values to store at once, in addition to a piece.
-
-    Yields
-    ------
-    values, reference_weight, current_weight : ndarray of float64
-        A block of values and their weights in each sample. If a value is repeated, its weights add up.
+    If a value is repeated, its weights add up. ``pieces`` returns an iterator over the values, float64
+    without NaN, and their weights; it is called once for each block, and more often if there is more than
+    one. There are at most ``n_values`` values, and at most ``max_values`` are stored at once, in addition to
+    a piece.
     """
     for low, high, n in _ranges(pieces, 0, _KEY_BITS, n_values, max_values):
         if low == high and n > max_values:

@@ -31,29 +31,14 @@ FACTS = ("index", "model_output", "feature_perturbation")
 
 
 class Sample(ABC):
-    """Values of some rows.
-
-    Attributes
-    ----------
-    role : str
-        "reference" or "current", for messages.
-    feature_names : tuple of str
-    output_names : tuple or None
-        None if the values of a row have one axis, which is the axis of features.
-    only_output : object
-        Name of the only output if it was selected from several outputs, else None.
-    facts : dict
-        Value of each fact in ``FACTS``.
-    unit : str
-        Unit of the values, "margin" if it has no name.
-    n_rows : int
-    """
+    """Values of some rows; ``role`` is "reference" or "current", for messages."""
 
     feature_names: tuple[str, ...]
+    #: None if the values of a row have one axis, which is the axis of features.
     output_names: tuple[Any, ...] | None
-    only_output: Any = None
-    facts: dict[str, str]
-    unit: str
+    only_output: Any = None  # name of the only output if it was selected from several outputs, else None
+    facts: dict[str, str]  # value of each fact in ``FACTS``
+    unit: str  # unit of the values, "margin" if it has no name
     n_rows: int
 
     def __init__(self, role: str) -> None:

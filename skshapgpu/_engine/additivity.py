@@ -147,19 +147,9 @@ def needs_double(model: CompiledModel) -> bool:
 def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the typical difference between margins, and a typical margin, of each output.
 
-    Raise ``UnsupportedModelError`` if rounding errors of float64 hide the differences, or the sums overflow.
-
-    Parameters
-    ----------
-    ensemble : Ensemble
-        Trees without linear leaves.
-    leaf_magnitude : ndarray of float64, shape (n_outputs,)
-        Sum over the trees of their largest leaf.
-
-    Returns
-    -------
-    tuple of ndarray
-        See :func:`.cancellation.typical_difference`.
+    See :func:`.cancellation.typical_difference`. The trees have no linear leaves; ``leaf_magnitude`` is the
+    sum over the trees of their largest leaf, for each output. Raise ``UnsupportedModelError`` if rounding
+    errors of float64 hide the differences, or the sums overflow.
     """
     if not (4 * (leaf_magnitude + np.abs(ensemble.intercept)) < np.inf).all():
         raise UnsupportedModelError(

@@ -64,16 +64,10 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass
 class Agreement:
-    """State of the comparison: with what the explainer was compared, or how to compare it.
+    """State of the comparison: with what the explainer was compared, or how to compare it."""
 
-    Attributes
-    ----------
-    against : {"model", "trees"} or None
-        "model": the explainer was compared with the model's own prediction. "trees": it was compared only
-        with the trees that were read; ``note`` says why. None: it was not compared, or not yet.
-    note : str or None
-    """
-
+    #: "model": the explainer was compared with the model's own prediction. "trees": it was compared only with
+    #: the trees that were read; ``note`` says why. None: it was not compared, or not yet.
     against: str | None = None
     note: str | None = None
     _model: Any = field(default=None, repr=False)
@@ -137,27 +131,14 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of the base value and the values of some rows that a call has explained.
+    """Sums of the base value and the values of some rows that a call has explained."""
 
-    Attributes
-    ----------
-    positions : ndarray of int
-        Positions of the rows in X.
-    total : ndarray of float64, shape (n_rows, n_outputs)
-        Base value plus values.
-    read : callable
-        Function that returns the rows as the trees test them: (n_rows, n_columns).
-    dtype : numpy dtype
-        Type of the values.
-    labels : ndarray or None
-        Labels, as the link takes them.
-    """
-
-    positions: np.ndarray
-    total: np.ndarray
+    positions: np.ndarray  # positions of the rows in X
+    total: np.ndarray  # float64, (n_rows, n_outputs): base value plus values
+    #: Function that returns the rows as the trees test them: (n_rows, n_columns).
     read: Callable[[], np.ndarray]
-    dtype: np.dtype
-    labels: np.ndarray | None
+    dtype: np.dtype  # type of the values
+    labels: np.ndarray | None  # labels, as the link takes them
 
     @cached_property
     def block(self) -> np.ndarray:
@@ -246,27 +227,12 @@ def compare(
     read: Callable[[Any], HostRows],
     read_again: Callable[[Any], tuple[AdaptedModel, np.ndarray]],
 ) -> tuple[str, str | None]:
-    """Compare sums with the model's own prediction.
+    """Compare sums with the prediction of ``model``, the user's own model with its wrappers.
 
-    Raise ``PredictionMismatchError`` if the sums differ from the prediction by more than rounding.
-
-    Parameters
-    ----------
-    explained : Explained
-    model : estimator
-        The user's own model, with its wrappers.
-    X : array-like, sparse matrix or data frame
-        The rows of ``sums``, as the user passed them.
-    sums : Sums
-    read : callable
-        Function that reads X as the explainer does.
-    read_again : callable
-        Function that reads the model and X anew: the adapted model, and the rows as its trees test them.
-
-    Returns
-    -------
-    tuple of str and (str or None)
-        ``Agreement.against`` and ``Agreement.note``.
+    X are the rows of ``sums``, as the user passed them. ``read`` reads X as the explainer does.
+    ``read_again`` reads the model and X anew: the adapted model, and the rows as its trees test them. Return
+    ``Agreement.against`` and ``Agreement.note``. Raise ``PredictionMismatchError`` if the sums differ from
+    the prediction by more than rounding.
     """
     original = X.original if isinstance(X, Prepared) else X
     # XGBoost takes bytes in another order as they are.

@@ -52,58 +52,35 @@ _TRIPLES = (Kind(3, "SII"), Kind(3, "BII"))
 
 @dataclass(frozen=True)
 class Results:
-    """Results that an algorithm computes under the same conditions.
-
-    Attributes
-    ----------
-    kinds : tuple of Kind
-    devices : tuple of {"cpu", "cuda"}
-    interventional : bool
-        Whether the results are computed against background data; otherwise they are path-dependent.
-    model_outputs : tuple of str
-        Values of the option ``model_output`` for which the results are computed. Functions of time that are
-        margins, such as the outputs of survival forests, count as "raw".
-    """
+    """Results that an algorithm computes under the same conditions."""
 
     kinds: tuple[Kind, ...]
     devices: tuple[str, ...]
+    #: Whether the results are computed against background data; otherwise they are path-dependent.
     interventional: bool = False
+    #: Values of the option ``model_output`` for which the results are computed. Functions of time that are
+    #: margins, such as the outputs of survival forests, count as "raw".
     model_outputs: tuple[str, ...] = ("raw",)
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Row of the table.
+    """Row of the table."""
 
-    Attributes
-    ----------
-    name : str
-        Value of the option ``algorithm``.
-    results : tuple of Results
-        No two of them contain the same result.
-    precisions : tuple of {"single", "double"}
-    method : str
-        How ``_core.Plan`` computes path-dependent results: "walk", "fast_v2", or the name under which an
-        algorithm is registered in csrc/baselines. The core rejects models beyond the method's limits.
-    tables : {"none", "worthwhile", "all"}
-        Which trees have tables for path-dependent values. "worthwhile": trees with the same split in all
-        nodes of a level, and trees for which a call with many rows builds tables; "all": all trees, as far as
-        memory allows. Interventional values use tables with every algorithm.
-    gpu_method : {"walk", "gputreeshap"}
-        How ``_cuda.CudaPlan`` explains trees without tables.
-    deterministic : bool
-        Whether equal calls on the same device give the same bits.
-    linear_results : tuple of Results
-        Results that the algorithm computes for models with linear leaves.
-    """
-
-    name: str
-    results: tuple[Results, ...]
+    name: str  # value of the option ``algorithm``
+    results: tuple[Results, ...]  # no two of them contain the same result
     precisions: tuple[str, ...] = ("single", "double")
+    #: How ``_core.Plan`` computes path-dependent results: "walk", "fast_v2", or the name under which an
+    #: algorithm is registered in csrc/baselines. The core rejects models beyond the method's limits.
     method: str = "walk"
+    #: Which trees have tables for path-dependent values. "worthwhile": trees with the same split in all nodes
+    #: of a level, and trees for which a call with many rows builds tables; "all": all trees, as far as memory
+    #: allows. Interventional values use tables with every algorithm.
     tables: Literal["none", "worthwhile", "all"] = "none"
+    #: How ``_cuda.CudaPlan`` explains trees without tables.
     gpu_method: Literal["walk", "gputreeshap"] = "walk"
-    deterministic: bool = True
+    deterministic: bool = True  # whether equal calls on the same device give the same bits
+    #: Results that the algorithm computes for models with linear leaves.
     linear_results: tuple[Results, ...] = ()
 
     @property

@@ -39,12 +39,8 @@ def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> tuple[np.nda
     margin. If all margins are equal although leaves differ, the typical difference is the magnitude of the
     margin. If leaves do not differ either, the difference is not known, and the result is infinity.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        Trees without linear leaves.
-    rounding : ndarray of float64, shape (n_outputs,)
-        Differences that count as none, such as those due to the order in which leaves are added.
+    The trees have no linear leaves. ``rounding`` has for each output the differences that count as none, such
+    as those due to the order in which leaves are added.
     """
     margin, spread = _margins(ensemble)
     differs = spread > rounding

@@ -19,32 +19,16 @@ from .kind_plans import NO_INTERVALS, Intervals, KindPlan, LinkPlan, TiledPlan
 
 
 class ExecutionPlan(NamedTuple):
-    """How a call is executed.
+    """How a call is executed."""
 
-    Attributes
-    ----------
-    indices : tuple of int
-        Numbers of its GPUs; empty for a call on the CPU.
-    intervals : Intervals
-        Its tables by intervals.
-    tree_groups : tuple of TreeGroup
-        All trees.
-    building : float
-        Seconds to build tables, and to merge trees, that do not exist yet.
-    seconds : float
-        Estimated time, which includes ``building``.
-    n_threads : int
-    table_bytes : int
-        Size of the tables that count towards the memory of the call: the tables that it uses or, with a
-        memory limit, all tables of the model.
-    """
-
-    indices: tuple[int, ...]
-    intervals: Intervals
-    tree_groups: tuple[TreeGroup, ...]
-    building: float
-    seconds: float
+    indices: tuple[int, ...]  # numbers of its GPUs; empty for a call on the CPU
+    intervals: Intervals  # its tables by intervals
+    tree_groups: tuple[TreeGroup, ...]  # all trees
+    building: float  # seconds to build tables, and to merge trees, that do not exist yet
+    seconds: float  # estimated time, which includes ``building``
     n_threads: int
+    #: Size of the tables that count towards the memory of the call: the tables that it uses or, with a memory
+    #: limit, all tables of the model.
     table_bytes: int
 
 

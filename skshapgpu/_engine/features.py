@@ -32,17 +32,10 @@ class Group(NamedTuple):
 
 
 class Game(NamedTuple):
-    """An ensemble whose first players are the features of the results.
+    """An ensemble whose first players are the features of the results."""
 
-    Attributes
-    ----------
-    ensemble : Ensemble
-        The trees and columns of the model.
-    shared : tuple of tuple of int
-        For each player after the features: the features that share its value evenly.
-    """
-
-    ensemble: Ensemble
+    ensemble: Ensemble  # the trees and columns of the model
+    #: For each player after the features: the features that share its value evenly.
     shared: tuple[tuple[int, ...], ...]
 
 
@@ -50,38 +43,21 @@ class TwoLevelGame(NamedTuple):
     """The game of Owen values.
 
     Features are players. For features of other groups, all players of a group are known or unknown together.
-
-    Attributes
-    ----------
-    game : Game
-        Its first players are single columns.
-    groups : ndarray of int32
-        Number of the group of each player, from 0 on.
-    shares : tuple of tuple of float
-        For each player after the columns: the fraction of its value that each of its columns gets.
     """
 
-    game: Game
-    groups: np.ndarray
+    game: Game  # its first players are single columns
+    groups: np.ndarray  # int32: number of the group of each player, from 0 on
+    #: For each player after the columns: the fraction of its value that each of its columns gets.
     shares: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of the results.
+    """The features of the results."""
 
-    Attributes
-    ----------
-    groups : tuple of Group or None
-        Columns of each feature; None: features are single columns.
-    columns : ndarray of int or None
-        Column of each feature; None: the features are all columns, or groups.
-    by_input : bool
-        Whether each group has the columns that the steps of a pipeline made from one column of X.
-    """
-
-    groups: tuple[Group, ...] | None = None
-    columns: np.ndarray | None = None
+    groups: tuple[Group, ...] | None = None  # columns of each feature; None: features are single columns
+    columns: np.ndarray | None = None  # column of each feature; None: the features are all columns, or groups
+    #: Whether each group has the columns that the steps of a pipeline made from one column of X.
     by_input: bool = False
 
     @property
@@ -136,20 +112,14 @@ def read_groups(
 ) -> tuple[Group, ...] | None:
     """Return all features as groups, in the order of their first columns; None if there are no groups.
 
+    ``groups`` is "input", or has the columns of each group, by name, or by position in X: a position stands
+    for the column that the steps made from this column of X alone. Columns in no group are features of their
+    own. ``names`` are the names of all columns, and ``origins`` the columns of X from which the steps of a
+    pipeline made them, None without steps. With ``blank_as_underscore``, the model may have underscores where
+    the names in training had blanks.
+
     Raise ``ValueError`` or ``TypeError`` if a group is invalid, names an unknown column, or has a column in
     common with another group; or, for "input", the columns of X are not known.
-
-    Parameters
-    ----------
-    groups : mapping of str to sequence of (str or int), or "input"
-        Columns of each group, by name, or by position in X: a position stands for the column that the steps
-        made from this column of X alone. Columns in no group are features of their own.
-    names : sequence of str
-        Names of all columns.
-    origins : Origins or None
-        Columns of X from which the steps of a pipeline made all columns; None without steps.
-    blank_as_underscore : bool, default=False
-        Whether the model may have underscores where the names in training had blanks.
     """
     if isinstance(groups, str):
         if origins is None:
@@ -236,17 +206,8 @@ def features_of(
 ) -> tuple[Game, Features]:
     """Return the game of a model, and its features.
 
-    Raise ``ValueError`` if the trees use no feature, but ``columns`` is "used".
-
-    Parameters
-    ----------
-    adapted : AdaptedModel
-    groups : tuple of Group or None
-        Result of :func:`read_groups`.
-    columns : {"all", "used"}
-        "used" leaves out the features that no tree uses.
-    by_input : bool
-        See :class:`Features`.
+    ``groups`` is the result of :func:`read_groups`. With "used" for ``columns`` instead of "all", the
+    features that no tree uses are left out. Raise ``ValueError`` if then none is left.
     """
     game, n_features = Game(adapted.ensemble, adapted.shared), adapted.schema.n_features
     if groups is not None:

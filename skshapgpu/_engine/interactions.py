@@ -32,26 +32,14 @@ def require_order(order: Any) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """Interactions that are requested by the arguments ``interactions``, ``index`` and ``order``.
-
-    Attributes
-    ----------
-    kind : Kind
-    form : {"occurring", "strongest", "listed", "matrices"}
-        "matrices" is not a choice of the argument ``interactions``: see :data:`MATRICES`.
-    count : int
-        Number of the strongest sets to keep.
-    listed : tuple of tuples of str or int
-        Features of each set, by name or position.
-    has_feature_positions : bool
-        Whether positions in ``listed`` are positions of features of the results, as in an array of sets;
-        otherwise they are positions of columns of X.
-    """
+    """Interactions that are requested by the arguments ``interactions``, ``index`` and ``order``."""
 
     kind: Kind
-    form: str
-    count: int = 0
-    listed: tuple[tuple[Any, ...], ...] = ()
+    form: str  # "matrices" is not a choice of the argument ``interactions``: see :data:`MATRICES`
+    count: int = 0  # number of the strongest sets to keep
+    listed: tuple[tuple[Any, ...], ...] = ()  # features of each set, by name or position
+    #: Whether positions in ``listed`` are positions of features of the results, as in an array of sets;
+    #: otherwise they are positions of columns of X.
     has_feature_positions: bool = False
 
     @classmethod
@@ -124,16 +112,10 @@ class Request:
     def positions(self, names: Sequence[str], are_columns: bool) -> np.ndarray:
         """Return the positions of the features of the listed sets: int32, (n_sets, order).
 
-        Raise ``ValueError`` if a feature is unknown or occurs twice in a set, a set is listed twice, or a
-        feature is given by the position of a column of X, but the features are not the columns of X. Raise
-        ``TypeError`` if a feature is given neither by its name nor by its position.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Names of the features.
-        are_columns : bool
-            Whether each feature is the column of X at its own position.
+        ``names`` are the names of the features; ``are_columns`` says whether each feature is the column of X
+        at its own position. Raise ``ValueError`` if a feature is unknown or occurs twice in a set, a set is
+        listed twice, or a feature is given by the position of a column of X, but the features are not the
+        columns of X. Raise ``TypeError`` if a feature is given neither by its name nor by its position.
         """
         features = [feature for members in self.listed for feature in members]
         if not (are_columns or self.has_feature_positions):
@@ -162,20 +144,11 @@ MATRICES = Request(Kind(2, "SII"), "matrices")
 
 @dataclass(frozen=True)
 class Interactions:
-    """Interactions of all rows, as ``InteractionExplanation`` describes them.
+    """Interactions of all rows, as ``InteractionExplanation`` describes them."""
 
-    Attributes
-    ----------
-    values : array [row][output][set]
-        Whole indices.
-    sets : ndarray of int32, shape (n_sets, order)
-    strength : ndarray of float64, shape (n_sets,), or None
-    single_values : array [row][output][feature] or None
-    """
-
-    values: Any
-    sets: np.ndarray
-    strength: np.ndarray | None = None
+    values: Any  # whole indices
+    sets: np.ndarray  # int32, (n_sets, order)
+    strength: np.ndarray | None = None  # float64, (n_sets,)
     single_values: Any = None
 
 

@@ -33,19 +33,12 @@ _INTERACTION_WORK, _OUTPUT_WORK = {1: 1, 2: 3, 3: 7}, 0.7
 
 
 class Intervals(NamedTuple):
-    """The tables by intervals of a plan.
+    """The tables by intervals of a plan."""
 
-    Attributes
-    ----------
-    most_entries : int
-        Largest number of entries of a table. 1: there are no tables, but trees are merged; 0: there are no
-        tables, and trees are not merged.
-    on_gpu : bool
-        Whether the tables are within the limits of GPUs.
-    """
-
+    #: Largest number of entries of a table. 1: there are no tables, but trees are merged; 0: there are no
+    #: tables, and trees are not merged.
     most_entries: int
-    on_gpu: bool = False
+    on_gpu: bool = False  # whether the tables are within the limits of GPUs
 
 
 NO_INTERVALS = Intervals(0)
@@ -56,11 +49,6 @@ class KindPlan:
 
     Each is compiled, and sent to a GPU, when it is first used. Threads may use them at the same time.
 
-    Parameters
-    ----------
-    model : CompiledModel
-    kind : Kind
-
     Attributes
     ----------
     n_features : int
@@ -70,21 +58,20 @@ class KindPlan:
     work, layout_work : float
         Work at each leaf, relative to SHAP values of one output: of a plan without tables, and of the trees
         that are laid out for tables by intervals.
-    is_tiled : bool
-        Whether the CPU makes tables for each tile of rows, while a GPU has tables for all rows.
     """
 
+    #: Whether the CPU makes tables for each tile of rows, while a GPU has tables for all rows.
     is_tiled = False
     _can_have_tables = True
 
     def __init__(self, model: CompiledModel, kind: Kind) -> None:
-        self.model, self.kind = model, kind
+        self.model, self.kind, self._ensemble = model, kind, model.ensemble
         self.n_features, self.sharing = model.n_features, model.sharing
         self._plans: dict[Intervals, Any] = {}
         self._cuda_plans: dict[Intervals, dict[tuple[int, str], Any]] = {}  # by GPU and method
         self._layouts: dict[Intervals, TableLayout] = {}
         self._core_layouts: dict[Intervals, Any] = {}  # layouts of tables that do not exist yet
-        n_leaf_outputs = model.ensemble.value.shape[1]
+        n_leaf_outputs = self._ensemble.value.shape[1]
         self.work = _INTERACTION_WORK[kind.order] * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
 
     def plan(self, intervals: Intervals = NO_INTERVALS) -> Any:
@@ -347,7 +334,7 @@ class BackgroundPlan(KindPlan):
         """Return the ensemble, the precision and the background data, as the core takes them."""
         model, background = self.model, self.model.background
         assert background is not None
-        return attributes_of(model.ensemble), model.options.precision, background.rows, background.weights
+        return attributes_of(self._ensemble), model.options.precision, background.rows, background.weights
 
 
 class TiledPlan(BackgroundPlan):
@@ -509,22 +496,12 @@ class PathOwenPlan(OwenPlan):
         return plan
 
 
-class BackgroundOwenPlan(OwenPlan):
+class BackgroundOwenPlan(OwenPlan, BackgroundPlan):
     """The plans of Owen values against background data."""
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
-        model = self.model
-        assert model.background is not None
-        return _core.background_plan(
-            attributes_of(self._ensemble),
-            model.options.precision,
-            model.background.rows,
-            model.background.weights,
-            SHAP_VALUES.core_index,
-            self._table_room(),
-            self._n_threads,
-            groups=self._group_of_player,
-        )
+        index, room, groups = SHAP_VALUES.core_index, self._table_room(), self._group_of_player
+        return _core.background_plan(*self._background(), index, room, self._n_threads, groups=groups)
 
     @property
     def _fits_gpus(self) -> bool:

@@ -54,26 +54,15 @@ class Link:
     """Function of the margin of each output, and of a label if it is a loss.
 
     A softmax is a function of the margins of all outputs together.
-
-    Attributes
-    ----------
-    name : {"logistic", "log_loss", "squared_error", "exp", "gumbel", "normal", "softmax"}
-        Name of the link in the core, which has no softmax.
-    noun : str
-        Name of the link's values in error messages.
-    model_output : str
-        Value of the option that selects the link.
-    scale : float
-        Factor by which the margin is multiplied first; 1 for a squared error.
-    classes : tuple or None
-        Class labels of a log loss, the negative class first.
     """
 
+    #: "logistic", "log_loss", "squared_error", "exp", "gumbel", "normal" or "softmax": the link's name in the
+    #: core, which has no softmax.
     name: str
-    noun: str
-    model_output: str
-    scale: float = 1.0
-    classes: tuple[Any, ...] | None = None
+    noun: str  # name of the link's values in error messages
+    model_output: str  # value of the option that selects the link
+    scale: float = 1.0  # factor by which the margin is multiplied first; 1 for a squared error
+    classes: tuple[Any, ...] | None = None  # class labels of a log loss, the negative class first
 
     @property
     def has_labels(self) -> bool:
@@ -203,14 +192,10 @@ class Link:
 
 
 def require_model_output(model_output: Any, times: Any, interventional: bool, device: Any) -> None:
-    """Reject a value of ``model_output`` that is invalid or contradicts other options.
+    """Raise ``ValueError`` for a value of ``model_output`` that is invalid or contradicts other options.
 
     Whether a probability or a function of time needs background rows depends on the model: see
     :func:`link_of`.
-
-    Raises
-    ------
-    ValueError
     """
     require_one_of("model_output", model_output, MODEL_OUTPUTS)
     if model_output in TIME_OUTPUTS:

@@ -19,19 +19,13 @@ from .links import read_times, require_model_output
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """Options of ``TreeExplainer`` that all calls use, parsed and checked.
-
-    Attributes
-    ----------
-    interventional : bool
-        Whether values are interventional. If they are not, covers are counted from ``data``, if any.
-    times : ndarray or None
-    """
+    """Options of ``TreeExplainer`` that all calls use, parsed and checked."""
 
     model_output: str
     times: np.ndarray | None
     outputs: str
     columns: str
+    #: Whether values are interventional. If they are not, covers are counted from ``data``, if any.
     interventional: bool
     algorithm: Algorithm
     devices: Devices

@@ -82,20 +82,12 @@ def execute(
 
 
 class RowBytes(NamedTuple):
-    """Memory of each row, and the strings for :class:`memory.Need`.
+    """Memory of each row, and the strings for :class:`memory.Need`."""
 
-    Attributes
-    ----------
-    result, work : int
-        Bytes of a row of the result, and of a row of the buffers.
-    what, advice : str
-        Name of the result, and what the user can do if memory does not suffice.
-    """
-
-    result: int
-    work: int
-    what: str
-    advice: str
+    result: int  # bytes of a row of the result
+    work: int  # bytes of a row of the buffers
+    what: str  # name of the result
+    advice: str  # what the user can do if memory does not suffice
 
 
 class Run(ABC):
@@ -110,29 +102,19 @@ class Run(ABC):
     dtype : numpy dtype
         Type of the results.
     plans : KindPlan
-    plan : _core.Plan
     gap : float or None
         Largest additivity gap so far; None if additivity is not checked.
-    device : str
-        Name of the device, as users write it.
-    progress : ProgressTracker or None
-        Object that is told the number of computed rows.
-    passes : int
-        How often each row is computed.
-    memory_threads : int
-        Number of threads that read rows and write results; 0: as many as are useful, as for copies to a GPU.
-    skips_unused : bool
-        Whether the core leaves out the values of features that no tree uses if an array is full of zeros.
-    is_given : bool
-        Whether the caller passed the memory of the result, which then does not count towards a memory limit.
     """
 
-    device: str
+    device: str  # name of the device, as users write it
     plan: Any
-    progress: ProgressTracker | None = None
-    passes = 1
+    progress: ProgressTracker | None = None  # object that is told the number of computed rows
+    passes = 1  # how often each row is computed
+    #: Number of threads that read rows and write results; 0: as many as are useful, as for copies to a GPU.
     memory_threads = 0
+    #: Whether the core leaves out the values of features that no tree uses if an array is full of zeros.
     skips_unused = False
+    #: Whether the caller passed the memory of the result, which then does not count towards a memory limit.
     is_given = False
     _n_computed = 0
 

@@ -23,17 +23,11 @@ _TILE_VALUES = 2**17
 
 
 class Sharing:
-    """The columns that share the value of each player.
+    """The columns that share the value of each player: the first players are the ``n_features`` columns of X.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of columns of X, which are the first players.
-    shared : sequence of sequences of int
-        Columns of each further player.
-    shares : sequence of sequences of float or None
-        The fraction of the player's value that each of these columns gets; None: equal fractions. With
-        unequal fractions, only values of players are converted, not interactions.
+    ``shared`` are the columns of each further player, and ``shares`` the fraction of the player's value that
+    each of these columns gets; None: equal fractions. With unequal fractions, only values of players are
+    converted, not interactions.
     """
 
     def __init__(
@@ -61,18 +55,8 @@ class Sharing:
 class PairSharing:
     """The columns that share the interaction of each pair of players.
 
-    Parameters
-    ----------
-    sharing : Sharing
-    pairs : ndarray of int, shape (n_pairs, 2)
-        Pairs of players.
-    adds_up : bool
-        Whether interactions of a player add up to its value.
-
-    Attributes
-    ----------
-    sets : ndarray of int32, shape (n_sets, 2)
-        Pairs of columns that get a fraction of a value, ascending.
+    ``adds_up`` says whether interactions of a player add up to its value. The attribute ``sets``, int32 of
+    shape (n_sets, 2), has the pairs of columns that get a fraction of a value, ascending.
     """
 
     def __init__(self, sharing: Sharing, pairs: np.ndarray, adds_up: bool) -> None:

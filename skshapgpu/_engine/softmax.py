@@ -29,23 +29,9 @@ _MIXTURES_AT_ONCE = 2**14
 class SoftmaxPlan:
     """A compiled ensemble with background data, for the probabilities of a softmax; like ``_core.Plan``.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-    precision : {"single", "double"}
-        Precision of the margin's constants; probabilities are always explained in double precision.
-    background : Background
-    link : Link
-
-    Attributes
-    ----------
-    constant, leaf_magnitude, background_margin
-        As of ``_core.RescaledPlan``.
-
-    Raises
-    ------
-    ValueError
-        There are too many features or background rows.
+    ``precision`` is that of the margin's constants; probabilities are always explained in double precision.
+    The attributes ``constant``, ``leaf_magnitude`` and ``background_margin`` are those of
+    ``_core.RescaledPlan``. ``ValueError`` is raised if there are too many features or background rows.
     """
 
     def __init__(self, ensemble: Ensemble, precision: str, background: Background, link: Link) -> None:

@@ -25,19 +25,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._common.types import (
-    OPTION_LINES,
-    AlgorithmName,
-    Cover,
-    CrossValidation,
-    Device,
-    FeatureGroups,
-    Outputs,
-    Precision,
-    Table,
-    Values,
-    Vector,
-)
+from .._common.types import OPTION_LINES, AlgorithmName, CrossValidation, Table, Values, Vector
 from .._engine.algorithms import is_deterministic
 from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
@@ -107,32 +95,10 @@ class ExplainingTransformer(
     predictions, scores, parameters of ``fit`` and tags.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        cv: CrossValidation = None,
-        cover: Cover = "auto",
-        feature_groups: FeatureGroups | None = None,
-        algorithm: AlgorithmName = "auto",
-        device: Device = "auto",
-        precision: Precision = "single",
-        outputs: Outputs = "auto",
-        n_jobs: int | None = None,
-        memory_limit: int | str | None = None,
-        check_additivity: bool = True,
-    ) -> None:
-        self.estimator = estimator
-        self.cv = cv
-        self.cover = cover
-        self.feature_groups = feature_groups
-        self.algorithm = algorithm
-        self.device = device
-        self.precision = precision
-        self.outputs = outputs
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.check_additivity = check_additivity
+    # Subclasses have these parameters, and options of an explainer.
+    estimator: Any
+    cv: CrossValidation
+    algorithm: AlgorithmName
 
     @classmethod
     def _from_fitted(cls, model: Any, **options: Any) -> Self:

@@ -23,12 +23,7 @@ except ImportError:
 class Tasks:
     """Tasks of a ``fit`` that :func:`with_callbacks` wraps, which are reported to the callbacks.
 
-    Parameters
-    ----------
-    owner : CallbackSupportMixin
-    X, y : training data
-    n_tasks : int
-        Number of calls of :meth:`task` before :meth:`end`.
+    ``n_tasks`` is the number of calls of :meth:`task` before :meth:`end`; X and y are the training data.
     """
 
     def __init__(self, owner: Any, X: Any, y: Any, n_tasks: int) -> None:

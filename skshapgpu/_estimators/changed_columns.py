@@ -47,17 +47,10 @@ _PER_COLUMN = frozenset(
 
 
 def changed_model(estimator: Any, X: Any, sources: np.ndarray) -> Any:
-    """Return a clone of a model for a table with other columns.
+    """Return a clone of an unfitted model for X, made for a table with other columns.
 
-    Raise ``ValueError`` if the model names columns in a way that cannot be changed.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Unfitted model for X.
-    X : table
-    sources : ndarray of int
-        Position in X of each column of the new table, in the order of the new table.
+    ``sources`` has the position in X of each column of the new table, in the order of the new table. Raise
+    ``ValueError`` if the model names columns in a way that cannot be changed.
     """
     change = _Change(X, sources)
     model = clone(estimator)
@@ -89,14 +82,7 @@ def changed_params(params: dict[str, Any], X: Any, sources: np.ndarray) -> dict[
 
 
 class _Change:
-    """Change of the columns of X.
-
-    Parameters
-    ----------
-    X : table
-    sources : ndarray of int
-        See :func:`changed_model`.
-    """
+    """Change of the columns of X; for ``sources``, see :func:`changed_model`."""
 
     def __init__(self, X: Any, sources: np.ndarray) -> None:
         self._X, self._sources = X, sources

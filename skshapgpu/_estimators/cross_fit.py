@@ -27,18 +27,12 @@ def folds_of(
 ) -> list[Fold]:
     """Return the folds of a splitter, a number or an iterable of splits.
 
+    For ``cv``, X and y, see ``sklearn.model_selection.check_cv`` and the ``split`` method of the splitter
+    that it returns, which also gets ``split_params``, such as ``groups``. For a classifier, the training rows
+    of every fold must have all classes.
+
     Raise ``ValueError`` if the folds do not test each row exactly once, or the training rows of a fold lack a
     class.
-
-    Parameters
-    ----------
-    cv, X, y
-        See ``sklearn.model_selection.check_cv`` and the ``split`` method of the splitter that it returns.
-    n_rows : int
-    classifier : bool
-        Whether y has classes. The training rows of every fold must then have all classes.
-    split_params : dict
-        Parameters of ``split``, such as ``groups``.
     """
     splitter = check_cv(cv, y, classifier=classifier)
     if cv is None or isinstance(cv, Integral):
@@ -84,22 +78,10 @@ def positions_of_columns(
 ) -> np.ndarray | None:
     """Return the position of each column of a fold's model among the columns of the model of all rows.
 
-    Raise ``ValueError`` if the model of all rows lacks a column, or the columns have no names to align them
-    by.
-
-    Parameters
-    ----------
-    names, fold_names : tuple of str
-        Names of the columns that the model of all rows sees, and of the columns that the fold's model sees.
-    number : int
-        Number of the fold.
-    has_names : bool
-        Whether the fold's names are more than positions.
-
-    Returns
-    -------
-    ndarray of int, or None
-        None if the columns are the same.
+    The result is None if the columns are the same. ``names`` and ``fold_names`` are the names of the columns
+    that the model of all rows sees, and of the columns that the fold's model sees; ``has_names`` says whether
+    the fold's names are more than positions. Raise ``ValueError`` if the model of all rows lacks a column, or
+    the columns have no names to align them by.
     """
     if names == fold_names:
         return None

@@ -198,10 +198,8 @@ def explained_splits(
 
     X and y must have passed scikit-learn's ``indexable``.
     """
-    from sklearn.model_selection import (
-        check_cv,
-        cross_validate,
-    )  # their import takes a third of the time of importing this package
+    # This import takes a third of the time of importing this package.
+    from sklearn.model_selection import check_cv, cross_validate
 
     require_n_jobs(n_jobs)
     require_explain_params(explain_params)
@@ -262,22 +260,12 @@ def _explain(
     failed: np.ndarray,
     requested: dict[str, Any],
 ) -> Iterator[Split]:
-    """Explain the test rows of each split.
+    """Explain the test rows of each split, at the positions in ``tests``, by the fitted model of the split.
 
-    Parameters
-    ----------
-    models : list
-        Fitted model of each split. Each model is removed from the list, so that its memory is freed after
-        the rows of its split are explained.
-    X, y
-    tests : sequence of ndarray of int
-        Positions of the test rows of each split.
-    transformed : dict of int to object
-        Test rows that were transformed for scoring, by the ``id`` of the model.
-    has_error_score, failed : ndarray of bool, shape (n_splits,)
-        Whether the score of a split is ``error_score``, and whether the fit failed.
-    requested : dict
-        Options that the user requested.
+    Each model is removed from the list, so that its memory is freed after the rows of its split are
+    explained. ``transformed`` has the test rows that were transformed for scoring, by the ``id`` of the
+    model. ``has_error_score`` and ``failed`` say for each split whether its score is ``error_score``, and
+    whether the fit failed. ``requested`` are the options that the user requested.
     """
     classes = _all_classes([model for model, has_failed in zip(models, failed) if not has_failed], y)
     n_unnamed = None
@@ -321,20 +309,11 @@ def _explain_split(
     classes: tuple[Any, ...] | None,
     requested: dict[str, Any],
 ) -> Split:
-    """Explain the test rows of a split.
+    """Explain the test rows of a split, whose positions are ``rows``.
 
-    Parameters
-    ----------
-    model : fitted model
-    X, y
-    rows : ndarray of int
-        Positions of the test rows.
-    transformed : object
-        Result of the leading steps for the test rows; None if it is not known.
-    classes : tuple or None
-        Labels of all classes; see :func:`_all_classes`.
-    requested : dict
-        Options that the user requested.
+    ``transformed`` is the result of the leading steps for the test rows; None if it is not known. ``classes``
+    are the labels of all classes; see :func:`_all_classes`. ``requested`` are the options that the user
+    requested.
     """
     start = perf_counter()
     options = explainer_options(model, requested)

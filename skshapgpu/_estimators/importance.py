@@ -132,23 +132,14 @@ def as_bunch(importances: Importances, per_output: bool) -> Bunch:
 
 @dataclass(frozen=True, eq=False)
 class Importances:
-    """Importances over parts of the rows or over splits; NaN for splits and classes without values.
+    """Importances over parts of the rows or over splits; NaN for splits and classes without values."""
 
-    Attributes
-    ----------
-    importances : ndarray of float64, shape (n_features, n_parts[, n_outputs])
-    overall : ndarray of float64, shape (n_features[, n_outputs]), or None
-        Importances over all rows; None if there are splits.
-    feature_names : tuple of str
-    output_names : tuple or None
-    scores : ndarray of float64, shape (n_splits,), or None
-        Score of each split; None without splits.
-    """
-
-    importances: npt.NDArray[np.float64]
+    importances: npt.NDArray[np.float64]  # float64, (n_features, n_parts[, n_outputs])
+    #: float64, (n_features[, n_outputs]): importances over all rows; None if there are splits.
     overall: npt.NDArray[np.float64] | None
     feature_names: tuple[str, ...]
     output_names: tuple[Any, ...] | None
+    #: float64, (n_splits,): score of each split; None without splits.
     scores: npt.NDArray[np.float64] | None = None
 
     @property
@@ -194,18 +185,10 @@ def find_importances(
     """Compute importances for each output.
 
     With ``cv``, clones of the model are fitted, and each clone explains the test rows of its split. For
-    parameters that are not listed, see :func:`shap_importance` and :func:`cross_val_explain`.
-
-    Parameters
-    ----------
-    by_input : bool, default=False
-        Whether the features are all columns of X, in their order. Otherwise they are the columns that the
-        model sees after the steps of a pipeline or, with ``sum_by``, the columns of X from which the steps
-        made these columns.
-    weights : ndarray of float64, shape (n_rows,), or None, default=None
-        Weights of the rows in means of magnitudes; used only with ``cv``.
-    scoring : callable, str or None
-        Score of the models; used only with ``cv``.
+    parameters not listed here, see :func:`shap_importance` and :func:`cross_val_explain`. With ``by_input``,
+    the features are all columns of X, in their order. Otherwise they are the columns that the model sees
+    after the steps of a pipeline or, with ``sum_by``, the columns of X from which the steps made these
+    columns. ``weights`` of the rows, for means of magnitudes, and ``scoring`` are used only with ``cv``.
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
     require_sum_by(sum_by)

@@ -18,47 +18,25 @@ from .._rows.tables import row_labels, table, to_array
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Explained split of a cross-validation.
+    """Explained split of a cross-validation."""
 
-    Attributes
-    ----------
-    rows : ndarray of int64
-        Positions of the test rows.
-    explanation : Explanation or None
-        Explanation of the test rows; None if they are not explained. Then the attributes below, other than
-        ``seconds``, have no meaning.
-    seconds : float
-        Time taken to explain the split.
-    output_names : tuple or None
-        Names of the outputs of all splits.
-    outputs : ndarray of int64
-        Positions of the outputs of this split among ``output_names``.
-    prepared : bool
-        Whether the features are columns that steps made from X.
-    named : bool
-        Whether the names of the features are more than their positions.
-    """
-
-    rows: np.ndarray
+    rows: np.ndarray  # int64: positions of the test rows
+    #: Explanation of the test rows; None if they are not explained. Then the attributes below, other than
+    #: ``seconds``, have no meaning.
     explanation: Explanation | None = None
-    seconds: float = 0.0
-    output_names: tuple[Any, ...] | None = None
-    outputs: Any = None
-    prepared: bool = False
-    named: bool = True
+    seconds: float = 0.0  # time taken to explain the split
+    output_names: tuple[Any, ...] | None = None  # names of the outputs of all splits
+    outputs: Any = None  # int64: positions of the outputs of this split among ``output_names``
+    prepared: bool = False  # whether the features are columns that steps made from X
+    named: bool = True  # whether the names of the features are more than their positions
 
 
 class OutOfFold:
     """Explanations of splits, merged in the order of the rows of X.
 
-    Parameters
-    ----------
-    n_rows, n_splits : int
-    averaged : bool
-        Whether rows may be in several splits. If so, the values of a row are added up in float64, and their
-        standard deviations are computed.
-    first : Split
-        Split with an explanation. It determines the outputs.
+    ``averaged`` says whether rows may be in several splits. If so, the values of a row are added up in
+    float64, and their standard deviations are computed. ``first`` is a split with an explanation, which
+    determines the outputs.
     """
 
     def __init__(self, n_rows: int, n_splits: int, averaged: bool, first: Split) -> None:
@@ -260,17 +238,8 @@ def aligned(
 ) -> np.ndarray:
     """Align the values of splits by feature: features that a split lacks are zero, missing splits are NaN.
 
-    Parameters
-    ----------
-    values_by_split : mapping of int to (tuple of str, ndarray)
-        For each split by number, the names of its features, and values with a first axis of features.
-    features : tuple of str
-        Names of all features.
-    n_splits : int
-
-    Returns
-    -------
-    ndarray of shape (n_splits, n_features, ...)
+    ``values_by_split`` has for each split, by its number, the names of its features, and values whose first
+    axis has the features. The result has the shape (n_splits, n_features, ...), for all ``features``.
     """
     shape = next((values.shape[1:] for _, values in values_by_split.values()), ())
     rows = np.full((n_splits, len(features), *shape), np.nan)

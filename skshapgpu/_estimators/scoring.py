@@ -14,16 +14,8 @@ class KeepingScorer:
 
     A named metric depends on predictions alone, and a pipeline's own score is that of its last step. So the
     score is the same if the leading steps transform the rows beforehand. The scorer keeps the transformed
-    rows, which are then explained. If another process scores, its rows are lost, and are transformed again.
-
-    Parameters
-    ----------
-    scoring : str or None
-
-    Attributes
-    ----------
-    transformed : dict of int to object
-        Transformed rows, by the ``id`` of the pipeline.
+    rows, which are then explained, in ``transformed``, by the ``id`` of the pipeline. If another process
+    scores, its rows are lost, and are transformed again.
     """
 
     def __init__(self, scoring: str | None) -> None:

@@ -71,25 +71,14 @@ def mapping_to(callee: str) -> MethodMapping:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """Training rows of a selection, and how models are fitted and tested on them.
-
-    Attributes
-    ----------
-    X : two-dimensional array, CSR matrix or data frame
-    y : array-like or None
-    splits : sequence of pairs of ndarray
-        Positions of the training rows and the test rows of each split.
-    params : dict
-        Parameters for ``cross_validate``.
-    weights : ndarray of float64, shape (n_rows,), or None
-        Weights of the rows in importances.
-    """
+    """Training rows of a selection, and how models are fitted and tested on them."""
 
     X: Any
     y: Any
+    #: Positions of the training rows and the test rows of each split.
     splits: Sequence[tuple[np.ndarray, np.ndarray]]
-    params: dict[str, Any]
-    weights: np.ndarray | None
+    params: dict[str, Any]  # parameters for ``cross_validate``
+    weights: np.ndarray | None  # float64, (n_rows,): weights of the rows in importances
 
 
 class OutOfFoldSelector(BaseShapSelector):

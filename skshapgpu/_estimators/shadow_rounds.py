@@ -12,27 +12,17 @@ CONFIRMED, UNDECIDED, REJECTED = 1, 0, -1
 
 @dataclass(frozen=True, eq=False)
 class ShadowRounds:
-    """Rounds of a selection by shadows.
+    """Rounds of a selection by shadows."""
 
-    Attributes
-    ----------
-    decisions : ndarray of int8, shape (n_features,)
-        1: confirmed, -1: rejected, 0: not decided yet.
-    hits : ndarray of int64, shape (n_features,)
-        Number of rounds, up to the decision about the column, in which the column was above the shadows.
-    trials : ndarray of int64, shape (n_features,)
-        Number of all rounds up to the decision about the column.
-    importances : ndarray of float64, shape (n_rounds, n_features)
-        Importances in each round; NaN for rejected columns, which no longer take part.
-    thresholds : ndarray of float64, shape (n_rounds,)
-        Importance that a column had to exceed for a hit.
-    """
-
-    decisions: np.ndarray
+    decisions: np.ndarray  # int8, (n_features,): 1 is confirmed, -1 rejected, 0 not decided yet
+    #: int64, (n_features,): number of rounds, up to the decision about the column, in which the column was
+    #: above the shadows.
     hits: np.ndarray
-    trials: np.ndarray
+    trials: np.ndarray  # int64, (n_features,): number of all rounds up to the decision about the column
+    #: float64, (n_rounds, n_features): importances in each round; NaN for rejected columns, which no longer
+    #: take part.
     importances: np.ndarray
-    thresholds: np.ndarray
+    thresholds: np.ndarray  # float64, (n_rounds,): importance that a column had to exceed for a hit
 
     @classmethod
     def empty(cls, n_features: int) -> ShadowRounds:
@@ -63,15 +53,9 @@ class ShadowRounds:
     def after(
         self, importances: np.ndarray, threshold: float, *, alpha: float, correction: str | None
     ) -> ShadowRounds:
-        """Return the state after one more round.
+        """Return the state after one more round, with importances of :attr:`columns`.
 
-        Parameters
-        ----------
-        importances : ndarray, shape (n_columns,)
-            Importances of :attr:`columns`.
-        threshold : float
-        alpha, correction
-            See :func:`p_values` and :class:`ShapBoruta`.
+        For ``alpha`` and ``correction``, see :func:`p_values` and :class:`ShapBoruta`.
         """
         row = np.full(len(self.decisions), np.nan)
         row[self.columns] = importances

@@ -20,24 +20,11 @@ def shadow_sources(columns: np.ndarray) -> np.ndarray:
 
 
 def with_shadows(X: Any, columns: np.ndarray, sources: np.ndarray, rng: np.random.Generator) -> Any:
-    """Return columns of a table followed by shadows.
+    """Return a table like X of the columns at the positions ``columns``, followed by shadows.
 
-    Raise ``TypeError`` if a data frame has column names that are neither all strings nor all whole numbers.
-
-    Parameters
-    ----------
-    X : two-dimensional array, CSR matrix or data frame
-    columns : ndarray of int
-        Positions of the columns to keep.
-    sources : ndarray of int
-        Positions of the columns that shadows are made from. A shadow has the data type of its column, and
-        its entries, missing ones included, in a random order.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    array, CSR matrix or data frame
-        Table of the same kind as X.
+    Shadows are made from the columns at the positions ``sources``. A shadow has the data type of its column,
+    and its entries, missing ones included, in a random order. Raise ``TypeError`` if a data frame has column
+    names that are neither all strings nor all whole numbers.
     """
     n_rows = X.shape[0]
     orders = [rng.permutation(n_rows) for _ in sources]

@@ -12,12 +12,7 @@ from .._rows.tables import n_rows_of
 
 
 class CheckedSplitter:
-    """Splitter that checks the splits of another splitter by :func:`checked_splits`.
-
-    Parameters
-    ----------
-    splitter : cross-validation splitter
-    """
+    """Splitter that checks the splits of another splitter by :func:`checked_splits`."""
 
     def __init__(self, splitter: Any) -> None:
         self._splitter = splitter

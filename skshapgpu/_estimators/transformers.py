@@ -145,19 +145,17 @@ class ShapTransformer(ExplainingTransformer):
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        super().__init__(
-            estimator,
-            cv=cv,
-            cover=cover,
-            feature_groups=feature_groups,
-            algorithm=algorithm,
-            device=device,
-            precision=precision,
-            outputs=outputs,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            check_additivity=check_additivity,
-        )
+        self.estimator = estimator
+        self.cv = cv
+        self.cover = cover
+        self.feature_groups = feature_groups
+        self.algorithm = algorithm
+        self.device = device
+        self.precision = precision
+        self.outputs = outputs
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.check_additivity = check_additivity
         self.data = data
         self.feature_perturbation = feature_perturbation
         self.data_weight = data_weight
@@ -203,15 +201,11 @@ class ShapTransformer(ExplainingTransformer):
     def _learn(self, X: Any) -> None:
         if X is None:
             return
-        origins = self._origins()
+        origins = self.explainer_._origins
         if origins is None or origins.columns is not None:
             self.feature_importances_ = self._importances(X, origins)
         else:
             self.__dict__.pop("feature_importances_", None)  # an earlier fit may have set it
-
-    def _origins(self) -> Origins | None:
-        """Return the origins of the features; None if the features are columns of X or groups of columns."""
-        return self.explainer_._origins
 
     def _importances(self, X: Any, origins: Origins | None) -> npt.NDArray[np.float64]:
         columns: Any = self.explainer_.feature_indices
@@ -236,7 +230,7 @@ class ShapTransformer(ExplainingTransformer):
     def __getattr__(self, name: str) -> Any:
         # A property would raise its error in dir() and in notebooks, which read every attribute of the class.
         fitted = "explainer_" in self.__dict__
-        if name == "feature_importances_" and fitted and (origins := self._origins()) is not None:
+        if name == "feature_importances_" and fitted and (origins := self.explainer_._origins) is not None:
             origins.require(
                 "Put the steps before the transformer, to select among the columns that they make: "
                 "make_pipeline(step, SelectFromModel(ShapTransformer(model))); or use shap_importance, which "
@@ -389,19 +383,17 @@ class ShapInteractionTransformer(ExplainingTransformer):
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        super().__init__(
-            estimator,
-            cv=cv,
-            cover=cover,
-            feature_groups=feature_groups,
-            algorithm=algorithm,
-            device=device,
-            precision=precision,
-            outputs=outputs,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            check_additivity=check_additivity,
-        )
+        self.estimator = estimator
+        self.cv = cv
+        self.cover = cover
+        self.feature_groups = feature_groups
+        self.algorithm = algorithm
+        self.device = device
+        self.precision = precision
+        self.outputs = outputs
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.check_additivity = check_additivity
         self.interactions = interactions
         self.index = index
         self.data = data

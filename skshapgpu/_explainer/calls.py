@@ -385,18 +385,10 @@ class ExplainerCalls(CompiledExplainer):
     ) -> None:
         """Compare what is explained with the model's own prediction: once, in the first call.
 
-        Raise ``PredictionMismatchError`` if they differ by more than rounding.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame
-            As passed by the user.
-        rows : Rows
-            X as it was read.
-        labels : ndarray or None
-        values : array of shape (n_rows, n_outputs, n_features) or None
-            Values of the call, which add up to the prediction. None: SHAP values are computed for the rows
-            that are compared.
+        X is as the user passed it, and ``rows`` are X as it was read. ``values``, of shape (n_rows,
+        n_outputs, n_features), are the values of the call, which add up to the prediction; if None, SHAP
+        values are computed for the rows that are compared. Raise ``PredictionMismatchError`` if they differ
+        by more than rounding.
         """
         if not (self._agreement.is_open and rows.n_rows):
             return

@@ -273,12 +273,7 @@ class CompiledExplainer:
     def _behind(self, steps: Sequence[Any], grouped_by_input: bool) -> Self:
         """Return this explainer for rows that fitted steps transform first: undo :meth:`_without_steps`.
 
-        Parameters
-        ----------
-        steps : sequence of transformers
-            Leading steps of a pipeline.
-        grouped_by_input : bool
-            Whether the groups of features are those of ``feature_groups="input"``.
+        ``grouped_by_input`` says whether the groups of features are those of ``feature_groups="input"``.
         """
         features = replace(self._features, by_input=grouped_by_input)
         return self._view(_reader=Reader(steps, self._adapted), _features=features)

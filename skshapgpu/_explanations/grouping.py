@@ -17,23 +17,13 @@ _ALL_PAIRS = "use interactions='occurring'"
 
 
 class Grouping(NamedTuple):
-    """Groups of features.
-
-    Attributes
-    ----------
-    names : tuple of str
-    features : tuple of tuple of int
-        Positions of the features of each group; every feature is in one group.
-    data : array, sparse matrix, data frame or None
-        X itself if the groups are its columns; otherwise None.
-    origins : Origins or None
-        Origins of the groups.
-    """
+    """Groups of features."""
 
     names: tuple[str, ...]
+    #: Positions of the features of each group; every feature is in one group.
     features: tuple[tuple[int, ...], ...]
-    data: Any = None
-    origins: Origins | None = None
+    data: Any = None  # X itself if the groups are its columns; otherwise None
+    origins: Origins | None = None  # origins of the groups
 
     def facts(self) -> dict[str, Any]:
         """Return the fields of an explanation that describe its features."""
@@ -98,12 +88,8 @@ def _members(group_names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[i
 def group_pairs(pairs: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of different groups to which pairs of features belong, given each feature's group.
 
-    Returns
-    -------
-    pairs_of_groups : ndarray of int32, shape (n_group_pairs, 2)
-        Pairs in ascending order.
-    positions : ndarray of int64, shape (n_pairs,)
-        Row of ``pairs_of_groups`` for each pair of features; -1 if both features are in the same group.
+    The first array, int32, has the pairs of groups in ascending order. The second, int64, has the row of the
+    first for each pair of features; -1 if both features are in the same group.
     """
     ends = np.sort(groups[pairs].reshape(-1, 2), axis=1)
     between = ends[:, 0] != ends[:, 1]
@@ -142,14 +128,8 @@ def require_complete_sums(
 ) -> None:
     """Raise ``ValueError`` if a sum would lack pairs of features.
 
-    Parameters
-    ----------
-    pairs : ndarray of int, shape (n_pairs, 2)
-        Pairs of features of the explanation.
-    pairs_of_groups, positions
-        Result of :func:`group_pairs`.
-    grouping : Grouping
-    feature_names : sequence of str
+    ``pairs`` are the pairs of features of the explanation, and ``pairs_of_groups`` and ``positions`` the
+    result of :func:`group_pairs`.
     """
     if (positions < 0).any():
         first, second = pairs[np.flatnonzero(positions < 0)[0]].tolist()

@@ -32,21 +32,10 @@ def largest(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def largest_of_sign(values: np.ndarray, factor: int, n: int) -> np.ndarray:
-    """Find the n largest values of one sign in each row.
+    """Find the n largest values of one sign, 1 or -1, in each row: int64, (n_rows, n).
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_features)
-        NaN counts as 0.
-    factor : {1, -1}
-        Sign of the values.
-    n : int
-        At most n_features.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_rows, n)
-        Features, the strongest first; -1 where a row has no more values of this sign.
+    The features are listed from the strongest on, with -1 where a row has no more values of this sign. NaN
+    counts as 0; n is at most the number of features.
     """
     magnitudes = np.maximum(factor * np.where(np.isnan(values), 0, values), 0)
     positions = largest(magnitudes, n)
@@ -67,19 +56,10 @@ def by_feature(features: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarr
 
 
 def feature_values(data: Any, features: np.ndarray) -> list[list[Any]]:
-    """Return for each row the values of some features.
+    """Return for each row the values of the features at some positions: int, (n_rows, n); -1 is no feature.
 
-    Parameters
-    ----------
-    data : array, sparse matrix, data frame or None
-        ``data`` of an explanation. None: no value is known.
-    features : ndarray of int, shape (n_rows, n)
-        Positions; -1: none.
-
-    Returns
-    -------
-    list of list
-        Numbers, names of categories, and None where there is no feature or its value is missing.
+    ``data`` is that of an explanation; if None, no value is known. Values are numbers, names of categories,
+    and None where there is no feature or its value is missing.
     """
     values = np.full(features.shape, None, object)
     for feature, rows, ranks in () if data is None else by_feature(features):

@@ -55,14 +55,7 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
 class RemotePath:
-    """Path in a file system of pyarrow, with the methods of ``pathlib.Path`` that this package uses.
-
-    Attributes
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    path : str
-        Path in the file system.
-    """
+    """Path in a file system of pyarrow, with the methods of ``pathlib.Path`` that this package uses."""
 
     def __init__(self, filesystem: Any, path: str, shown: str) -> None:
         self.filesystem, self.path, self._shown = filesystem, path, shown
@@ -180,12 +173,8 @@ class RemotePath:
     def upload(self, local: Path, upload_folder: RemotePath | None = None) -> None:
         """Copy a local file to this path, where it appears when it is complete.
 
-        Parameters
-        ----------
-        local : Path
-        upload_folder : RemotePath or None
-            Folder for the incomplete file, if the file system shows incomplete files. None means the folder
-            of this path.
+        ``upload_folder`` is for the incomplete file, if the file system shows incomplete files. None means
+        the folder of this path.
         """
         if not self.appears_whole:
             self.parent.make()
@@ -249,12 +238,7 @@ class RemotePath:
 
 
 class Content:
-    """Content of a file, which a user passes instead of its path.
-
-    Attributes
-    ----------
-    content : bytes
-    """
+    """Content of a file, which a user passes instead of its path."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -330,22 +314,10 @@ def open_filesystem(filesystem: Any) -> Any:
 def locate(path: Any, filesystem: Any = None) -> Place:
     """Return the place that a path or URL names.
 
-    Parameters
-    ----------
-    path : str, path-like or RemotePath
-    filesystem : file system of pyarrow or fsspec, or None
-        File system of paths without a scheme. None means the local one.
-
-    Raises
-    ------
-    ValueError
-        A URL is not valid, or has an unknown scheme.
-    ImportError
-        The package for the scheme is not installed.
-    OSError
-        The file system cannot be reached.
-    TypeError
-        ``filesystem`` is not a file system of pyarrow or fsspec.
+    ``filesystem``, of pyarrow or fsspec, has the paths without a scheme. None means the local one. Raise
+    ``ValueError`` if a URL is not valid, or has an unknown scheme; ``ImportError`` if the package for the
+    scheme is not installed; ``OSError`` if the file system cannot be reached; ``TypeError`` if ``filesystem``
+    is not one of pyarrow or fsspec.
     """
     return locate_all([path], filesystem)[0]
 
@@ -522,14 +494,9 @@ def head(place: Place, n: int) -> bytes:
 
 @contextlib.contextmanager
 def fetched(place: RemotePath) -> Iterator[str]:
-    """Copy a file, or a folder of small files, to a temporary folder, which is deleted afterwards.
+    """Copy a file, or a folder of small files, to a temporary folder, and yield the path of the copy.
 
-    If an error names the copy, its message is changed to name the place.
-
-    Yields
-    ------
-    str
-        Path of the copy.
+    The folder is deleted afterwards. If an error names the copy, its message is changed to name the place.
     """
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder, place.name)

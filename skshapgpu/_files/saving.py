@@ -62,22 +62,13 @@ _PLAIN_TYPES: Mapping[Any, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Saved:
-    """The content of a file.
-
-    Attributes
-    ----------
-    adapted : AdaptedModel
-    options : dict
-        Values of the saved options of ``TreeExplainer``, by name.
-    background : Background or None
-    tables : dict of str to ndarray
-        The result of ``_core.Plan.contents``, memory-mapped if it is from a local file. It is empty if there
-        are no tables.
-    """
+    """The content of a file."""
 
     adapted: AdaptedModel
-    options: dict[str, Any]
+    options: dict[str, Any]  # values of the saved options of ``TreeExplainer``, by name
     background: Background | None
+    #: The result of ``_core.Plan.contents``, memory-mapped if it is from a local file. It is empty if there
+    #: are no tables.
     tables: dict[str, np.ndarray]
 
 

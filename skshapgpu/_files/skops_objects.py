@@ -17,12 +17,7 @@ _MOST_GROWTH, _MORE_BYTES = 64, 2**20
 
 
 class UntrustedTypesError(ValueError):
-    """Error for a file that holds types that are not trusted.
-
-    Attributes
-    ----------
-    types : list of str
-    """
+    """Error for a file that holds types that are not trusted, which are in ``types``."""
 
     def __init__(self, types: list[str]) -> None:
         super().__init__(f"types that skops does not trust: {', '.join(types)}")
@@ -44,22 +39,10 @@ def require_skops(reason: str) -> Any:
 def loads(skops: Any, content: bytes, trusted: Collection[str]) -> Any:
     """Return the object in the content of a file.
 
-    Parameters
-    ----------
-    skops : module
-        See :func:`require_skops`.
-    content : bytes
-    trusted : collection of str
-        Full names of types, besides those that skops trusts itself, that may be created.
-
-    Raises
-    ------
-    UntrustedTypesError
-        The file holds other types. Nothing was created.
-    ImportError
-        A package that defines a type is not installed.
-    ValueError
-        The content is damaged, or the code of a type fails.
+    ``trusted`` are the full names of types, besides those that skops trusts itself, that may be created.
+    Raise ``UntrustedTypesError`` if the file holds other types, and create nothing; ``ImportError`` if a
+    package that defines a type is not installed; ``ValueError`` if the content is damaged, or the code of a
+    type fails.
     """
     try:
         _require_size(content)

@@ -21,20 +21,10 @@ _REQUIRED_PACKAGES = {"numpy", "scipy", "joblib", "skshapgpu"}
 def dump(steps: Sequence[Any], grouped_by_input: bool, trusted: Collection[str]) -> bytes:
     """Return the content of a file of fitted steps.
 
-    Parameters
-    ----------
-    steps : sequence of transformers
-    grouped_by_input : bool
-        Whether all columns that the steps make from one column of X form one feature.
-    trusted : collection of str
-        Types, besides the types that skops trusts itself, that :func:`load` will be told to create.
-
-    Raises
-    ------
-    ImportError
-        skops is not installed.
-    ValueError
-        Steps hold types that are not trusted, or that no other process can import, or skops cannot save them.
+    ``grouped_by_input`` says whether all columns that the steps make from one column of X form one feature.
+    ``trusted`` are the types, besides the types that skops trusts itself, that :func:`load` will be told to
+    create. Raise ``ImportError`` if skops is not installed; ``ValueError`` if steps hold types that are not
+    trusted, or that no other process can import, or skops cannot save them.
     """
     skops = _skops()
     names = ", ".join(type(step).__name__ for step in steps)

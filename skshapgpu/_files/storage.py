@@ -103,14 +103,9 @@ def is_link(path: Path) -> str:
 def put(complete_file: Path, path: Path, is_ours: Callable[[Any], bool]) -> None:
     """Rename a complete file to ``path``, where only a file of this package is replaced.
 
-    Raises
-    ------
-    FileExistsError
-        The path is a file that is not ours, or that was created in the meantime.
-    PermissionError
-        The file at the path cannot be replaced; on Windows, because it is in use.
-    OSError
-        The file cannot be renamed.
+    Raise ``FileExistsError`` if the path is a file that is not ours, or that was created in the meantime;
+    ``PermissionError`` if the file at the path cannot be replaced, on Windows because it is in use;
+    ``OSError`` if the file cannot be renamed.
     """
     if os.path.lexists(path):
         require_ours(path, is_ours)
@@ -137,24 +132,10 @@ def put(complete_file: Path, path: Path, is_ours: Callable[[Any], bool]) -> None
 def write(target: Place, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a file, completely or not at all.
 
-    Parameters
-    ----------
-    target : Path or RemotePath
-        Place of the file. If this function wrote a file there before, it is replaced when the new file is
-        complete.
-    header : mapping
-        Must be serializable by ``json``.
-    arrays : mapping of str to ndarray
-        C-contiguous arrays without objects.
-
-    Raises
-    ------
-    FileExistsError
-        The path is a file that something else wrote.
-    PermissionError
-        The file cannot be replaced, or the folder cannot be written to.
-    OSError
-        The file cannot be written.
+    The header is written by ``json``; the arrays are C-contiguous and hold no objects. If this function wrote
+    a file there before, it is replaced when the new file is complete. Raise ``FileExistsError`` if the path
+    is a file that something else wrote; ``PermissionError`` if the file cannot be replaced, or the folder
+    cannot be written to; ``OSError`` if the file cannot be written.
     """
     require_ours(target)
     if isinstance(target, RemotePath):
@@ -213,28 +194,12 @@ def _member(file: BinaryIO, name: str) -> zipfile.ZipInfo:
 def read(
     path: Place | Content, lazy: Collection[str] = (), verify: bool = False
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Open a file that :func:`write` wrote, and compare it with its checksums.
+    """Return the header and the arrays of a file that :func:`write` wrote, compared with its checksums.
 
-    Parameters
-    ----------
-    path : Path, RemotePath or Content
-    lazy : collection of str
-        Names of arrays that are not compared with their checksums if they are large.
-    verify : bool
-        Whether to compare these arrays, too.
-
-    Returns
-    -------
-    header : dict
-    arrays : dict of str to ndarray
-        Read-only; memory-mapped, or in memory if the file is not in the local file system.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-    ValueError
-        This package did not write the file, or it is damaged.
+    The arrays are read-only; memory-mapped, or in memory if the file is not in the local file system.
+    ``lazy`` are the names of arrays that are not compared with their checksums if they are large, unless
+    ``verify`` is True. Raise ``OSError`` if the file cannot be read; ``ValueError`` if this package did not
+    write the file, or it is damaged.
     """
     if isinstance(path, Content):
         return _checked(path, path.read_array(), BytesIO(path.content), lazy, verify)

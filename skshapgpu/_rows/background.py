@@ -19,18 +19,11 @@ from .tables import require_same_rows
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Background rows of interventional values, from which the features outside a coalition are taken.
+    """Background rows of interventional values, from which the features outside a coalition are taken."""
 
-    Attributes
-    ----------
-    rows : ndarray of float32 or float64, shape (n_rows, n_features)
-        Encoded rows, C-contiguous; NaN means missing.
-    weights : ndarray of float64, shape (n_rows,)
-        Weights of the rows, non-negative, with sum 1.
-    """
-
+    #: float32 or float64, (n_rows, n_features): encoded rows, C-contiguous; NaN means missing.
     rows: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray  # float64, (n_rows,): weights of the rows, non-negative, with sum 1
 
     @classmethod
     def read(cls, data: Any, weights: Any, reader: Callable[[Any], HostRows], x_dtype: str) -> Background:
@@ -114,21 +107,10 @@ def read_weights(
 ) -> np.ndarray:
     """Return the weight of each row as float64.
 
-    Raise ``ValueError`` or ``TypeError`` if the weights are not finite numbers from 0 on, one for each row
-    and not all 0; or they are a series with another index than the rows.
-
-    Parameters
-    ----------
-    name : str
-        Name of the weights, for messages.
-    weights : array-like of shape (n_rows,)
-    n_rows : int
-    rows_name : str
-        Name of the rows, for messages.
-    row_labels : pandas.Index or None, default=None
-        Labels of the rows, which a series of weights must have, too.
-    index_name : str
-        Name of ``row_labels``, for messages.
+    ``name``, ``rows_name`` and ``index_name`` are the names of the weights, of the rows and of
+    ``row_labels``, for messages. A series of weights must have the index ``row_labels``. Raise ``ValueError``
+    or ``TypeError`` if the weights are not finite numbers from 0 on, one for each row and not all 0; or they
+    are a series with another index than the rows.
     """
     require_unmasked(name, weights, "fill it first, with 0 where rows do not count")
     try:

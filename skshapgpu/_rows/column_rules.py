@@ -17,17 +17,9 @@ from .tables import check_known_names, check_names, listed
 class ColumnRules:
     """Rules for the columns of one X.
 
-    Parameters
-    ----------
-    schema : InputSchema
-    x_dtype : numpy dtype
-        Precision in which the model's library reads X.
-    package : str or None
-        Package of the data frame that X is.
-    names : tuple of str or None
-        Names of the columns of X.
-    string_columns, long_columns : frozenset of int
-        As for :class:`.frames.Frame`.
+    ``x_dtype`` is the precision in which the model's library reads X. ``package`` is the package of the data
+    frame that X is, and ``names`` are the names of its columns. For sets of columns, see
+    :class:`.frames.Frame`.
     """
 
     def __init__(
@@ -103,18 +95,9 @@ class ColumnRules:
     def fill(self, out: np.ndarray, feature: int, column: Column, start: int | None) -> None:
         """Write a column's numbers to ``out``, encoded if the column has an encoder.
 
-        Parameters
-        ----------
-        out : ndarray
-        feature : int
-        column : Column
-        start : int or None
-            Row of X in which the column begins, for error messages; None if its values are not rows.
-
-        Raises
-        ------
-        ValueError, TypeError
-            The model's library does not accept a value; the message names the column.
+        ``start`` is the row of X in which the column begins, for error messages; None if its values are not
+        rows. Raise ``ValueError`` or ``TypeError`` if the model's library does not accept a value; the
+        message names the column.
         """
         try:
             out[...] = self._numbers(feature, column, start)
@@ -170,15 +153,8 @@ class ColumnRules:
 def warn_of_names(schema: InputSchema, *, has_names: bool, is_frame: bool, argument: str = "X") -> None:
     """Warn as scikit-learn does if X has names of columns and the training data had none, or the reverse.
 
-    Parameters
-    ----------
-    schema : InputSchema
-    has_names : bool
-        Whether at least one name of a column of X is a string.
-    is_frame : bool
-        Whether X is a data frame.
-    argument : str
-        Name of X in the warning.
+    ``has_names`` says whether at least one name of a column of X is a string; ``argument`` is the name of X
+    in the warning.
     """
     if schema.warns_as is None:
         return

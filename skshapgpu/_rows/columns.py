@@ -21,20 +21,12 @@ _PERCENTILES = ((5, 95), (1, 99), (0, 100))
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A feature's values in some rows.
+    """A feature's values in some rows."""
 
-    Attributes
-    ----------
-    numbers : ndarray of float64, shape (n_rows,)
-        Numbers, or positions in ``categories``; NaN where missing.
-    categories : tuple of str or None
-        Names of the categories, in the order of the column's type or else sorted; None for numbers.
-    exact : ndarray or None
-        The numbers before they were rounded to float64, if they are integers or objects and none is missing.
-    """
-
-    numbers: np.ndarray
+    numbers: np.ndarray  # float64, (n_rows,): numbers, or positions in ``categories``; NaN where missing
+    #: Names of the categories, in the order of the column's type or else sorted; None for numbers.
     categories: tuple[str, ...] | None = None
+    #: The numbers before they were rounded to float64, if they are integers or objects and none is missing.
     exact: np.ndarray | None = None
 
     @property
@@ -91,20 +83,11 @@ class GroupedRows:
 
     ``data[rows]`` and ``data[:, features]`` select, and NumPy reads it as an array of objects. The value of a
     group in a row is a string with the values of its columns.
-
-    Attributes
-    ----------
-    rows : array, sparse matrix or data frame
-        All columns.
-    groups : tuple of tuple of int
-        Columns of each feature.
-    names : tuple of str
-        Names of the columns.
     """
 
-    rows: Any
-    groups: tuple[tuple[int, ...], ...]
-    names: tuple[str, ...]
+    rows: Any  # all columns
+    groups: tuple[tuple[int, ...], ...]  # columns of each feature
+    names: tuple[str, ...]  # names of the columns
 
     @property
     def shape(self) -> tuple[int, int]:

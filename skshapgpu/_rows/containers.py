@@ -19,19 +19,12 @@ _INSTEAD = "pass the array or data frame that it was made from"
 
 @dataclass(frozen=True)
 class ContainerRows:
-    """The rows of a container.
-
-    Attributes
-    ----------
-    data : array, sparse matrix or data frame
-    names : sequence of str or None
-        Names of the columns, if the container stores them separately from the data.
-    absent_is_missing : bool
-        Whether ``data`` is sparse, and the entries that it does not store are the missing ones.
-    """
+    """The rows of a container."""
 
     data: Any
+    #: Names of the columns, if the container stores them separately from the data.
     names: Sequence[str] | None = None
+    #: Whether ``data`` is sparse, and the entries that it does not store are the missing ones.
     absent_is_missing: bool = False
 
 

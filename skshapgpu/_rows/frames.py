@@ -19,28 +19,15 @@ ColumnSource = Callable[[int, int], tuple[np.ndarray, np.ndarray | None]]
 
 @dataclass(frozen=True)
 class Frame:
-    """The columns of a data frame.
-
-    Attributes
-    ----------
-    names : sequence
-    single : bool
-        Whether all columns are float32.
-    sources : list of callable
-    string_columns, long_columns, coded_columns : frozenset of int
-        Positions of columns of strings, of columns of 64-bit integers or floats of more than 64 bits, and of
-        columns with codes.
-    array : ndarray or None
-        The array whose views all columns are, if there is one.
-    """
+    """The columns of a data frame."""
 
     names: Sequence[Any]
-    single: bool
+    single: bool  # whether all columns are float32
     sources: list[ColumnSource]
-    string_columns: frozenset[int]
-    long_columns: frozenset[int]
-    coded_columns: frozenset[int]
-    array: np.ndarray | None = None
+    string_columns: frozenset[int]  # positions of columns of strings
+    long_columns: frozenset[int]  # positions of columns of 64-bit integers or floats of more than 64 bits
+    coded_columns: frozenset[int]  # positions of columns with codes
+    array: np.ndarray | None = None  # the array whose views all columns are, if there is one
 
 
 def _positions(columns: Sequence[Any], condition: Callable[[Any], bool]) -> frozenset[int]:

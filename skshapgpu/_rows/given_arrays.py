@@ -20,25 +20,12 @@ _ADVICE = (
 
 
 def results_view(out: Any, rows: Rows, n_outputs: int, features: tuple[int, ...], labels: Any = None) -> Any:
-    """Return a view of ``out``, [row][output][feature]..., which the core can fill.
+    """Return a view of ``out``, the caller's array, [row][output][feature]..., which the core can fill.
 
-    Parameters
-    ----------
-    out : array
-        Array of the caller.
-    rows : Rows
-    n_outputs : int
-    features : tuple of int
-        Shape of the values of a row and an output.
-    labels : ndarray or None
-
-    Raises
-    ------
-    TypeError
-        ``out`` is not an array of NumPy, or for X on a GPU, not an array of the same library.
-    ValueError
-        ``out`` has another shape or dtype than the values, or a layout that the core does not write. Or it
-        shares memory with X or the labels, is read-only, or is on another GPU than X.
+    ``features`` is the shape of the values of a row and an output. Raise ``TypeError`` if ``out`` is not an
+    array of NumPy, or for X on a GPU, not an array of the same library. Raise ``ValueError`` if ``out`` has
+    another shape or dtype than the values, or a layout that the core does not write; or it shares memory with
+    X or the labels, is read-only, or is on another GPU than X.
     """
     several_outputs, gpu_rows = n_outputs > 1, rows if isinstance(rows, GpuArray) else None
     if gpu_rows is not None:

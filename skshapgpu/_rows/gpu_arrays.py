@@ -18,60 +18,29 @@ from .._common.devices import load_cuda
 
 @dataclass(frozen=True)
 class NumberRules:
-    """Rules for the numbers of an array on a GPU: which mean missing, and which are rejected.
+    """Rules for the numbers of an array on a GPU: which mean missing, and which are rejected."""
 
-    Attributes
-    ----------
-    missing : float
-        Number that means missing, besides NaN.
-    allow_nan : bool
-        Whether missing values are allowed.
-    limit : float
-        Magnitudes from this one on are rejected; NaN if there is no limit.
-    x_dtype : {"float32", "float64"}
-        Precision in which the model's library reads X.
-    rounded_to : {"float32", "float64"}
-        Precision to which the library rounds other numbers, such as integers.
-    """
-
-    missing: float
-    allow_nan: bool
-    limit: float
-    x_dtype: str
-    rounded_to: str
+    missing: float  # number that means missing, besides NaN
+    allow_nan: bool  # whether missing values are allowed
+    limit: float  # magnitudes from this one on are rejected; NaN if there is no limit
+    x_dtype: str  # "float32" or "float64", the precision in which the model's library reads X
+    rounded_to: str  # precision to which the library rounds other numbers, such as integers
 
 
 @dataclass(frozen=True)
 class GpuArray:
-    """X on a GPU, as a two-dimensional float32 or float64 array. It satisfies the protocol ``rows.Rows``.
+    """X on a GPU, as a two-dimensional float32 or float64 array. It satisfies the protocol ``rows.Rows``."""
 
-    Attributes
-    ----------
-    data : array or data frame
-        X.
-    array : array of PyTorch or CuPy
-        The numbers of X, without a copy if possible.
-    gpu, stream : int
-    view : _cuda.DeviceArray
-    shape : (int, int)
-    dtype : numpy dtype
-        Type of the results; ``array`` may have another.
-    numbers : NumberRules
-    names : tuple of str
-    original : array, data frame or None
-        X before the leading steps of a pipeline.
-    """
-
-    data: Any
-    array: Any
+    data: Any  # X
+    array: Any  # the numbers of X, without a copy if possible
     gpu: int
     stream: int
     view: Any
     shape: tuple[int, int]
-    dtype: np.dtype
+    dtype: np.dtype  # type of the results; ``array`` may have another
     numbers: NumberRules
     names: tuple[str, ...]
-    original: Any = None
+    original: Any = None  # X before the leading steps of a pipeline
 
     @property
     def n_rows(self) -> int:

@@ -27,30 +27,17 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 class _Columns(ABC):
-    """Columns of X on a GPU.
-
-    Attributes
-    ----------
-    shape : (int, int)
-    gpu : int
-    dtype : numpy dtype
-        Type of the results.
-    labels : sequence or None
-        Labels of the columns.
-    package : str or None
-        Package of a data frame, as encoders know it. A data frame of cuDF is read like one of pandas.
-    string_columns, category_columns, long_columns : frozenset of int
-        Positions of columns of strings, of categorical columns, and of 64-bit integers in a data frame.
-    """
+    """Columns of X on a GPU."""
 
     shape: tuple[int, int]
     gpu: int
-    dtype: np.dtype
-    labels: Sequence[Any] | None = None
+    dtype: np.dtype  # type of the results
+    labels: Sequence[Any] | None = None  # labels of the columns
+    #: Package of a data frame, as encoders know it. A data frame of cuDF is read like one of pandas.
     package: str | None = None
-    string_columns: frozenset[int] = frozenset()
-    category_columns: frozenset[int] = frozenset()
-    long_columns: frozenset[int] = frozenset()
+    string_columns: frozenset[int] = frozenset()  # positions of columns of strings
+    category_columns: frozenset[int] = frozenset()  # positions of categorical columns
+    long_columns: frozenset[int] = frozenset()  # positions of columns of 64-bit integers in a data frame
 
     @abstractmethod
     def numbers(self, feature: int) -> Any:
@@ -141,23 +128,10 @@ def read(
 ) -> GpuArray:
     """Take X on a GPU of ``devices``, without a copy if it is an array of floats without categories.
 
-    Parameters
-    ----------
-    X : array or data frame on a GPU
-    schema : InputSchema
-    x_dtype : {"float32", "float64"}
-        Precision in which the model's library reads X.
-    numbers : NumberRules
-        Rules for numbers, which are checked when X is explained.
-    names : tuple of str
-        Names of the columns if X has none.
-    devices : Devices
-
-    Raises
-    ------
-    ValueError, TypeError
-        The model does not accept X, as for X on the host. Or X is on another GPU, or the model derives
-        columns from categories, which is possible only on the host.
+    ``x_dtype`` is the precision in which the model's library reads X. ``numbers`` are rules for numbers,
+    which are checked when X is explained. ``names`` are the names of the columns if X has none. Raise
+    ``ValueError`` or ``TypeError`` if the model does not accept X, as for X on the host; or X is on another
+    GPU, or the model derives columns from categories, which is possible only on the host.
     """
     array = None if gpu_arrays.is_frame(X) else gpu_arrays.torch_or_cupy(X)
     columns: _Columns = _FrameColumns(X) if array is None else _ArrayColumns(array)

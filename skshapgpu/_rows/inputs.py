@@ -26,7 +26,7 @@ from ..adapters.schema import AdaptedModel, Column, InputSchema, category_codes
 from . import gpu_columns
 from .column_rules import ColumnRules, warn_of_names
 from .containers import is_container
-from .frames import OPENERS, ColumnSource, Frame
+from .frames import OPENERS, ColumnSource
 from .gpu_arrays import GpuArray, NumberRules
 from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
@@ -42,19 +42,9 @@ FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
 
 class Reader:
-    """Reader of X for one model.
+    """Reader of X for one model, after the leading steps of a pipeline, which transform X first.
 
-    Parameters
-    ----------
-    steps : sequence of transformers
-        Leading steps of a pipeline, which transform X first.
-    adapted : AdaptedModel
-
-    Attributes
-    ----------
-    steps : sequence of transformers
-    schema : InputSchema
-        Columns that the model expects, after the steps.
+    ``schema`` describes the columns that the model expects, after the steps.
     """
 
     def __init__(self, steps: Sequence[Any], adapted: AdaptedModel) -> None:
@@ -250,15 +240,22 @@ class HostRows:
             if not is_float and is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
                 long_columns = frozenset(range(n_columns))
         else:
-            frame = self._open_frame()
+            assert self._package is not None
+            frame = OPENERS[self._package](data)
+            self.names = tuple(map(str, frame.names))
+            self._sources, self._array = frame.sources, frame.array
+            self.dtype = _FLOAT32 if frame.single else _FLOAT64
             names, string_columns, long_columns = frame.names, frame.string_columns, frame.long_columns
         self.has_names = names is not None and any(isinstance(name, str) for name in names)
-        self._rules = ColumnRules(
+        self.rules = ColumnRules(
             schema, self._x_dtype, self._package, self.names, string_columns, long_columns
         )
-        self._rules.check_columns(names, n_columns)
+        self.rules.check_columns(names, n_columns)
         if self._package is not None and schema.frame_encoder is not None:
-            self._number_categories(frame)
+            categorical = sorted(frame.string_columns | frame.coded_columns)
+            if categorical:
+                self._array = None
+            self.rules.number_categories(categorical)
         missing = schema.missing_value
         self._as_it_is = False
         decoded = bool(schema.encoders) or schema.derived is not None
@@ -277,21 +274,6 @@ class HostRows:
             if packed < self.row_bytes:
                 self._tested, self.packed_row_bytes = tested, packed
 
-    def _open_frame(self) -> Frame:
-        assert self._package is not None
-        frame = OPENERS[self._package](self.data)
-        self.names = tuple(map(str, frame.names))
-        self._sources, self._array = frame.sources, frame.array
-        self.dtype = _FLOAT32 if frame.single else _FLOAT64
-        return frame
-
-    def _number_categories(self, frame: Frame) -> None:
-        """Find the categorical columns, which include columns of strings."""
-        categorical = sorted(frame.string_columns | frame.coded_columns)
-        if categorical:
-            self._array = None
-        self._rules.number_categories(categorical)
-
     def _is_sparse(self) -> bool:
         """Return whether scikit-learn reads X as a sparse matrix."""
         if self._array is not None:
@@ -300,33 +282,14 @@ class HostRows:
             return bool(sp.issparse(self.data))
         return all(type(dtype).__name__ == "SparseDtype" for dtype in self.data.dtypes)
 
-    def is_categorical(self, feature: int) -> bool:
-        """Return whether a column of a data frame has a type for categories or strings."""
-        return self._rules.is_categorical(feature)
-
-    def has_encoder(self, feature: int) -> bool:
-        """Return whether the values of a column are encoded as codes."""
-        return self._rules.has_encoder(feature)
-
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
-        """Return rows ``start`` to ``stop - 1``, encoded and checked.
+        """Return rows ``start`` to ``stop - 1``, encoded and checked: float32 or float64, NaN means missing.
 
-        Raise ``ValueError`` or ``TypeError`` if the model's library does not accept a value; the message
-        names its row and column.
-
-        Parameters
-        ----------
-        start, stop : int
-        packed : bool
-            Whether the result may have only the columns that trees test, in ascending order. It has if X is
-            sparse, no column has to be encoded, and this takes less memory.
-        n_threads : int
-            Number of threads that check the numbers; 0: as many as are of use.
-
-        Returns
-        -------
-        ndarray of float32 or float64, shape (stop - start, n_columns) or (stop - start, n_tested)
-            NaN means missing; derived columns come last. A view of X if X needs no conversion.
+        Derived columns come last. The result is a view of X if X needs no conversion. With ``packed``, the
+        result may have only the columns that trees test, in ascending order. It has if X is sparse, no column
+        has to be encoded, and this takes less memory. ``n_threads`` threads check the numbers; 0: as many as
+        are of use. Raise ``ValueError`` or ``TypeError`` if the model's library does not accept a value; the
+        message names its row and column.
         """
         if packed and self._tested is not None:
             return self._pack(start, stop, self._tested, n_threads)
@@ -346,8 +309,8 @@ class HostRows:
         csr, schema = self.data, self._schema
         stored = slice(csr.indptr[start], csr.indptr[stop])
         columns, values = csr.indices[stored], csr.data[stored]
-        if self._rules.long_columns:
-            self._rules.require_one_rounding(values)
+        if self.rules.long_columns:
+            self.rules.require_one_rounding(values)
         with np.errstate(over="ignore", under="ignore"):
             values = values.astype(self._x_dtype)
         missing, absent = self._x_dtype.type(schema.missing_value), 0.0
@@ -375,8 +338,8 @@ class HostRows:
             self._fill_from_sparse(block, start, stop, encoded)
         elif self._array is not None and self._array.dtype.kind in "fiub" and not schema.encoders:
             array = self._array[start:stop]
-            if self._rules.long_columns:
-                self._rules.require_one_rounding(array)
+            if self.rules.long_columns:
+                self.rules.require_one_rounding(array)
             as_it_is = array.dtype.char in "fd" and array.dtype.isnative
             if schema.array_dtype is not None and not as_it_is and not self._sources:
                 array = array.astype(schema.array_dtype)
@@ -400,27 +363,27 @@ class HostRows:
         block[...] = np.nan if schema.sparse_zero_missing else 0.0
         stored = slice(csr.indptr[start], csr.indptr[stop])
         rows = np.repeat(np.arange(stop - start), np.diff(csr.indptr[start : stop + 1]))
-        if self._rules.long_columns:
-            self._rules.require_one_rounding(csr.data[stored])
+        if self.rules.long_columns:
+            self.rules.require_one_rounding(csr.data[stored])
         block[rows, csr.indices[stored]] = csr.data[stored]
         for feature, encoder in schema.encoders.items():
             values = block[:, feature].copy()
             if not schema.sparse_zero_missing:  # integers stay integers, of any size
                 values = csr[start:stop, [feature]].toarray().ravel()
-            column = Column(self._rules.name(feature), values)
+            column = Column(self.rules.name(feature), values)
             block[:, feature] = category_codes(encoder, column)
             self._add_encoded(feature, column, encoded)
 
     def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
         """Fill the columns of a batch as :meth:`_fill_from_sparse` does, from X that is not sparse."""
         for feature in range(self._schema.n_features):
-            name = self._rules.name(feature)
+            name = self.rules.name(feature)
             if self._sources:
                 values, codes = self._read_column(feature, start, stop)
             else:
                 values, codes = self._array[start:stop, feature], None
-            column = Column(name, values, codes, self._package, feature in self._rules.string_columns)
-            self._rules.fill(block[:, feature], feature, column, start)
+            column = Column(name, values, codes, self._package, feature in self.rules.string_columns)
+            self.rules.fill(block[:, feature], feature, column, start)
             self._add_encoded(feature, column, encoded)
 
     def _add_encoded(self, feature: int, column: Column, encoded: dict[int, Column]) -> None:
@@ -433,7 +396,7 @@ class HostRows:
         except (ValueError, TypeError, MemoryError):
             raise
         except Exception as error:  # the library of the data frame may raise errors of its own
-            raise ValueError(f"column {self._rules.name(feature)!r} cannot be read: {error}") from error
+            raise ValueError(f"column {self.rules.name(feature)!r} cannot be read: {error}") from error
 
     def _first_bad(self, block: np.ndarray, n_threads: int) -> tuple[Any, ...] | None:
         """Return the position of the first value that the model's library rejects; None if there is none."""
@@ -455,7 +418,7 @@ class HostRows:
         where = " in a sparse matrix" if is_nan and self._schema.allow_nan else ""
         raise ValueError(
             f"Input X contains {problem}, which the model does not accept{where}: "
-            f"row {row}, column {self._rules.name(feature)}"
+            f"row {row}, column {self.rules.name(feature)}"
         )
 
 
@@ -470,26 +433,16 @@ def tested_columns(ensemble: Ensemble) -> np.ndarray:
 def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = None) -> HostRows:
     """Check the kind, the shape and the names of X.
 
+    X may be an array of NumPy, of any order and any real dtype, or of objects that are numbers; a nested
+    sequence; a sparse matrix or array of SciPy; a data frame of pandas or polars; a table of PyArrow; or a
+    DMatrix of XGBoost, a Dataset of LightGBM or a Pool of CatBoost if it holds all numbers. ``x_dtype`` is
+    the precision in which the model's library reads X. ``tested`` are the columns that trees test, ascending;
+    with None, :meth:`HostRows.chunk` always returns all columns.
+
     Raise ``ValueError`` if X is not two-dimensional, is complex, or holds strings where the model expects
     numbers, or the number or the names of its columns are not those of the model. Raise ``TypeError`` if X
     holds dates or time spans, is masked, is not a table at all, or is a library's own container whose numbers
     are not available.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-        NumPy arrays of any order and any real dtype, or of objects that are numbers; nested sequences;
-        sparse matrices and arrays of SciPy; data frames of pandas and polars; tables of PyArrow; and DMatrix
-        of XGBoost, Dataset of LightGBM and Pool of CatBoost if they hold all numbers.
-    schema : InputSchema
-    x_dtype : {"float32", "float64"}
-        Precision in which the model's library reads X.
-    tested : ndarray of int or None
-        Columns that trees test, ascending. With None, :meth:`HostRows.chunk` always returns all columns.
-
-    Returns
-    -------
-    HostRows
     """
     table = open_table(X)
     if table.absent_is_missing:

@@ -34,31 +34,17 @@ _SourceColumns = Callable[[Any, int], np.ndarray | None]
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Columns of X from which the features of an explanation were made.
+    """Columns of X from which the features of an explanation were made."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the columns of X, as they were in training.
-    columns : ndarray of int, shape (n_features,), or None
-        Position of the column of X from which each feature was made; None if that is not known.
-    changed : ndarray of bool, shape (n_features,), or None
-        Whether the steps change the values of each column, instead of only selecting it; None for groups, or
-        if ``columns`` are not known.
-    reason : str
-        Why the columns are not known.
-    named : bool
-        Whether X had names in training; otherwise ``names`` are made from positions.
-    data : array, sparse matrix, data frame or None
-        X itself, before the steps.
-    """
-
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # names of the columns of X, as they were in training
+    #: (n_features,): position of the column of X from which each feature was made; None if that is not known.
     columns: np.ndarray | None = None
+    #: bool, (n_features,): whether the steps change the values of each column, instead of only selecting it;
+    #: None for groups, or if ``columns`` are not known.
     changed: np.ndarray | None = None
-    reason: str = ""
-    named: bool = False
-    data: Any = None
+    reason: str = ""  # why the columns are not known
+    named: bool = False  # whether X had names in training; otherwise ``names`` are made from positions
+    data: Any = None  # X itself, before the steps
 
     def select(self, rows: Any, features: np.ndarray | None) -> Origins:
         """Return the origins for some rows (a slice or positions) and features (None: all)."""

@@ -30,16 +30,8 @@ UNKNOWN_NULLS = (
 class TypesScan:
     """Facts about the rows of a source from which the pandas dtypes of its columns follow.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        Columns of the source, with the metadata of pandas, if there are any.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-    needed : list of str
-        Columns of integers, booleans or with a dictionary, whose rows must be added.
+    ``schema`` has the columns of the source, with the metadata of pandas, if there are any. The attribute
+    ``needed`` lists the columns of integers, booleans or with a dictionary, whose rows must be added.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -143,10 +135,6 @@ class PandasTypes:
     differing : mapping of str to list or None
         Categories of columns whose dictionaries differ between the parts of the source, beginning with the
         categories of the first part. The columns may be in ``dictionaries`` or not.
-
-    Attributes
-    ----------
-    differing : mapping of str to list
     """
 
     def __init__(
@@ -182,15 +170,6 @@ class PandasTypes:
             if not isinstance(dtype, np.dtype) and not has_categories(dtype)
         }
 
-    def frame(self, rows: Any) -> Any:
-        """Return rows as a data frame of pandas.
-
-        The rows have the columns of the schema, in any order and possibly among other columns. Raise
-        ``ValueError`` if a column cannot be a column of pandas, or has a missing value that changes its
-        dtype.
-        """
-        return self._rows_of(rows)
-
     def read_otherwise(self, frame: Any) -> Any:
         """Return a frame of :meth:`frame` in which the columns whose categories differ have another order.
 
@@ -208,16 +187,19 @@ class PandasTypes:
     def array(self, rows: Any) -> np.ndarray:
         """Return rows as an array, of the dtype that an array of all rows of the source has.
 
-        Raises
-        ------
-        ValueError
-            As for :meth:`frame`. But integers may be missing beside floats, where they become floats anyway.
+        Raise ``ValueError`` as :meth:`frame` does. But integers may be missing beside floats, where they
+        become floats anyway.
         """
         dtype = self._row.to_numpy().dtype
-        return self._rows_of(rows, floats=dtype.kind == "f").to_numpy(dtype)
+        return self.frame(rows, floats=dtype.kind == "f").to_numpy(dtype)
 
-    def _rows_of(self, rows: Any, floats: bool = False) -> Any:
-        """Return rows as a data frame. If ``floats``, columns of integers may be floats in it."""
+    def frame(self, rows: Any, *, floats: bool = False) -> Any:
+        """Return rows as a data frame of pandas. If ``floats``, columns of integers may be floats in it.
+
+        The rows have the columns of the schema, in any order and possibly among other columns. Raise
+        ``ValueError`` if a column cannot be a column of pandas, or has a missing value that changes its
+        dtype.
+        """
         arrow = require_arrow()
         columns = []
         for field in self._schema:

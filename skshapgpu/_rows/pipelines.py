@@ -31,20 +31,12 @@ from .tables import n_rows_of, row_labels
 
 @dataclass(frozen=True)
 class _Wrapper:
-    """Description of a wrapper class: the attributes that hold the model that predicts for it.
+    """Description of a wrapper class: the attributes that hold the model that predicts for it."""
 
-    Attributes
-    ----------
-    fitted : tuple of str
-        Attributes that may hold the fitted model. The first one that exists is used.
-    unfitted : str
-        Attribute that holds the model before it is fitted.
-    packages : tuple of str
-        Packages whose subclasses and similar classes predict in the same way.
-    """
-
+    #: Attributes that may hold the fitted model. The first one that exists is used.
     fitted: tuple[str, ...]
-    unfitted: str = "estimator"
+    unfitted: str = "estimator"  # attribute that holds the model before it is fitted
+    #: Packages whose subclasses and similar classes predict in the same way.
     packages: tuple[str, ...] = ("sklearn",)
 
 

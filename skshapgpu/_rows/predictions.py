@@ -36,17 +36,9 @@ class _Innermost:
 def through_wrappers(model: Any, predict: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function of X as ``model`` takes it.
 
-    Parameters
-    ----------
-    model : estimator
-        A fitted model, or pipelines, selectors and other wrappers around one.
-    predict : callable
-        Function of X as the innermost model takes it.
-
-    Returns
-    -------
-    callable
-        Function that calls ``predict`` of the wrappers, which transform X, with ``predict`` inside.
+    ``model`` is a fitted model, or pipelines, selectors and other wrappers around one. The function calls
+    ``predict`` of the wrappers, which transform X, with ``predict`` inside, which is a function of X as the
+    innermost model takes it.
     """
     *wrappers, innermost = nest(model, fitted=True)
     inner: Any = None

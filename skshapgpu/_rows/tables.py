@@ -94,28 +94,14 @@ def package_of(X: Any) -> str | None:
 
 
 class HostTable(NamedTuple):
-    """X from the host as one table.
-
-    Attributes
-    ----------
-    data : two-dimensional array, canonical CSR matrix or data frame
-    package : {"pandas", "polars", "pyarrow"} or None
-        The library of a data frame.
-    names : sequence of str or None
-        Names of the columns that a container stores separately from its data.
-    row_labels : pandas.Index or None
-    absent_is_missing : bool
-        As for :class:`ContainerRows`.
-    was_array : bool
-        Whether X, or the content of a container, is an array of NumPy.
-    """
+    """X from the host as one table."""
 
     data: Any
-    package: str | None
-    names: Sequence[str] | None
+    package: str | None  # "pandas", "polars" or "pyarrow", the library of a data frame
+    names: Sequence[str] | None  # names of the columns that a container stores separately from its data
     row_labels: Any
-    absent_is_missing: bool
-    was_array: bool
+    absent_is_missing: bool  # as for :class:`ContainerRows`
+    was_array: bool  # whether X, or the content of a container, is an array of NumPy
 
 
 def open_table(X: Any) -> HostTable:

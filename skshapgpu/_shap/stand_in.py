@@ -28,17 +28,9 @@ class HasStandIn:
 class StandIn:
     """Replacement of the computations of one ``shap.TreeExplainer``, whose options and model it copies.
 
-    Parameters
-    ----------
-    explainer : shap.TreeExplainer
-        Explainer after its construction. The stand-in keeps no reference to it.
-    model : fitted model
-        Model that the explainer was constructed with.
-
-    Raises
-    ------
-    NotImplementedError, ValueError, TypeError
-        This package does not explain the model, or not with the options of the explainer.
+    It keeps no reference to the explainer, which was constructed with ``model``. ``NotImplementedError``,
+    ``ValueError`` or ``TypeError`` is raised if this package does not explain the model, or not with the
+    options of the explainer.
     """
 
     def __init__(self, explainer: Any, model: Any) -> None:

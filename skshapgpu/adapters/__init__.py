@@ -95,18 +95,11 @@ def adapt(model: Any) -> AdaptedModel:
 
     An :class:`~skshapgpu.adapters.AdaptedModel` is returned unchanged.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The family is unknown, or the model uses something that cannot be explained exactly.
-    NotFittedError
-        The model is not fitted.
-    TypeError
-        ``model`` is a class instead of an instance, or the result of a registered adapter is not an
-        ``AdaptedModel``.
-    ValueError
-        ``model`` is a path or bytes, but there is no valid model file; ``files.adapt`` says which other
-        errors files can raise.
+    Raise ``UnsupportedModelError`` if the family is unknown, or the model uses something that cannot be
+    explained exactly; ``NotFittedError`` if the model is not fitted; ``TypeError`` if ``model`` is a class
+    instead of an instance, or the result of a registered adapter is not an ``AdaptedModel``; ``ValueError``
+    if ``model`` is a path or bytes, but there is no valid model file. ``files.adapt`` says which other errors
+    files can raise.
     """
     if isinstance(model, (str, os.PathLike, bytes)):
         return importlib.import_module("skshapgpu.adapters.files").adapt(model)

@@ -11,23 +11,9 @@ from ..errors import UnsupportedModelError
 def require_known(model: str, noun: str, names: Collection[Any], known_names: frozenset[Any]) -> None:
     """Reject a model with fields, options or other parts whose names the adapter does not know.
 
-    An unknown part is never ignored, as predictions may depend on it.
-
-    Parameters
-    ----------
-    model : str
-        The model as the message calls it, such as "the XGBoost model".
-    noun : str
-        The kind of part that has names, in the plural, such as "objectives".
-    names : collection
-        Names that the model has.
-    known_names : frozenset
-        Names that the adapter knows.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Some names are unknown; the message lists them.
+    An unknown part is never ignored, as predictions may depend on it. ``model`` is the model as the message
+    calls it, such as "the XGBoost model"; ``noun`` is the kind of part, in the plural, such as "objectives".
+    Raise ``UnsupportedModelError`` if some of the names are unknown; the message lists them.
     """
     if not known_names.issuperset(names):
         unknown_names = [name for name in names if name not in known_names]

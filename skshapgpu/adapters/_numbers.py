@@ -53,14 +53,8 @@ def real(value: Any, name: str) -> float:
 def whole_numbers(values: Any, name: str, dtype: npt.DTypeLike, low: int | None = None) -> np.ndarray:
     """Return an array of the whole numbers in a list, or a typed array as it is.
 
-    Parameters
-    ----------
-    values : list of int, or ndarray
-        A typed array must have the dtype, in either byte order.
-    name : str
-    dtype : dtype of integers
-        Its range is the range that is allowed, unless ``low`` is the smallest number.
-    low : int or None
+    A typed array must have the dtype, in either byte order. The range of the dtype is the range that is
+    allowed, unless ``low`` is the smallest number.
     """
     target = np.dtype(dtype)
     limits = np.iinfo(target)

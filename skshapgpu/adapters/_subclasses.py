@@ -22,18 +22,9 @@ _PREDICTION_METHODS = (
 def require_own_predictions(model: Any, package: str, advice: str = "") -> None:
     """Reject a model whose predictions come from a third-party subclass.
 
-    Parameters
-    ----------
-    model : estimator
-    package : str
-        Top-level package of the model's library. Methods that scikit-learn defines are accepted, too.
-    advice : str
-        End of the error message, which says what to pass instead.
-
-    Raises
-    ------
-    UnsupportedModelError
-        A class outside the library and scikit-learn defines a method that returns predictions.
+    Raise ``UnsupportedModelError`` if a class outside the library, whose top-level package is ``package``,
+    and outside scikit-learn defines a method that returns predictions. ``advice`` is the end of the error
+    message, which says what to pass instead.
     """
     for method in _PREDICTION_METHODS:
         require_own_method(type(model).__name__, type(model), method, package, advice)

@@ -79,10 +79,8 @@ class Checkpoint:
 def loads(data: bytes) -> Checkpoint:
     """Decode a checkpoint that fills ``data``.
 
-    Raises
-    ------
-    ValueError
-        The bytes are truncated, have trailing bytes, or have another version of the format.
+    Raise ``ValueError`` if the bytes are truncated, have trailing bytes, or have another version of the
+    format.
     """
     reader = _CheckpointReader(data)
     version = reader.array("<i4", 3).tolist()

@@ -31,22 +31,10 @@ _MAX_DEPTH = 64
 
 
 def loads(data: bytes | bytearray | memoryview) -> Any:
-    """Decode one UBJSON value that fills ``data``.
+    """Decode one UBJSON value that fills ``data``, which must not change while the result is in use.
 
-    Parameters
-    ----------
-    data : bytes-like
-        Must not change while the result is in use.
-
-    Returns
-    -------
-    dict, list, ndarray, str, int, float, bool or None
-        Typed arrays are one-dimensional big-endian ndarrays, other arrays are lists.
-
-    Raises
-    ------
-    ValueError
-        The bytes are truncated, have trailing bytes, or are not UBJSON.
+    Typed arrays become one-dimensional big-endian ndarrays, other arrays lists. Raise ``ValueError`` if the
+    bytes are truncated, have trailing bytes, or are not UBJSON.
     """
     reader = _UbjsonReader(data)
     value = reader.value(reader.tag(), 0)

@@ -272,12 +272,7 @@ class Ensemble:
                     category_set[start + node] = len(lists)
                     lists.append(np.unique(np.asarray(codes, np.int32)))
                     listed_left.append(tree.listed_left)
-            options |= {
-                "category_set": category_set,
-                "category_offsets": np.concatenate([[0], np.cumsum([len(c) for c in lists])]),
-                "category_values": np.concatenate(lists),
-                "category_listed_left": listed_left,
-            }
+            options |= category_attributes(category_set, lists, listed_left)
         return cls(
             n_features=n_features,
             tree_offsets=offsets,
@@ -503,6 +498,18 @@ class Ensemble:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (attributes_of(self),)
+
+
+def category_attributes(
+    category_set: np.ndarray, lists: Sequence[np.ndarray], listed_left: npt.ArrayLike
+) -> dict[str, Any]:
+    """Return the attributes of categorical splits, given the codes that each set lists."""
+    return {
+        "category_set": category_set,
+        "category_offsets": np.cumsum([0, *map(len, lists)]),
+        "category_values": np.concatenate(lists),
+        "category_listed_left": listed_left,
+    }
 
 
 def _rebuild(state: dict[str, Any]) -> Ensemble:

@@ -102,16 +102,9 @@ _TREELITE_MAJORS = (3, 4, 5)
 def adapt(model: str | os.PathLike[str] | bytes) -> AdaptedModel:
     """Read a model: a file, given by its path or its content, or a folder, given by its path.
 
-    Raises
-    ------
-    ValueError
-        The file does not exist, holds no model of a known format, or is damaged.
-    UnsupportedModelError
-        The model cannot be explained exactly.
-    ImportError
-        Reading the file needs a library that is not installed.
-    OSError
-        The file cannot be read.
+    Raise ``ValueError`` if the file does not exist, holds no model of a known format, or is damaged;
+    ``UnsupportedModelError`` if the model cannot be explained exactly; ``ImportError`` if reading the file
+    needs a library that is not installed; ``OSError`` if the file cannot be read.
     """
     if isinstance(model, bytes):
         name, content = "the content", model

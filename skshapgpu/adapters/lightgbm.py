@@ -93,28 +93,15 @@ _INNER_FIELDS = {
 def adapt(model: Any) -> AdaptedModel:
     """Read a ``lightgbm.Booster``, ``LGBMClassifier``, ``LGBMRegressor`` or ``LGBMRanker``.
 
-    Parameters
-    ----------
-    model : lightgbm.Booster or lightgbm.LGBMModel
-        Trained with any objective, including a custom one, and boosting "gbdt", "dart" or "rf".
+    The model was trained with any objective, including a custom one, and boosting "gbdt", "dart" or "rf". Its
+    margin is ``predict(raw_score=True)``, divided by the number of iterations for ``boosting="rf"``. It has
+    one output for each tree of an iteration: the classes of a multiclass model, otherwise one.
 
-    Returns
-    -------
-    AdaptedModel
-        Its margin is ``predict(raw_score=True)``, divided by the number of iterations for
-        ``boosting="rf"``. It has one output for each tree of an iteration: the classes of a
-        multiclass model, otherwise one.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The model treats zeros of one feature as missing in one node and as numbers in another, which can
-        happen if training continued with other parameters. Or the model is a wrapper with
-        ``pred_early_stop=True``, or its class is a third-party subclass with its own ``predict``.
-    NotFittedError
-        The model is a wrapper that is not fitted.
-    ValueError
-        The model text is damaged.
+    Raise ``UnsupportedModelError`` if the model treats zeros of one feature as missing in one node and as
+    numbers in another, which can happen if training continued with other parameters; or the model is a
+    wrapper with ``pred_early_stop=True``, or its class is a third-party subclass with its own ``predict``.
+    Raise ``NotFittedError`` if the model is a wrapper that is not fitted; ``ValueError`` if the model text is
+    damaged.
     """
     import lightgbm
 
@@ -308,9 +295,12 @@ class _LinearLeaves:
 
 
 def _tree(number: int, text: str) -> _Tree:
+    def require(is_valid: Any, problem: str) -> None:
+        if not is_valid:
+            raise ValueError(f"tree {number} of the LightGBM model text {problem}")
+
     lines = text.rstrip("\n")
-    if "\n\n" in lines or len(lines) == len(text):
-        raise ValueError(f"tree {number} of the LightGBM model text does not end at its first empty line")
+    require("\n\n" not in lines and len(lines) < len(text), "does not end at its first empty line")
     fields = _fields(lines.partition("\n")[2])  # the first line is the number of the tree
     require_known("the LightGBM model text", "fields of a tree", fields, _TREE_FIELDS)
 
@@ -318,45 +308,36 @@ def _tree(number: int, text: str) -> _Tree:
         text = fields.get(name, "")
         # A tampered size must not allocate more than the text can fill.
         array = np.empty(min(size, len(text) // 2 + 1), dtype)
-        if size and (n_read := _core.parse_numbers(text, array)) != size:
-            raise ValueError(
-                f"tree {number} of the LightGBM model text needs {size} numbers as {name}, not "
-                f"{n_read if n_read <= size else 'more'}"
-            )
+        n_read = _core.parse_numbers(text, array) if size else 0
+        require(n_read == size, f"needs {size} numbers as {name}, not {n_read if n_read <= size else 'more'}")
         return array
 
     n_leaves = int(numbers("num_leaves", np.int64, 1)[0])
     n_sets = int(numbers("num_cat", np.int64, 1)[0])
-    if n_leaves < 1 or n_sets < 0:
-        raise ValueError(f"tree {number} of the LightGBM model text has a negative size")
+    require(n_leaves >= 1 and n_sets >= 0, "has a negative size")
     inner = {name: numbers(name, dtype, n_leaves - 1) for name, dtype in _INNER_FIELDS.items()}
     for name in ("left_child", "right_child"):
         child = inner[name]
-        if ((child < -n_leaves) | (child >= n_leaves - 1)).any():
-            raise ValueError(f"tree {number} of the LightGBM model text has a {name} outside the tree")
+        require(((child >= -n_leaves) & (child < n_leaves - 1)).all(), f"has a {name} outside the tree")
     missing = inner["decision_type"] >> _MISSING_SHIFT
-    if ((missing < _MISSING_NONE) | (missing > _MISSING_NAN)).any():
-        raise ValueError(f"tree {number} of the LightGBM model text has an unknown decision_type")
+    is_known = (missing >= _MISSING_NONE) & (missing <= _MISSING_NAN)
+    require(is_known.all(), "has an unknown decision_type")
     boundaries = numbers("cat_boundaries", np.int64, n_sets + 1) if n_sets else np.zeros(1, np.int64)
-    if boundaries[0] != 0 or (np.diff(boundaries) < 0).any():
-        raise ValueError(f"tree {number} of the LightGBM model text has cat_boundaries that do not rise")
+    rises = boundaries[0] == 0 and (np.diff(boundaries) >= 0).all()
+    require(rises, "has cat_boundaries that do not rise")
     sets = inner["threshold"][inner["decision_type"] & _CATEGORICAL > 0]
-    if ((sets < 0) | (sets >= n_sets) | (sets != np.trunc(sets))).any():
-        raise ValueError(f"tree {number} of the LightGBM model text has an unknown category set")
+    is_set = (sets >= 0) & (sets < n_sets) & (sets == np.trunc(sets))
+    require(is_set.all(), "has an unknown category set")
     leaf_value, linear = numbers("leaf_value", np.float64, n_leaves), None
     if n_leaves > 1:  # LightGBM checks them, too; no prediction depends on them
         for name, size in (_STATISTICS | {"leaf_weight": n_leaves}).items():
             if name in fields:
                 numbers(name, np.float64, size or n_leaves - 1)
     is_linear = fields.get("is_linear", "0")
-    if is_linear not in ("0", "1"):
-        raise ValueError(
-            f"tree {number} of the LightGBM model text has is_linear={is_linear:.80}, not 0 or 1"
-        )
+    require(is_linear in ("0", "1"), f"has is_linear={is_linear:.80}, not 0 or 1")
     if is_linear == "1":
         n_terms = numbers("num_features", np.int64, n_leaves)
-        if (n_terms < 0).any() or (n_terms > len(text)).any():
-            raise ValueError(f"tree {number} of the LightGBM model text has num_features outside the text")
+        require(((n_terms >= 0) & (n_terms <= len(text))).all(), "has num_features outside the text")
         size = int(n_terms.sum())
         linear = _LinearLeaves(
             numbers("leaf_const", np.float64, n_leaves),
@@ -364,17 +345,15 @@ def _tree(number: int, text: str) -> _Tree:
             numbers("leaf_features", np.int64, size),
             numbers("leaf_coeff", np.float64, size),
         )
-        if not (np.isfinite(linear.constant).all() and np.isfinite(linear.coefficient).all()):
-            raise ValueError(
-                f"tree {number} of the LightGBM model text has a linear leaf with numbers that are not "
-                "finite, as those of models that are trained on infinite values"
-            )
+        require(
+            np.isfinite(linear.constant).all() and np.isfinite(linear.coefficient).all(),
+            "has a linear leaf with numbers that are not finite, as those of models that are trained on "
+            "infinite values",
+        )
         leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
     words = numbers("cat_threshold", np.int64, int(boundaries[-1]))
-    if ((words < 0) | (words >= 2**32)).any():
-        raise ValueError(
-            f"tree {number} of the LightGBM model text has a cat_threshold that is no word of 32 bits"
-        )
+    is_word = (words >= 0) & (words < 2**32)
+    require(is_word.all(), "has a cat_threshold that is no word of 32 bits")
     return _Tree(
         inner=inner,
         leaf_value=leaf_value,
@@ -533,15 +512,10 @@ def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.nd
 
 @dataclass(frozen=True)
 class PandasCategories:
-    """Encoder of the categorical columns of a data frame; see ``ColumnEncoder``.
+    """Encoder of the categorical columns of a data frame; see ``ColumnEncoder``."""
 
-    Attributes
-    ----------
-    lists : tuple of tuple, or None
-        The categories of each categorical column in training, in the order of their codes. None
-        if the model was trained on an array: LightGBM then takes the codes of X as they are.
-    """
-
+    #: The categories of each categorical column in training, in the order of their codes. None if the model
+    #: was trained on an array: LightGBM then takes the codes of X as they are.
     lists: tuple[tuple[Any, ...], ...] | None
 
     @property

@@ -25,7 +25,7 @@ from ..errors import UnsupportedModelError
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
 from .schema import AdaptedModel, InputSchema, counts_of
-from .sklearn import read_tree, require_trees
+from .sklearn import accepts_nan, read_tree, require_trees
 
 #: Names of the parameters that NGBoost's own distributions take from the trees.
 _PARAMETERS = {
@@ -42,12 +42,8 @@ _PARAMETERS = {
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of NGBoost whose base learners are regression trees.
 
-    Raises
-    ------
-    UnsupportedModelError
-        A base learner is not a regression tree, or a third-party subclass has its own ``predict``.
-    NotFittedError
-        The model is not fitted.
+    Raise ``UnsupportedModelError`` if a base learner is not a regression tree, or a third-party subclass has
+    its own ``predict``; ``NotFittedError`` if the model is not fitted.
     """
     from ngboost import NGBClassifier
     from ngboost.ngboost import NGBoost
@@ -81,7 +77,7 @@ def adapt(model: Any) -> AdaptedModel:
         ensemble,
         InputSchema(
             model.n_features,
-            allow_nan=all(member._support_missing_values(np.empty((0, 0))) for member in members),
+            allow_nan=all(map(accepts_nan, members)),
             allow_inf=False,
             allow_sparse_nan=False,
         ),

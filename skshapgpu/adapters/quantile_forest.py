@@ -21,20 +21,15 @@ from sklearn.utils.validation import check_is_fitted
 from ..errors import UnsupportedModelError
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
-from .schema import AdaptedModel, InputSchema, counts_of
-from .sklearn import read_tree, require_trees
+from .schema import AdaptedModel, counts_of
+from .sklearn import accepts_nan, input_schema, read_tree, require_trees
 
 
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted forest of quantile-forest.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The class is not a forest of the library, or a third-party subclass has its own ``predict``; or a leaf
-        stores no target.
-    NotFittedError
-        The model is not fitted.
+    Raise ``UnsupportedModelError`` if the class is not a forest of the library, or a third-party subclass has
+    its own ``predict``; or a leaf stores no target. Raise ``NotFittedError`` if the model is not fitted.
     """
     from quantile_forest import ExtraTreesQuantileRegressor, RandomForestQuantileRegressor
 
@@ -54,17 +49,9 @@ def adapt(model: Any) -> AdaptedModel:
             )
         values = np.where(leaf[:, None], values[: len(leaf)], 0.0) / len(estimators)
         trees.append(read_tree(estimator, values if means.shape[2] > 1 else values[:, 0]))
-    names = getattr(model, "feature_names_in_", None)
     return AdaptedModel(
         Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=np.zeros(means.shape[2])),
-        InputSchema(
-            n_features=model.n_features_in_,
-            feature_names=None if names is None else tuple(map(str, names)),
-            warns_as=type(model).__name__,
-            allow_nan=estimators[0]._support_missing_values(np.empty((0, 0))),
-            allow_sparse_nan=False,
-            allow_inf=False,
-        ),
+        input_schema(model, accepts_nan(estimators[0])),
         family="quantile_forest",
         cover_kind="weight",
         other_covers=counts_of(trees),

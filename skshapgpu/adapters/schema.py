@@ -87,12 +87,8 @@ class ColumnEncoder(Protocol):
 def category_codes(encoder: ColumnEncoder, column: Column) -> np.ndarray:
     """Return the codes of a column.
 
-    Raises
-    ------
-    ValueError
-        The encoder refuses a value.
-    TypeError
-        The encoder returns something other than a number for each row.
+    Raise ``ValueError`` if the encoder refuses a value, ``TypeError`` if the encoder returns something other
+    than a number for each row.
     """
     codes = encoder.encode(column)
     n_rows = len(column.values)

@@ -106,14 +106,9 @@ _REFUSED: dict[str, str] = {
 
 @dataclass(frozen=True)
 class OrdinalCategories:
-    """Encoder of a categorical column of HistGradientBoosting: the position of each category.
+    """Encoder of a categorical column of HistGradientBoosting: the position of each category."""
 
-    Attributes
-    ----------
-    categories : ndarray, shape (n_categories,)
-        Ascending, as ``OrdinalEncoder`` found them in training; a NaN comes last.
-    """
-
+    #: (n_categories,): ascending, as ``OrdinalEncoder`` found them in training; a NaN comes last.
     categories: np.ndarray
 
     def encode(self, column: Column) -> np.ndarray:
@@ -173,24 +168,11 @@ def _all_numbers(values: np.ndarray) -> bool:
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of scikit-learn, or of a subclass that predicts in the same way.
 
-    Parameters
-    ----------
-    model : estimator
-        The final model itself: pipelines, searches and ``FrozenEstimator`` have been unwrapped before.
-
-    Returns
-    -------
-    AdaptedModel
-        Its margin depends on the class of the model: see the table at the top of this module.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The model, or one of its options, cannot be explained exactly.
-    NotFittedError
-        The model is not fitted.
-    ValueError
-        The model was modified and is no longer a valid ensemble of trees.
+    It is the final model itself: pipelines, searches and ``FrozenEstimator`` have been unwrapped before. Its
+    margin depends on the class of the model: see the table at the top of this module. Raise
+    ``UnsupportedModelError`` if the model, or one of its options, cannot be explained exactly;
+    ``NotFittedError`` if the model is not fitted; ``ValueError`` if the model was modified and is no longer a
+    valid ensemble of trees.
     """
     name = type(model).__name__
     bases = [base.__name__ for base in type(model).__mro__ if base.__module__.partition(".")[0] == "sklearn"]
@@ -315,10 +297,8 @@ def _mean_of_trees(
     ]
     n_outputs = values[0].shape[1] if values[0].ndim == 2 else 1
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=np.zeros(n_outputs))
-    # Whether NaN is accepted depends on the splitter and, in older releases, on the criterion and on
-    # monotonic constraints, so ask the tree. It uses X only to check that it is not sparse.
-    allow_nan = estimators[0]._support_missing_values(np.empty((0, 0)))
     link: Literal["identity"] | None = "identity" if n_classes else None
+    allow_nan = accepts_nan(estimators[0])
     return _adapted(model, ensemble, trees, binary="probability", link=link, allow_nan=allow_nan)
 
 
@@ -487,19 +467,9 @@ def _adapted(
     elif is_classifier(model):
         classes = tuple(model.classes_.tolist())
         output_names = classes if len(classes) > 2 else None
-    names = getattr(model, "feature_names_in_", None)
     return AdaptedModel(
         ensemble=ensemble,
-        schema=InputSchema(
-            n_features=model.n_features_in_,
-            feature_names=None if names is None else tuple(map(str, names)),
-            warns_as=type(model).__name__,
-            allow_nan=allow_nan,
-            allow_inf=allow_inf,
-            # Trees refuse NaN in sparse matrices, or send it right whatever they learned (isolation forest).
-            allow_sparse_nan=False,
-            encoders=encoders or {},
-        ),
+        schema=input_schema(model, allow_nan, allow_inf, encoders),
         family="sklearn",
         output_names=output_names,
         binary=binary if len(classes) == 2 else None,
@@ -511,6 +481,32 @@ def _adapted(
         other_covers=counts_of(trees),
         predictions=_predictions(model, link),
     )
+
+
+def input_schema(
+    model: Any, allow_nan: bool, allow_inf: bool = False, encoders: Mapping[int, ColumnEncoder] | None = None
+) -> InputSchema:
+    """Return how a model, of scikit-learn or with its conventions, reads X."""
+    names = getattr(model, "feature_names_in_", None)
+    return InputSchema(
+        n_features=model.n_features_in_,
+        feature_names=None if names is None else tuple(map(str, names)),
+        warns_as=type(model).__name__,
+        allow_nan=allow_nan,
+        allow_inf=allow_inf,
+        # Trees refuse NaN in sparse matrices, or send it right whatever they learned (isolation forest).
+        allow_sparse_nan=False,
+        encoders=encoders or {},
+    )
+
+
+def accepts_nan(tree: Any) -> bool:
+    """Return whether a tree accepts NaN.
+
+    This depends on the splitter and, in older releases, on the criterion and on monotonic constraints, so ask
+    the tree. It uses X only to check that it is not sparse.
+    """
+    return tree._support_missing_values(np.empty((0, 0)))
 
 
 def _predictions(model: Any, link: str | None) -> dict[str, Callable[[Any], Any]]:

@@ -33,8 +33,8 @@ from ..errors import UnsupportedModelError
 from ._known import require_known
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble, Tree
-from .schema import AdaptedModel, InputSchema, counts_of, predictions_of_mean
-from .sklearn import read_tree, require_trees
+from .schema import AdaptedModel, counts_of, predictions_of_mean
+from .sklearn import accepts_nan, input_schema, read_tree, require_trees
 from .survival import as_margins, by_link, require_times
 
 #: Losses of boosting by the name of their class: the margin is a log hazard ratio, or the log of a time.
@@ -44,12 +44,8 @@ _LOSSES = frozenset({"CoxPH", "CensoredSquaredLoss", "IPCWLeastSquaresError"})
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of scikit-survival that is made of trees.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The model is not made of trees, or a third-party subclass has its own ``predict``.
-    NotFittedError
-        The model is not fitted.
+    Raise ``UnsupportedModelError`` if the model is not made of trees, or a third-party subclass has its own
+    ``predict``; ``NotFittedError`` if the model is not fitted.
     """
     from sksurv import ensemble, tree
 
@@ -75,7 +71,7 @@ def _risk_score(model: Any, estimators: list[Any], kind: type) -> AdaptedModel:
     require_own_predictions(model, "sksurv")
     require_trees(model, estimators, kind, "predict", "sksurv")
     trees = [read_tree(estimator, _risk_scores(estimator) / len(estimators)) for estimator in estimators]
-    adapted = _adapted(model, trees, estimators[0]._support_missing_values(np.empty((0, 0))))
+    adapted = _adapted(model, trees, accepts_nan(estimators[0]))
     return replace(adapted, over_time=partial(_functions_of_leaves, model, estimators))
 
 
@@ -150,17 +146,9 @@ def _functions_of_hazard(
 
 
 def _adapted(model: Any, trees: list[Tree], allow_nan: bool) -> AdaptedModel:
-    names = getattr(model, "feature_names_in_", None)
     return AdaptedModel(
         Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0),
-        InputSchema(
-            n_features=model.n_features_in_,
-            feature_names=None if names is None else tuple(map(str, names)),
-            warns_as=type(model).__name__,
-            allow_nan=allow_nan,
-            allow_sparse_nan=False,
-            allow_inf=False,
-        ),
+        input_schema(model, allow_nan),
         family="sksurv",
         cover_kind="weight",
         other_covers=counts_of(trees),

@@ -25,21 +25,10 @@ def require_times(times: np.ndarray, low: float, high: float, why: str) -> None:
 def as_margins(
     adapted: AdaptedModel, times: np.ndarray, value: np.ndarray, intercept: np.ndarray
 ) -> AdaptedModel:
-    """Return a model with an output for each time.
+    """Return a model with an output for each time, whose margin is the value of the function at this time.
 
-    Parameters
-    ----------
-    adapted : AdaptedModel
-        Model with one output.
-    times : ndarray of shape (n_times,)
-    value : ndarray of shape (n_nodes, n_times)
-        Values of all leaves at each time; 0 at other nodes.
-    intercept : ndarray of shape (n_times,)
-
-    Returns
-    -------
-    AdaptedModel
-        Model whose margins are the values of the function; the link is "identity".
+    ``adapted`` has one output. ``value``, of shape (n_nodes, n_times), has the values of all leaves at each
+    time, and 0 at other nodes. The link is "identity".
     """
     ensemble = replace(
         adapted.ensemble,
@@ -68,22 +57,9 @@ def by_link(
 ) -> AdaptedModel:
     """Return a model whose outputs are a link of the shifted margin, with a shift for each time.
 
-    Parameters
-    ----------
-    adapted : AdaptedModel
-        Model with one output.
-    times : ndarray of shape (n_times,)
-    shifts : ndarray of shape (n_times,)
-        Numbers that are added to ``sign`` times the margin. At a time with an infinite shift, the function is
-        a constant; the link must then be "exp" or "gumbel".
-    link : {"logistic", "exp", "gumbel", "normal"}
-    scale : float
-        ``AdaptedModel.link_scale``.
-    sign : {1, -1}
-
-    Returns
-    -------
-    AdaptedModel
+    ``adapted`` has one output. ``shifts`` are the numbers that are added to ``sign``, 1 or -1, times the
+    margin. At a time with an infinite shift, the function is a constant; the link must then be "exp" or
+    "gumbel". ``scale`` is ``AdaptedModel.link_scale``.
     """
     varies, ensemble = np.isfinite(shifts), adapted.ensemble
     predictions: dict[str, Callable[[Any], Any]] = {}

@@ -26,7 +26,7 @@ import scipy.sparse
 from ..errors import UnsupportedModelError
 from . import _treelite_checkpoint
 from ._known import require_known
-from .ensemble import Ensemble, Tree, attributes_of
+from .ensemble import Ensemble, Tree, category_attributes
 from .schema import AdaptedModel, Column, InputSchema, counts_of, numbers_of_categories, pair_names
 
 #: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of the format.
@@ -65,18 +65,10 @@ class Codes:
 def adapt(model: Any) -> AdaptedModel:
     """Read a ``treelite.Model``, or a forest of cuML.
 
-    Returns
-    -------
-    AdaptedModel
-        Its outputs are the targets, or the classes, or the classes of each target. A forest whose leaves
-        hold the probabilities of two classes has one output, that of the second.
-
-    Raises
-    ------
-    UnsupportedModelError
-        A node tests numbers for equality, the model is not a forest, or a part of it is of an unknown kind.
-    ValueError
-        The model was modified and is no longer a valid ensemble of trees.
+    Its outputs are the targets, or the classes, or the classes of each target. A forest whose leaves hold the
+    probabilities of two classes has one output, that of the second. Raise ``UnsupportedModelError`` if a node
+    tests numbers for equality, the model is not a forest, or a part of it is of an unknown kind;
+    ``ValueError`` if the model was modified and is no longer a valid ensemble of trees.
     """
     import treelite
 
@@ -89,7 +81,7 @@ def adapt(model: Any) -> AdaptedModel:
     adapted = _read(header, fields_of_trees, str(model.input_type), classes)
     if original is not model:  # cuML predicts on a GPU
         return adapted
-    outputs = _Head.read(header, str(model.input_type)).outputs()[-adapted.ensemble.n_outputs :]
+    outputs = _Head(header, str(model.input_type)).outputs()[-adapted.ensemble.n_outputs :]
     return replace(adapted, predictions={"raw": partial(_margins, model, outputs)})
 
 
@@ -114,7 +106,7 @@ def adapt_checkpoint(data: bytes) -> AdaptedModel:
 def _read(
     header: _Field, fields_of_trees: Sequence[_Field], dtype: str, classes: tuple[Any, ...] | None = None
 ) -> AdaptedModel:
-    head = _Head.read(header, dtype)
+    head = _Head(header, dtype)
     require_known("the treelite model", "postprocessors", [head.postprocessor], _POSTPROCESSORS)
     require_known("the treelite model", "tasks", [head.task], _TASKS)
     trees = [_Nodes(field) for field in fields_of_trees]
@@ -197,46 +189,27 @@ def _labels(model: Any) -> tuple[Any, ...] | None:
     return tuple(np.asarray(classes).tolist())
 
 
-@dataclass(frozen=True)
 class _Head:
     """The fields of a model that are not fields of its trees."""
 
-    n_features: int
-    dtype: str
-    task: int
-    average: bool
-    n_classes: np.ndarray  # for each target
-    width: int  # the largest number in n_classes
-    leaf_shape: tuple[int, ...]  # of the leaves of all trees: targets and classes
-    target: np.ndarray  # for each tree; -1 for a tree of all targets
-    class_: np.ndarray  # for each tree; -1 for a tree of all classes
-    postprocessor: str
-    sigmoid_alpha: float
-    base_scores: np.ndarray
-
-    @classmethod
-    def read(cls, field: _Field, dtype: str) -> _Head:
-        n_targets, n_classes = int(field("num_target")[0]), np.array(field("num_class"), np.int64)
-        base_scores = np.array(field("base_scores"), np.float64)
-        width = int(n_classes.max(initial=1))
-        if n_targets < 1 or len(n_classes) != n_targets or n_classes.min() < 1:
+    def __init__(self, field: _Field, dtype: str) -> None:
+        n_targets = int(field("num_target")[0])
+        self.n_classes = np.array(field("num_class"), np.int64)  # for each target
+        self.width = int(self.n_classes.max(initial=1))
+        if n_targets < 1 or len(self.n_classes) != n_targets or self.n_classes.min() < 1:
             raise ValueError("num_class of the treelite model does not fit num_target")
-        if base_scores.shape != (n_targets * width,):
+        self.base_scores = np.array(field("base_scores"), np.float64)
+        if self.base_scores.shape != (n_targets * self.width,):
             raise ValueError("base_scores of the treelite model does not fit num_target and num_class")
-        return cls(
-            n_features=int(field("num_feature")[0]),
-            dtype=dtype,
-            task=int(field("task_type")[0]),
-            average=bool(field("average_tree_output")[0]),
-            n_classes=n_classes,
-            width=width,
-            leaf_shape=tuple(int(n) for n in field("leaf_vector_shape")),
-            target=np.array(field("target_id"), np.int64),
-            class_=np.array(field("class_id"), np.int64),
-            postprocessor=str(field("postprocessor")),
-            sigmoid_alpha=float(field("sigmoid_alpha")[0]),
-            base_scores=base_scores,
-        )
+        self.n_features, self.dtype = int(field("num_feature")[0]), dtype
+        self.task = int(field("task_type")[0])
+        self.average = bool(field("average_tree_output")[0])
+        #: Targets and classes of the leaves of all trees.
+        self.leaf_shape = tuple(int(n) for n in field("leaf_vector_shape"))
+        self.target = np.array(field("target_id"), np.int64)  # for each tree; -1 for a tree of all targets
+        self.class_ = np.array(field("class_id"), np.int64)  # for each tree; -1 for a tree of all classes
+        self.postprocessor = str(field("postprocessor"))
+        self.sigmoid_alpha = float(field("sigmoid_alpha")[0])
 
     def outputs(self) -> list[tuple[int, int]]:
         """Return the target and class of each output."""
@@ -429,12 +402,8 @@ def _category_sets(trees: list[_Nodes], tree_numbers: list[int], dtype: str) -> 
             listed_left.append(not tree.listed_right[node])
     if not lists:
         return {}
-    return {
-        "category_set": np.concatenate([set_of_node[i] for i in tree_numbers]),
-        "category_offsets": np.cumsum([0, *map(len, lists)]),
-        "category_values": np.concatenate(lists),
-        "category_listed_left": listed_left,
-    }
+    category_set = np.concatenate([set_of_node[i] for i in tree_numbers])
+    return category_attributes(category_set, lists, listed_left)
 
 
 def _holds_probabilities(head: _Head, ensemble: Ensemble) -> bool:
@@ -448,13 +417,12 @@ def _holds_probabilities(head: _Head, ensemble: Ensemble) -> bool:
 
 
 def _second_output(ensemble: Ensemble) -> Ensemble:
-    state = attributes_of(ensemble)
-    state |= {
-        "value": ensemble.value[:, 1:],
-        "intercept": ensemble.intercept[1:],
-        "tree_output": np.zeros(ensemble.n_trees, np.int32),
-    }
-    return Ensemble(**state)
+    return replace(
+        ensemble,
+        value=ensemble.value[:, 1:],
+        intercept=ensemble.intercept[1:],
+        tree_output=np.zeros(ensemble.n_trees, np.int32),
+    )
 
 
 def _names(outputs: list[tuple[int, int]]) -> tuple[Any, ...]:

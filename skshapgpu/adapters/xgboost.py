@@ -96,23 +96,9 @@ def adapt(model: Any) -> AdaptedModel:
     so that only NaN is missing here. ``base_margin`` is also a property of the ``DMatrix``, where it replaces
     the intercept row by row; it does not change any SHAP value and is ignored.
 
-    Parameters
-    ----------
-    model : xgboost.Booster or xgboost.XGBModel
-
-    Returns
-    -------
-    AdaptedModel
-
-    Raises
-    ------
-    UnsupportedModelError
-        The model is linear, has an unknown objective or an unknown part, or its class is a third-party
-        subclass with its own ``predict``.
-    NotFittedError
-        The model is not fitted.
-    ValueError
-        The model was modified and is no longer a valid ensemble of trees.
+    Raise ``UnsupportedModelError`` if the model is linear, has an unknown objective or an unknown part, or
+    its class is a third-party subclass with its own ``predict``; ``NotFittedError`` if the model is not
+    fitted; ``ValueError`` if the model was modified and is no longer a valid ensemble of trees.
     """
     import xgboost
 
@@ -171,28 +157,15 @@ def read_document(
     classes: tuple[Any, ...] | None = None,
     custom_objective: bool = False,
 ) -> AdaptedModel:
-    """Read a model from the document of XGBoost's UBJSON or JSON format.
+    """Read a model from the document of XGBoost's JSON format, or of its UBJSON format, with typed arrays.
 
-    Parameters
-    ----------
-    document : dict
-        The document of a JSON file, or of a UBJSON file, with ndarrays for typed arrays.
-    best_iteration : int or None
-        The last round that is used; None if all rounds are used.
-    missing : float
-        A number that means missing, besides NaN.
-    classes : tuple or None
-        Class labels, if the model is a classifier.
-    custom_objective : bool
-        Whether the model was trained with an objective of the user's own. The objective in the document is
-        then not the one that training minimized, but predictions still use it.
+    ``best_iteration`` is the last round that is used; None if all rounds are used. ``missing`` is a number
+    that means missing, besides NaN. ``classes`` are class labels, if the model is a classifier. With
+    ``custom_objective``, the model was trained with an objective of the user's own. The objective in the
+    document is then not the one that training minimized, but predictions still use it.
 
-    Raises
-    ------
-    UnsupportedModelError
-        See :func:`adapt`.
-    ValueError
-        The document contradicts itself or lacks a field.
+    Raise ``UnsupportedModelError`` as :func:`adapt` does; ``ValueError`` if the document contradicts itself
+    or lacks a field.
     """
     try:
         return _read(document, best_iteration, missing, classes, custom_objective)

@@ -28,24 +28,7 @@ from .source import SelectedColumns
 
 @dataclass(frozen=True, eq=False)
 class BatchArguments:
-    """The parsed arguments of a batch explainer, and what they say about the columns of batches.
-
-    Attributes
-    ----------
-    explainer : TreeExplainer
-    features : tuple of str or None
-    keep : tuple of str
-    n_reasons : int or None
-    by_sign : bool
-    sum_by : "input" or None
-    request : Request or None
-        The requested interactions; None for values of single features.
-    index : str
-    prefix : str
-    dtype : str
-    input_grouping : Grouping or None
-        Columns of X whose values are sums; None if values are not summed.
-    """
+    """The parsed arguments of a batch explainer, and what they say about the columns of batches."""
 
     explainer: TreeExplainer
     features: tuple[str, ...] | None
@@ -53,11 +36,11 @@ class BatchArguments:
     n_reasons: int | None
     by_sign: bool
     sum_by: Literal["input"] | None
-    request: Request | None
+    request: Request | None  # the requested interactions; None for values of single features
     index: Any
     prefix: str
     dtype: str
-    input_grouping: Grouping | None
+    input_grouping: Grouping | None  # columns of X whose values are sums; None if values are not summed
 
     #: Holds an element once the rows of a batch were compared; see :meth:`require_independent_rows`.
     rows_are_independent: list[bool] = field(default_factory=list)
@@ -177,16 +160,11 @@ class BatchArguments:
 def explainer_of(model: Any, options: Mapping[str, Any]) -> TreeExplainer:
     """Return the explainer of a model for rows without labels.
 
-    Raises
-    ------
-    ValueError, TypeError, UnsupportedModelError, NotFittedError, OSError
-        As for :func:`.as_explainer`; or labels are needed.
+    Raise errors as :func:`.as_explainer` does, and ``ValueError`` if labels are needed.
     """
-    if options.get("model_output") == "log_loss":
-        raise _no_labels()
-    explainer = as_explainer(model, options)
-    if explainer.model_output == "log_loss":
-        raise _no_labels()
+    explainer = None if options.get("model_output") == "log_loss" else as_explainer(model, options)
+    if explainer is None or explainer.model_output == "log_loss":
+        raise ValueError("model_output='log_loss' needs labels, which batches do not have: use TreeExplainer")
     return explainer
 
 
@@ -229,10 +207,6 @@ def request_of(interactions: Any, index: str | None) -> tuple[Request | None, An
             "those of a batch; find them in a sample with explain_interactions, and list them"
         )
     return request, index
-
-
-def _no_labels() -> ValueError:
-    return ValueError("model_output='log_loss' needs labels, which batches do not have: use TreeExplainer")
 
 
 def parse_names(argument: str, value: Any) -> tuple[str, ...]:

@@ -37,24 +37,13 @@ _BLOCK_BYTES = 2**22
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """Options of CSV files.
+    """Options of CSV files."""
 
-    Attributes
-    ----------
-    delimiter : str or None
-        If None, the delimiter is a comma, or a tab if the name of the file ends in ``.tsv``.
-    quote_char : str
-        If empty, nothing is quoted.
-    null_values : sequence of str
-        Strings that stand for missing values, in addition to ``_NULL_VALUES``.
-    decimal : str
-        The decimal point: "." or ",".
-    """
-
+    #: If None, the delimiter is a comma, or a tab if the name of the file ends in ``.tsv``.
     delimiter: str | None = None
-    quote_char: str = '"'
-    null_values: Sequence[str] = ()
-    decimal: str = "."
+    quote_char: str = '"'  # if empty, nothing is quoted
+    null_values: Sequence[str] = ()  # strings that stand for missing values, in addition to ``_NULL_VALUES``
+    decimal: str = "."  # the decimal point: "." or ","
 
     @classmethod
     def parse(cls, options: Any) -> CsvFormat:
@@ -94,19 +83,10 @@ NO_OPTIONS = CsvFormat()
 class CsvFile:
     """A CSV file, which may be compressed.
 
-    Attributes
-    ----------
-    place : Path or RemotePath
-    path : str
-        The place as text, for messages.
-    names : list of str
-        Names of the columns.
-    n_rows : int
-        Number of rows; known after :meth:`scan`.
-    levels : frozenset of str
-        Columns that are levels of an index. Always empty, because CSV files do not record levels.
+    ``path`` is the place as text, for messages. ``n_rows`` is known after :meth:`scan`.
     """
 
+    #: Columns that are levels of an index. Always empty, because CSV files do not record levels.
     levels: frozenset[str] = frozenset()
 
     def __init__(self, place: Place, options: CsvFormat, kind: str) -> None:

@@ -42,12 +42,7 @@ def write(writer: Any, table: Any, form: str) -> None:
 class NpyWriter:
     """Object that writes tables with the single column ``VALUES`` to a NumPy file.
 
-    Parameters
-    ----------
-    file : binary file
-    row : sequence of int
-        Shape of the values of a row.
-    dtype : numpy dtype
+    ``row`` is the shape of the values of a row.
     """
 
     def __init__(self, file: Any, row: Sequence[int], dtype: Any) -> None:
@@ -137,10 +132,6 @@ class Dictionaries:
     Many readers accept only one dictionary for a column. Two kinds of columns become columns of values
     instead: ordered categories that differ between parts, because they have no common order, and nested
     categories.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
     """
 
     def __init__(self, schema: Any) -> None:

@@ -27,7 +27,6 @@ from .source import (
     columns_fingerprint,
     files_fingerprint,
     require_same_names,
-    row_bytes,
 )
 from .types import cast_to_schema, wider
 
@@ -60,16 +59,9 @@ _SUFFIXES = {
 class FilesSource(Source):
     """Files of one format, in the order of the list that the user passed, or of their paths in a folder.
 
-    Parameters
-    ----------
-    files : list of CsvFile or _ArrowFile
-    kind : str
-    keys : list of dict
-        For each file, the columns that are not stored in it: the columns that the names of its folders
-        define, with their values, and the index levels that are ranges.
-    schema : pyarrow.Schema
-        Columns of the first file, followed by the columns in ``keys``.
-    csv : CsvFormat
+    ``keys`` has for each file the columns that are not stored in it: the columns that the names of its
+    folders define, with their values, and the index levels that are ranges. ``schema`` has the columns of the
+    first file, followed by the columns in ``keys``.
     """
 
     def __init__(
@@ -78,9 +70,6 @@ class FilesSource(Source):
         self._files, self.kind, self._keys, self._csv = files, kind, keys, csv
         self.schema, self.places = schema, tuple(file.place for file in files)
         self._infos = _map_files(info_of, self.places)
-
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         facts = {
@@ -104,9 +93,8 @@ class FilesSource(Source):
         for field in self.schema:
             if field.name in selected.columns:
                 field = field.with_type(self._type_for_all(field.name, selected))
-                if (
-                    self.kind == "csv" and field.name not in selected.kept_columns
-                ):  # as pandas.read_csv represents it
+                # pandas.read_csv represents missing values by NaN.
+                if self.kind == "csv" and field.name not in selected.kept_columns:
                     field = field.with_metadata({MISSING_KEY: MISSING_NAN})
             fields.append(field)
         self.schema = require_arrow().schema(fields, self.schema.metadata)

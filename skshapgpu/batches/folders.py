@@ -38,17 +38,10 @@ Stamp = tuple[int, int | None]
 
 
 class Folder(ABC):
-    """Folder with files of an output.
-
-    Attributes
-    ----------
-    place : Path or RemotePath
-    has_lock : bool
-        Whether :meth:`hold` keeps all other calls from writing into the folder.
-    """
+    """Folder with files of an output."""
 
     place: Place
-    has_lock: bool
+    has_lock: bool  # whether :meth:`hold` keeps all other calls from writing into the folder
 
     @abstractmethod
     def __truediv__(self, name: str) -> Folder:
@@ -115,12 +108,10 @@ class Folder(ABC):
         Raise ``RuntimeError`` if another call is writing the output.
         """
 
-    @abstractmethod
-    def take(self) -> None:
+    def take(self) -> None:  # noqa: B027 - a lock is enough
         """Declare that this call writes from now on, which stops an earlier call."""
 
-    @abstractmethod
-    def require_taken(self, output: str) -> None:
+    def require_taken(self, output: str) -> None:  # noqa: B027 - a lock is enough
         """Raise ``RuntimeError`` if another call has begun to write since :meth:`take`."""
 
     @abstractmethod
@@ -214,12 +205,6 @@ class LocalFolder(Folder):
             if not _locked(file.fileno()):
                 raise RuntimeError(f"another call is writing {output!r}: wait for it, or name another output")
             yield
-
-    def take(self) -> None:
-        """Do nothing: the lock is enough."""
-
-    def require_taken(self, output: str) -> None:
-        """Do nothing: the lock is enough."""
 
     def scratch(self) -> Path:
         return self.place

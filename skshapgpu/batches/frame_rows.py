@@ -11,18 +11,10 @@ from .types import wide_codes
 
 @dataclass(frozen=True)
 class FrameRows:
-    """Rows of a pandas data frame, with the attributes of Arrow record batches that readers of rows use.
+    """Rows of a pandas data frame, with the attributes of Arrow record batches that readers of rows use."""
 
-    Attributes
-    ----------
-    frame : pandas.DataFrame
-        The features.
-    kept_columns : pyarrow.RecordBatch
-        Columns that are copied to the output.
-    """
-
-    frame: Any
-    kept_columns: Any
+    frame: Any  # the features
+    kept_columns: Any  # columns that are copied to the output
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -21,29 +21,16 @@ _MOST_ROUNDING = 1e-4
 def require_independent_rows(reader: Reader, X: Any) -> bool:
     """Raise ``ValueError`` if steps transform a row differently when other rows are in the same call.
 
-    Steps that rank or sort rows, or subtract their mean, do so: values would depend on the batch size.
-
-    Parameters
-    ----------
-    reader : Reader
-        Reader of the explainer, with the leading steps of a pipeline.
-    X : array, sparse matrix or data frame
-        Rows of a batch, at least two.
-
-    Returns
-    -------
-    bool
-        Whether the rows could be compared. They could not if a step rejects a row.
+    Steps that rank or sort rows, or subtract their mean, do so: values would depend on the batch size. X has
+    at least two rows of a batch, and ``reader`` the leading steps of a pipeline. Return whether the rows
+    could be compared. They could not if a step rejects a row.
     """
     n_rows = min(n_rows_of(X), _ROWS)
     every_second = np.arange(1, n_rows, 2)
     try:
         together = _transformed(reader, select(X, np.arange(n_rows)))[every_second]
         alone = _transformed(reader, select(X, every_second))
-    except (
-        ValueError,
-        TypeError,
-    ):  # a value is not accepted: explaining the batch raises an error that names the row
+    except (ValueError, TypeError):  # explaining the batch raises an error that names the row
         return False
     row_and_column = _first_difference(together, alone)
     if row_and_column is None:
@@ -62,15 +49,8 @@ def require_values_of_categories(reader: Reader, X: Any, types: PandasTypes) -> 
     """Raise ``ValueError`` if steps depend on the order of categories, and files have different orders.
 
     All files together are read with the order of the first file, but pandas would read each single file with
-    its own order. The codes of the categories differ, so a step that uses codes returns different numbers.
-
-    Parameters
-    ----------
-    reader : Reader
-        Reader of the explainer, with the leading steps of a pipeline.
-    X : data frame
-        Rows of a batch, as ``types`` made them.
-    types : PandasTypes
+    its own order. The codes of the categories differ, so a step that uses codes returns different numbers. X
+    are the rows of a batch, as ``types`` made them, and ``reader`` has the leading steps of a pipeline.
     """
     rows = X.iloc[:_ROWS]
     transformed = _transformed(reader, rows)

@@ -66,12 +66,8 @@ class Journal:
             self._read()
             yield
 
-    def take(self) -> None:
-        """Declare that this call writes from now on."""
-        self.folder.take()
-
     def require_taken(self) -> None:
-        """Raise ``RuntimeError`` if another call has begun to write since :meth:`take`."""
+        """Raise ``RuntimeError`` if another call has begun to write since :meth:`.Folder.take`."""
         self.folder.require_taken(self._output)
 
     def _read(self) -> None:

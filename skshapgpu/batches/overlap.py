@@ -30,12 +30,8 @@ Step = Callable[[int, Any], Any]
 class _Line:
     """The items between the stages.
 
-    Attributes
-    ----------
-    n_written : int
-        Number of items that are written.
-    error : BaseException or None
-        Error because of which no more items are written; None if there is none.
+    ``n_written`` items are written. ``error`` is the error because of which no more items are written; None
+    if there is none.
     """
 
     def __init__(self, max_items: int, n_encoders: int) -> None:
@@ -140,27 +136,14 @@ def overlapped(
 ) -> None:
     """Call ``write(encode(number, explain(number, item)))`` for each item.
 
-    Parameters
-    ----------
-    items : iterator
-        Read in a thread of its own.
-    explain : callable or sequence of callable
-        Called in the caller's thread; each function of a sequence in a thread of its own.
-    encode : callable
-        Called in up to ``n_encoders`` threads at the same time.
-    write : callable
-        Called in the threads of ``encode``, for one item after the other, in order.
-    done : callable
-        Called in the caller's thread again and again, and once at the end.
-    n_encoders : int
-    max_items : int
-        Largest number of items that are in memory at the same time.
+    Items are read in a thread of its own, and at most ``max_items`` of them are in memory at the same time.
+    ``explain`` is called in the caller's thread; each function of a sequence in a thread of its own.
+    ``encode`` is called in up to ``n_encoders`` threads at the same time, and ``write`` in the threads of
+    ``encode``, for one item after the other, in order. ``done`` is called in the caller's thread again and
+    again, and once at the end.
 
-    Raises
-    ------
-    BaseException
-        The error of the first item for which a function failed; all items before it are written. If ``done``
-        fails, its error; all items that were explained before are written.
+    Raise the error of the first item for which a function failed; all items before it are written. If
+    ``done`` fails, raise its error; all items that were explained before are written.
     """
     line, stop = _Line(max_items, n_encoders), Event()
     encoders: list[Thread] = []

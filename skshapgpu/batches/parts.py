@@ -23,34 +23,16 @@ _NEW_FILES = "unwritten"
 
 @dataclass(frozen=True)
 class NewPart:
-    """A complete part that has no name yet.
+    """A complete part that has no name yet."""
 
-    Attributes
-    ----------
-    file : Path
-        Temporary file.
-    checksum : str
-    """
-
-    file: Path
+    file: Path  # temporary file
     checksum: str
 
 
 class Parts:
-    """Part files in a folder.
+    """Part files, parquet or arrow, in a folder; ``names`` are the names of the written parts, in order.
 
-    Parameters
-    ----------
-    folder : Folder
-    journal : Journal
-    form : {"parquet", "arrow"}
-    is_hidden : bool
-        Whether the folder has only files of the journal, none of a user.
-
-    Attributes
-    ----------
-    names : list of str
-        Names of the parts that are written, in order.
+    ``is_hidden`` says whether the folder has only files of the journal, none of a user.
     """
 
     def __init__(self, folder: Folder, journal: Journal, form: str, is_hidden: bool = False) -> None:

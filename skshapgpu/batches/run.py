@@ -340,13 +340,7 @@ class _Run:
             sink.shape(*self._row, dtype=self._dtype)
 
     def settle(self, batch_size: int | str, if_exists: str) -> int | None:
-        """Begin or resume the output.
-
-        Returns
-        -------
-        int or None
-            Number of batches that are already written; None if the output is complete.
-        """
+        """Begin or resume the output. Return the number of written batches; None if it is complete."""
         journal, sink = self._sink.journal, self._sink
         earlier_call = None if sink.is_gone() else journal.call
         if earlier_call is not None and batch_size == "auto":
@@ -369,7 +363,7 @@ class _Run:
                 )
             if journal.finished is not None and sink.is_there(journal.finished):
                 return None
-            journal.take()
+            journal.folder.take()
             n_batches = sink.n_complete(self.batch_rows)
             if journal.finished is not None:  # some parts were deleted
                 journal.begin(call)
@@ -378,7 +372,7 @@ class _Run:
         if earlier_call is not None and isinstance(batch_size, str):  # the output is overwritten
             self.batch_rows = self._auto_rows()
             call = self._call()
-        journal.take()
+        journal.folder.take()
         sink.clear()
         journal.begin(call)
         sink.open(self._schema, 0)

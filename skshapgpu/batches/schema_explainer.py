@@ -37,28 +37,11 @@ METADATA_KEY = b"skshapgpu"
 class SchemaExplainer:
     """Explainer of batches that have one schema.
 
-    Parameters
-    ----------
-    arguments : BatchArguments
-    schema : pyarrow.Schema or None
-        Schema of the batches; None if they are arrays or sparse matrices.
-    single : bool
-        Whether arrays are float32.
-    types : PandasTypes or None
-        Types of the features in the source of the batches. If None, they are determined from each batch.
-
-    Attributes
-    ----------
-    input_schema : pyarrow.Schema or None
-    names : tuple of str or None
-        Columns that are features, in the order of the model.
-    feature_names : tuple of str
-        Names of the features of the results.
-
-    Raises
-    ------
-    ValueError
-        As for :meth:`.BatchExplainer.input_names`.
+    ``schema`` is that of the batches; None if they are arrays or sparse matrices, which are float32 with
+    ``single``. ``types`` are the types of the features in the source of the batches; if None, they are
+    determined from each batch. The attribute ``names`` has the columns that are features, in the order of the
+    model, and ``feature_names`` the names of the features of the results. ``ValueError`` is raised as by
+    :meth:`.BatchExplainer.input_names`.
     """
 
     def __init__(
@@ -252,19 +235,10 @@ class SchemaExplainer:
         return arrow.RecordBatch.from_arrays([*kept_columns, *columns], schema=self.output_schema)
 
     def _rows(self, batch: Any, names: Sequence[str]) -> Any:
-        """Return the features of a batch in a form that ``explain`` accepts.
+        """Return the features of a batch, the columns ``names``, in a form that ``explain`` accepts.
 
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch or FrameRows
-            Rows to explain.
-        names : sequence of str
-            Columns that are features.
-
-        Returns
-        -------
-        ndarray, data frame or pyarrow.Table
-            Rows, of the kind with which the model or the first step of the pipeline was trained.
+        The rows are of the kind with which the model or the first step of the pipeline was trained: an array,
+        a data frame or a ``pyarrow.Table``.
         """
         if isinstance(batch, FrameRows):
             return batch.frame

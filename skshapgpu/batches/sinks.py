@@ -59,19 +59,10 @@ _DIGEST_BYTES, _DIGEST_PLACES = 2**16, 64
 
 
 class Sink(ABC):
-    """Output to which batches are written in order, after several threads have prepared them.
+    """Output to which batches are written in order, after several threads have prepared them."""
 
-    Attributes
-    ----------
-    place : Path or RemotePath
-    kind : str
-        Kind of output, as the journal records it.
-    journal : Journal
-    holds_values : bool
-        Whether the output has only values, and :meth:`prepare` takes arrays: see :meth:`shape`.
-    """
-
-    kind: str
+    kind: str  # kind of output, as the journal records it
+    #: Whether the output has only values, and :meth:`prepare` takes arrays: see :meth:`shape`.
     holds_values = False
 
     def __init__(self, place: Place, state: Folder) -> None:
@@ -103,7 +94,7 @@ class Sink(ABC):
 
     def shape(self, *row: int, dtype: Any) -> None:
         """Set the shape and dtype of the values of a row. It is called before :meth:`open`."""
-        raise NotImplementedError
+        self._row, self._dtype = row, np.dtype(dtype)
 
     @abstractmethod
     def is_gone(self) -> bool:
@@ -266,16 +257,12 @@ class JoinedSink(_FileSink):
         self.kind, self._form, self.holds_values = f"file of {form}", form, form == "npy"
         self._parts_folder = self.journal.folder / "parts"
         self._parts = Parts(self._parts_folder, self.journal, "arrow", is_hidden=True)
-        self._row: tuple[int, ...] = ()
         self._file: Any = None
         self._writer: Any = None
 
     def require_types(self, schema: Any) -> None:
         if self._form == "csv":
             require_csv(plain(schema))
-
-    def shape(self, *row: int, dtype: Any) -> None:
-        self._row, self._dtype = row, np.dtype(dtype)
 
     def n_complete(self, n_batch: int) -> int:
         return self._parts.n_complete(n_batch)
@@ -367,9 +354,6 @@ class NpySink(_FileSink):
         self._values_file = self.journal.folder.scratch() / "values"
         self._file: Any = None
 
-    def shape(self, *row: int, dtype: Any) -> None:
-        self._row, self._dtype = row, np.dtype(dtype)
-
     def n_complete(self, n_batch: int) -> int:
         self._n_kept = self._n_intact - self._n_intact % n_batch
         return self._n_intact // n_batch
@@ -437,9 +421,8 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
         raise ValueError(f"{str(place)!r} {storage.is_link(place)}")
     suffix = place.suffix.lower()
     is_dir = place.is_dir()
-    named_folder = os.fspath(sink).endswith(("/", os.sep)) or str(place).endswith(
-        "/"
-    )  # of a URL with a query
+    # A URL may end with a query; the place does not.
+    named_folder = os.fspath(sink).endswith(("/", os.sep)) or str(place).endswith("/")
     if is_dir or not suffix or named_folder:
         if form is not None and form not in _PART_FORMATS:
             raise ValueError(

@@ -32,26 +32,14 @@ SCANNED_ROWS = 2**16
 
 @dataclass(frozen=True)
 class SelectedColumns:
-    """Columns to read from a source.
-
-    Attributes
-    ----------
-    features : tuple of str
-    kept_columns : tuple of str
-        Columns that are copied to the output.
-    all_columns : bool
-        Whether the features are all columns that are not kept. A file must then have no other columns.
-    only_numbers : bool
-        Whether the model accepts only numbers.
-    through_pandas : bool
-        Whether the features are passed through pandas, to the steps of a pipeline.
-    """
+    """Columns to read from a source."""
 
     features: tuple[str, ...]
-    kept_columns: tuple[str, ...] = ()
+    kept_columns: tuple[str, ...] = ()  # columns that are copied to the output
+    #: Whether the features are all columns that are not kept. A file must then have no other columns.
     all_columns: bool = False
-    only_numbers: bool = False
-    through_pandas: bool = False
+    only_numbers: bool = False  # whether the model accepts only numbers
+    through_pandas: bool = False  # whether the features are passed through pandas, to the steps of a pipeline
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -60,30 +48,18 @@ class SelectedColumns:
 
 
 class Source(ABC):
-    """Rows to explain.
+    """Rows to explain."""
 
-    Attributes
-    ----------
-    n_rows : int or None
-        Number of rows; None if it is not known beforehand.
-    schema : pyarrow.Schema or None
-        Schema of the record batches that the source yields; None if it yields arrays or CSR matrices.
-    single : bool
-        Whether the source yields float32 arrays.
-    levels : tuple of str
-        Columns to keep that are levels of the index of data frames. They cannot be features.
-    places : tuple of Path or RemotePath
-        Files that are read, as far as they are known; the output must not replace them.
-    pandas_types : PandasTypes or None
-        The pandas types of the features. None before :meth:`settle`, if the features are not passed through
-        pandas, or if the source yields rows of a data frame.
-    """
-
+    #: Columns to keep that are levels of the index of data frames. They cannot be features.
     levels: tuple[str, ...] = ()
+    #: Files that are read, as far as they are known; the output must not replace them.
     places: tuple[Place, ...] = ()
-    n_rows: int | None = None
+    n_rows: int | None = None  # number of rows; None if it is not known beforehand
+    #: Schema of the record batches that the source yields; None if it yields arrays or CSR matrices.
     schema: Any = None
-    single: bool = False
+    single: bool = False  # whether the source yields float32 arrays
+    #: The pandas types of the features. None before :meth:`settle`, if the features are not passed through
+    #: pandas, or if the source yields rows of a data frame.
     pandas_types: PandasTypes | None = None
 
     def settle(self, selected: SelectedColumns) -> None:  # noqa: B027 - in a table, each column has one type
@@ -93,9 +69,9 @@ class Source(ABC):
         raises ``ValueError`` if a file or item lacks a column or has values of another kind in it.
         """
 
-    @abstractmethod
     def row_bytes(self, columns: Sequence[str]) -> int:
         """Estimate the bytes per row of these columns."""
+        return row_bytes(self.schema, columns)
 
     @abstractmethod
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
@@ -127,15 +103,9 @@ def require_same_names(
 ) -> None:
     """Raise ``ValueError`` if a part of a source lacks a column, has it twice or has one too many.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the columns of the part, which is a file or an item.
-    expected : sequence of str
-        Names of the columns of the source.
-    selected : SelectedColumns
-    where, first : str
-        Names, for messages, of the part and of the first part, which determines the columns.
+    ``names`` are the names of the columns of the part, which is a file or an item, and ``expected`` those of
+    the source. ``where`` and ``first`` are the names, for messages, of the part and of the first part, which
+    determines the columns.
     """
     unexpected = [name for name in names if name not in expected]
     for name in selected.columns:

@@ -45,18 +45,10 @@ _FIRST = "the first item"
 def open_source(
     source: Any, csv: CsvFormat = NO_OPTIONS, filesystem: Any = None, keep: Sequence[str] = ()
 ) -> Source:
-    """Return the source for the argument ``source`` of ``explain_batches``.
+    """Return the source for the argument ``source`` of :func:`explain_batches`.
 
-    Parameters
-    ----------
-    source
-        See :func:`explain_batches`.
-    csv : CsvFormat
-        How to read CSV files; other sources ignore it.
-    filesystem : file system of pyarrow or fsspec, or None
-        File system of paths without a scheme.
-    keep : sequence of str
-        Names of columns to keep, which may be levels of a pandas index.
+    Only CSV files need ``csv``. ``filesystem``, of pyarrow or fsspec, has the paths without a scheme.
+    ``keep`` are the names of columns to keep, which may be levels of a pandas index.
     """
     if is_path(source):
         return _open_path(locate(source, filesystem), csv, keep)
@@ -121,20 +113,8 @@ class MatrixSource(Source):
 class FrameSource(Source):
     """A data frame of pandas, whose rows are passed on as they are; only the columns to keep are converted.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-    keep : sequence of str
-        Names of columns to keep, which may be levels of the index.
-    where : str
-        Name of the frame in messages.
-
-    Attributes
-    ----------
-    features : pandas.DataFrame
-        All columns; after :meth:`settle`, the features.
-    kept_columns : pyarrow.Table
-        The columns to keep.
+    ``keep`` are the names of columns to keep, which may be levels of the index; ``where`` is the name of the
+    frame in messages. ``features`` are all columns; after :meth:`settle`, the features.
     """
 
     def __init__(self, frame: Any, keep: Sequence[str], where: str) -> None:
@@ -195,9 +175,6 @@ class TableSource(Source):
             scan.add(self._table.select(scan.needed))
             self.pandas_types = scan.types()
 
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        return row_bytes(self.schema, columns)
-
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         columns_read = self._table.select(list(columns))
         rows = [columns_read.slice(row, 1).to_pylist() for row in _compared_rows(self._table.num_rows)]
@@ -247,7 +224,7 @@ class StreamSource(Source):
     def row_bytes(self, columns: Sequence[str]) -> int:
         if self.schema is None:
             return self._first.shape[1] * max(self._first.dtype.itemsize, 1)
-        return row_bytes(self.schema, columns)
+        return super().row_bytes(columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         if self.schema is None:
@@ -419,9 +396,6 @@ class DatasetSource(Source):
                     "a schema= that holds the values of all files"
                 )
 
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        return row_bytes(self.schema, columns)
-
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         return {**_dataset_fingerprint(self._dataset), **columns_fingerprint(self.schema, columns)}
 
@@ -536,11 +510,7 @@ def _other_type(name: str, kind: Any, where: str, first: Any) -> str:
 def _as_table(item: Any, keep: Sequence[str] = (), where: str = "the data frame") -> tuple[Any, list[str]]:
     """Convert an object of pyarrow, pandas or polars to a table.
 
-    Returns
-    -------
-    table : pyarrow.Table
-    levels : list of str
-        Names of the last columns, which are levels of the index of a pandas data frame.
+    Return it with the names of its last columns, which are levels of the index of a pandas data frame.
     """
     arrow = require_arrow()
     if isinstance(item, arrow.Table):

@@ -19,29 +19,14 @@ _EXACT = 2.0**53
 
 @dataclass(frozen=True)
 class Strongest:
-    """The strongest values of each row, for each output.
+    """The strongest values of each row, for each output."""
 
-    Attributes
-    ----------
-    n : int
-        Number of values, or of values of each sign.
-    names : tuple of str
-        Names of the features or pairs.
-    output_names : tuple or None
-    value : {"shap", "banzhaf", "interaction"}
-        What the values are, as it is written in the names of the columns.
-    prefix : str
-        Beginning of the names of all columns.
-    by_sign : bool
-        Whether positive and negative values are listed separately.
-    """
-
-    n: int
-    names: tuple[str, ...]
+    n: int  # number of values, or of values of each sign
+    names: tuple[str, ...]  # names of the features or pairs
     output_names: tuple[Any, ...] | None
-    value: str
-    prefix: str = ""
-    by_sign: bool = False
+    value: str  # "shap", "banzhaf" or "interaction", as in the names of the columns
+    prefix: str = ""  # beginning of the names of all columns
+    by_sign: bool = False  # whether positive and negative values are listed separately
 
     @property
     def _n_ranks(self) -> int:
@@ -70,15 +55,10 @@ class Strongest:
         return fields
 
     def columns(self, values: np.ndarray, data: Any, dtype: Any) -> list[Any]:
-        """Return the columns for some rows.
+        """Return the columns for some rows, whose values have the shape (n_rows, len(names) * n_outputs).
 
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows, len(names) * n_outputs)
-        data : any ``Explanation.data``
-            If None, feature values are null.
-        dtype : numpy dtype
-            Type of the values in the columns.
+        ``data`` is any ``Explanation.data``; if None, feature values are null. ``dtype`` is the type of the
+        values in the columns.
         """
         arrow = require_arrow()
         names, n_outputs = arrow.array(self.names, arrow.string()), len(self.output_names or (None,))

@@ -28,17 +28,9 @@ _EXPECTED = (ValueError, TypeError, RuntimeError, OSError, MemoryError, ImportEr
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line with some arguments, without the name of the program, or those of the process.
 
-    Parameters
-    ----------
-    argv : sequence of str or None
-        Arguments without the name of the program. None means the arguments of the process.
-
-    Returns
-    -------
-    int
-        The exit code: 0, 1 after an error, 2 if the arguments are wrong, or 130 if interrupted.
+    Return the exit code: 0, 1 after an error, 2 if the arguments are wrong, or 130 if interrupted.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     in_json, debug = "--json" in arguments, "--debug" in arguments

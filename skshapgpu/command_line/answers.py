@@ -14,19 +14,10 @@ _BYTE_UNITS = ("kB", "MB", "GB", "TB")
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of a command.
+    """Result of a command."""
 
-    Attributes
-    ----------
-    facts : dict
-        Content of the answer, printed with ``--json``.
-    text : str
-        Content for human readers; if empty, nothing is printed.
-    exit_code : int
-    """
-
-    facts: dict[str, Any]
-    text: str
+    facts: dict[str, Any]  # content of the answer, printed with ``--json``
+    text: str  # content for human readers; if empty, nothing is printed
     exit_code: int = 0
 
 

@@ -112,16 +112,10 @@ def open_model(path: str, args: argparse.Namespace) -> Any:
 def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeExplainer:
     """Return the explainer that MODEL and the options of the command line define.
 
-    Parameters
-    ----------
-    path : str
-    args : Namespace
-        Arguments with the options of the background and of the values. Options not given are None.
-    **options
-        Options that both ``TreeExplainer`` and ``TreeExplainer.load`` have.
-
-    Errors are raised as by ``TreeExplainer`` and ``TreeExplainer.load``. ``ValueError`` is also raised if
-    options do not fit together, or if an explainer file fixes an option that is given.
+    ``args`` has the options of the background and of the values; options not given are None. ``options`` are
+    options that both ``TreeExplainer`` and ``TreeExplainer.load`` have, and whose errors are raised as by
+    these. Raise ``ValueError`` also if options do not fit together, or if an explainer file fixes an option
+    that is given.
     """
     if is_explainer(path):
         fixed = ("background", "background_rows", "seed", *_VALUE_OPTIONS)

@@ -46,14 +46,9 @@ def columns_for(
 ) -> Callable[[Any], list[str]]:
     """Return a function that selects the model's columns from an Arrow schema, in the model's order.
 
-    Parameters
-    ----------
-    args : Namespace
-        Arguments: ``features`` names the columns; those in ``keep`` are not features by default.
-    model_names : sequence of str or None
-        Names that the model gives its columns.
-    blanks : bool
-        Whether the model has an underscore where the file may have a blank.
+    ``args.features`` names the columns; those in ``args.keep`` are not features by default. ``model_names``
+    are the names that the model gives its columns. With ``blanks``, the model has an underscore where the
+    file may have a blank.
     """
     requested_names = getattr(args, "features", None)
     names = requested_names or model_names
@@ -87,35 +82,15 @@ def read_rows(
 ) -> Any:
     """Read rows of a file that :func:`explain_batches` can read.
 
-    Returns an array from ``.npy``; otherwise a table, or what the first step of a pipeline takes.
+    Return an array from ``.npy``; otherwise a table, or what the first of ``steps``, the leading steps of a
+    pipeline, takes. ``argument`` is the name of the argument, for error messages, and ``columns`` a result of
+    :func:`columns_for`. With ``categories``, the model has categorical features, so that columns may be
+    strings. ``n_rows`` rows are drawn with ``seed``, without replacement, and returned in their order; None
+    means all rows. With ``at_most``, all rows are taken if the file has fewer, instead of raising an error.
 
-    Parameters
-    ----------
-    path : str
-    argument : str
-        Name of the argument, for error messages.
-    columns : callable
-        Result of :func:`columns_for`.
-    csv : CsvFormat
-    categories : bool
-        Whether the model has categorical features, so that columns may be strings.
-    steps : sequence of fitted transformers
-        Leading steps of a pipeline, if there are any.
-    n_rows : int or None
-        Number of rows to draw without replacement; they are returned in their order. None means all rows.
-    at_most : bool
-        Whether to take all rows if the file has fewer than ``n_rows``, instead of raising an error.
-    seed : int
-        Seed of the draw.
-
-    Raises
-    ------
-    ValueError
-        The file or a column does not exist, or the file cannot be read or has too few rows.
-    ImportError
-        pyarrow, which is needed to read the file, is not installed.
-    OSError
-        The file cannot be read.
+    Raise ``ValueError`` if the file or a column does not exist, or the file cannot be read or has too few
+    rows; ``ImportError`` if pyarrow, which is needed to read the file, is not installed; ``OSError`` if the
+    file cannot be read.
     """
     place = require_file(path, argument)
     try:
@@ -138,14 +113,7 @@ def read_rows(
 
 
 def _drawn(pieces: Iterable[Any], n_rows: int | None, seed: int) -> tuple[int, list[Any]]:
-    """Draw the rows with the smallest random numbers.
-
-    Returns
-    -------
-    n_read : int
-        Number of all rows.
-    pieces : list of pieces with the drawn rows
-    """
+    """Draw the rows with the smallest random numbers; return the number of all rows, and the drawn rows."""
     random, n_read = np.random.default_rng(seed), 0
     drawn: list[tuple[Any, np.ndarray]] = []
     for piece in pieces:

@@ -154,15 +154,7 @@ class ShapBarDisplay:
                 self.bars_.append(ax.barh(centres, series, height=height, color=series_color))
                 numbers += zip(series, series, centres)
         self.texts_ = [
-            ax.annotate(
-                base.numeral(length),
-                (end, y),
-                (gap, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=size,
-            )
-            for length, end, y in numbers
+            base.beside(ax, base.numeral(length), (end, y), gap, size) for length, end, y in numbers
         ]
         ax.set_xlim(0, ends.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)

@@ -232,16 +232,9 @@ def series_colors(
 ) -> list[ColorType]:
     """Return one colour for each series of bars or points.
 
-    Raise ``ValueError`` if ``color`` does not have one colour for each series.
-
-    Parameters
-    ----------
-    color : matplotlib color, sequence of matplotlib colors or None
-        The user's choice: as many colours as there are series.
-    default : sequence of matplotlib colors
-        Colours of the series if ``color`` is None.
-    kind : str
-        Noun for a series, for the message: "output" or "cohort".
+    ``color`` is the user's choice: as many colours as there are series; if None, ``default`` are the colours.
+    Raise ``ValueError`` if it does not have one colour for each series. ``kind`` is the noun for a series in
+    the message: "output" or "cohort".
     """
     from matplotlib.colors import is_color_like
 
@@ -311,6 +304,12 @@ def legend_of_missing(ax: Axes, label: str) -> None:
         handletextpad=0,
     )
     legend.get_texts()[0].set_parse_math(False)
+
+
+def beside(ax: Axes, text: str, end: tuple[Any, Any], gap: float, size: float) -> Annotation:
+    """Write a text ``gap`` points to the right of the end of a bar or line, or to the left if negative."""
+    side: Any = "left" if gap > 0 else "right"
+    return ax.annotate(text, end, (gap, 0), textcoords="offset points", ha=side, va="center", fontsize=size)
 
 
 def make_room(ax: Axes, texts: Sequence[Annotation]) -> None:

@@ -129,7 +129,7 @@ class ShapComparisonDisplay:
             for sample, sample_color in zip(points.T, colors)
         ]
         self.texts_ = [
-            ax.annotate(text, (end, row), (8, 0), textcoords="offset points", va="center", fontsize=size)
+            base.beside(ax, text, (end, row), 8, size)
             for row, (text, end) in enumerate(zip(texts, points.max(axis=1)))
         ]
         ax.set_xlim(0, points.max() * 1.05 or 1.0)

@@ -28,21 +28,11 @@ _COLOR = "0.82"
 
 
 def draw_histogram(ax: Axes, column: NumericColumn, x: np.ndarray) -> BarContainer:
-    """Make room below the points, and draw bars in it that show how many rows have which value.
+    """Make room below the points, and draw bars in it that show how many rows have which value of a feature.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-        Axes on which the points are drawn.
-    column : NumericColumn
-        Values of the feature on the x-axis.
-    x : ndarray of shape (n_rows,)
-        Positions of all points, including the points of rows in which the feature is missing.
-
-    Returns
-    -------
-    matplotlib BarContainer
-        Bars from left to right. The bar of the missing values is first for numbers, last for categories.
+    ``x`` has the positions of all points, including the points of rows in which the feature is missing.
+    Return the bars from left to right. The bar of the missing values is first for numbers, last for
+    categories.
     """
     centres, widths, counts = _category_bars(column) if column.categories is not None else _bins(column, x)
     low, high = ax.get_ylim()

@@ -54,26 +54,14 @@ def strongest_by_variance(
     """Return the feature that best explains the SHAP values of another one beyond its own value.
 
     This is an approximation for explanations whose model is not available. Rows are divided into up to 20
-    bins with similar values of the feature; within a bin its SHAP values would follow a line if it
-    acted alone. Every other feature divides the residuals into four classes (quartiles or categories),
-    with missing values as a class of their own. The best feature has the largest sum of squares between
-    its classes, less the sum that as many random classes would have (analysis of variance).
+    bins with similar values of the feature; within a bin its SHAP values would follow a line if it acted
+    alone. Every other feature divides the residuals into four classes (quartiles or categories), with missing
+    values as a class of their own. The best feature has the largest sum of squares between its classes, less
+    the sum that as many random classes would have (analysis of variance). The result is None if no feature
+    explains clearly more than random classes.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,)
-        SHAP values of the feature.
-    read : callable
-        Function that returns the column of a feature by its position.
-    feature : int
-        Position of the feature.
-    n_features : int
-        Number of all features.
-
-    Returns
-    -------
-    int or None
-        Position of the other feature; None if no feature explains clearly more than random classes.
+    ``values`` are the SHAP values of ``feature``, and ``read`` returns the column of a feature by its
+    position.
     """
     column = read(feature)
     n_bins = int(np.clip(len(values) // _ROWS_IN_BIN, 1, _BINS))

@@ -133,15 +133,7 @@ class ShapWaterfallDisplay:
         self.bars_ = ax.barh(rows, steps, left=starts, height=0.7, color=colors)
         ax.vlines(ends[1:], rows[1:] - 0.65, rows[1:] + 0.35, color="0.5", linewidth=0.8, zorder=0.9)
         self.texts_ = [
-            ax.annotate(
-                base.signed(step),
-                (end, row),
-                (4 if step >= 0 else -4, 0),
-                textcoords="offset points",
-                ha="left" if step >= 0 else "right",
-                va="center",
-                fontsize=size,
-            )
+            base.beside(ax, base.signed(step), (end, row), 4 if step >= 0 else -4, size)
             for row, step, end in zip(rows, steps, ends)
         ]
         width = float(np.ptp([*ends, self.base_value]))

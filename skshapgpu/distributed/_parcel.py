@@ -21,19 +21,9 @@ class Parcel:
     """A pickled object, which a process unpickles when it is first needed.
 
     An explainer compiles its model as soon as it is unpickled. Schedulers, which inspect their graphs, and
-    the stores between processes therefore see only bytes.
-
-    Parameters
-    ----------
-    contents : object
-    dumps : callable
-        The engine's own ``cloudpickle.dumps``, which can also pickle functions defined in a notebook.
-
-    Attributes
-    ----------
-    payload : bytes
-    digest : str
-        Digest of the bytes; parcels with the same digest are opened once.
+    the stores between processes therefore see only bytes. ``dumps`` is the engine's own
+    ``cloudpickle.dumps``, which can also pickle functions defined in a notebook. Parcels with the same
+    ``digest`` are opened once.
     """
 
     def __init__(self, contents: Any, dumps: Callable[[Any], bytes]) -> None:

@@ -17,19 +17,9 @@ from ..explainer import TreeExplainer
 class Scorer:
     """Explainer with the interface that MLflow expects of a model.
 
-    Parameters
-    ----------
-    explainer : TreeExplainer
-    categorical : mapping of str to dict
-        Columns that become categories of pandas, which MLflow does not pass, as :func:`without_categories`
-        returns them.
-
-    Raises
-    ------
-    ImportError
-        pyarrow is not installed.
-    ValueError
-        The explainer needs labels.
+    ``categorical`` has the columns that become categories of pandas, which MLflow does not pass, as
+    :func:`without_categories` returns them. ``ImportError`` is raised if pyarrow is not installed,
+    ``ValueError`` if the explainer needs labels.
     """
 
     def __init__(self, explainer: TreeExplainer, categorical: Mapping[str, Any] | None = None) -> None:
@@ -150,18 +140,7 @@ def signature_of(
 ) -> Any:
     """Return the signature of an MLflow model: ``signature`` completed, or else inferred from an example.
 
-    Parameters
-    ----------
-    explainer : TreeExplainer
-    signature : mlflow.models.ModelSignature or None
-    example : data frame, array or None
-    categorical : mapping of str to dict
-        As for :class:`Scorer`.
-
-    Returns
-    -------
-    mlflow.models.ModelSignature
-        It has no inputs if the types of the columns are not known.
+    It has no inputs if the types of the columns are not known. ``categorical`` is that of :class:`Scorer`.
     """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema

@@ -25,24 +25,12 @@ _CUDA_CALL, _CUDA_LOOKUP, _CUDA_NUMBER, _CUDA_RESULT = 8e-5, 2e-11, 1e-12, 6e-10
 
 
 class PairTables(NamedTuple):
-    """Costs of the tables with which GPUs compute interactions of a kind.
+    """Costs of the tables with which GPUs compute interactions of a kind."""
 
-    Attributes
-    ----------
-    n_lookups : int
-        Number of tables.
-    n_numbers : int
-        Numbers that a row adds up.
-    n_tests : int
-        Largest number of comparisons of a row with patterns of the background data.
-    table_bytes : int
-        Size of the tables.
-    """
-
-    n_lookups: int
-    n_numbers: int
-    n_tests: int
-    table_bytes: int
+    n_lookups: int  # number of tables
+    n_numbers: int  # numbers that a row adds up
+    n_tests: int  # largest number of comparisons of a row with patterns of the background data
+    table_bytes: int  # size of the tables
 
     def cpu_seconds(self, n_rows: int, n_results: int, n_threads: int, element_bytes: int) -> float:
         """Return the seconds of a call on the CPU, which makes tables for each tile of rows.

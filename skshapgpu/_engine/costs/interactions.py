@@ -38,18 +38,9 @@ def interaction_seconds(
 ) -> float:
     """Return the seconds of a call for path-dependent interactions on a CPU, without the time to read rows.
 
-    Parameters
-    ----------
-    kind : Kind
-    groups, value_groups : sequence of TreeGroup
-        Trees as they are explained for interactions of this kind, and for SHAP values.
-    n_rows : int
-    n_results : int
-        Number of results of a row.
-    n_threads : int
-    output_work : float
-        Work for all outputs of a leaf, relative to the work for one output.
-    precision : {"single", "double"}
+    ``groups`` and ``value_groups`` are the trees as they are explained for interactions of this kind, and for
+    SHAP values. ``n_results`` is the number of results of a row; ``output_work`` is the work for all outputs
+    of a leaf, relative to the work for one output.
     """
     work = output_work * (_WORK[kind.order] if kind.adds_up else 1.0)
     seconds = tree_costs.cpu_seconds(groups, n_rows, n_threads, work, precision)

@@ -17,14 +17,7 @@ _GROWTH = 0.25
 def linear_seconds(n_leaves: int, n_patterns: int, n_background: int, n_rows: int, n_threads: int) -> float:
     """Return the seconds of a call for values of a model with linear leaves, without the time to read rows.
 
-    Parameters
-    ----------
-    n_leaves : int
-    n_patterns : int
-        Number of patterns of the background rows at all leaves together.
-    n_background : int
-        Number of background rows.
-    n_rows, n_threads : int
+    ``n_patterns`` is the number of patterns of the background rows at all leaves together.
     """
     tile_rows = min(n_rows, _TILE_ROWS)
     n_tiles = n_rows / max(tile_rows, 1)

@@ -120,33 +120,19 @@ LEAST_TABLE_SECONDS = 2e-3
 
 @dataclass(frozen=True)
 class TreeGroup:
-    """Trees that are explained in the same way.
-
-    Attributes
-    ----------
-    algorithm : {"quadrature", "tables"}
-    n_nodes : int
-        Number of quadrature nodes, exact for their longest path.
-    n_trees, n_leaves : int
-    n_walked_leaves : int
-        Number of leaves that are walked: fewer than ``n_leaves`` if trees that begin alike are merged, none
-        if there are tables.
-    n_lookups : int
-        Number of tables; each row reads a vector from each table.
-    n_places : int
-        Number of sums to which each row then adds a vector. Some trees share a sum.
-    table_bytes : int
-        Size of the tables.
-    """
+    """Trees that are explained in the same way."""
 
     algorithm: str
-    n_nodes: int
+    n_nodes: int  # number of quadrature nodes, exact for their longest path
     n_trees: int
     n_leaves: int
+    #: Number of leaves that are walked: fewer than ``n_leaves`` if trees that begin alike are merged, none if
+    #: there are tables.
     n_walked_leaves: int
-    n_lookups: int
+    n_lookups: int  # number of tables; each row reads a vector from each table
+    #: Number of sums to which each row then adds a vector. Some trees share a sum.
     n_places: int
-    table_bytes: int
+    table_bytes: int  # size of the tables
 
 
 @cache
@@ -265,25 +251,15 @@ def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Tables by intervals and merged trees that a model may have.
+    """Tables by intervals and merged trees that a model may have."""
 
-    Attributes
-    ----------
-    most_entries : int
-        Limit on the number of entries of a table.
-    tree_groups : tuple of TreeGroup
-        How all trees are explained. Trees for which tables do not pay off are walked, and are merged if they
-        begin alike.
-    table_bytes : int
-    lookup_seconds, build_seconds : float
-        Seconds to look up a row in all tables, and to build all tables in one thread.
-    """
-
-    most_entries: int
+    most_entries: int  # limit on the number of entries of a table
+    #: How all trees are explained. Trees for which tables do not pay off are walked, and are merged if they
+    #: begin alike.
     tree_groups: tuple[TreeGroup, ...]
     table_bytes: int
-    lookup_seconds: float
-    build_seconds: float
+    lookup_seconds: float  # to look up a row in all tables
+    build_seconds: float  # to build all tables in one thread
 
     @property
     def is_empty(self) -> bool:

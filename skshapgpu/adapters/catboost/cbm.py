@@ -52,17 +52,9 @@ class Base(NamedTuple):
 
 
 class CbmFile:
-    """The CTRs of a file.
+    """The base of each CTR of a file, ``ctrs``, in the order of the JSON export.
 
-    Attributes
-    ----------
-    ctrs : list of Base
-        The base of each CTR, in the order of the JSON export.
-
-    Raises
-    ------
-    ValueError
-        The file does not have the expected format.
+    ``ValueError`` is raised if the file does not have the expected format.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -41,10 +41,7 @@ _TILE_ROWS = 8192
 def category_hashes(column: Column) -> np.ndarray:
     """Return the low 32 bits of CatBoost's hash of each category, computed from its string.
 
-    Raises
-    ------
-    ValueError
-        A value is neither an integer (or bool) nor a string, or has more than 64 bits.
+    Raise ``ValueError`` if a value is neither an integer (or bool) nor a string, or has more than 64 bits.
     """
     if "hashes" not in column.kept:
         column.kept["hashes"] = _hashes(column)
@@ -77,26 +74,16 @@ def _hashes(column: Column) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Combination:
-    """The combination of categories and split results that CTRs look up.
+    """The combination of categories and split results that CTRs look up."""
 
-    Attributes
-    ----------
-    categories : tuple of int
-        Columns of X.
-    above : tuple of (int, float, bool)
-        Numeric splits: a column of X, the float32 that a value must exceed, and the result for a missing
-        value.
-    equal : tuple of (int, int)
-        One-hot splits: a column of X, and the low 32 bits of the hash of a category.
-    n_keys, n_numbers : int
-        Number of keys in the table, which occurred in training, and number of numbers for each key.
-    """
-
-    categories: tuple[int, ...]
+    categories: tuple[int, ...]  # columns of X
+    #: Numeric splits: a column of X, the float32 that a value must exceed, and the result for a missing
+    #: value.
     above: tuple[tuple[int, float, bool], ...]
+    #: One-hot splits: a column of X, and the low 32 bits of the hash of a category.
     equal: tuple[tuple[int, int], ...]
-    n_keys: int
-    n_numbers: int
+    n_keys: int  # number of keys in the table, which occurred in training
+    n_numbers: int  # number of numbers for each key
 
     @property
     def encoded(self) -> set[int]:
@@ -157,33 +144,21 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CtrColumns:
-    """The CTRs that the trees of a model test, as :class:`~skshapgpu.adapters.DerivedColumns`.
+    """The CTRs that the trees of a model test, as :class:`~skshapgpu.adapters.DerivedColumns`."""
 
-    Attributes
-    ----------
-    n_features : int
-        Number of columns of X.
-    combinations : tuple of Combination
-    keys : ndarray of uint64
-        Keys of the table of each combination, ascending within a combination.
-    numbers : ndarray of float32
-        Numbers in the table of each combination, [number][key], with an additional key for unknown hashes.
-    combination : ndarray of int64, shape (n_columns,)
-        Index of the combination that each CTR looks up.
-    good, total : ndarray of int64, shape (n_columns,)
-        For each CTR, the number of the table that is "good" in the formula, and the number that is "total".
-        The latter is -1 if the total is a constant.
-    constants : ndarray of float32, shape (n_columns, 5)
-        For each CTR: the constant total, the prior's numerator and denominator, shift and scale.
-    """
-
-    n_features: int
+    n_features: int  # number of columns of X
     combinations: tuple[Combination, ...]
-    keys: np.ndarray
+    keys: np.ndarray  # uint64: keys of the table of each combination, ascending within a combination
+    #: float32: numbers in the table of each combination, [number][key], with an additional key for unknown
+    #: hashes.
     numbers: np.ndarray
-    combination: np.ndarray
+    combination: np.ndarray  # int64, (n_columns,): index of the combination that each CTR looks up
+    #: int64, (n_columns,): for each CTR, the number of the table that is "good" in the formula.
     good: np.ndarray
+    #: int64, (n_columns,): for each CTR, the number of the table that is "total"; -1 if it is a constant.
     total: np.ndarray
+    #: float32, (n_columns, 5): for each CTR: the constant total, the prior's numerator and denominator, shift
+    #: and scale.
     constants: np.ndarray
 
     def __post_init__(self) -> None:

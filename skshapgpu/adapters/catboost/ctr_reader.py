@@ -45,13 +45,8 @@ class _CombinationParts(NamedTuple):
 class CtrReader:
     """Reader of the CTRs in CatBoost's JSON export that the trees test.
 
-    Parameters
-    ----------
-    document : dict
-    numeric : dict of int to (int, bool)
-        For each numeric feature: its column of X, and whether splits are false for a missing value.
-    categorical : dict of int to (int, ...)
-        For each categorical feature: its column of X, and anything else.
+    ``numeric`` has for each numeric feature its column of X, and whether splits are false for a missing
+    value. ``categorical`` has for each categorical feature its column of X, and anything else.
     """
 
     def __init__(

@@ -77,24 +77,13 @@ _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
 
 @dataclass(frozen=True)
 class CatBoostCategories:
-    """Encoder of one categorical column, a :class:`~skshapgpu.adapters.ColumnEncoder`.
+    """Encoder of one categorical column, a :class:`~skshapgpu.adapters.ColumnEncoder`."""
 
-    Attributes
-    ----------
-    codes : dict of int to int
-        Code of each category that the one-hot splits of the model test, by the low 32 bits of its hash.
-    """
-
+    #: Code of each category that the one-hot splits of the model test, by the low 32 bits of its hash.
     codes: dict[int, int]
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return float64 codes, -1 where no split tests the category.
-
-        Raises
-        ------
-        ValueError
-            A value is neither an integer (or bool) nor a string, or has more than 64 bits.
-        """
+        """Return float64 codes, -1 where no split tests the category. See also ``category_hashes``."""
         hashes = category_hashes(column)
         if not self.codes:
             return np.full(len(hashes), -1.0)
@@ -128,15 +117,10 @@ def with_advice(problem: str) -> str:
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted ``CatBoost``, ``CatBoostClassifier``, ``CatBoostRegressor`` or ``CatBoostRanker``.
 
-    Raises
-    ------
-    NotFittedError
-        The model is not fitted.
-    UnsupportedModelError
-        The model has text or embedding features, or has trees that are not symmetric but no leaf weights; or
-        its class is a third-party subclass with its own ``predict``.
-    ValueError
-        CatBoost cannot export the model, or the export contradicts itself.
+    Raise ``NotFittedError`` if the model is not fitted. Raise ``UnsupportedModelError`` if the model has text
+    or embedding features, or has trees that are not symmetric but no leaf weights; or its class is a
+    third-party subclass with its own ``predict``. Raise ``ValueError`` if CatBoost cannot export the model,
+    or the export contradicts itself.
     """
     import catboost
 
@@ -225,35 +209,32 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
         encoders=encoders,
         derived=derived,
     )
-
+    adapted = AdaptedModel(
+        ensemble,
+        schema,
+        "catboost",
+        has_cover=has_cover,
+        cover_kind="weight" if has_cover else None,
+        shared=shared,
+    )
     if ensemble.n_outputs == 1:
         binary = len(classes) == 2
-        return AdaptedModel(
-            ensemble,
-            schema,
-            "catboost",
+        return replace(
+            adapted,
             binary="margin" if binary else None,
             class_names=tuple(classes) if binary else None,
             link="logistic" if binary else "exp" if _loss(document) in _LOG else None,
             squared_error=_loss(document) == "RMSE",
-            has_cover=has_cover,
-            cover_kind="weight" if has_cover else None,
-            shared=shared,
         )
     # A class that was declared but did not occur in training has no output.
     class_params = document.get("model_info", {}).get("class_params", {})
     numbers = class_params.get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(number)] for number in numbers) if classes else None
     loss = _loss(document) or _loss_of_sum(document)
-    return AdaptedModel(
-        ensemble,
-        schema,
-        "catboost",
+    return replace(
+        adapted,
         output_names=outputs,
         link="logistic" if loss in _LOGISTIC else "softmax" if loss == "MultiClass" else None,
-        has_cover=has_cover,
-        cover_kind="weight" if has_cover else None,
-        shared=shared,
     )
 
 
@@ -269,19 +250,10 @@ def _features(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def restore_tables(document: dict[str, Any], content: bytes) -> None:
-    """Separate different CTRs that share a name, and therefore a table, in the JSON export.
+    """Separate different CTRs that share a name, and therefore a table, in the JSON export, in place.
 
-    Parameters
-    ----------
-    document : dict
-        The export, changed in place.
-    content : bytes
-        CatBoost's own file (.cbm) of the same model.
-
-    Raises
-    ------
-    ValueError
-        The file contains another model, or is damaged.
+    ``content`` is CatBoost's own file (.cbm) of the same model. Raise ``ValueError`` if the file contains
+    another model, or is damaged.
     """
     if not document.get("ctr_data"):
         return
@@ -326,22 +298,9 @@ class ModelParts(NamedTuple):
 def read_document(document: dict[str, Any], n_features: int) -> ModelParts:
     """Read CatBoost's JSON export.
 
-    Parameters
-    ----------
-    document : dict
-    n_features : int
-        Smallest number of columns of X. X has more columns if the export lists a column beyond it.
-
-    Returns
-    -------
-    ModelParts
-
-    Raises
-    ------
-    UnsupportedModelError
-        A split is neither numeric nor one-hot nor tests a CTR, or a part of the model is unknown.
-    ValueError
-        The document contradicts itself or lacks a field.
+    X has at least ``n_features`` columns, and more if the export lists a column beyond them. Raise
+    ``UnsupportedModelError`` if a split is neither numeric nor one-hot nor tests a CTR, or a part of the
+    model is unknown; ``ValueError`` if the document contradicts itself or lacks a field.
     """
     try:
         return _read(document, n_features)

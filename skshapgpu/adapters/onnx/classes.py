@@ -36,13 +36,9 @@ class Scores:
 def regressor_scores(table: NodeTable, base: np.ndarray, n_targets: int) -> Scores:
     """Return the scores of a regressor.
 
-    Raises
-    ------
-    ValueError
-        There are not as many base values as targets.
-    UnsupportedModelError
-        There are several targets, and a row may reach no weight of a target with a base value. onnxruntime
-        would then return 0.
+    Raise ``ValueError`` if there are not as many base values as targets. Raise ``UnsupportedModelError`` if
+    there are several targets, and a row may reach no weight of a target with a base value: onnxruntime would
+    then return 0.
     """
     if len(base) not in (0, n_targets):
         raise ValueError(f"it has {len(base)} base values for {n_targets} targets")
@@ -58,13 +54,9 @@ def regressor_scores(table: NodeTable, base: np.ndarray, n_targets: int) -> Scor
 def classifier_scores(table: NodeTable, base: np.ndarray, labels: tuple[Any, ...], transform: str) -> Scores:
     """Return the scores of a classifier.
 
-    Raises
-    ------
-    ValueError
-        There are not as many base values as classes.
-    UnsupportedModelError
-        There are fewer than two classes; or there are two, with weights or base values that runtimes
-        interpret in different ways.
+    Raise ``ValueError`` if there are not as many base values as classes. Raise ``UnsupportedModelError`` if
+    there are fewer than two classes; or there are two, with weights or base values that runtimes interpret in
+    different ways.
     """
     if len(labels) < 2:
         raise UnsupportedModelError("the ONNX model has fewer than two classes")

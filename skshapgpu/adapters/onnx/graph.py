@@ -29,36 +29,22 @@ _WITH_GRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 @dataclass(frozen=True)
 class Trees:
-    """The tree ensemble of a graph.
-
-    Attributes
-    ----------
-    operator : Operator
-    n_features : int
-        Number of columns of X.
-    input_type, operator_type : int
-        Type of X as the model takes it, and as it reaches the trees.
-    scores_are_returned : bool
-        Whether the model returns the result of the operator unchanged, and computes only labels from it.
-    """
+    """The tree ensemble of a graph."""
 
     operator: Operator
-    n_features: int
-    input_type: int
-    operator_type: int
+    n_features: int  # number of columns of X
+    input_type: int  # type of X as the model takes it
+    operator_type: int  # type of X as it reaches the trees
+    #: Whether the model returns the result of the operator unchanged, and computes only labels from it.
     scores_are_returned: bool
 
 
 def find(graph: Graph) -> Trees:
     """Find the tree ensemble and check the operators around it.
 
-    Raises
-    ------
-    ValueError
-        The graph is not connected, or contains a cycle.
-    UnsupportedModelError
-        There is no tree ensemble, or several; an operator changes X or the scores; or X is not a table of
-        floats, doubles or integers with a known number of columns.
+    Raise ``ValueError`` if the graph is not connected, or contains a cycle. Raise ``UnsupportedModelError``
+    if there is no tree ensemble, or several; an operator changes X or the scores; or X is not a table of
+    floats, doubles or integers with a known number of columns.
     """
     ensembles = [
         operator

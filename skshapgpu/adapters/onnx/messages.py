@@ -94,13 +94,9 @@ def type_name(element: int | None) -> str:
 def loads(content: bytes) -> Graph:
     """Decode a model.
 
-    Raises
-    ------
-    ValueError
-        The bytes are not the messages of a model.
-    UnsupportedModelError
-        The model has too many operators or attributes, or operators for trees of a later version. Or it
-        defines functions, which may replace operators of the same name.
+    Raise ``ValueError`` if the bytes are not the messages of a model. Raise ``UnsupportedModelError`` if the
+    model has too many operators or attributes, or operators for trees of a later version; or it defines
+    functions, which may replace operators of the same name.
     """
     graph = None
     for number, value in _fields(memoryview(content)):

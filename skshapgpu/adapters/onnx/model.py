@@ -55,12 +55,7 @@ _ATTRIBUTES = {
 def adapt(model: Any) -> AdaptedModel:
     """Read an ``onnx.ModelProto``.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The model cannot be explained exactly.
-    ValueError
-        The model is damaged.
+    Raise ``UnsupportedModelError`` if the model cannot be explained exactly, ``ValueError`` if it is damaged.
     """
     if type(model).__name__ != "ModelProto":
         raise UnsupportedModelError(

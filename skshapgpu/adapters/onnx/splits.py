@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedModelError
-from ..ensemble import Ensemble
+from ..ensemble import Ensemble, category_attributes
 from ..schema import Column, numbers_of_categories
 from .tables import EQ, GT, GTE, LEAF, LT, MEMBER, NEQ, NodeTable
 
@@ -22,17 +22,10 @@ class Ranks:
     """Encoder of a column that is compared by equality: ranks among the numbers that the trees compare with.
 
     The code of ``values[k]`` is 2 k + 1. Numbers below it, and above the value before it, have the code 2 k.
-
-    Attributes
-    ----------
-    values : ndarray of float64
-        Numbers that the trees compare with, ascending.
-    x_dtype : str
-        Dtype to which numbers are rounded first.
     """
 
-    values: np.ndarray
-    x_dtype: str
+    values: np.ndarray  # float64: numbers that the trees compare with, ascending
+    x_dtype: str  # dtype to which numbers are rounded first
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if an explainer file holds anything else."""
@@ -62,12 +55,9 @@ def ensemble(
 ) -> tuple[Ensemble, dict[int, Ranks]]:
     """Return the trees of a table, and the encoder of each column that is compared by equality.
 
-    Raises
-    ------
-    ValueError
-        The nodes are not trees, or test columns that do not exist.
-    UnsupportedModelError
-        The ensemble would be much larger than the file, or it cannot express the comparisons.
+    Raise ``ValueError`` if the nodes are not trees, or test columns that do not exist. Raise
+    ``UnsupportedModelError`` if the ensemble would be much larger than the file, or it cannot express the
+    comparisons.
     """
     mode, inner = table.mode, table.mode != LEAF
     if (inner & ((table.feature < 0) | (table.feature >= n_features))).any():
@@ -178,14 +168,9 @@ def _category_sets(
     sets = [
         np.unique(encoders[int(table.feature[node])].code(table.members[node]))
         if node in table.members
-        else codes[node : node + 1]
+        else codes[node : node + 1].astype(np.int64)
         for node in nodes.tolist()
     ]
     numbers = np.full(len(table.mode), -1)
     numbers[nodes] = np.arange(len(nodes))
-    return {
-        "category_set": numbers,
-        "category_offsets": np.cumsum([0, *map(len, sets)]),
-        "category_values": np.concatenate(sets).astype(np.int64),
-        "category_listed_left": np.ones(len(nodes), bool),
-    }
+    return category_attributes(numbers, sets, np.ones(len(nodes), bool))

@@ -33,40 +33,23 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class NodeTable:
-    """Nodes of all trees, tree by tree, the root first.
+    """Nodes of all trees, tree by tree, the root first."""
 
-    Attributes
-    ----------
-    offsets : ndarray of int64, shape (n_trees + 1,)
-        First node of each tree, and the number of nodes.
-    mode, feature : ndarray of int64, shape (n_nodes,)
-    threshold : ndarray of float64, shape (n_nodes,)
-        Not NaN, except at leaves.
-    tracks_true : ndarray of bool, shape (n_nodes,)
-        Whether missing values go to the true child, whatever the comparison.
-    true, false : ndarray of int64, shape (n_nodes,)
-        Children, numbered over all trees; undefined at leaves.
-    members : dict of int to ndarray
-        Values of each node with the mode MEMBER.
-    weight_node, weight_output : ndarray of int64, shape (n_weights,)
-    weight : ndarray of float64, shape (n_weights,)
-        Weights of leaves. A weight is for one output, and a leaf has at most one weight for an output.
-    dtypes : set of numpy dtype
-        Types of the tensors that hold thresholds and weights.
-    """
-
-    offsets: np.ndarray
-    mode: np.ndarray
-    feature: np.ndarray
-    threshold: np.ndarray
+    offsets: np.ndarray  # int64, (n_trees + 1,): first node of each tree, and the number of nodes
+    mode: np.ndarray  # int64, (n_nodes,)
+    feature: np.ndarray  # int64, (n_nodes,)
+    threshold: np.ndarray  # float64, (n_nodes,): not NaN, except at leaves
+    #: bool, (n_nodes,): whether missing values go to the true child, whatever the comparison.
     tracks_true: np.ndarray
-    true: np.ndarray
-    false: np.ndarray
-    members: dict[int, np.ndarray]
-    weight_node: np.ndarray
-    weight_output: np.ndarray
+    true: np.ndarray  # int64, (n_nodes,): true child, numbered over all trees; undefined at leaves
+    false: np.ndarray  # int64, (n_nodes,): false child, numbered over all trees; undefined at leaves
+    members: dict[int, np.ndarray]  # values of each node with the mode MEMBER
+    weight_node: np.ndarray  # int64, (n_weights,)
+    weight_output: np.ndarray  # int64, (n_weights,)
+    #: float64, (n_weights,): weights of leaves. A weight is for one output, and a leaf has at most one weight
+    #: for an output.
     weight: np.ndarray
-    dtypes: set[np.dtype[Any]]
+    dtypes: set[np.dtype[Any]]  # types of the tensors that hold thresholds and weights
 
     def __post_init__(self) -> None:
         if ((self.mode != LEAF) & np.isnan(self.threshold)).any():

@@ -62,13 +62,8 @@ _INSIDE = {
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of ``pyspark.ml`` from the Java process of its session.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The model is not a tree model, its session does not return the trees, or it cannot be explained
-        exactly.
-    NotFittedError
-        The model is an estimator that is not fitted.
+    Raise ``UnsupportedModelError`` if the model is not a tree model, its session does not return the trees,
+    or it cannot be explained exactly; ``NotFittedError`` if the model is an estimator that is not fitted.
     """
     cls = type(model)
     name = cls.__name__
@@ -87,16 +82,9 @@ def adapt(model: Any) -> AdaptedModel:
 def adapt_folder(path: str) -> AdaptedModel:
     """Read the folder that ``model.save`` or ``model.write().save`` wrote.
 
-    Raises
-    ------
-    ValueError, LookupError, TypeError
-        The folder is damaged.
-    UnsupportedModelError
-        The model in the folder is not a tree model, or cannot be explained exactly.
-    ImportError
-        PyArrow is not installed.
-    OSError
-        A file cannot be read.
+    Raise ``ValueError``, ``LookupError`` or ``TypeError`` if the folder is damaged; ``UnsupportedModelError``
+    if the model in the folder is not a tree model, or cannot be explained exactly; ``ImportError`` if PyArrow
+    is not installed; ``OSError`` if a file cannot be read.
     """
     metadata = folder.metadata(path)
     name = str(metadata["class"]).rpartition(".")[2]

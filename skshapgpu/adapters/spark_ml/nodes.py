@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ensemble import Ensemble
+from ..ensemble import Ensemble, category_attributes
 from ..schema import Column, numbers_of_categories
 
 #: Fields of Spark's ``NodeData`` and of the splits in it.
@@ -48,36 +48,21 @@ class Lists:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of all trees, in order.
+    """The nodes of all trees, in order."""
 
-    Attributes
-    ----------
-    tree : ndarray of int64, shape (n_nodes,)
-    left, right : ndarray of int64, shape (n_nodes,)
-        Children within the tree, -1 at leaves.
-    feature : ndarray of int64, shape (n_nodes,)
-    n_categories : ndarray of int64, shape (n_nodes,)
-        -1 at a numeric split.
-    split : Lists
-        The threshold of a numeric split, or the categories that a categorical split sends left; undefined at
-        leaves.
-    prediction : ndarray of float64, shape (n_nodes,)
-    stats : Lists
-        For a classifier, the weight of the training rows of each class. For a regressor, the weight of all
-        training rows, followed by sums of their targets.
-    count : ndarray of int64, shape (n_nodes,), or None
-        Numbers of training rows, if they are known.
-    """
-
-    tree: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    feature: np.ndarray
-    n_categories: np.ndarray
+    tree: np.ndarray  # int64, (n_nodes,)
+    left: np.ndarray  # int64, (n_nodes,): left child within the tree, -1 at leaves
+    right: np.ndarray  # int64, (n_nodes,): right child within the tree, -1 at leaves
+    feature: np.ndarray  # int64, (n_nodes,)
+    n_categories: np.ndarray  # int64, (n_nodes,): -1 at a numeric split
+    #: The threshold of a numeric split, or the categories that a categorical split sends left; undefined at
+    #: leaves.
     split: Lists
-    prediction: np.ndarray
+    prediction: np.ndarray  # float64, (n_nodes,)
+    #: For a classifier, the weight of the training rows of each class. For a regressor, the weight of all
+    #: training rows, followed by sums of their targets.
     stats: Lists
-    count: np.ndarray | None
+    count: np.ndarray | None  # int64, (n_nodes,): numbers of training rows, if they are known
 
     @property
     def n_trees(self) -> int:
@@ -132,18 +117,8 @@ def ensemble(
 ) -> tuple[Ensemble, dict[int, Categories]]:
     """Return the ensemble of some nodes, and the encoders of its categorical columns.
 
-    Parameters
-    ----------
-    nodes : Nodes
-    value : ndarray of float64, shape (n_nodes,) or (n_nodes, n_outputs)
-        Values of the leaves, for one output or for all outputs. Values of other nodes become 0.
-    cover : ndarray of float64, shape (n_nodes,)
-    n_features : int
-
-    Raises
-    ------
-    ValueError
-        The nodes are not trees, or their splits are not valid.
+    ``value`` has the values of the leaves, for one output or for all outputs; values of other nodes become 0.
+    Raise ``ValueError`` if the nodes are not trees, or their splits are not valid.
     """
     inner = nodes.left >= 0
     categorical = inner & (nodes.n_categories != -1)
@@ -197,9 +172,4 @@ def _category_sets(nodes: Nodes, categorical: np.ndarray) -> tuple[dict[str, Any
         is_other_left = len(left) > n_categories // 2
         lists.append(np.setdiff1d(np.arange(n_categories), left) if is_other_left else left.astype(np.int64))
         others_left.append(is_other_left)
-    return {
-        "category_set": category_set,
-        "category_offsets": np.concatenate([[0], np.cumsum([len(codes) for codes in lists])]),
-        "category_values": np.concatenate(lists),
-        "category_listed_left": ~np.array(others_left),
-    }, np.array(others_left)
+    return category_attributes(category_set, lists, ~np.array(others_left)), np.array(others_left)

@@ -49,15 +49,7 @@ _DATA_PAGES, _DICTIONARY_PAGES = {0: 5, 3: 8}, {2: 7}
 class NumberTable:
     """The columns of a table in several Parquet files; fields of a struct are columns, too.
 
-    Parameters
-    ----------
-    contents : sequence of bytes
-        The content of each file.
-
-    Raises
-    ------
-    ValueError
-        A file is damaged, or has other columns than the first one.
+    ``ValueError`` is raised if a file is damaged, or has other columns than the first one.
     """
 
     def __init__(self, contents: Sequence[bytes]) -> None:
@@ -73,12 +65,8 @@ class NumberTable:
     def numbers(self, name: str, dtype: str) -> np.ndarray:
         """Return a column of integers ("int64") or floats ("float64").
 
-        Raises
-        ------
-        KeyError
-            There is no such column, or several.
-        ValueError
-            The column has another type or nulls, or is damaged, or the table has too many numbers.
+        Raise ``KeyError`` if there is no such column, or several. Raise ``ValueError`` if the column has
+        another type or nulls, or is damaged, or the table has too many numbers.
         """
         most_numbers = self._most_numbers(name)
         numbers, n = np.empty(most_numbers, dtype), 0

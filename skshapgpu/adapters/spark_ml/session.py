@@ -20,10 +20,8 @@ from .nodes import FIELDS, Lists, Nodes
 def read(model: Any, has_trees: bool) -> tuple[Nodes, np.ndarray | None]:
     """Return the nodes of a fitted tree model, and the weights of its trees unless it is a single tree.
 
-    Raises
-    ------
-    UnsupportedModelError
-        The model is on a server of Spark Connect, or its session does not return the nodes.
+    Raise ``UnsupportedModelError`` if the model is on a server of Spark Connect, or its session does not
+    return the nodes.
     """
     from py4j.java_gateway import JavaObject
     from py4j.protocol import Py4JError
