@@ -1,5 +1,5 @@
-// What the methods of explaining coded rows have in common. Each method is a class that uploads its part of a
-// program when it is made, and adds up the slots of its chunks when it runs.
+// The methods that explain coded rows. Each method is a class that uploads its part of a program when it is
+// made, and adds up the slots of its chunks when it runs.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class MethodModel {
   int n_counters = 0;      // counters of tasks that are taken
 };
 
-// What a method needs to know of the model that it is a part of.
+// The model that a method is a part of.
 template <class T>
 struct MethodContext {
   const Plan& plan;

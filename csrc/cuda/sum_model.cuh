@@ -59,7 +59,7 @@ class SumModel {
   }
 
  private:
-  // Whether the sums go into matrices without passing through memory.
+  // Return whether the sums go into matrices without passing through memory.
   bool is_fused(const Result& out) const { return out.matrices && !out.pairs && small_matrices_; }
 
   CudaSumArgs args(const Flight& flight, const Batch& batch) const {

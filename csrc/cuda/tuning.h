@@ -23,7 +23,7 @@ constexpr int64_t kBatchRows = 1 << 17;
 // The least rows of the batches of a call with rows on the host: so many that a batch is worth its launches.
 // The call has up to eight batches, so that copies overlap with kernels.
 constexpr int64_t kHostBatchRows = 1 << 14, kHostBatches = 8;
-// The same for rows on the device, whose results are not copied.
+// The least rows of the batches of a call with rows on the device, whose results are not copied.
 constexpr int64_t kDeviceBatchRows = 1 << 15;
 // The number of batches in flight, whose copies and kernels overlap. The walk fills the GPU, so the kernels
 // that add up the sums of a batch may have to wait for the walk of the next batch. Only after them does the

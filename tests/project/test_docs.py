@@ -13,7 +13,9 @@ import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from helpers import ROOT
 
@@ -138,6 +140,14 @@ def test_the_tour_lists_each_folder(title: str, folder: str) -> None:
         path.name for path in (ROOT / folder).iterdir() if path.is_dir() and path.name != "__pycache__"
     }
     assert set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)) == folders
+
+
+def test_the_example_of_the_tour_has_these_values() -> None:
+    namespace: dict[str, Any] = {}
+    exec(PYTHON.findall((ROOT / "docs/how_it_works.md").read_text())[0], namespace)
+    explanation = namespace["explanation"]
+    np.testing.assert_allclose(explanation.values, [[-2.75, 0.75]], rtol=1e-6)
+    assert explanation.base_values == 5.0 and namespace["model"].predict([[0.3, 2.5]]) == 3.0
 
 
 @pytest.mark.parametrize("path", PAGES + sorted((ROOT / "examples").glob("*.py")), ids=page_id)
