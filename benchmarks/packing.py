@@ -10,7 +10,7 @@ import models
 import peers
 
 from skshapgpu import TreeExplainer, _cuda
-from skshapgpu._engine.algorithms import SHAP_VALUES
+from skshapgpu._common.algorithms import SHAP_VALUES
 
 #: Our name of a heuristic: the paper's name.
 PACKINGS = {

@@ -18,7 +18,7 @@ from sklearn.ensemble import (
 )
 
 from skshapgpu import TreeExplainer
-from skshapgpu._engine.algorithms import named
+from skshapgpu._common.algorithms import named
 
 #: Kinds of values: arguments of ``plan``.
 KINDS: dict[str, dict[str, Any]] = {

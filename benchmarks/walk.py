@@ -46,7 +46,7 @@ class Walk:
 
     def __init__(self, payload: dict[str, Any], X: np.ndarray) -> None:
         from skshapgpu import TreeExplainer, _core
-        from skshapgpu._engine.algorithms import SHAP_VALUES
+        from skshapgpu._common.algorithms import SHAP_VALUES
 
         options = {"device": "cpu", "algorithm": "quadrature", "precision": payload["precision"]}
         explainer: Any = TreeExplainer(payload["model"], **options)

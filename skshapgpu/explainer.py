@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from sklearn.frozen import FrozenEstimator
 
+from ._common.algorithms import TIME_OUTPUTS
 from ._common.checks import require_bool, require_options, with_article
 from ._common.progress import require_progress
 from ._common.types import (
@@ -40,7 +41,6 @@ from ._common.types import (
     lists_options,
 )
 from ._engine.agreement import Agreement
-from ._engine.algorithms import TIME_OUTPUTS
 from ._engine.features import (
     saved_groups,
 )

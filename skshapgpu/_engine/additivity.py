@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._common.algorithms import SHAP_VALUES
 from ..adapters.ensemble import Ensemble
 from ..errors import UnsupportedModelError
-from .algorithms import SHAP_VALUES
 from .cancellation import typical_difference
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
+from .._common.algorithms import SHAP_VALUES
 from .._rows.containers import rows_of_container
 from .._rows.gpu_arrays import on_gpu, to_host
 from .._rows.in_place import any_may_write, copied
@@ -40,7 +41,6 @@ from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel
 from ..errors import PredictionMismatchError, UnsupportedModelError
 from . import additivity
-from .algorithms import SHAP_VALUES
 from .cancellation import leaves
 from .compiled_model import CompiledModel
 from .links import Link

@@ -6,10 +6,10 @@ import sys
 from dataclasses import dataclass
 
 from .._common import memory
+from .._common.algorithms import SHAP_VALUES, Kind
 from .._common.digits import number
 from .._common.memory import shown
 from .._rows.inputs import HostRows
-from .algorithms import SHAP_VALUES, Kind
 from .compiled_model import CompiledModel
 from .costs import trees as tree_costs
 from .costs.baselines import comparison_seconds, cuda_comparison_seconds

@@ -17,11 +17,11 @@ import numpy as np
 
 from .. import _core
 from .._common import memory
+from .._common.algorithms import AUTO, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .._common.devices import Devices
 from .._rows.background import Background
 from ..adapters.ensemble import Ensemble
 from . import additivity
-from .algorithms import AUTO, OWEN_VALUES, SHAP_VALUES, Algorithm, Kind, Results
 from .features import TwoLevelGame
 from .kind_plans import NO_INTERVALS, Intervals, KindPlan, no_linear_leaves, plan_of
 from .links import Link

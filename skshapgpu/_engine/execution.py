@@ -9,8 +9,8 @@ from typing import NamedTuple
 from joblib import effective_n_jobs
 
 from .._common import devices
+from .._common.algorithms import OWEN_VALUES, Kind
 from .._common.devices import Devices
-from .algorithms import OWEN_VALUES, Kind
 from .compiled_model import CompiledModel
 from .costs import links as link_costs
 from .costs import trees as tree_costs

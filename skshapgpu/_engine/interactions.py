@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from .._common.algorithms import Kind
 from .._common.checks import require_count, require_one_of
 from .._common.indices import INTERACTION_INDICES, indices_of
 from .._common.positions import is_integer, read_positions
 from .._rows.gpu_arrays import scale_and_sum
-from .algorithms import Kind
 from .runs import RowBytes, Run, chunk_of
 
 _NOUNS = {2: "pair", 3: "triple"}

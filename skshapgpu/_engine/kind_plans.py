@@ -13,9 +13,9 @@ from joblib import effective_n_jobs
 
 from .. import _core
 from .._common import devices, memory
+from .._common.algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Kind
 from .._common.lazy import computed_once
 from ..adapters.ensemble import attributes_of
-from .algorithms import AUTO, BANZHAF_VALUES, OWEN_VALUES, SHAP_VALUES, Kind
 from .costs import trees as tree_costs
 from .costs.background_pairs import PairTables
 from .costs.trees import TableLayout, TreeGroup

@@ -15,11 +15,11 @@ import numpy as np
 from scipy.special import ndtr, softmax
 from sklearn.utils.validation import column_or_1d
 
+from .._common.algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 from .._common.checks import require_one_of, require_unmasked
 from .._common.devices import require_cpu
 from .._rows.tables import require_same_rows
 from ..adapters.schema import AdaptedModel
-from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 from .linear_leaves import require_explainable_leaves
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .._common import devices, memory
+from .._common import algorithms, devices, memory
+from .._common.algorithms import Algorithm
 from .._common.checks import require_bool, require_count, require_n_jobs, require_one_of
 from .._common.devices import Devices
 from .._common.groups import require_groups
 from .._rows.background import require_perturbation
-from . import algorithms
-from .algorithms import Algorithm
 from .links import read_times, require_model_output
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import _core
 from .._common import devices, memory
+from .._common.algorithms import Kind
 from .._common.interrupts import check, stoppable
 from .._common.progress import ProgressTracker, watched
 from .._rows import gpu_arrays
@@ -27,7 +28,6 @@ from .._rows.gpu_arrays import GpuArray
 from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from . import additivity
-from .algorithms import Kind
 from .compiled_model import CompiledModel
 from .costs.trees import BLOCK_ROWS
 from .execution import ExecutionPlan, intervals_on_gpu, plan_execution, plan_on_cpu

@@ -25,8 +25,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from .._common.algorithms import is_deterministic
 from .._common.types import OPTION_LINES, AlgorithmName, CrossValidation, Table, Values, Vector
-from .._engine.algorithms import is_deterministic
 from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .._common.algorithms import SHAP_VALUES, Kind
 from .._common.checks import require_bool, require_count, require_one_of
 from .._common.indices import VALUE_INDICES
 from .._common.progress import require_progress
@@ -24,7 +25,6 @@ from .._common.types import (
 )
 from .._engine import agreement
 from .._engine.agreement import Explained, Sums
-from .._engine.algorithms import SHAP_VALUES, Kind
 from .._engine.call_plans import CallPlan, call_plan
 from .._engine.execution import plan_on_cpu
 from .._engine.features import (

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._common.algorithms import OWEN_VALUES, SHAP_VALUES, Kind
 from .._engine.agreement import Agreement
-from .._engine.algorithms import OWEN_VALUES, SHAP_VALUES, Kind
 from .._engine.compiled_model import CompiledModel
 from .._engine.covers import with_covers_of
 from .._engine.execution import plan_execution

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .._common.algorithms import Kind
 from .._common.checks import require_one_of
 from .._common.indices import VALUE_INDICES
 from .._engine.agreement import quiet
-from .._engine.algorithms import Kind
 from .._engine.interactions import Request
 from .._explanations.grouping import Grouping, grouping_of
 from .._rows.arrow import is_category, require_columns

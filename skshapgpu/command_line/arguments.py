@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from .._engine.algorithms import ALGORITHMS, TIME_OUTPUTS
+from .._common.algorithms import ALGORITHMS, TIME_OUTPUTS
 from .._versions import __version__
 from .answers import Answer
 

@@ -7,7 +7,7 @@ import os
 import warnings
 from typing import Any
 
-from .._engine.algorithms import TIME_OUTPUTS
+from .._common.algorithms import TIME_OUTPUTS
 from .._files.locations import RemotePath, head, is_url, locate, shown
 from .._files.model_files import adapt_file
 from .._files.saving import explainer_file

@@ -11,7 +11,7 @@ from sklearn.datasets import make_friedman1
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu._engine.algorithms import SHAP_VALUES
+from skshapgpu._common.algorithms import SHAP_VALUES
 
 N_ROWS = 256
 

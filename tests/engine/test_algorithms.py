@@ -19,9 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import skshapgpu
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu._common import devices
-from skshapgpu._common.indices import INDICES, INTERACTION_INDICES, VALUE_INDICES, indices_of
-from skshapgpu._common.types import InteractionIndex, ValueIndex
-from skshapgpu._engine.algorithms import (
+from skshapgpu._common.algorithms import (
     ALGORITHMS,
     AUTO,
     BANZHAF_VALUES,
@@ -36,6 +34,8 @@ from skshapgpu._engine.algorithms import (
     Results,
     named,
 )
+from skshapgpu._common.indices import INDICES, INTERACTION_INDICES, VALUE_INDICES, indices_of
+from skshapgpu._common.types import InteractionIndex, ValueIndex
 from skshapgpu._engine.execution import plan_execution
 from skshapgpu.adapters import AdaptedModel, adapt
 from skshapgpu.adapters.ensemble import attributes_of

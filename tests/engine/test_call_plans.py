@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
-from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
+from skshapgpu._common.algorithms import SHAP_VALUES, Kind
 from skshapgpu._engine.call_plans import estimate
 from skshapgpu._engine.execution import plan_on_cpu
 from skshapgpu._engine.kind_plans import TiledPlan

@@ -19,8 +19,8 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core, cuda_info
+from skshapgpu._common.algorithms import SHAP_VALUES
 from skshapgpu._common.memory import parse_bytes, shown
-from skshapgpu._engine.algorithms import SHAP_VALUES
 from skshapgpu._engine.costs.trees import (
     LEAST_TABLE_ROWS,
     TableLayout,

@@ -16,7 +16,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
-from skshapgpu._engine.algorithms import BANZHAF_VALUES, SHAP_VALUES
+from skshapgpu._common.algorithms import BANZHAF_VALUES, SHAP_VALUES
 from skshapgpu._engine.costs import trees as costs
 from skshapgpu._engine.kind_plans import Intervals, KindPlan
 

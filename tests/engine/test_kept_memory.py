@@ -17,8 +17,8 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core
+from skshapgpu._common.algorithms import Kind
 from skshapgpu._common.memory import KEPT_BYTES, KEPT_VARIABLE, LARGE_BYTES
-from skshapgpu._engine.algorithms import Kind
 
 MIB = 2**20
 SHAPE = (3, MIB)

@@ -13,7 +13,7 @@ from helpers.plans import NEVER_TABLES
 from numpy.testing import assert_allclose
 
 from skshapgpu import TreeExplainer, _core, explain, reference
-from skshapgpu._engine.algorithms import OWEN_VALUES
+from skshapgpu._common.algorithms import OWEN_VALUES
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 

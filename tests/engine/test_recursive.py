@@ -31,8 +31,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core, reference
+from skshapgpu._common.algorithms import ALGORITHMS
 from skshapgpu._engine.additivity import _RELATIVE_GAP
-from skshapgpu._engine.algorithms import ALGORITHMS
 from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 X, Y = load_diabetes(return_X_y=True)

@@ -31,9 +31,9 @@ from skshapgpu import (
     explain_interactions,
     reference,
 )
+from skshapgpu._common.algorithms import SHAP_VALUES, Kind
 from skshapgpu._common.memory import parse_bytes
 from skshapgpu._engine import execution
-from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 from skshapgpu._engine.kind_plans import NO_INTERVALS
 from skshapgpu.adapters import adapt
 

@@ -25,7 +25,7 @@ from skshapgpu import (
     shap_importance,
 )
 from skshapgpu._common import devices
-from skshapgpu._engine.algorithms import ALGORITHMS, BANZHAF_VALUES, SHAP_VALUES
+from skshapgpu._common.algorithms import ALGORITHMS, BANZHAF_VALUES, SHAP_VALUES
 from skshapgpu._engine.kind_plans import NO_INTERVALS
 from skshapgpu._files.saving import digest
 from skshapgpu.adapters import InputSchema, adapt

@@ -20,8 +20,8 @@ from skshapgpu import (
     explain,
     explain_interactions,
 )
+from skshapgpu._common.algorithms import SHAP_VALUES, Kind
 from skshapgpu._common.progress import ProgressTracker
-from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 CANCER = CANCER[:, :12]

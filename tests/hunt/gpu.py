@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skshapgpu import cuda_info
-from skshapgpu._engine import algorithms
+from skshapgpu._common import algorithms
 
 from .draws import Draw
 

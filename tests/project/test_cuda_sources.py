@@ -42,7 +42,9 @@ def test_lists_with_names_are_not_assigned() -> None:
         pytest.skip("needs the sources")
     files = [path for path in SOURCES.rglob("*") if path.suffix in {".cu", ".cuh"}]
     assert not [path.name for path in files if ASSIGNED.search(path.read_text())]
-    assert ASSIGNED.search("    args_ = {.stream = stream,") and not ASSIGNED.search("  Args a{.stream = stream,")
+    assert ASSIGNED.search("    args_ = {.stream = stream,") and not ASSIGNED.search(
+        "  Args a{.stream = stream,"
+    )
 
 
 def test_dropped_results_are_found() -> None:

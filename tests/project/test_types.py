@@ -10,6 +10,7 @@ import pytest
 
 import skshapgpu
 from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, distributed
+from skshapgpu._common.algorithms import MODEL_OUTPUTS, NAMES
 from skshapgpu._common.types import (
     BATCH_OPTION_LINES,
     OPTION_LINES,
@@ -20,7 +21,6 @@ from skshapgpu._common.types import (
     TransformerOptions,
     lists_options,
 )
-from skshapgpu._engine.algorithms import MODEL_OUTPUTS, NAMES
 from skshapgpu.batches import BatchExplainer
 from skshapgpu.batches.csv_files import CsvFormat
 

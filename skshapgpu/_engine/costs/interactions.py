@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..algorithms import Kind
+from ..._common.algorithms import Kind
 from . import trees as tree_costs
 from .trees import TreeGroup
 

@@ -24,8 +24,8 @@ from skshapgpu import (
     explain_interactions,
 )
 from skshapgpu._common import memory
+from skshapgpu._common.algorithms import Kind
 from skshapgpu._common.devices import Devices
-from skshapgpu._engine.algorithms import Kind
 from skshapgpu.reference import Index
 
 X, Y = load_diabetes(return_X_y=True)

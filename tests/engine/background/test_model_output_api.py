@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import ShapTransformer, TreeExplainer, explain, explain_interactions
-from skshapgpu._engine.algorithms import SHAP_VALUES
+from skshapgpu._common.algorithms import SHAP_VALUES
 
 X, Y = load_diabetes(return_X_y=True)
 HIGH = Y > 140

@@ -24,9 +24,9 @@ from skshapgpu import (
     explain_interactions,
     partial_dependence,
 )
+from skshapgpu._common.algorithms import SHAP_VALUES
 from skshapgpu._common.devices import Devices
 from skshapgpu._engine import softmax
-from skshapgpu._engine.algorithms import SHAP_VALUES
 
 pd = pytest.importorskip("pandas")
 

@@ -13,8 +13,8 @@ from helpers.interactions import DIABETES, on_cpu
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import devices, memory
+from skshapgpu._common.algorithms import named
 from skshapgpu._common.devices import Devices
-from skshapgpu._engine.algorithms import named
 from skshapgpu._engine.compiled_model import CompiledModel
 from skshapgpu._rows import gpu_arrays, inputs
 from skshapgpu._rows.gpu_arrays import GpuArray, NumberRules

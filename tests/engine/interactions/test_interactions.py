@@ -25,7 +25,7 @@ from sklearn.ensemble import (
 )
 
 from skshapgpu import TreeExplainer, _core, reference
-from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
+from skshapgpu._common.algorithms import SHAP_VALUES, Kind
 from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 from skshapgpu.reference import Index
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from .._common.indices import INDICES
+from .indices import INDICES
 
 DEVICES = ("cpu", "cuda")
 
