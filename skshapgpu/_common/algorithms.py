@@ -77,8 +77,9 @@ class Algorithm:
     #: of a level, and trees for which a call with many rows builds tables; "all": all trees, as far as memory
     #: allows. Interventional values use tables with every algorithm.
     tables: Literal["none", "worthwhile", "all"] = "none"
-    #: How ``_cuda.CudaPlan`` explains trees without tables.
-    gpu_method: Literal["walk", "gputreeshap"] = "walk"
+    #: How ``_cuda.CudaPlan`` explains trees without tables: "walk", or the name under which a method is
+    #: registered in csrc/cuda/baselines.
+    gpu_method: str = "walk"
     deterministic: bool = True  # whether equal calls on the same device give the same bits
     #: Results that the algorithm computes for models with linear leaves.
     linear_results: tuple[Results, ...] = ()
@@ -155,6 +156,9 @@ ALGORITHMS = (
     Algorithm("fast_v1", _SHAP_VALUES_ON_CPU, method="fast_v1"),
 )
 AUTO = ALGORITHMS[0]
+
+#: Values of the option ``algorithm``, for type checkers.
+AlgorithmName = Literal["auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1"]
 
 #: Values of the option ``algorithm``, and of ``model_output``.
 NAMES = tuple(algorithm.name for algorithm in ALGORITHMS)

@@ -16,6 +16,8 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from .algorithms import AlgorithmName
+
 F = TypeVar("F", bound=Callable[..., Any])  # a function or a class
 T_co = TypeVar("T_co", covariant=True)
 
@@ -24,7 +26,6 @@ InteractionIndex = Literal["SII", "STII", "BII"]
 FeaturePerturbation = Literal["auto", "tree_path_dependent", "interventional"]
 Cover = Literal["auto", "count", "weight"]
 ModelOutput = Literal["raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"]
-AlgorithmName = Literal["auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1"]
 Precision = Literal["single", "double"]
 Outputs = Literal["auto", "all"]
 Columns = Literal["all", "used"]

@@ -1,7 +1,7 @@
 """Mistakes in CUDA sources that no compiler reports.
 
-An error of the CUDA runtime that stays behind is reported by a later call. In a template, nvcc drops the names of
-fields in an assigned list, ``args = {.n_rows = n}``, so that the numbers go to the first fields.
+An error of the CUDA runtime that stays behind is reported by a later call. In a template, nvcc drops the
+names of fields in an assigned list, ``args = {.n_rows = n}``, so that the numbers go to the first fields.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def comparison_seconds(algorithm: str, groups: Sequence[TreeGroup], n_rows: int,
 
     ``groups`` has the number of quadrature nodes that the trees would need.
     """
-    linear, square = _CPU_LEAF[algorithm]
+    linear, square = _CPU_LEAF.get(algorithm, _CPU_LEAF["treeshap"])  # the slowest, if it was not measured
     row_seconds = sum(g.n_leaves * (linear * g.n_nodes + square * g.n_nodes**2) for g in groups)
     return _CPU_CALL + n_rows * row_seconds / max(1, min(n_threads, -(-n_rows // tree_costs.BLOCK_ROWS)))
 
