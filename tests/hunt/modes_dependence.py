@@ -153,7 +153,7 @@ class _Subject:
             if rows.dtype == np.float32 and dtype != np.float32:
                 grid = [_rounded(values, dtype) for values in grid]
         points = list(product(*grid))
-        # Jumps are at numbers of which float16 holds few. Steps that compute with a column have no exact grid.
+        # Jumps are at numbers of which float16 holds few. Steps that compute with columns have none.
         keeps_dtype = self.of_x and case.draw.asked["grid"] != "exact"
         found = []
         for place in places.tolist():
