@@ -43,7 +43,7 @@ int64_t explain_device(CudaRescaledPlan& cuda, const DeviceArray& X, double miss
 }  // namespace
 
 void bind_rescaled(py::module_& module) {
-  py::class_<CudaRescaledPlan>(module, "CudaRescaledPlan")
+  bind_class<CudaRescaledPlan>(module, "CudaRescaledPlan")
       .def(py::init([](const RescaledTables& tables, int device) {
              const WithoutGil release;
              return std::make_unique<CudaRescaledPlan>(tables, device);

@@ -368,6 +368,7 @@ class _Run:
                     "continue it, or if_exists='overwrite' to start anew"
                 )
             if journal.finished is not None and sink.is_there(journal.finished):
+                tidy(sink)  # the run may have ended just before it did
                 return None
             journal.take()
             n_batches = sink.n_complete(self.batch_rows)
