@@ -49,8 +49,8 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 #: Number of bytes of a file that :func:`begins_like_ours` takes.
 N_FIRST_BYTES = _LOCAL_BYTES + len(_HEADER)
 
-#: Numbers of the errors that opening a link raises if links are not followed, and seeking to a position that is
-#: wrong in the file, and of errors without a number.
+#: Numbers of the errors that opening a link raises if links are not followed, and seeking to a position that
+#: the content of a file names and that cannot be right. An error of pyarrow for a content has no number.
 _ERRORS_OF_CONTENT = (errno.ELOOP, errno.EINVAL, None)
 
 #: ID of a ZIP extra field without a meaning, for alignment.
@@ -79,11 +79,11 @@ def is_ours(path: Place) -> bool:
 
 
 def require_read(error: BaseException) -> None:
-    """Raise the error because of which a file cannot be read, if that is the reason of another error.
+    """Raise the error of the file system that zipfile or pyarrow reports as an error of the content.
 
-    zipfile and pyarrow raise similar errors for files that they cannot read and for files with an unexpected
-    content. zipfile raises its own error while it handles the error of the file system, and the errors of
-    pyarrow for a content have no number.
+    Do nothing if the content is the reason. A file that cannot be read must not be called damaged, or a file
+    of somebody else, because the user may then delete it. zipfile raises its own error while it handles the
+    error of the file system.
     """
     cause = error if isinstance(error, OSError) else error.__context__
     if isinstance(cause, OSError) and cause.errno not in _ERRORS_OF_CONTENT:

@@ -1,24 +1,28 @@
 """Scripted runs, in a process of their own, in which the n-th call of one kind fails.
 
-``failing_calls.cpp`` counts the calls and lets one fail. After each failure, the same objects must still work,
-and the same run must give the same bits and the same files.
+``failing_calls.cpp`` counts the calls and lets one fail. After each failure, the same objects must still
+work, and the same run must give the same bits and the same files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import gc
 import json
+import math
 import os
 import pickle
+import platform
 import shutil
 import subprocess
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,8 +52,8 @@ ERRORS = {
 _KINDS = list(ERRORS)
 FILE_KINDS = tuple(_KINDS[3:])
 
-#: Number of calls of which each fails in turn, and number of later ones, evenly spaced, unless all are wanted.
-FIRST_CALLS, LATER_CALLS = 200, 50
+#: Number of calls of each kind that fail, by kinds of runs, unless all are wanted. They are evenly spaced.
+MOST_CALLS = {"memory": 200, "threads": 100, "files": 20}
 
 _RNG = np.random.default_rng(0)
 X = np.round(_RNG.normal(size=(60, 4)), 1)
@@ -62,7 +66,7 @@ WIDE = np.tile(np.round(_RNG.normal(size=(60, 17)), 1), (40, 1))[:2000]
 def compile_library(folder: Path) -> Path | None:
     """Compile the library that lets calls fail; return None where it cannot be compiled."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if sys.platform != "linux" or compiler is None:
+    if compiler is None or platform.libc_ver()[0] != "glibc":
         return None
     library = folder / "failing_calls.so"
     options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
@@ -100,7 +104,7 @@ def run_failing(library: Path, kind: str, folder: Path, all_calls: bool) -> dict
 
 
 class _Live(NamedTuple):
-    """What the C++ libraries of the process have allocated, and the core has mapped, and not freed."""
+    """Memory that the C++ libraries of the process have allocated and not freed, or the core has mapped."""
 
     blocks: int
     bytes: int
@@ -147,11 +151,9 @@ class _Library:
         return _Live(library.fail_live_blocks(), library.fail_live_bytes(), library.fail_mapped_bytes())
 
 
-def _numbers(n_calls: int, all_calls: bool) -> Iterator[int]:
-    """Yield the numbers of the calls that are to fail, counted from 1."""
-    yield from range(1, min(n_calls, FIRST_CALLS) + 1)
-    n_later = n_calls - FIRST_CALLS
-    yield from range(FIRST_CALLS + 1, n_calls + 1, 1 if all_calls else max(n_later // LATER_CALLS, 1))
+def _numbers(n_calls: int, most: float) -> range:
+    """Return the numbers of the calls that are to fail, counted from 1."""
+    return range(1, n_calls + 1, math.ceil(n_calls / most) or 1)
 
 
 # Explainers and their calls
@@ -170,8 +172,12 @@ def _explainer(*data: Any, n_trees: int = 3, **options: Any) -> Callable[[], Tre
     return lambda: TreeExplainer(model, *data, device="cpu", **options)
 
 
-def _classifier(*data: Any, **options: Any) -> Callable[[], TreeExplainer]:
-    model = GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0).fit(X, np.digitize(Y, [0, 1]))
+def _classifier(
+    *data: Any, bounds: tuple[float, ...] = (0, 1), **options: Any
+) -> Callable[[], TreeExplainer]:
+    model = GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0).fit(
+        X, np.digitize(Y, bounds)
+    )
     return lambda: TreeExplainer(model, *data, device="cpu", **options)
 
 
@@ -179,12 +185,6 @@ def _wide() -> Callable[[], TreeExplainer]:
     y = WIDE[:, 0] * WIDE[:, 1] + WIDE[:, 2]
     model = GradientBoostingRegressor(n_estimators=2, max_depth=3, random_state=0).fit(WIDE, y)
     return lambda: TreeExplainer(model, device="cpu", n_jobs=1)
-
-
-def _large_tables() -> Callable[[], TreeExplainer]:
-    X = _RNG.normal(size=(300, 17))
-    model = GradientBoostingRegressor(n_estimators=3, max_depth=8, random_state=0).fit(X, np.sin(X).sum(axis=1))
-    return lambda: TreeExplainer(model, device="cpu", algorithm="fast_v2", n_jobs=2)
 
 
 def _loaded() -> Callable[[], TreeExplainer]:
@@ -228,18 +228,19 @@ MEMORY_RUNS: dict[str, Callable[[], MemoryRun]] = {
     "interactions": lambda: MemoryRun(_explainer(n_jobs=4), _matrices),
     "Shapley-Taylor index": lambda: MemoryRun(_explainer(n_jobs=1), _pairs("STII")),
     "large results": lambda: MemoryRun(_wide(), lambda wide: [wide.shap_interaction_values(WIDE)]),
-    "large tables": lambda: MemoryRun(_large_tables(), lambda wide: [wide.shap_values(WIDE[:10])]),
     "background": lambda: MemoryRun(_explainer(X[:20], n_jobs=4), _values),
     "background, Owen values": lambda: MemoryRun(_explainer(X[:20], feature_groups=GROUPS), _index("OV")),
     "background, interactions": lambda: MemoryRun(_explainer(X[:20], n_jobs=4), _matrices),
-    "probabilities": lambda: MemoryRun(_classifier(X[:20], model_output="probability", n_jobs=4), _values),
+    "probabilities": lambda: MemoryRun(
+        _classifier(X[:20], bounds=(0,), model_output="probability", n_jobs=4), _values
+    ),
     "partial dependence": lambda: MemoryRun(_explainer(n_jobs=4), _dependence),
     "loaded": lambda: MemoryRun(_loaded(), _values),
-    "unpickled": lambda: MemoryRun(lambda content=pickle.dumps(_explainer()()): pickle.loads(content), _values),
+    "unpickled": lambda: MemoryRun(partial(pickle.loads, pickle.dumps(_explainer()())), _values),
 }
 
-#: Runs in which threads start, with the kinds of calls that fail before or while they do. Each failure takes a
-#: fork, so the many allocations fail in one run only.
+#: Runs in which threads start, with the kinds of calls that fail before or while they do. Each failure takes
+#: a fork, so the many allocations fail in one run only.
 THREAD_RUNS = {
     "values, 4 threads": ("thread", "mapping"),
     "fast_v2": ("thread", "mapping", "allocation"),
@@ -247,12 +248,15 @@ THREAD_RUNS = {
     "probabilities": ("thread", "mapping"),
 }
 
+#: Name of a run in children of forks, in which no thread starts.
+MEMORY_OF_PARENT = "memory of the parent"
+
 
 def _bits(results: list[Any]) -> list[bytes]:
     return [np.asarray(result).tobytes() for result in results]
 
 
-def _fail_memory(library: _Library, run: MemoryRun, all_calls: bool) -> Counter[str]:
+def _fail_memory(library: _Library, run: MemoryRun, most: float) -> Counter[str]:
     """Let allocations and mappings fail: the run raises MemoryError or succeeds, and frees all memory."""
 
     def work() -> list[bytes]:
@@ -269,7 +273,7 @@ def _fail_memory(library: _Library, run: MemoryRun, all_calls: bool) -> Counter[
         n_calls = library.count(kind, work)
         made.clear()
         live = library.live()
-        for n in _numbers(n_calls, all_calls):
+        for n in _numbers(n_calls, most):
             has_failed, result, error = library.fail(kind, n, work)
             if error is None:
                 assert result == expected, f"other values after failure {n} of {kind}"
@@ -286,29 +290,57 @@ def _fail_memory(library: _Library, run: MemoryRun, all_calls: bool) -> Counter[
     return counts
 
 
-def _fail_threads(library: _Library, run: MemoryRun, kinds: tuple[str, ...]) -> Counter[str]:
+def _fail_threads(library: _Library, run: MemoryRun, kinds: tuple[str, ...], most: float) -> Counter[str]:
     """Let the start of a thread fail, and what is allocated for it: the other threads do the work.
 
-    A child of a fork has no threads yet.
+    A child of a fork has no threads yet, and no kept memory.
     """
     counts: Counter[str] = Counter()
     expected = _bits(run.call(run.make()))
+
+    def explain() -> list[bytes]:
+        return _bits(run.call(run.make()))
+
+    def fail(kind: str, n: int) -> bool:
+        has_failed, result, error = library.fail(kind, n, explain)
+        assert result == expected if error is None else type(error) is MemoryError and kind != "thread"
+        assert explain() == expected
+        return has_failed
+
     for kind in kinds:
-        n, has_failed = 0, True
-        while has_failed:
-            n += 1
-            if not (child := os.fork()):
-                _core.keep_memory(0)
-                has_failed, result, error = library.fail(kind, n, lambda: _bits(run.call(run.make())))
-                right = type(error) is MemoryError if result is None else result == expected
-                right = right and (error is None or kind != "thread")
-                right = right and _bits(run.call(run.make())) == expected
-                os._exit(has_failed + 2 * (not right))
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            assert status in (0, 1), f"failure {n} of {kind} in a child of a fork: {status}"
-            has_failed = status == 1
-            counts[f"{kind} in a fork"] += has_failed
+        n_calls = _in_child(partial(library.count, kind, explain))
+        for n in _numbers(n_calls, most):
+            counts[f"{kind} in a fork"] += _in_child(partial(fail, kind, n))
     return counts
+
+
+def _fail_memory_of_parent(library: _Library) -> Counter[str]:
+    """Let allocations fail with which a child of a fork would keep the memory of the parent's results."""
+    results = [_core.new_array((2**20,), np.dtype("float64"))]
+
+    def fail(n: int) -> bool:
+        return library.fail("allocation", n, results.clear)[0]
+
+    n_calls = _in_child(partial(library.count, "allocation", results.clear))
+    return Counter({"allocation in a fork": sum(_in_child(partial(fail, n)) for n in range(1, n_calls + 1))})
+
+
+def _in_child(work: Callable[[], int]) -> int:
+    """Return the result of work in a child of a fork."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.write(writing, str(int(work())).encode())
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading) as result:
+        number = result.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, f"the child ended with status {status}"
+    return int(number)
 
 
 # Files
@@ -378,30 +410,36 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def _n_open() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def _open_files(folder: Path) -> list[str]:
+    """Return the open files in a folder. (pyarrow closes the file of rows in a thread, after an error.)"""
+    files = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the list of the numbers had a number itself
+            files.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [file for file in files if file.startswith(os.fspath(folder))]
 
 
-def _fail_files(library: _Library, run: FileRun, folder: Path, all_calls: bool) -> Counter[str]:
+def _fail_files(library: _Library, run: FileRun, folder: Path, most: float) -> Counter[str]:
     """Let system calls fail: the run raises OSError or succeeds, and the same run completes the output."""
     counts: Counter[str] = Counter()
-    folder = folder / "output"
+    folder, prepared = folder / "output", folder / "prepared"
+    shutil.rmtree(prepared, ignore_errors=True)
     library.watch(folder)
 
     def begin() -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        run.prepare(folder)
+        shutil.copytree(prepared, folder)
 
+    prepared.mkdir()
+    run.prepare(prepared)
     begin()
     before = _files(folder)
     expected = run.work(folder)
     after = _files(folder)
-    n_open = _n_open()
     for kind in ("allocation", "mapping", "thread", *FILE_KINDS):
         begin()
         n_calls = library.count(kind, lambda: run.work(folder))
-        for n in _numbers(n_calls, all_calls):
+        for n in _numbers(n_calls, most):
             begin()
             has_failed, result, error = library.fail(kind, n, lambda: run.work(folder))
             what = f"failure {n} of {kind}, {error!r}"
@@ -415,7 +453,7 @@ def _fail_files(library: _Library, run: FileRun, folder: Path, all_calls: bool) 
                 counts[f"{kind}: {type(error).__name__}"] += 1
             if run.is_tidy:
                 assert set(files) <= {*before, *after}, f"{sorted(files)} after {what}"
-            assert _n_open() == n_open, f"open files after {what}"
+            assert not _open_files(folder), f"{_open_files(folder)} are open after {what}"
             counts[kind] += has_failed
             del error
             assert run.work(folder) == expected, what
@@ -432,30 +470,28 @@ def _is_named(error: Exception, kind: str) -> bool:
 
 
 def main() -> None:
-    kind, folder, all_calls = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "all"
+    kind, folder = sys.argv[1], Path(sys.argv[2])
+    most = math.inf if sys.argv[3] == "all" else MOST_CALLS[kind]
     library = _Library()
 
-    def fail(name: str) -> Counter[str]:
+    def fail(name: str) -> int:
         if kind == "memory":
-            return _fail_memory(library, MEMORY_RUNS[name](), all_calls)
-        if kind == "threads":
-            return _fail_threads(library, MEMORY_RUNS[name](), THREAD_RUNS[name])
-        return _fail_files(library, FILE_RUNS[name], folder, all_calls)
+            counts = _fail_memory(library, MEMORY_RUNS[name](), most)
+        elif kind == "files":
+            counts = _fail_files(library, FILE_RUNS[name], folder, most)
+        elif name == MEMORY_OF_PARENT:
+            counts = _fail_memory_of_parent(library)
+        else:
+            counts = _fail_threads(library, MEMORY_RUNS[name](), THREAD_RUNS[name], most)
+        print(json.dumps(counts), flush=True)
+        return 0
 
     np.save(folder / "rows.npy", ROWS[:300])
     np.savetxt(folder / "rows.csv", ROWS[:300], fmt="%.1f", delimiter=",", header="a,b,c,d", comments="")
-    names = {"memory": MEMORY_RUNS, "threads": THREAD_RUNS, "files": FILE_RUNS}[kind]
-    for name in sys.argv[4:] or names:  # each in a process of its own, as a failure may end the process
-        print(f"{name}: ", end="", flush=True)
-        if not (child := os.fork()):
-            try:
-                print(json.dumps(fail(name)), flush=True)
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-        if status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-            sys.exit(f"{name!r} ended with status {status}")
+    names = {"memory": MEMORY_RUNS, "threads": [*THREAD_RUNS, MEMORY_OF_PARENT], "files": FILE_RUNS}[kind]
+    for name in sys.argv[4:] or names:
+        print(f"{name}: ", end="", flush=True)  # before the process may end
+        _in_child(partial(fail, name))
 
 
 if __name__ == "__main__":
