@@ -15,9 +15,10 @@ namespace skshap {
 
 namespace py = pybind11;
 
-// Bind a class, as py::class_ does. pybind11 enters every object in a map, in order to find the Python object of
-// a C++ object that a function returns by reference, which none does here. If there is no memory for the entry,
-// pybind11 would end the process, or free the object without destroying it. Here, the object has no entry then.
+// Bind a class, as py::class_ does. pybind11 enters every object in a map, in order to find the Python object
+// of a C++ object that a function returns by reference, which none does here. If there is no memory for the
+// entry, pybind11 would end the process, or free the object without destroying it. Here, the object has no
+// entry then.
 template <class T>
 py::class_<T> bind_class(py::module_& module, const char* name) {
   static void (*init_instance)(py::detail::instance*, const void*);
@@ -37,8 +38,8 @@ py::class_<T> bind_class(py::module_& module, const char* name) {
   return bound;
 }
 
-// For constructors: the new object keeps the first argument alive, as with py::keep_alive<1, 2>. If there is no
-// memory for that, pybind11 would end the process when it frees the object.
+// For constructors: the new object keeps the first argument alive, as with py::keep_alive<1, 2>. If there is
+// no memory for that, pybind11 would end the process when it frees the object.
 struct KeepsArgument {};
 
 // Return whether an array has this type, in native byte order, and is aligned, so that its elements can be

@@ -1,8 +1,8 @@
 // A library that is loaded before all others (LD_PRELOAD) and lets the n-th call of one kind fail.
 //
-// Only calls for which skshapgpu answers are counted: allocations and mappings of the core, also those that the
-// C++ library makes for it, system calls for files in one folder, and threads. So the interpreter and other
-// libraries do not run out of memory, which some of them do not survive.
+// Only calls for which skshapgpu answers are counted: allocations and mappings of the core, also those that
+// the C++ library makes for it, system calls for files in one folder, and threads. So the interpreter and
+// other libraries do not run out of memory, which some of them do not survive.
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -24,7 +24,20 @@
 namespace {
 
 // The order of KINDS in failing_calls.py.
-enum Kind { kAllocation, kMapping, kThread, kOpen, kRead, kWrite, kSync, kTruncate, kRename, kUnlink, kMkdir, kClose };
+enum Kind {
+  kAllocation,
+  kMapping,
+  kThread,
+  kOpen,
+  kRead,
+  kWrite,
+  kSync,
+  kTruncate,
+  kRename,
+  kUnlink,
+  kMkdir,
+  kClose
+};
 
 // Frames between an allocation and the core if the C++ library makes the allocation, as for a string.
 constexpr int kMostFrames = 8;
@@ -55,7 +68,7 @@ bool fails(Kind kind) {
   return true;
 }
 
-// Likewise, with the number of the error.
+// Likewise, and set the number of the error.
 bool fails_with_errno(Kind kind) {
   if (!fails(kind)) return false;
   errno = error_number;
@@ -147,7 +160,8 @@ void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcep
 
 extern "C" {
 
-// Let calls of a kind fail with this error: of those from now on, the n-th, and the next ones up to this number.
+// Let calls of a kind fail with this error: of those from now on, the n-th, and the next ones up to this
+// number.
 void fail_arm(int kind, long n, long number, int error) {
   n_calls = n_failed = 0;
   first_failing = n;
@@ -210,31 +224,32 @@ int munmap(void* address, size_t bytes) {
   return original(address, bytes);
 }
 
-int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) {
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) {
   NEXT(pthread_create);
   return fails(kThread) ? EAGAIN : original(thread, attributes, start, argument);
 }
 
 // Files
 
-#define OPEN(name)                                                      \
-  int name(const char* path, int flags, ...) {                          \
-    NEXT(name);                                                         \
-    va_list arguments;                                                  \
-    va_start(arguments, flags);                                         \
+#define OPEN(name)                                                                     \
+  int name(const char* path, int flags, ...) {                                         \
+    NEXT(name);                                                                        \
+    va_list arguments;                                                                 \
+    va_start(arguments, flags);                                                        \
     const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0; \
-    va_end(arguments);                                                  \
-    if (is_inside(path) && fails_with_errno(kOpen)) return -1;          \
-    return opened(original(path, flags, mode), path, flags);                   \
+    va_end(arguments);                                                                 \
+    if (is_inside(path) && fails_with_errno(kOpen)) return -1;                         \
+    return opened(original(path, flags, mode), path, flags);                           \
   }
 OPEN(open)
 OPEN(open64)
 
-#define OF_FILE(result, name, kind, parameters, arguments)             \
-  result name parameters {                                             \
-    NEXT(name);                                                        \
-    if (is_open_inside(file) && fails_with_errno(kind)) return -1;     \
-    return original arguments;                                         \
+#define OF_FILE(result, name, kind, parameters, arguments)         \
+  result name parameters {                                         \
+    NEXT(name);                                                    \
+    if (is_open_inside(file) && fails_with_errno(kind)) return -1; \
+    return original arguments;                                     \
   }
 OF_FILE(ssize_t, read, kRead, (int file, void* data, size_t n), (file, data, n))
 OF_FILE(ssize_t, pread, kRead, (int file, void* data, size_t n, off_t at), (file, data, n, at))
@@ -252,16 +267,17 @@ int fsync(int file) {
   return original(file);
 }
 
-#define OF_PATH(name, kind, parameters, arguments)                     \
-  int name parameters {                                                \
-    NEXT(name);                                                        \
-    if (is_inside(path) && fails_with_errno(kind)) return -1;          \
-    return original arguments;                                         \
+#define OF_PATH(name, kind, parameters, arguments)            \
+  int name parameters {                                       \
+    NEXT(name);                                               \
+    if (is_inside(path) && fails_with_errno(kind)) return -1; \
+    return original arguments;                                \
   }
 OF_PATH(rename, kRename, (const char* path, const char* to), (path, to))
 OF_PATH(renameat, kRename, (int from, const char* path, int in, const char* to), (from, path, in, to))
 OF_PATH(link, kRename, (const char* path, const char* to), (path, to))
-OF_PATH(linkat, kRename, (int from, const char* path, int in, const char* to, int flags), (from, path, in, to, flags))
+OF_PATH(linkat, kRename, (int from, const char* path, int in, const char* to, int flags),
+        (from, path, in, to, flags))
 OF_PATH(unlink, kUnlink, (const char* path), (path))
 OF_PATH(mkdir, kMkdir, (const char* path, mode_t mode), (path, mode))
 
