@@ -27,11 +27,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="cpu",
         help="where explainers compute that are not told where: sets SKSHAPGPU_DEVICE for the run",
     )
-    parser.addoption(
-        "--all-failures",
-        action="store_true",
-        help="let each call fail in turn in test_failing_calls.py, instead of a sample",
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

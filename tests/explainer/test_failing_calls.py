@@ -1,8 +1,4 @@
-"""Failing allocations, threads and system calls: each raises a named error, and nothing is lost.
-
-A sample of the calls fails. ``./dev test --all-failures tests/explainer/test_failing_calls.py`` lets each of
-them fail in turn, which takes some minutes.
-"""
+"""Failing allocations, threads and system calls: each raises a named error, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -20,29 +16,24 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def all_calls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--all-failures"))
-
-
-def test_allocations(library: Path, tmp_path: Path, all_calls: bool) -> None:
+def test_allocations(library: Path, tmp_path: Path) -> None:
     """A call or a construction raises MemoryError or succeeds, frees its memory, and works again."""
-    counts = run_failing(library, "memory", tmp_path, all_calls)
+    counts = run_failing(library, "memory", tmp_path)
     assert set(counts) == set(MEMORY_RUNS)
     assert all(run["allocation: MemoryError"] > 50 for run in counts.values())
     assert counts["large results"]["mapping: MemoryError"] > 0
 
 
-def test_threads(library: Path, tmp_path: Path, all_calls: bool) -> None:
+def test_threads(library: Path, tmp_path: Path) -> None:
     """If a thread cannot start, the other threads do the work."""
-    counts = run_failing(library, "threads", tmp_path, all_calls)
+    counts = run_failing(library, "threads", tmp_path)
     assert all(run.get("thread in a fork") or "allocation in a fork" in run for run in counts.values())
     assert counts["fast_v2"]["allocation in a fork"] > 50
 
 
-def test_files(library: Path, tmp_path: Path, all_calls: bool) -> None:
+def test_files(library: Path, tmp_path: Path) -> None:
     """A file is the earlier one or the complete new one, and the next run completes it."""
-    counts = run_failing(library, "files", tmp_path, all_calls)
+    counts = run_failing(library, "files", tmp_path)
     assert set(counts) == set(FILE_RUNS)
     for name, run in counts.items():
         assert run["open: OSError"] > 0

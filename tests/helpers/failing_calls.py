@@ -11,7 +11,6 @@ import ctypes
 import errno
 import gc
 import json
-import math
 import os
 import pickle
 import platform
@@ -52,8 +51,9 @@ ERRORS = {
 _KINDS = list(ERRORS)
 FILE_KINDS = tuple(_KINDS[3:])
 
-#: Number of calls of each kind that fail, by kinds of runs, unless all are wanted. They are evenly spaced.
-MOST_CALLS = {"memory": 200, "threads": 100, "files": 20}
+#: In runs with files, each call of a kind fails in turn if there are at most ``MOST_CALLS``. Otherwise, there
+#: are many similar ones, such as the 64 reads for the digest of a file, and every ``STRIDE``-th fails.
+MOST_CALLS, STRIDE = 40, 7
 
 _RNG = np.random.default_rng(0)
 X = np.round(_RNG.normal(size=(60, 4)), 1)
@@ -74,7 +74,7 @@ def compile_library(folder: Path) -> Path | None:
     return library
 
 
-def run_failing(library: Path, kind: str, folder: Path, all_calls: bool) -> dict[str, dict[str, int]]:
+def run_failing(library: Path, kind: str, folder: Path) -> dict[str, dict[str, int]]:
     """Run all scripted runs of a kind in a process of their own; return the numbers of failures and errors.
 
     Parameters
@@ -83,17 +83,15 @@ def run_failing(library: Path, kind: str, folder: Path, all_calls: bool) -> dict
     kind : {"memory", "threads", "files"}
     folder : Path
         Empty folder.
-    all_calls : bool
-        Whether each call fails in turn, however many there are.
     """
     environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
-    arguments = [kind, str(folder.resolve()), "all" if all_calls else "some"]
+    arguments = [kind, str(folder.resolve())]
     ended = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-m", "helpers.failing_calls", *arguments],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=None if all_calls else 600,
+        timeout=600,
     )
     assert ended.returncode == 0, f"{ended.stdout[-2000:]}{ended.stderr[-6000:]}"
     lines = [line.partition(": ") for line in ended.stdout.splitlines()]
@@ -149,11 +147,6 @@ class _Library:
         gc.collect()
         library = self._library
         return _Live(library.fail_live_blocks(), library.fail_live_bytes(), library.fail_mapped_bytes())
-
-
-def _numbers(n_calls: int, most: float) -> range:
-    """Return the numbers of the calls that are to fail, counted from 1."""
-    return range(1, n_calls + 1, math.ceil(n_calls / most) or 1)
 
 
 # Explainers and their calls
@@ -256,7 +249,7 @@ def _bits(results: list[Any]) -> list[bytes]:
     return [np.asarray(result).tobytes() for result in results]
 
 
-def _fail_memory(library: _Library, run: MemoryRun, most: float) -> Counter[str]:
+def _fail_memory(library: _Library, run: MemoryRun) -> Counter[str]:
     """Let allocations and mappings fail: the run raises MemoryError or succeeds, and frees all memory."""
 
     def work() -> list[bytes]:
@@ -273,7 +266,7 @@ def _fail_memory(library: _Library, run: MemoryRun, most: float) -> Counter[str]
         n_calls = library.count(kind, work)
         made.clear()
         live = library.live()
-        for n in _numbers(n_calls, most):
+        for n in range(1, n_calls + 1):
             has_failed, result, error = library.fail(kind, n, work)
             if error is None:
                 assert result == expected, f"other values after failure {n} of {kind}"
@@ -290,7 +283,7 @@ def _fail_memory(library: _Library, run: MemoryRun, most: float) -> Counter[str]
     return counts
 
 
-def _fail_threads(library: _Library, run: MemoryRun, kinds: tuple[str, ...], most: float) -> Counter[str]:
+def _fail_threads(library: _Library, run: MemoryRun, kinds: tuple[str, ...]) -> Counter[str]:
     """Let the start of a thread fail, and what is allocated for it: the other threads do the work.
 
     A child of a fork has no threads yet, and no kept memory.
@@ -309,7 +302,7 @@ def _fail_threads(library: _Library, run: MemoryRun, kinds: tuple[str, ...], mos
 
     for kind in kinds:
         n_calls = _in_child(partial(library.count, kind, explain))
-        for n in _numbers(n_calls, most):
+        for n in range(1, n_calls + 1):
             counts[f"{kind} in a fork"] += _in_child(partial(fail, kind, n))
     return counts
 
@@ -419,7 +412,7 @@ def _open_files(folder: Path) -> list[str]:
     return [file for file in files if file.startswith(os.fspath(folder))]
 
 
-def _fail_files(library: _Library, run: FileRun, folder: Path, most: float) -> Counter[str]:
+def _fail_files(library: _Library, run: FileRun, folder: Path) -> Counter[str]:
     """Let system calls fail: the run raises OSError or succeeds, and the same run completes the output."""
     counts: Counter[str] = Counter()
     folder, prepared = folder / "output", folder / "prepared"
@@ -439,7 +432,7 @@ def _fail_files(library: _Library, run: FileRun, folder: Path, most: float) -> C
     for kind in ("allocation", "mapping", "thread", *FILE_KINDS):
         begin()
         n_calls = library.count(kind, lambda: run.work(folder))
-        for n in _numbers(n_calls, most):
+        for n in range(1, n_calls + 1, STRIDE if n_calls > MOST_CALLS else 1):
             begin()
             has_failed, result, error = library.fail(kind, n, lambda: run.work(folder))
             what = f"failure {n} of {kind}, {error!r}"
@@ -471,25 +464,24 @@ def _is_named(error: Exception, kind: str) -> bool:
 
 def main() -> None:
     kind, folder = sys.argv[1], Path(sys.argv[2])
-    most = math.inf if sys.argv[3] == "all" else MOST_CALLS[kind]
     library = _Library()
 
     def fail(name: str) -> int:
         if kind == "memory":
-            counts = _fail_memory(library, MEMORY_RUNS[name](), most)
+            counts = _fail_memory(library, MEMORY_RUNS[name]())
         elif kind == "files":
-            counts = _fail_files(library, FILE_RUNS[name], folder, most)
+            counts = _fail_files(library, FILE_RUNS[name], folder)
         elif name == MEMORY_OF_PARENT:
             counts = _fail_memory_of_parent(library)
         else:
-            counts = _fail_threads(library, MEMORY_RUNS[name](), THREAD_RUNS[name], most)
+            counts = _fail_threads(library, MEMORY_RUNS[name](), THREAD_RUNS[name])
         print(json.dumps(counts), flush=True)
         return 0
 
     np.save(folder / "rows.npy", ROWS[:300])
     np.savetxt(folder / "rows.csv", ROWS[:300], fmt="%.1f", delimiter=",", header="a,b,c,d", comments="")
     names = {"memory": MEMORY_RUNS, "threads": [*THREAD_RUNS, MEMORY_OF_PARENT], "files": FILE_RUNS}[kind]
-    for name in sys.argv[4:] or names:
+    for name in sys.argv[3:] or names:
         print(f"{name}: ", end="", flush=True)  # before the process may end
         _in_child(partial(fail, name))
 
