@@ -16,8 +16,8 @@ template <class T>
 class Aligned {
  public:
   void resize(size_t n) {
-    size_ = n;
     data_.reset(static_cast<T*>(::operator new(n * sizeof(T), kAlignment)));
+    size_ = n;  // not before: if there is no memory, the buffer is as large as it was
   }
   T* data() const { return data_.get(); }
   size_t size() const { return size_; }

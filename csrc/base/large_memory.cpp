@@ -80,12 +80,8 @@ class MemoryStore {
   void keep(const MemoryBlock& block) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (block.bytes > most_bytes) return deallocate(block.data, block.bytes);
+    blocks_.push_back(block);
     offer(block.data, block.bytes);
-    try {
-      blocks_.push_back(block);
-    } catch (const std::bad_alloc&) {
-      return deallocate(block.data, block.bytes);
-    }
     n_bytes_ += block.bytes;
     free_beyond(most_bytes);
   }
@@ -137,7 +133,11 @@ LargeMemory take_memory(size_t bytes) {
 }
 
 void give_back_memory(void* data, size_t bytes) noexcept {
-  process_singleton<MemoryStore>().keep({data, whole_pages(bytes)});
+  try {
+    process_singleton<MemoryStore>().keep({data, whole_pages(bytes)});
+  } catch (const std::bad_alloc&) {  // a child process first needs memory for its store
+    deallocate(data, whole_pages(bytes));
+  }
 }
 
 void keep_memory(size_t bytes) {

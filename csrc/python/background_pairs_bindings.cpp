@@ -56,7 +56,7 @@ py::object costs_of_pair_tables(const BackgroundPairsPlan& plan, size_t table_by
 }  // namespace
 
 void bind_background_pairs(py::module_& module) {
-  py::class_<BackgroundPairsPlan>(module, "BackgroundPairsPlan")
+  bind_class<BackgroundPairsPlan>(module, "BackgroundPairsPlan")
       .def(py::init(&compile_background_pairs), py::arg("ensemble"), py::arg("precision"),
            py::arg("background"), py::arg("weights"), py::arg("index"), py::arg("count_bytes"),
            py::arg("n_threads") = 1)

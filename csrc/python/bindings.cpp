@@ -251,7 +251,7 @@ size_t parse_numbers(std::string_view text, py::array& numbers) {
 
 PYBIND11_MODULE(_core, module) {
   py::register_exception<TableMemoryError>(module, "TableMemoryError", PyExc_MemoryError);
-  py::class_<Plan>(module, "Plan")
+  bind_class<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
            py::arg("index") = "SII", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
            py::arg("n_threads") = 1, py::arg("method") = "walk", py::arg("stored") = py::none())

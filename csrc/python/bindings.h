@@ -15,6 +15,33 @@ namespace skshap {
 
 namespace py = pybind11;
 
+// Bind a class, as py::class_ does. pybind11 enters every object in a map, in order to find the Python object
+// of a C++ object that a function returns by reference, which none does here. If there is no memory for the
+// entry, pybind11 would end the process, or free the object without destroying it. Here, the object has no
+// entry then.
+template <class T>
+py::class_<T> bind_class(py::module_& module, const char* name) {
+  static void (*init_instance)(py::detail::instance*, const void*);
+  py::class_<T> bound(module, name);
+  py::detail::type_info* const type = py::detail::get_type_info(typeid(T));
+  init_instance = type->init_instance;
+  type->init_instance = [](py::detail::instance* object, const void* holder) {
+    try {
+      init_instance(object, holder);
+    } catch (const std::bad_alloc&) {
+      py::detail::value_and_holder value = object->get_value_and_holder(py::detail::get_type_info(typeid(T)));
+      value.set_instance_registered(true);  // so that pybind11 does not try to enter it
+      init_instance(object, holder);
+      value.set_instance_registered(false);
+    }
+  };
+  return bound;
+}
+
+// For constructors: the new object keeps the first argument alive, as with py::keep_alive<1, 2>. If there is
+// no memory for that, pybind11 would end the process when it frees the object.
+struct KeepsArgument {};
+
 // Return whether an array has this type, in native byte order, and is aligned, so that its elements can be
 // read in place.
 template <class T>
@@ -262,3 +289,19 @@ void run_interruptibly(const Work& work) {
 }
 
 }  // namespace skshap
+
+template <>
+struct pybind11::detail::process_attribute<skshap::KeepsArgument>
+    : pybind11::detail::process_attribute_default<skshap::KeepsArgument> {
+  static void precall(function_call& call) {
+    const handle object = call.init_self, argument = call.args[1];
+    try {
+      add_patient(object.ptr(), argument.ptr());
+    } catch (const std::bad_alloc&) {
+      reinterpret_cast<instance*>(object.ptr())->has_patients =
+          with_internals([&](internals& all) { return all.patients.count(object.ptr()) > 0; });
+      argument.dec_ref();
+      throw;
+    }
+  }
+};

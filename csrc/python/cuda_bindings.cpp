@@ -98,7 +98,7 @@ PYBIND11_MODULE(_cuda, module) {
   // The more specific error comes last, because translators are tried in reverse order.
   py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
   py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
-  py::class_<DeviceArray>(module, "DeviceArray")
+  bind_class<DeviceArray>(module, "DeviceArray")
       .def(py::init([](uintptr_t data, bool is_float32, int64_t n_rows, int64_t row_stride,
                        int64_t column_stride) {
              if (n_rows < 0) throw py::value_error("n_rows must not be negative");
@@ -106,7 +106,7 @@ PYBIND11_MODULE(_cuda, module) {
            }),
            py::arg("data"), py::arg("is_float32"), py::arg("n_rows"), py::arg("row_stride"),
            py::arg("column_stride"));
-  py::class_<CudaDevice>(module, "Device")
+  bind_class<CudaDevice>(module, "Device")
       .def_readonly("index", &CudaDevice::index)
       .def_readonly("name", &CudaDevice::name)
       .def_readonly("multiprocessors", &CudaDevice::multiprocessors)
@@ -114,13 +114,13 @@ PYBIND11_MODULE(_cuda, module) {
       .def_readonly("holds_tables", &CudaDevice::holds_tables)
       .def_property_readonly("compute_capability",
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
-  py::class_<CudaPlan>(module, "CudaPlan")
+  bind_class<CudaPlan>(module, "CudaPlan")
       .def(py::init([](const Plan& plan, int device, const std::string& method) {
              if (plan.unwalked && !has_owen_leaves(plan)) require_walks(plan);
              const WithoutGil release;
              return std::make_unique<CudaPlan>(plan, device, method);
            }),
-           py::arg("plan"), py::arg("device"), py::arg("method") = "chunks", py::keep_alive<1, 2>())
+           py::arg("plan"), py::arg("device"), py::arg("method") = "chunks", KeepsArgument{})
       .def_static(
           "with_tables",
           [](const Plan& plan, int device) {

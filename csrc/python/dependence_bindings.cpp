@@ -105,7 +105,7 @@ py::dict info(const DependentTrees& trees) {
 }  // namespace
 
 void bind_dependence(py::module_& module) {
-  py::class_<DependentTrees>(module, "DependentTrees")
+  bind_class<DependentTrees>(module, "DependentTrees")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("axes"), py::arg("n_threads") = 1)
       .def("add_weights", &add_weights, py::arg("X"), py::arg("weights").none(true), py::arg("weight_at"),
            py::arg("n_threads") = 1)

@@ -53,10 +53,10 @@ py::dict layout_info(const IntervalLayout& layout) {
 }  // namespace
 
 void bind_intervals(py::module_& module) {
-  py::class_<IntervalLayout>(module, "IntervalLayout")
+  bind_class<IntervalLayout>(module, "IntervalLayout")
       .def(py::init(&lay_out), py::arg("plan"), py::arg("most_entries"), py::arg("n_rows"), py::arg("prices"),
            py::arg("most_bytes") = std::numeric_limits<double>::infinity(), py::arg("on_gpu") = false,
-           py::keep_alive<1, 2>())
+           KeepsArgument{})
       .def("info", &layout_info);
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
              py::arg("n_threads") = 1, py::arg("unwalked") = false);

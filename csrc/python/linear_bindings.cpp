@@ -64,7 +64,7 @@ py::dict info(const LinearPlan& plan) {
 }  // namespace
 
 void bind_linear(py::module_& module) {
-  py::class_<LinearPlan>(module, "LinearPlan")
+  bind_class<LinearPlan>(module, "LinearPlan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
            py::arg("weights"), py::arg("index") = "SII", py::arg("sum_bytes") = size_t{1} << 28,
            py::arg("n_threads") = 1)

@@ -85,7 +85,7 @@ py::array_t<double> background_margin(const RescaledPlan& plan) {
 }  // namespace
 
 void bind_rescaled_plans(py::module_& module) {
-  py::class_<RescaledPlan>(module, "RescaledPlan")
+  bind_class<RescaledPlan>(module, "RescaledPlan")
       .def(py::init(&compile_rescaled), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
            py::arg("weights"), py::arg("link"), py::arg("scale"))
       .def("explain", &explain_rescaled_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
@@ -96,7 +96,7 @@ void bind_rescaled_plans(py::module_& module) {
                              [](const RescaledPlan& plan) { return copy_of(plan.plan.leaf_magnitude); })
       .def("table_costs", &costs_of_rescaled_tables, py::arg("table_bytes"))
       .def("info", &outer_info<RescaledPlan>);
-  py::class_<RescaledTables>(module, "RescaledTables")
+  bind_class<RescaledTables>(module, "RescaledTables")
       .def(py::init(&compile_rescaled_tables), py::arg("plan"), py::arg("ensemble"), py::arg("background"),
            py::arg("table_bytes"), py::arg("n_threads") = 1)
       .def_property_readonly("n_terms", &term_counts);

@@ -8,6 +8,7 @@ is trusted before it has been checked: any defect raises ``ValueError``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -48,12 +49,19 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 #: Number of bytes of a file that :func:`begins_like_ours` takes.
 N_FIRST_BYTES = _LOCAL_BYTES + len(_HEADER)
 
+#: Numbers of the errors that opening a link raises if links are not followed, and seeking to a position that
+#: the content of a file names and that cannot be right. An error of pyarrow for a content has no number.
+_ERRORS_OF_CONTENT = (errno.ELOOP, errno.EINVAL, None)
+
 #: ID of a ZIP extra field without a meaning, for alignment.
 _PADDING_FIELD = 0xD935
 
 
 def is_ours(path: Place) -> bool:
-    """Return whether a file was written by :func:`write`, judging by its content. A link is not."""
+    """Return whether a file was written by :func:`write`, judging by its content. A link is not.
+
+    Raise ``OSError`` if the file cannot be read.
+    """
     try:
         with open_file(path, follow_links=False) as file, zipfile.ZipFile(file) as archive:
             member = archive.getinfo(_HEADER)
@@ -61,10 +69,25 @@ def is_ours(path: Place) -> bool:
                 return False  # it may be much larger than the file
             header = json.loads(archive.read(member))
         return str(header["format"]).startswith("skshapgpu")
-    except (OSError, EOFError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, zipfile.BadZipFile) as error:
+        require_read(error)
         return False
-    except (zipfile.BadZipFile, struct.error, zlib.error, NotImplementedError, RuntimeError):
+    except (EOFError, ValueError, LookupError, TypeError, RecursionError):
         return False
+    except (struct.error, zlib.error, NotImplementedError, RuntimeError):
+        return False
+
+
+def require_read(error: BaseException) -> None:
+    """Raise the error of the file system that zipfile or pyarrow reports as an error of the content.
+
+    Do nothing if the content is the reason. A file that cannot be read must not be called damaged, or a file
+    of somebody else, because the user may then delete it. zipfile raises its own error while it handles the
+    error of the file system.
+    """
+    cause = error if isinstance(error, OSError) else error.__context__
+    if isinstance(cause, OSError) and cause.errno not in _ERRORS_OF_CONTENT:
+        raise cause from None
 
 
 def begins_like_ours(first_bytes: bytes) -> bool:
@@ -227,6 +250,7 @@ def _checked(
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise _damaged(path, error) from error
     except (zipfile.BadZipFile, struct.error, NotImplementedError) as error:
+        require_read(error)
         raise _damaged(path, error) from error
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._common.regular_files import open_regular
+from .._files.storage import require_read
 from .._rows.arrow import require_arrow
 from . import encoding
 from .folders import Folder, LocalFolder, Stamp, checksum, create_file, flush
@@ -174,7 +175,10 @@ class Parts:
         try:
             with self._folder.open(name) as file:
                 metadata = encoding.metadata(file, name.rpartition(".")[2])
-        except (ValueError, OSError):  # pyarrow's own errors derive from these
+        except FileNotFoundError:
+            return False
+        except (ValueError, OSError) as error:  # pyarrow's own errors derive from these
+            require_read(error)
             return False
         return metadata.get(_CALL_KEY) in digests
 

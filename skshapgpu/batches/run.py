@@ -222,8 +222,8 @@ def explain_batches(
         the model does not accept; a step of a pipeline drops or moves rows; or there is an output of another
         call (the message says what differs) or a file that ``explain_batches`` did not write.
     RuntimeError
-        Another call is writing the same output or, in another file system, has begun to write it since. See
-        also :meth:`.TreeExplainer.explain`.
+        Another call is writing the same output or, in another file system, has begun to write it since; or
+        the system cannot start a thread. See also :meth:`.TreeExplainer.explain`.
     ImportError
         pyarrow, or a package for a URL, is not installed, or, for ``progress=True``, neither tqdm nor rich.
     OSError
@@ -362,6 +362,7 @@ class _Run:
                     "continue it, or if_exists='overwrite' to start anew"
                 )
             if journal.finished is not None and sink.is_there(journal.finished):
+                tidy(sink)  # the run may have ended just before it did
                 return None
             journal.folder.take()
             n_batches = sink.n_complete(self.batch_rows)

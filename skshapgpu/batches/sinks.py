@@ -337,11 +337,6 @@ class JoinedSink(_FileSink):
             self._file.close()
             self._file = None
 
-    def is_there(self, finished: dict[str, Any]) -> bool:
-        with contextlib.suppress(OSError):  # left over if a run ended just before tidying up
-            self.journal.folder.delete("parts")
-        return super().is_there(finished)
-
 
 class NpySink(_FileSink):
     """A single ``.npy`` file of the local file system, which holds the values alone."""
