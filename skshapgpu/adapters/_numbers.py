@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -92,4 +93,22 @@ def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: 
     if not all(type(value) is float or is_exact(value) for value in values):
         raise ValueError(f"{name} holds a whole number that has no exact float")
     with np.errstate(over="ignore"):
-        return np.array(values, target)
+        array = np.array(values, target)
+    if target == np.float32:
+        _require_nearest(array, np.array(values, np.float64), name)
+    return array
+
+
+def _require_nearest(array: np.ndarray, values: np.ndarray, name: str) -> None:
+    """Raise if a number of the document may round to another float32 than its float64 does.
+
+    XGBoost rounds the digits to float32 at once. This differs if the float64 is halfway between two numbers
+    of float32, and the digits are not. XGBoost writes at most nine digits, and if they are halfway, the
+    float64 is equal to them.
+    """
+    with np.errstate(all="ignore"):
+        opposite = 2 * values - array
+        halfway = (values != array) & (opposite == opposite.astype(np.float32)) & np.isfinite(array)
+    for value in values[halfway].tolist():
+        if Decimal(repr(value)) != Decimal(value):
+            raise ValueError(f"{name} holds {value!r}, which is halfway between two numbers of float32")

@@ -64,6 +64,7 @@ XGBOOST = [
     (lambda m: tree(m)["default_left"].__setitem__(0, -1), "default_left has the number -1"),
     (lambda m: tree(m)["split_conditions"].__setitem__(0, 1), "split_conditions is .* floats"),
     (lambda m: tree(m)["split_conditions"].__setitem__(0, "0.5"), "split_conditions is .* floats"),
+    (lambda m: tree(m)["split_conditions"].__setitem__(0, 0.6500000059604645), "halfway between two numbers"),
     (lambda m: tree(m)["split_indices"].__setitem__(6, -1), "split_indices has a negative number"),
     (lambda m: tree(m)["loss_changes"].pop(), "loss_changes has 6 numbers instead of 7"),
     (lambda m: tree(m)["categories"].__setitem__(0, 1.5), "categories is .* whole numbers"),
@@ -111,6 +112,14 @@ def test_xgboost_categories_of_a_frame(edit: Edit, message: str) -> None:
     edit(forest(model)["cats"])
     with pytest.raises(ValueError, match=message):
         adapt(json.dumps(model).encode())
+
+
+def test_xgboost_numbers_halfway_between_two_of_float32() -> None:
+    """XGBoost writes 33554448 as 3.355445E7, which is halfway to 33554452."""
+    model = document("xgboost_json", "pruned")
+    for digits, threshold in ((33554450.0, 33554448.0), (33554454.0, 33554456.0), (1e39, np.inf)):
+        forest(model)["trees"][0]["split_conditions"][0] = digits
+        assert adapt(json.dumps(model).encode()).ensemble.threshold[0] == threshold
 
 
 def test_xgboost_pruned_nodes() -> None:
