@@ -92,23 +92,22 @@ def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: 
         raise ValueError(f"{name} is {values!r:.80}, not a list of {kind} of the type {target}")
     if not all(type(value) is float or is_exact(value) for value in values):
         raise ValueError(f"{name} holds a whole number that has no exact float")
-    with np.errstate(over="ignore"):
-        array = np.array(values, target)
-    if target == np.float32:
-        _require_nearest(array, np.array(values, np.float64), name)
-    return array
+    numbers = np.array(values, np.float64)
+    return _singles(numbers, name) if target == np.float32 else numbers.astype(target, copy=False)
 
 
-def _require_nearest(array: np.ndarray, values: np.ndarray, name: str) -> None:
-    """Raise if a number of the document may round to another float32 than its float64 does.
+def _singles(numbers: np.ndarray, name: str) -> np.ndarray:
+    """Round the numbers of a document to float32; raise if the digits of a number may round otherwise.
 
     XGBoost rounds the digits to float32 at once. This differs if the float64 is halfway between two numbers
     of float32, and the digits are not. XGBoost writes at most nine digits, and if they are halfway, the
     float64 is equal to them.
     """
     with np.errstate(all="ignore"):
-        opposite = 2 * values - array
-        halfway = (values != array) & (opposite == opposite.astype(np.float32)) & np.isfinite(array)
-    for value in values[halfway].tolist():
-        if Decimal(repr(value)) != Decimal(value):
-            raise ValueError(f"{name} holds {value!r}, which is halfway between two numbers of float32")
+        rounded = numbers.astype(np.float32)
+        opposite = 2 * numbers - rounded
+        halfway = (rounded != numbers) & (opposite == opposite.astype(np.float32)) & np.isfinite(rounded)
+    for number in numbers[halfway].tolist():
+        if Decimal(repr(number)) != Decimal(number):
+            raise ValueError(f"{name} holds {number!r}, which is halfway between two numbers of float32")
+    return rounded
