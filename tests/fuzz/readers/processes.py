@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import signal
 from typing import Any, NamedTuple
 
 from . import workers
@@ -88,5 +90,9 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def close(self) -> None:
+        """Kill the process, and the processes that it has started."""
+        assert self._process.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.join()

@@ -38,6 +38,20 @@ class Result:
     stricter: dict[str, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
 
+    def __add__(self, other: Result) -> Result:
+        stricter = {
+            message: [*self.stricter.get(message, ()), *other.stricter.get(message, ())]
+            for message in self.stricter | other.stricter
+        }
+        return Result(
+            self.name,
+            min(self.first_seed, other.first_seed),
+            self.counts + other.counts,
+            self.findings + other.findings,
+            stricter,
+            self.seconds + other.seconds,
+        )
+
     def summary(self) -> str:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
         return (
@@ -66,15 +80,18 @@ class Fuzzer:
         self._library.close()
         self._folder.cleanup()
 
-    def run(self, name: str, seed: int, seconds: float, n_cases: int | None = None) -> Result:
-        """Run cases of one target: at most some number of cases, and of seconds."""
+    def run(self, name: str, seed: int, seconds: float, n_cases: int | None = None, step: int = 1) -> Result:
+        """Run cases of one target, for each seed that is some steps after the first.
+
+        There are at most some number of cases, and of seconds.
+        """
         result, start = Result(name, seed), time.monotonic()
         self._warm_up(name)
         end = time.monotonic() + seconds
         number = seed
-        while time.monotonic() < end and (n_cases is None or number < seed + n_cases):
+        while time.monotonic() < end and (n_cases is None or number < seed + n_cases * step):
             self._case(name, number, result)
-            number += 1
+            number += step
         result.seconds = time.monotonic() - start
         return result
 
@@ -143,6 +160,12 @@ class Fuzzer:
                 return ""
             answer = self._ours.ask("read", path, wait=WAIT)
         return f"{n_bytes} bytes took {answer.seconds:.2g} seconds and {answer.n_bytes:,} bytes of memory"
+
+
+def run_target(name: str, seconds: float, n_cases: int | None, n_jobs: int, seed: int) -> Result:
+    """Run a target with the seeds of one of the jobs."""
+    with Fuzzer() as fuzzer:
+        return fuzzer.run(name, seed, seconds, n_cases, n_jobs)
 
 
 def _is_documented(reply: tuple[Any, ...]) -> bool:

@@ -5,6 +5,7 @@ A function takes a case's arguments and returns a tuple: "refused" and why, or "
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import multiprocessing
 import os
@@ -29,11 +30,18 @@ N_ROWS, MOST_COLUMNS = 24, 256
 DOCUMENTED = ("ValueError", "TypeError", "UnsupportedModelError", "MemoryError")
 
 
+def die_with_parent() -> None:
+    """Have Linux kill this process when its parent ends, however it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def serve(connection: Connection, role: str) -> None:
     """Answer requests until the other end is closed; everything that a library prints is dropped.
 
     A library answers in a process of its own, forked after the import: a crash or a hang costs no new import.
     """
+    die_with_parent()
+    os.setpgid(0, 0)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
@@ -64,6 +72,7 @@ def _forked(name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     receiver, sender = multiprocessing.Pipe(duplex=False)
     pid = os.fork()
     if pid == 0:
+        die_with_parent()
         resource.setrlimit(resource.RLIMIT_AS, (LIBRARY_BYTES, LIBRARY_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (LIBRARY_SECONDS, LIBRARY_SECONDS))
         sender.send(_reply(function, arguments))
