@@ -37,7 +37,7 @@ def tree(model: Any) -> Any:
 
 
 def test_files_as_they_were_written_are_read() -> None:
-    for target in ("xgboost_json", "xgboost_ubjson", "lightgbm", "catboost_json", "treelite"):
+    for target in ("xgboost_json", "xgboost_ubjson", "lightgbm", "catboost_json", "treelite", "onnx"):
         for model in TARGETS[target].documents().values():
             assert adapt(TARGETS[target].write(model)).ensemble.n_trees
 
@@ -273,6 +273,32 @@ def test_treelite_shape_of_leaves() -> None:
         model["header"][field] = np.array(value)
         with pytest.raises(ValueError, match="leaves of another shape than its outputs"):
             adapt(TARGETS["treelite"].write(model))
+
+
+@pytest.mark.parametrize(
+    "name, attribute, value, message",
+    [
+        ("ensemble", "nodes_modes", np.array([6, 6, 6, 0, 0, 6], np.int32), "nodes_modes are of int32"),
+        ("ensemble", "nodes_modes", [6, 6, 6, 0, 0, 6], "nodes_modes are not a tensor"),
+        ("ensemble", "membership_values", np.arange(9.0), "membership_values are of float64"),
+        ("ensemble", "nodes_splits", [0.0] * 6, "nodes_splits are not a tensor"),
+        ("ensemble", "tree_roots", np.array([0, 3]), "tree_roots are not a list of integers"),
+        ("ensemble", "post_transform", "NONE", "post_transform is b'NONE'"),
+        ("ensemble", "post_transform", 0.0, "post_transform is 0.0"),
+        ("ensemble", "aggregate_function", [1], "aggregate_function is array"),
+        ("regressor", "aggregate_function", 1, "aggregate_function is 1"),
+        ("regressor", "nodes_values", np.zeros(14, np.float32), "nodes_values are not a list of floats"),
+        ("regressor", "base_values", "x", "base_values are not a list of floats"),
+        ("regressor", "base_values", [], "base_values are not a list of floats"),  # of integers
+        ("classifier", "post_transform", 0, "post_transform is 0"),
+    ],
+)
+def test_onnx_types_of_attributes(name: str, attribute: str, value: Any, message: str) -> None:
+    model = document("onnx", name)
+    assert adapt(TARGETS["onnx"].write(model)).ensemble.n_trees == 2
+    model["attributes"][attribute] = value
+    with pytest.raises(ValueError, match=message):
+        adapt(TARGETS["onnx"].write(model))
 
 
 @pytest.mark.parametrize(
