@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 class Process:
-    """A process with a role: "ours" or "library".
+    """A process with a role, "ours" or "library", that works in a folder.
 
     Attributes
     ----------
@@ -42,14 +42,14 @@ class Process:
         towards no request.
     """
 
-    def __init__(self, role: str) -> None:
-        self._role = role
+    def __init__(self, role: str, folder: str) -> None:
+        self._role, self._folder = role, folder
         self.first_request: tuple[Any, ...] | None = None
         self._start()
 
     def _start(self) -> None:
         self._connection, other_end = _CONTEXT.Pipe()
-        arguments = (other_end, self._role)
+        arguments = (other_end, self._role, self._folder)
         self._process = _CONTEXT.Process(target=workers.serve, args=arguments, daemon=True)
         self._process.start()
         other_end.close()
