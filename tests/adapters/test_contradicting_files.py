@@ -206,6 +206,8 @@ CATBOOST = [
         "the bias holds a whole number that has no exact",
     ),
     (lambda m: m.update(oblivious_trees=[]), "the CatBoost model has no trees"),
+    (lambda m: m["model_info"].update(parameter=float("inf")), "holds Infinity"),
+    (lambda m: m["model_info"].update(parameter=-float("nan")), "holds NaN"),
 ]
 
 
@@ -214,6 +216,15 @@ def test_catboost(edit: Edit, message: str) -> None:
     model = document("catboost_json", "regression")
     edit(model)
     with pytest.raises(ValueError, match=message):
+        adapt(json.dumps(model).encode())
+
+
+def test_catboost_features_with_the_same_number() -> None:
+    model = document("catboost_json", "classes")
+    features = model["features_info"]["float_features"]
+    assert not features[1]["borders"]  # no split is on this feature
+    features[1]["feature_index"] = 0
+    with pytest.raises(ValueError, match="numbers its columns wrongly"):
         adapt(json.dumps(model).encode())
 
 

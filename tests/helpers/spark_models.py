@@ -99,7 +99,7 @@ def write(
     from pyarrow import parquet
 
     package = "classification" if "Classification" in name else "regression"
-    facts = {
+    facts: dict[str, Any] = {
         "class": f"org.apache.spark.ml.{package}.{name}",
         "timestamp": 1_700_000_000_000,
         "sparkVersion": "4.3.0",
@@ -114,6 +114,8 @@ def write(
         tree_weights = [1.0] * len(trees) if weights is None else weights
         kind = "Regression" if name.startswith("GBT") else name[len("RandomForest") : -len("Model")]
         tree = json.dumps(facts | {"class": f"org.apache.spark.ml.{kind.lower()}.DecisionTree{kind}Model"})
+        if name.startswith("RandomForest"):
+            facts["defaultParamMap"]["numTrees"] = len(trees)
         tree_rows = [dict(zip(weight_names, (i, tree, weight))) for i, weight in enumerate(tree_weights)]
         (folder / "treesMetadata").mkdir(parents=True)
         tree_schema = pa.schema([*zip(weight_names, (pa.int32(), pa.string(), pa.float64()))])

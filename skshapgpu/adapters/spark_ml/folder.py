@@ -40,8 +40,11 @@ def metadata(path: str) -> dict[str, Any]:
     return fields
 
 
-def nodes(path: str, has_trees: bool) -> Nodes:
-    """Return the nodes of a model, which has a list of trees (``has_trees``) or is a single tree."""
+def nodes(path: str, has_trees: bool, has_counts: bool) -> Nodes:
+    """Return the nodes of a model, which has a list of trees (``has_trees``) or is a single tree.
+
+    With ``has_counts``, the nodes must have their numbers of training rows, which Spark writes since 3.0.
+    """
     table = _table(path, "data")
     prefix = "nodeData." if has_trees else ""
     known_columns = {prefix + name for name in FIELDS["nodes"]}.union(
@@ -50,7 +53,9 @@ def nodes(path: str, has_trees: bool) -> Nodes:
     require_known("the model of Spark", "columns", table.names, frozenset(known_columns | {"treeID"}))
     columns = {name: table.numbers(prefix + column, "int64") for name, column in _INTEGERS.items()}
     columns["prediction"] = table.numbers(prefix + "prediction", "float64")
-    if prefix + "rawCount" in table.names:
+    for name in ("impurity", "gain"):  # Spark refuses nulls in all columns
+        table.numbers(prefix + name, "float64")
+    if has_counts or prefix + "rawCount" in table.names:
         columns["count"] = table.numbers(prefix + "rawCount", "int64")
     node_number = columns.pop("node")
     tree_number = table.numbers("treeID", "int64") if has_trees else np.zeros(len(node_number), np.int64)
