@@ -296,7 +296,7 @@ def base_values(attributes: Attributes) -> np.ndarray:
 
 
 def _tensor(
-    attributes: Attributes, name: str, length: int | None = None, dtype: npt.DTypeLike = None
+    attributes: Attributes, name: str, length: int | None = None, dtype: npt.DTypeLike | None = None
 ) -> np.ndarray:
     items = attributes[name]
     if not isinstance(items, Tensor):
