@@ -224,6 +224,8 @@ def read_text(
             "the LightGBM model text has more or fewer trees, or longer or shorter trees, than tree_sizes in "
             "its header says; if you have edited the text, remove that line"
         )
+    if "average_output" in head and not trees:
+        raise ValueError("the LightGBM model text has no trees, whose average is its prediction")
     ensemble = _ensemble(trees, n_features, n_outputs, average="average_output" in head)
     invented = all(name == f"Column_{i}" for i, name in enumerate(names))
     try:

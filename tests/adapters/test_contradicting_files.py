@@ -274,6 +274,19 @@ def test_lightgbm_without_sizes_of_trees() -> None:
     assert adapt("\n".join(lines).replace("shrinkage=1\n", "shrinkage=1.0\n").encode()).ensemble.n_trees == 2
 
 
+def test_lightgbm_average_of_no_trees() -> None:
+    """LightGBM predicts NaN then, and 0 as the sum of no trees."""
+    for name in ("regression", "forest"):
+        model = document("lightgbm", name)
+        model["trees"] = []
+        content = TARGETS["lightgbm"].write(model)
+        if name == "regression":
+            assert adapt(content).ensemble.n_trees == 0
+            continue
+        with pytest.raises(ValueError, match="no trees, whose average is its prediction"):
+            adapt(content)
+
+
 def test_treelite_shape_of_leaves() -> None:
     for name, field, value in (
         ("treelite_categories", "leaf_vector_shape", [1, 2]),
@@ -322,6 +335,15 @@ def test_leaves_whose_sums_overflow(options: dict[str, Any]) -> None:
     data = np.zeros((2, 3)) if options.pop("data", False) else None
     with pytest.raises(UnsupportedModelError, match="so large that their sums overflow in float64"):
         TreeExplainer(TARGETS["lightgbm"].write(model), data, device="cpu", **options)
+
+
+def test_leaves_below_the_normal_numbers() -> None:
+    """Such numbers have few digits, and their sums differ by rounding."""
+    model = document("catboost_json", "classes")
+    model["scale_and_bias"][0] = 1e-320
+    explainer = TreeExplainer(json.dumps(model).encode(), device="cpu")
+    explanation = explainer.explain(np.random.default_rng(0).normal(size=(50, 3)))
+    assert (np.abs(explanation.values) < 1e-319).all() and explanation.values.any()
 
 
 def test_outputs_of_wholly_different_magnitudes() -> None:
