@@ -28,8 +28,8 @@ _RELATIVE_TO_DIFFERENCES = 2.0**-6
 #: Additivity gap of float32 values that is always allowed, relative to the margin: 16 units of float32.
 _RESOLUTION_OF_FLOATS = 2.0**-20
 
-#: Additivity gap that is always allowed, as a multiple of the smallest positive number, to which each value of
-#: a row is rounded.
+#: Additivity gap that is always allowed, as a multiple of the smallest positive number: each value of a row
+#: is rounded to a multiple of that number.
 _MULTIPLES = 2**12
 
 #: Differences between margins, relative to the sum over the trees of the largest leaf, that count as none.
