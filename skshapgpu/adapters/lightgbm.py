@@ -213,7 +213,7 @@ def read_text(
         raise ValueError("the LightGBM model text has a feature without a name")
     if len(head["feature_infos"].split()) != n_features:
         raise ValueError(f"the LightGBM model text has no feature_infos for each of {n_features} features")
-    if head.get("objective") == "":  # without an objective, the text has no such line
+    if "objective" in head and not _objective(head)[0]:  # without an objective, the text has no such line
         raise ValueError("the LightGBM model text has an objective without a name")
 
     trees = [_tree(i, tree) for i, tree in enumerate(tree_texts)]

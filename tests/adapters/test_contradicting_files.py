@@ -244,6 +244,7 @@ def lightgbm(name: str, old: str, new: str) -> bytes:
         ("regression", "label_index=0\n", "", "has no label_index"),
         ("regression", "feature_infos=", "feature_infos=none ", "no feature_infos for each of 3 features"),
         ("regression", "objective=regression", "objective=", "an objective without a name"),
+        ("classes", "objective=multiclass", "objective=", "an objective without a name"),
         ("regression", "Column_1", "", "a feature without a name"),
         ("regression", "Column_1", "Column\0_1", "a null character"),
         ("regression", "split_gain=", "split_gain=x", "needs 3 numbers as split_gain, not 0"),
