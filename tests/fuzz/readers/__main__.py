@@ -43,7 +43,7 @@ def main() -> None:
             if importlib.util.find_spec(TARGETS[name].module) is None:
                 print(f"{name}: skipped, as {TARGETS[name].module} is not installed")
                 continue
-            run = partial(run_target, name, options.seconds, options.cases, options.jobs)
+            run = partial(run_target, name, options.seconds, options.cases, options.jobs, options.stricter)
             result = reduce(operator.add, apply(run, range(seed, seed + options.jobs)))
             print(result.summary(), flush=True)
             if options.stricter:
