@@ -267,6 +267,8 @@ def _require_known_header(head: dict[str, str]) -> None:
     require_known(name, "formats", [head.get("version")], _VERSIONS)
     require_known(name, "objectives", [objective], _OBJECTIVES)
     require_known(name, f"parameters of the objective {objective!r}", parameters, _OBJECTIVE_PARAMETERS)
+    if objective.startswith("multiclass"):
+        whole_in_string(parameters, "num_class", low=1)
 
 
 def _objective(head: dict[str, str]) -> tuple[str, dict[str, str]]:
@@ -320,7 +322,12 @@ def _tree(number: int, text: str) -> _Tree:
         text = fields.get(name, "")
         # A tampered size must not allocate more than the text can fill.
         array = np.empty(min(size, len(text) // 2 + 1), dtype)
-        if size and (n_read := _core.parse_numbers(text, array)) != size:
+        n_read = _core.parse_numbers(text, array) if size else 0
+        if (
+            n_read == size > 0 and text.count(" ") >= size
+        ):  # there may be a word that is no number behind them
+            n_read = len(text.split())
+        if size and n_read != size:
             raise ValueError(
                 f"tree {number} of the LightGBM model text needs {size} numbers as {name}, not "
                 f"{n_read if n_read <= size else 'more'}"

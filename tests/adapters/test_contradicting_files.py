@@ -245,6 +245,8 @@ def lightgbm(name: str, old: str, new: str) -> bytes:
         ("regression", "feature_infos=", "feature_infos=none ", "no feature_infos for each of 3 features"),
         ("regression", "objective=regression", "objective=", "an objective without a name"),
         ("classes", "objective=multiclass", "objective=", "an objective without a name"),
+        ("classes", "objective=multiclass num_class:3", "objective=multiclass", "it has no 'num_class'"),
+        ("classes", "objective=multiclass num_class:3", "objective=multiclass num_class:", "num_class is ''"),
         ("regression", "Column_1", "", "a feature without a name"),
         ("regression", "Column_1", "Column\0_1", "a null character"),
         ("regression", "split_gain=", "split_gain=x", "needs 3 numbers as split_gain, not 0"),
@@ -273,6 +275,14 @@ def test_lightgbm_without_sizes_of_trees() -> None:
     text = lightgbm("regression", "tree_sizes=", "removed=").decode()
     lines = [line for line in text.split("\n") if not line.startswith("removed=")]
     assert adapt("\n".join(lines).replace("shrinkage=1\n", "shrinkage=1.0\n").encode()).ensemble.n_trees == 2
+
+
+@pytest.mark.parametrize("field", ["leaf_coeff", "leaf_value", "threshold"])
+def test_lightgbm_word_behind_the_numbers(field: str) -> None:
+    model = document("lightgbm", "linear")
+    model["trees"][1][field].append("None")
+    with pytest.raises(ValueError, match=f"numbers as {field}, not more"):
+        adapt(TARGETS["lightgbm"].write(model))
 
 
 def test_lightgbm_average_of_no_trees() -> None:
@@ -316,6 +326,7 @@ def test_treelite_shape_of_leaves() -> None:
         ("regressor", "base_values", "x", "base_values are not a list of floats"),
         ("regressor", "base_values", [], "base_values are not a list of floats"),  # of integers
         ("classifier", "post_transform", 0, "post_transform is 0"),
+        ("regressor", "nodes_nodeids", [*range(7), 2**32 + 1, *range(1, 7)], "outside the range of int32"),
     ],
 )
 def test_onnx_types_of_attributes(name: str, attribute: str, value: Any, message: str) -> None:

@@ -82,6 +82,9 @@ class NodeTable:
 def read_listed(attributes: Attributes, kind: str) -> NodeTable:
     """Read the attributes of a regressor (kind "target") or a classifier (kind "class")."""
     tree_id, node_id = (integers(attributes, f"nodes_{name}") for name in ("treeids", "nodeids"))
+    for name, numbers in (("treeids", tree_id), ("nodeids", node_id)):
+        if (numbers != numbers.astype(np.int32)).any():
+            raise ValueError(f"its nodes_{name} have a number outside the range of int32")
     n_nodes = len(tree_id)
     modes = attributes["nodes_modes"]
     if not isinstance(modes, list) or len(modes) != n_nodes or not n_nodes:
