@@ -122,6 +122,14 @@ def test_xgboost_numbers_halfway_between_two_of_float32() -> None:
         assert adapt(json.dumps(model).encode()).ensemble.threshold[0] == threshold
 
 
+def test_xgboost_weights_of_dart() -> None:
+    model = document("xgboost_json", "dart")
+    assert forest(model)["weight_drop"]
+    forest(model)["weight_drop"] = None
+    with pytest.raises(ValueError, match="weight_drop is None"):
+        adapt(json.dumps(model).encode())
+
+
 def test_xgboost_pruned_nodes() -> None:
     """A node that pruning has deleted goes left by default, and has a parent."""
     for name, value, message in (
