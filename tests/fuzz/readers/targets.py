@@ -248,6 +248,9 @@ def onnx_documents() -> dict[str, Any]:
 
 
 def write_onnx(document: Any) -> bytes:
+    members = document["attributes"].get("membership_values")
+    if isinstance(members, np.ndarray) and (members == -(2**31)).any():
+        raise ValueError("onnxruntime takes NaN for this member, as it is what it casts NaN to")
     if document["kind"] == "TreeEnsembleClassifier":
         return onnx_models.classifier(document["attributes"])
     return onnx_models.ensemble(document["kind"], document["attributes"])
