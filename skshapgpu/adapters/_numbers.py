@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -85,5 +86,22 @@ def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: 
         raise ValueError(f"{name} is {values!r:.80}, not a list of {kind} of the type {target}")
     if not all(type(value) is float or is_exact(value) for value in values):
         raise ValueError(f"{name} holds a whole number that has no exact float")
-    with np.errstate(over="ignore"):
-        return np.array(values, target)
+    numbers = np.array(values, np.float64)
+    return _singles(numbers, name) if target == np.float32 else numbers.astype(target, copy=False)
+
+
+def _singles(numbers: np.ndarray, name: str) -> np.ndarray:
+    """Round the numbers of a document to float32; raise if the digits of a number may round otherwise.
+
+    XGBoost rounds the digits to float32 at once. This differs if the float64 is halfway between two numbers
+    of float32, and the digits are not. XGBoost writes at most nine digits, and if they are halfway, the
+    float64 is equal to them.
+    """
+    with np.errstate(all="ignore"):
+        rounded = numbers.astype(np.float32)
+        opposite = 2 * numbers - rounded
+        halfway = (rounded != numbers) & (opposite == opposite.astype(np.float32)) & np.isfinite(rounded)
+    for number in numbers[halfway].tolist():
+        if Decimal(repr(number)) != Decimal(number):
+            raise ValueError(f"{name} holds {number!r}, which is halfway between two numbers of float32")
+    return rounded

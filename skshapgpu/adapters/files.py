@@ -178,14 +178,22 @@ def _kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedModel]]:
 
 
 def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedModel]]:
+    constants: list[str] = []  # NaN, Infinity and -Infinity
+
+    def constant(text: str) -> float:
+        constants.append(text)
+        return float(text)
+
     try:
-        document = json.loads(content)
+        document = json.loads(content, parse_constant=constant)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} begins like JSON, but is not valid: {error}") from error
     keys = document.keys() if isinstance(document, dict) else ()
     if "learner" in keys:
         return "XGBoost", lambda: _read_xgboost(document)
     if "features_info" in keys:
+        if constants:
+            raise ValueError(f"{name} holds {constants[0]}, which CatBoost does not read in JSON")
         return "CatBoost", lambda: _read_catboost_json(document)
     if "tree_info" in keys:
         raise ValueError(f"{name} is a dump of LightGBM, not a model file: use Booster.save_model")

@@ -200,7 +200,7 @@ def read_text(
         raise ValueError("the LightGBM model text has a feature without a name")
     if len(head["feature_infos"].split()) != n_features:
         raise ValueError(f"the LightGBM model text has no feature_infos for each of {n_features} features")
-    if head.get("objective") == "":  # without an objective, the text has no such line
+    if "objective" in head and not _objective(head)[0]:  # without an objective, the text has no such line
         raise ValueError("the LightGBM model text has an objective without a name")
 
     trees = [_tree(i, tree) for i, tree in enumerate(tree_texts)]
@@ -211,6 +211,8 @@ def read_text(
             "the LightGBM model text has more or fewer trees, or longer or shorter trees, than tree_sizes in "
             "its header says; if you have edited the text, remove that line"
         )
+    if "average_output" in head and not trees:
+        raise ValueError("the LightGBM model text has no trees, whose average is its prediction")
     ensemble = _ensemble(trees, n_features, n_outputs, average="average_output" in head)
     invented = all(name == f"Column_{i}" for i, name in enumerate(names))
     try:
@@ -252,6 +254,8 @@ def _require_known_header(head: dict[str, str]) -> None:
     require_known(name, "formats", [head.get("version")], _VERSIONS)
     require_known(name, "objectives", [objective], _OBJECTIVES)
     require_known(name, f"parameters of the objective {objective!r}", parameters, _OBJECTIVE_PARAMETERS)
+    if objective.startswith("multiclass"):
+        whole_in_string(parameters, "num_class", low=1)
 
 
 def _objective(head: dict[str, str]) -> tuple[str, dict[str, str]]:
@@ -309,6 +313,8 @@ def _tree(number: int, text: str) -> _Tree:
         # A tampered size must not allocate more than the text can fill.
         array = np.empty(min(size, len(text) // 2 + 1), dtype)
         n_read = _core.parse_numbers(text, array) if size else 0
+        if n_read == size and text.count(" ") >= size > 0:  # a word that is no number may follow
+            n_read = len(text.split())
         require(n_read == size, f"needs {size} numbers as {name}, not {n_read if n_read <= size else 'more'}")
         return array
 

@@ -198,7 +198,7 @@ def _read(
     version = fields.version(document)
     # Up to XGBoost 3.2, a DART booster wraps a gbtree; later versions store its weights in the gbtree itself.
     forest = gradient_booster.get("gbtree", gradient_booster)["model"]
-    weights = gradient_booster.get("weight_drop", forest.get("weight_drop"))
+    weights = gradient_booster.get("weight_drop", forest.get("weight_drop", [1.0] * len(forest["trees"])))
     trees, weights, tree_output = _used_trees(forest, weights, best_iteration, n_features)
     limit = (
         max(len(trees), *map(xgboost_trees.outputs_of_tree, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
@@ -311,7 +311,7 @@ def _used_trees(
     ends = fields.rounds(forest)
     trees = fields.trees(forest, n_features)
     tree_output = whole_numbers(forest["tree_info"], "tree_info", np.int32)
-    drop = np.ones(len(trees)) if weights is None else reals(weights, "weight_drop", np.float32, strict=True)
+    drop = reals(weights, "weight_drop", np.float32, strict=True)
     if not len(trees) == len(tree_output) == len(drop):
         raise ValueError("tree_info or weight_drop does not fit the number of trees")
     n_rounds = len(ends) - 1

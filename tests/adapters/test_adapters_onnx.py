@@ -288,15 +288,15 @@ def test_probability_of_two_classes():
 @pytest.mark.parametrize(
     "weights, base",
     [
-        ([{1: 0.1}] * 4, []),
-        ([{0: 0.1}] * 4, [0.0, 1.0]),
-        ([{0: 0.1, 1: 0.2}] * 4, [1.0]),
-        ([{0: 0.1, 1: 0.2}] * 4, [0.0, 1.0]),
+        ([{1: 0.1}] * 4, {}),
+        ([{0: 0.1}] * 4, {"base_values": [0.0, 1.0]}),
+        ([{0: 0.1, 1: 0.2}] * 4, {"base_values": [1.0]}),
+        ([{0: 0.1, 1: 0.2}] * 4, {"base_values": [0.0, 1.0]}),
     ],
 )
 def test_undefined_scores_of_two_classes(weights, base):
     with pytest.raises(UnsupportedModelError, match="its scores are not defined"):
-        adapt(two_classes(weights, base_values=base))
+        adapt(two_classes(weights, **base))
 
 
 def test_weights_of_inner_nodes():

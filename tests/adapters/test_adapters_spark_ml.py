@@ -163,7 +163,10 @@ def test_counts_are_unknown_in_models_of_spark_2(tmp_path):
     trees = [[each | {"rawCount": -1} for each in STUMP]]
     assert adapt(write(tmp_path / "kept", "DecisionTreeRegressionModel", trees)).other_covers == {}
     trees = [[{key: each[key] for key in each if key != "rawCount"} for each in STUMP]]
-    assert adapt(write(tmp_path / "none", "DecisionTreeRegressionModel", trees)).other_covers == {}
+    old = write(tmp_path / "none", "DecisionTreeRegressionModel", trees, sparkVersion="2.4.8")
+    assert adapt(old).other_covers == {}
+    with pytest.raises(ValueError, match="it has no 'rawCount'"):
+        adapt(write(tmp_path / "removed", "DecisionTreeRegressionModel", trees))
 
 
 def test_weights_in_numbered_columns(tmp_path):
@@ -207,15 +210,21 @@ def with_split(**changes):
         ([STUMP[0] | {"leftChild": 3}, *STUMP[1:]], "child outside its tree"),
         ([STUMP[0] | {"leftChild": -1}, *STUMP[1:]], "exactly one child"),
         ([STUMP[0] | {"rightChild": 2**31 - 1}, *STUMP[1:]], "child outside its tree"),
-        ([STUMP[0] | {"rightChild": 2**40}, *STUMP[1:]], "range of int32"),
+        ([STUMP[0] | {"rightChild": 2**40}, *STUMP[1:]], "has the type int64"),
         ([STUMP[0], *STUMP], "numbered from 0 on"),
         (STUMP[1:], "numbered from 0 on"),
         ([STUMP[0], STUMP[1] | {"prediction": np.nan}, STUMP[2]], "non-finite value"),
-        ([STUMP[0], STUMP[1] | {"impurityStats": [-1.0]}, STUMP[2]], "negative or non-finite cover"),
-        ([STUMP[0], STUMP[1] | {"impurityStats": []}, STUMP[2]], "no weight of its training rows"),
+        (
+            [STUMP[0], STUMP[1] | {"impurityStats": [-1.0, 0.0, 0.0]}, STUMP[2]],
+            "negative or non-finite cover",
+        ),
+        ([STUMP[0], STUMP[1] | {"impurityStats": []}, STUMP[2]], "not have the three sums"),
+        ([STUMP[0], STUMP[1] | {"impurityStats": [1.0, 2.0]}, STUMP[2]], "not have the three sums"),
         ([STUMP[0] | {"prediction": None}, *STUMP[1:]], "'prediction' has nulls"),
+        ([STUMP[0] | {"impurity": None}, *STUMP[1:]], "'impurity' has nulls"),
+        ([{name: each[name] for name in each if name != "gain"} for each in STUMP], "it has no 'gain'"),
         ([{**each, "id": str(each["id"])} for each in STUMP], "'id' has the type"),
-        ([{**each, "split": 1.0} for each in STUMP], "it has no 'split.featureIndex'"),
+        ([{name: each[name] for name in each if name != "split"} for each in STUMP], "no 'split.feature"),
         (with_split(featureIndex=5), "splits on a feature outside"),
         (with_split(featureIndex=-1), "splits on a feature outside"),
         (with_split(leftCategoriesOrThreshold=[]), "one threshold"),
@@ -256,6 +265,7 @@ def test_damaged_nodes(tree, message, tmp_path):
         ({"numClasses": 10**9}, "1000000000 classes, but a node"),
         ({"numClasses": None}, "its numClasses is None"),
         ({"numTrees": 2}, "1 trees instead of 2"),
+        ({"paramMap": {"numTrees": 3}}, "1 trees instead of 3"),
         ({"paramMap": None}, "not those of a model"),
     ],
 )

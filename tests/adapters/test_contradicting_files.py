@@ -37,7 +37,7 @@ def tree(model: Any) -> Any:
 
 
 def test_files_as_they_were_written_are_read() -> None:
-    for target in ("xgboost_json", "xgboost_ubjson", "lightgbm", "catboost_json", "treelite"):
+    for target in ("xgboost_json", "xgboost_ubjson", "lightgbm", "catboost_json", "treelite", "onnx"):
         for model in TARGETS[target].documents().values():
             assert adapt(TARGETS[target].write(model)).ensemble.n_trees
 
@@ -64,6 +64,7 @@ XGBOOST = [
     (lambda m: tree(m)["default_left"].__setitem__(0, -1), "default_left has the number -1"),
     (lambda m: tree(m)["split_conditions"].__setitem__(0, 1), "split_conditions is .* floats"),
     (lambda m: tree(m)["split_conditions"].__setitem__(0, "0.5"), "split_conditions is .* floats"),
+    (lambda m: tree(m)["split_conditions"].__setitem__(0, 0.6500000059604645), "halfway between two numbers"),
     (lambda m: tree(m)["split_indices"].__setitem__(6, -1), "split_indices has a negative number"),
     (lambda m: tree(m)["loss_changes"].pop(), "loss_changes has 6 numbers instead of 7"),
     (lambda m: tree(m)["categories"].__setitem__(0, 1.5), "categories is .* whole numbers"),
@@ -110,6 +111,22 @@ def test_xgboost_categories_of_a_frame(edit: Edit, message: str) -> None:
     model = document("xgboost_json", "frame")
     edit(forest(model)["cats"])
     with pytest.raises(ValueError, match=message):
+        adapt(json.dumps(model).encode())
+
+
+def test_xgboost_numbers_halfway_between_two_of_float32() -> None:
+    """XGBoost writes 33554448 as 3.355445E7, which is halfway to 33554452."""
+    model = document("xgboost_json", "pruned")
+    for digits, threshold in ((33554450.0, 33554448.0), (33554454.0, 33554456.0), (1e39, np.inf)):
+        forest(model)["trees"][0]["split_conditions"][0] = digits
+        assert adapt(json.dumps(model).encode()).ensemble.threshold[0] == threshold
+
+
+def test_xgboost_weights_of_dart() -> None:
+    model = document("xgboost_json", "dart")
+    assert forest(model)["weight_drop"]
+    forest(model)["weight_drop"] = None
+    with pytest.raises(ValueError, match="weight_drop is None"):
         adapt(json.dumps(model).encode())
 
 
@@ -197,6 +214,8 @@ CATBOOST = [
         "the bias holds a whole number that has no exact",
     ),
     (lambda m: m.update(oblivious_trees=[]), "the CatBoost model has no trees"),
+    (lambda m: m["model_info"].update(parameter=float("inf")), "holds Infinity"),
+    (lambda m: m["model_info"].update(parameter=-float("nan")), "holds NaN"),
 ]
 
 
@@ -205,6 +224,15 @@ def test_catboost(edit: Edit, message: str) -> None:
     model = document("catboost_json", "regression")
     edit(model)
     with pytest.raises(ValueError, match=message):
+        adapt(json.dumps(model).encode())
+
+
+def test_catboost_features_with_the_same_number() -> None:
+    model = document("catboost_json", "classes")
+    features = model["features_info"]["float_features"]
+    assert not features[1]["borders"]  # no split is on this feature
+    features[1]["feature_index"] = 0
+    with pytest.raises(ValueError, match="numbers its columns wrongly"):
         adapt(json.dumps(model).encode())
 
 
@@ -224,6 +252,9 @@ def lightgbm(name: str, old: str, new: str) -> bytes:
         ("regression", "label_index=0\n", "", "has no label_index"),
         ("regression", "feature_infos=", "feature_infos=none ", "no feature_infos for each of 3 features"),
         ("regression", "objective=regression", "objective=", "an objective without a name"),
+        ("classes", "objective=multiclass", "objective=", "an objective without a name"),
+        ("classes", "objective=multiclass num_class:3", "objective=multiclass", "it has no 'num_class'"),
+        ("classes", "objective=multiclass num_class:3", "objective=multiclass num_class:", "num_class is ''"),
         ("regression", "Column_1", "", "a feature without a name"),
         ("regression", "Column_1", "Column\0_1", "a null character"),
         ("regression", "split_gain=", "split_gain=x", "needs 3 numbers as split_gain, not 0"),
@@ -254,6 +285,27 @@ def test_lightgbm_without_sizes_of_trees() -> None:
     assert adapt("\n".join(lines).replace("shrinkage=1\n", "shrinkage=1.0\n").encode()).ensemble.n_trees == 2
 
 
+@pytest.mark.parametrize("field", ["leaf_coeff", "leaf_value", "threshold"])
+def test_lightgbm_word_behind_the_numbers(field: str) -> None:
+    model = document("lightgbm", "linear")
+    model["trees"][1][field].append("None")
+    with pytest.raises(ValueError, match=f"numbers as {field}, not more"):
+        adapt(TARGETS["lightgbm"].write(model))
+
+
+def test_lightgbm_average_of_no_trees() -> None:
+    """LightGBM predicts NaN then, and 0 as the sum of no trees."""
+    for name in ("regression", "forest"):
+        model = document("lightgbm", name)
+        model["trees"] = []
+        content = TARGETS["lightgbm"].write(model)
+        if name == "regression":
+            assert adapt(content).ensemble.n_trees == 0
+            continue
+        with pytest.raises(ValueError, match="no trees, whose average is its prediction"):
+            adapt(content)
+
+
 def test_treelite_shape_of_leaves() -> None:
     for name, field, value in (
         ("treelite_categories", "leaf_vector_shape", [1, 2]),
@@ -267,6 +319,33 @@ def test_treelite_shape_of_leaves() -> None:
 
 
 @pytest.mark.parametrize(
+    "name, attribute, value, message",
+    [
+        ("ensemble", "nodes_modes", np.array([6, 6, 6, 0, 0, 6], np.int32), "nodes_modes are of int32"),
+        ("ensemble", "nodes_modes", [6, 6, 6, 0, 0, 6], "nodes_modes are not a tensor"),
+        ("ensemble", "membership_values", np.arange(9.0), "membership_values are of float64"),
+        ("ensemble", "nodes_splits", [0.0] * 6, "nodes_splits are not a tensor"),
+        ("ensemble", "tree_roots", np.array([0, 3]), "tree_roots are not a list of integers"),
+        ("ensemble", "post_transform", "NONE", "post_transform is b'NONE'"),
+        ("ensemble", "post_transform", 0.0, "post_transform is 0.0"),
+        ("ensemble", "aggregate_function", [1], "aggregate_function is array"),
+        ("regressor", "aggregate_function", 1, "aggregate_function is 1"),
+        ("regressor", "nodes_values", np.zeros(14, np.float32), "nodes_values are not a list of floats"),
+        ("regressor", "base_values", "x", "base_values are not a list of floats"),
+        ("regressor", "base_values", [], "base_values are not a list of floats"),  # of integers
+        ("classifier", "post_transform", 0, "post_transform is 0"),
+        ("regressor", "nodes_nodeids", [*range(7), 2**32 + 1, *range(1, 7)], "outside the range of int32"),
+    ],
+)
+def test_onnx_types_of_attributes(name: str, attribute: str, value: Any, message: str) -> None:
+    model = document("onnx", name)
+    assert adapt(TARGETS["onnx"].write(model)).ensemble.n_trees == 2
+    model["attributes"][attribute] = value
+    with pytest.raises(ValueError, match=message):
+        adapt(TARGETS["onnx"].write(model))
+
+
+@pytest.mark.parametrize(
     "options", [{}, {"data": True}, {"precision": "double"}, {"algorithm": "treeshap"}], ids=str
 )
 def test_leaves_whose_sums_overflow(options: dict[str, Any]) -> None:
@@ -276,6 +355,15 @@ def test_leaves_whose_sums_overflow(options: dict[str, Any]) -> None:
     data = np.zeros((2, 3)) if options.pop("data", False) else None
     with pytest.raises(UnsupportedModelError, match="so large that their sums overflow in float64"):
         TreeExplainer(TARGETS["lightgbm"].write(model), data, device="cpu", **options)
+
+
+def test_leaves_below_the_normal_numbers() -> None:
+    """Such numbers have few digits, and their sums differ by rounding."""
+    model = document("catboost_json", "classes")
+    model["scale_and_bias"][0] = 1e-320
+    explainer = TreeExplainer(json.dumps(model).encode(), device="cpu")
+    explanation = explainer.explain(np.random.default_rng(0).normal(size=(50, 3)))
+    assert (np.abs(explanation.values) < 1e-319).all() and explanation.values.any()
 
 
 def test_outputs_of_wholly_different_magnitudes() -> None:

@@ -27,6 +27,8 @@ X = np.round(RNG.normal(size=(60, 3)), 1)
 X[:, 1] = RNG.integers(0, 6, 60)
 Y = X[:, 0] + (X[:, 1] % 2)
 CLASSES = np.digitize(Y, [-0.5, 0.5])
+WITH_TEXTS = X.astype(object)
+WITH_TEXTS[:, 1] = [f"k{int(code)}" for code in X[:, 1]]
 
 
 def write(target: str, name: str, data: bytes) -> None:
@@ -86,22 +88,30 @@ def catboost_models() -> None:
         document["model_info"] = {}  # long, and mostly not read
         return json.dumps(document).encode()
 
-    mixed = X.astype(object)
-    mixed[:, 1] = [f"k{int(code)}" for code in X[:, 1]]
     write("catboost", "regression", model(Y))
     write("catboost", "lossguide", model(Y, grow_policy="Lossguide", max_leaves=4))
-    write("catboost", "one_hot", model(Y, mixed, cat_features=[1], one_hot_max_size=10))
+    write("catboost", "one_hot", model(Y, WITH_TEXTS, cat_features=[1], one_hot_max_size=10))
     ctrs = ["Borders", "Buckets", "Counter", "BinarizedTargetMeanValue"]
     write(
-        "catboost", "ctrs", model(Y, mixed, cat_features=[1], max_ctr_complexity=2, depth=4, simple_ctr=ctrs)
+        "catboost",
+        "ctrs",
+        model(Y, WITH_TEXTS, cat_features=[1], max_ctr_complexity=2, depth=4, simple_ctr=ctrs),
     )
     write("catboost", "classes", model(CLASSES, loss_function="MultiClass"))
 
 
 def cbm_models() -> None:
-    for name, options in (("symmetric", {}), ("lossguide", {"grow_policy": "Lossguide", "max_leaves": 4})):
-        small = {"iterations": 2, "depth": 2, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
-        model = catboost.CatBoost({**small, **options}).fit(X, Y)
+    small = {"iterations": 2, "depth": 2, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    # Three tables of one name, which only the file in CatBoost's own format tells apart.
+    ctrs = ["Borders:Prior=0.5:CtrBorderCount=3", "Borders:CtrBorderCount=3:TargetBorderCount=2"]
+    of_ctrs = {"simple_ctr": ctrs, "max_ctr_complexity": 1, "one_hot_max_size": 2, "cat_features": [1]}
+    target = Y + 3 * np.isin(X[:, 1], [1, 3, 4])
+    for name, rows, y, options in (
+        ("symmetric", X, Y, {}),
+        ("lossguide", X, Y, {"grow_policy": "Lossguide", "max_leaves": 4}),
+        ("ctrs", WITH_TEXTS, target, {"iterations": 3, **of_ctrs}),
+    ):
+        model = catboost.CatBoost({**small, **options}).fit(rows, y)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.cbm"
             model.save_model(str(path), format="cbm")

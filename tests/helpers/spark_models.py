@@ -99,20 +99,28 @@ def write(
     from pyarrow import parquet
 
     package = "classification" if "Classification" in name else "regression"
-    facts = {
+    facts: dict[str, Any] = {
         "class": f"org.apache.spark.ml.{package}.{name}",
+        "timestamp": 1_700_000_000_000,
         "sparkVersion": "4.3.0",
+        "uid": "model",
         "paramMap": {},
-        "defaultParamMap": {"maxDepth": 5},
+        "defaultParamMap": {"maxDepth": 5, "impurity": "gini" if "numClasses" in metadata else "variance"},
         "numFeatures": n_features,
     }
     if not name.startswith("DecisionTree"):
         facts["numTrees"] = len(trees)
         rows = [{"treeID": i, "nodeData": node} for i, tree in enumerate(trees) for node in tree]
         tree_weights = [1.0] * len(trees) if weights is None else weights
-        tree_rows = [dict(zip(weight_names, (i, "{}", weight))) for i, weight in enumerate(tree_weights)]
+        kind = "Regression" if name.startswith("GBT") else name[len("RandomForest") : -len("Model")]
+        tree = json.dumps(facts | {"class": f"org.apache.spark.ml.{kind.lower()}.DecisionTree{kind}Model"})
+        if name.startswith("RandomForest"):
+            facts["defaultParamMap"]["numTrees"] = len(trees)
+        tree_rows = [dict(zip(weight_names, (i, tree, weight))) for i, weight in enumerate(tree_weights)]
         (folder / "treesMetadata").mkdir(parents=True)
-        parquet.write_table(pa.Table.from_pylist(tree_rows[::-1]), folder / "treesMetadata/part-0.parquet")
+        tree_schema = pa.schema([*zip(weight_names, (pa.int32(), pa.string(), pa.float64()))])
+        table = pa.Table.from_pylist(tree_rows[::-1], tree_schema)
+        parquet.write_table(table, folder / "treesMetadata/part-0.parquet")
     else:
         rows = list(trees[0])
     np.random.default_rng(0).shuffle(rows)

@@ -341,7 +341,8 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
         for f in info.get("categorical_features") or []
     }
     columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
-    if len(set(columns)) < len(columns) or not (_ascends(numeric) and _ascends(categorical)):
+    n_listed = len(info.get("float_features") or []) + len(info.get("categorical_features") or [])
+    if len(set(columns)) < n_listed or not (_ascends(numeric) and _ascends(categorical)):
         raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
     limit = max(n_features, _MAX_COLUMNS_WITH_CTRS)
     n_features = max([n_features, *(column + 1 for column in columns)])

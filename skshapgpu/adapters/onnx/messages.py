@@ -49,6 +49,10 @@ _MOST_ATTRIBUTES = 100
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 
+class Tensor(np.ndarray):
+    """The items of a tensor, in one dimension. Lists of numbers are arrays of the base class."""
+
+
 @dataclass(frozen=True, eq=False)
 class Operator:
     """A node of a graph: the kind of operator, such as "Cast", and names of its inputs and outputs."""
@@ -61,7 +65,7 @@ class Operator:
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """Values by name: numbers, bytes, lists of bytes, and arrays."""
+        """Values by name: numbers, bytes, lists of bytes, arrays, and tensors."""
         attributes = dict(map(_attribute, self.raw_attributes))
         if len(attributes) < len(self.raw_attributes):
             raise ValueError(f"its operator {self.kind!r:.80} has two attributes of the same name")
@@ -214,8 +218,7 @@ def _attribute(message: memoryview) -> tuple[str, Any]:
     return name, _SINGLE[number](values[number])
 
 
-def _tensor(message: memoryview) -> np.ndarray:
-    """Return the items of a tensor, in one dimension."""
+def _tensor(message: memoryview) -> Tensor:
     dims: list[int] = []
     element, items, raw = 0, {}, None
     for number, value in _fields(message):
@@ -243,10 +246,10 @@ def _tensor(message: memoryview) -> np.ndarray:
     return _sized(np.frombuffer(raw, dtype), dims)
 
 
-def _sized(items: np.ndarray, dims: list[int]) -> np.ndarray:
+def _sized(items: np.ndarray, dims: list[int]) -> Tensor:
     if dims != [len(items)]:
         raise ValueError(f"it has a tensor of {len(items)} items and shape {dims!r:.80}")
-    return items
+    return items.view(Tensor)
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:

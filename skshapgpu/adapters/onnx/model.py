@@ -73,7 +73,7 @@ def adapt_content(content: bytes) -> AdaptedModel:
     attributes, kind = trees.operator.attributes, trees.operator.kind
     require_known("the ONNX model", f"attributes of its {kind}", attributes, _ATTRIBUTES[kind])
     base_values = tables.base_values(attributes)
-    transform = _named(attributes, "post_transform", _TRANSFORMS, "NONE")
+    transform = _named(attributes, "post_transform", _TRANSFORMS, kind) or "NONE"
     if kind == "TreeEnsembleClassifier":
         table, labels = chains.merged(tables.read_listed(attributes, "class")), _labels(attributes)
         _check_weights(table, len(labels))
@@ -91,7 +91,7 @@ def adapt_content(content: bytes) -> AdaptedModel:
         if not isinstance(n_targets, int) or not 1 <= n_targets <= len(table.weight) + len(base_values):
             raise ValueError(f"its n_targets is {n_targets!r:.80}, but it has {len(table.weight)} weights")
         _check_weights(table, n_targets)
-        aggregate = _named(attributes, "aggregate_function", _AGGREGATES, "SUM")
+        aggregate = _named(attributes, "aggregate_function", _AGGREGATES, kind)
         if aggregate in ("MIN", "MAX"):
             raise UnsupportedModelError(
                 f"the ONNX model takes the {aggregate} of its trees, which is not a sum over trees"
@@ -141,14 +141,15 @@ def _x_dtype(trees: graph.Trees, table: NodeTable) -> str:
     return "float32" if trees.input_type == messages.FLOAT else operator_dtype
 
 
-def _named(attributes: Mapping[str, Any], name: str, value_names: tuple[str, ...], default: str) -> str:
-    """Return the name of an attribute's value, which may be stored as a name or as a number."""
-    value = attributes.get(name, default.encode())
-    value_name = value_names[value] if value in range(len(value_names)) else value
-    value_name = value_name.decode(errors="replace") if isinstance(value_name, bytes) else value_name
-    if value_name not in value_names:
+def _named(attributes: Mapping[str, Any], name: str, value_names: tuple[str, ...], kind: str) -> str | None:
+    """Return the name of an attribute's value, which an operator of the kind stores by name or by number."""
+    if name not in attributes:
+        return None
+    value = attributes[name]
+    values = [*range(len(value_names))] if kind == "TreeEnsemble" else [text.encode() for text in value_names]
+    if type(value) is not type(values[0]) or value not in values:
         raise ValueError(f"its {name} is {value!r:.80}, none of {', '.join(value_names)}")
-    return str(value_name)
+    return value_names[values.index(value)]
 
 
 def _labels(attributes: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import UnsupportedModelError
+from .messages import Tensor
 
 #: Modes of nodes, in the order of their numbers in ``TreeEnsemble``: comparisons, which lead to the true
 #: child if they hold, and leaves.
@@ -63,6 +65,9 @@ class NodeTable:
 def read_listed(attributes: Attributes, kind: str) -> NodeTable:
     """Read the attributes of a regressor (kind "target") or a classifier (kind "class")."""
     tree_id, node_id = (integers(attributes, f"nodes_{name}") for name in ("treeids", "nodeids"))
+    for name, numbers in (("treeids", tree_id), ("nodeids", node_id)):
+        if (numbers != numbers.astype(np.int32)).any():
+            raise ValueError(f"its nodes_{name} have a number outside the range of int32")
     n_nodes = len(tree_id)
     modes = attributes["nodes_modes"]
     if not isinstance(modes, list) or len(modes) != n_nodes or not n_nodes:
@@ -156,7 +161,7 @@ def read_indexed(attributes: Attributes) -> NodeTable:
     roots = integers(attributes, "tree_roots")
     feature = integers(attributes, "nodes_featureids")
     n_inner = len(feature)
-    mode = _tensor(attributes, "nodes_modes", n_inner).astype(np.int64)
+    mode = _tensor(attributes, "nodes_modes", n_inner, np.uint8).astype(np.int64)
     splits = _tensor(attributes, "nodes_splits", n_inner)
     weights = _tensor(attributes, "leaf_weights")
     output = integers(attributes, "leaf_targetids", len(weights))
@@ -193,7 +198,7 @@ def read_indexed(attributes: Attributes) -> NodeTable:
         entries[position[order]] = values[order]
         return entries
 
-    members = _members(attributes, np.flatnonzero(mode == MEMBER))
+    members = _members(attributes, np.flatnonzero(mode == MEMBER), splits.dtype)
     return NodeTable(
         offsets=np.concatenate([[0], np.cumsum(np.bincount(tree_of_number, minlength=len(roots)))]),
         mode=placed(mode, LEAF),
@@ -226,11 +231,11 @@ def _trees_of_nodes(roots: np.ndarray, child: np.ndarray, is_leaf: np.ndarray) -
     return tree[ancestor]
 
 
-def _members(attributes: Attributes, nodes: np.ndarray) -> dict[int, np.ndarray]:
+def _members(attributes: Attributes, nodes: np.ndarray, dtype: np.dtype[Any]) -> dict[int, np.ndarray]:
     """Return the values of each node with the mode MEMBER; in the attribute, NaN separates the nodes."""
     if not len(nodes):
         return {}
-    values = _tensor(attributes, "membership_values").astype(np.float64)
+    values = _tensor(attributes, "membership_values", dtype=dtype).astype(np.float64)
     ends = np.flatnonzero(np.isnan(values))
     lists = np.split(values, ends)
     if len(lists) > len(nodes) and not len(lists[-1][1:]):  # the last list may end with NaN, too
@@ -246,7 +251,7 @@ def _members(attributes: Attributes, nodes: np.ndarray) -> dict[int, np.ndarray]
 def integers(attributes: Attributes, name: str, length: int | None = None) -> np.ndarray:
     """Return a list of integers; raise ``KeyError`` if it is missing, ``ValueError`` if it does not fit."""
     items = attributes[name]
-    if not isinstance(items, np.ndarray) or items.dtype != np.int64:
+    if type(items) is not np.ndarray or items.dtype != np.int64:
         raise ValueError(f"its {name} are not a list of integers")
     return _fitting(items, name, length)
 
@@ -254,33 +259,37 @@ def integers(attributes: Attributes, name: str, length: int | None = None) -> np
 def _reals(attributes: Attributes, name: str, length: int) -> tuple[np.ndarray, np.dtype[Any] | None]:
     """Return a list of floats or a tensor as float64, and the dtype of the tensor, None for a list."""
     items, tensor = attributes.get(name), attributes.get(f"{name}_as_tensor")
-    if tensor is not None and len(tensor):
+    if tensor is not None and (len(tensor) or items is None):
         if items is not None and len(items):
             raise ValueError(f"it has both {name} and {name}_as_tensor")
         items = _tensor(attributes, f"{name}_as_tensor", length)
         return items.astype(np.float64), items.dtype
     if items is None:
         raise KeyError(name)
-    if not isinstance(items, np.ndarray) or items.dtype != np.float32:
+    if type(items) is not np.ndarray or items.dtype != np.float32:
         raise ValueError(f"its {name} are not a list of floats")
     return _fitting(items, name, length).astype(np.float64), None
 
 
 def base_values(attributes: Attributes) -> np.ndarray:
     """Return the base values as float64, empty if there are none."""
-    forms = [attributes.get(f"base_values{end}") for end in ("", "_as_tensor")]
+    forms = [attributes[name] for name in ("base_values", "base_values_as_tensor") if name in attributes]
     length = next((len(items) for items in forms if isinstance(items, np.ndarray) and len(items)), 0)
-    values = _reals(attributes, "base_values", length)[0] if length else np.empty(0)
+    values = _reals(attributes, "base_values", length)[0] if forms else np.empty(0)
     if not np.isfinite(values).all():
         raise ValueError("a base value is not finite")
     return values
 
 
-def _tensor(attributes: Attributes, name: str, length: int | None = None) -> np.ndarray:
+def _tensor(
+    attributes: Attributes, name: str, length: int | None = None, dtype: npt.DTypeLike | None = None
+) -> np.ndarray:
     items = attributes[name]
-    if not isinstance(items, np.ndarray):
+    if not isinstance(items, Tensor):
         raise ValueError(f"its {name} are not a tensor")
-    return _fitting(items, name, length)
+    if dtype is not None and items.dtype != dtype:
+        raise ValueError(f"its {name} are of {items.dtype} instead of {np.dtype(dtype)}")
+    return _fitting(items.view(np.ndarray), name, length)
 
 
 def _fitting(items: np.ndarray, name: str, length: int | None) -> np.ndarray:

@@ -40,29 +40,37 @@ def metadata(path: str) -> dict[str, Any]:
     return fields
 
 
-def nodes(path: str, has_trees: bool) -> Nodes:
-    """Return the nodes of a model, which has a list of trees (``has_trees``) or is a single tree."""
+def nodes(path: str, has_trees: bool, has_counts: bool) -> Nodes:
+    """Return the nodes of a model, which has a list of trees (``has_trees``) or is a single tree.
+
+    With ``has_counts``, the nodes must have their numbers of training rows, which Spark writes since 3.0.
+    """
     table = _table(path, "data")
     prefix = "nodeData." if has_trees else ""
     known_columns = {prefix + name for name in FIELDS["nodes"]}.union(
         f"{prefix}split.{name}" for name in FIELDS["splits"]
     )
     require_known("the model of Spark", "columns", table.names, frozenset(known_columns | {"treeID"}))
-    columns = {name: table.numbers(prefix + column, "int64") for name, column in _INTEGERS.items()}
+    columns = {
+        name: table.numbers(prefix + column, "int32").astype(np.int64) for name, column in _INTEGERS.items()
+    }
     columns["prediction"] = table.numbers(prefix + "prediction", "float64")
-    if prefix + "rawCount" in table.names:
+    for name in ("impurity", "gain"):  # Spark refuses nulls in all columns
+        table.numbers(prefix + name, "float64")
+    if has_counts or prefix + "rawCount" in table.names:
         columns["count"] = table.numbers(prefix + "rawCount", "int64")
     node_number = columns.pop("node")
-    tree_number = table.numbers("treeID", "int64") if has_trees else np.zeros(len(node_number), np.int64)
+    tree_number = table.numbers("treeID", "int32") if has_trees else np.zeros(len(node_number))
     split = table.lists(prefix + "split.leftCategoriesOrThreshold")
-    return Nodes.sorted(tree_number, node_number, split, table.lists(prefix + "impurityStats"), columns)
+    stats = table.lists(prefix + "impurityStats")
+    return Nodes.sorted(tree_number.astype(np.int64), node_number, split, stats, columns)
 
 
 def tree_weights(path: str) -> np.ndarray:
     """Return the weight of each tree of a model."""
     table = _table(path, "treesMetadata")
     is_named = "treeID" in table.names  # Spark 4.3 numbers the columns instead
-    tree = table.numbers("treeID" if is_named else "_1", "int64")
+    tree = table.numbers("treeID" if is_named else "_1", "int32")
     order = np.argsort(tree)
     if not np.array_equal(tree[order], np.arange(len(tree))):
         raise ValueError("the weights of its trees are not numbered from 0 on")

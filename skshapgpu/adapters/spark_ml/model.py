@@ -91,13 +91,18 @@ def adapt_folder(path: str) -> AdaptedModel:
     if name not in _KINDS:
         raise _refusal(name, in_folder=True)
     kind = _KINDS[name]
-    nodes = folder.nodes(path, kind.form != "tree")
+    has_counts = not str(metadata.get("sparkVersion")).startswith(("1.", "2."))
+    nodes = folder.nodes(path, kind.form != "tree", has_counts)
     weights = folder.tree_weights(path) if kind.form == "boosting" else None
-    if metadata.get("numTrees", nodes.n_trees) != nodes.n_trees:
-        raise ValueError(f"it has {nodes.n_trees} trees instead of {metadata['numTrees']!r:.80}")
+    params = metadata.get("defaultParamMap", {}) | metadata["paramMap"]
+    # Spark divides the sums of a forest by the parameter.
+    for fields in (metadata, params if kind.form == "forest" else {}):
+        if fields.get("numTrees", nodes.n_trees) != nodes.n_trees:
+            raise ValueError(f"it has {nodes.n_trees} trees instead of {fields['numTrees']!r:.80}")
     n_classes = folder.integer(metadata, "numClasses") if kind.classifies and kind.form != "boosting" else 2
-    loss = (metadata.get("defaultParamMap", {}) | metadata["paramMap"]).get("lossType")
-    return _adapted(kind, nodes, weights, folder.integer(metadata, "numFeatures"), n_classes, loss)
+    return _adapted(
+        kind, nodes, weights, folder.integer(metadata, "numFeatures"), n_classes, params.get("lossType")
+    )
 
 
 def _refusal(name: str, *, in_folder: bool) -> UnsupportedModelError:
@@ -141,9 +146,12 @@ def _adapted(
 
 
 def _row_weights(nodes: Nodes) -> np.ndarray:
-    """Return the weight of the training rows at each node of trees for regression."""
-    if (nodes.stats.length < 1).any():
-        raise ValueError("a node has no weight of its training rows")
+    """Return the weight of the training rows at each node of trees for regression.
+
+    It is followed by the sums of their targets and of the squares of their targets.
+    """
+    if (nodes.stats.length != 3).any():
+        raise ValueError("a node does not have the three sums of its training rows")
     return nodes.stats.values[nodes.stats.start]
 
 

@@ -63,7 +63,9 @@ class NumberTable:
         self.names: list[str] = names[0]
 
     def numbers(self, name: str, dtype: str) -> np.ndarray:
-        """Return a column of integers ("int64") or floats ("float64").
+        """Return a column of integers ("int32", "int64") or floats ("float64").
+
+        Like Spark, take smaller types of numbers, too, but no larger ones.
 
         Raise ``KeyError`` if there is no such column, or several. Raise ``ValueError`` if the column has
         another type or nulls, or is damaged, or the table has too many numbers.
@@ -181,8 +183,8 @@ def _values(column: Any, name: str, dtype: str) -> Any:
     """Return the values of a column of integers or floats without nulls."""
     import pyarrow as pa
 
-    is_number = pa.types.is_integer if dtype == "int64" else pa.types.is_floating
-    if not is_number(column.type):
+    is_number = pa.types.is_floating if dtype == "float64" else pa.types.is_signed_integer
+    if not is_number(column.type) or column.type.bit_width > 8 * np.dtype(dtype).itemsize:
         raise ValueError(f"its column {name!r} has the type {column.type}")
     if column.null_count:
         raise ValueError(f"its column {name!r} has nulls")

@@ -134,6 +134,8 @@ def string(value: str, rng: np.random.Generator) -> Any:
     try:
         parsed = float(value)
     except ValueError:
+        parsed = math.nan
+    if not math.isfinite(parsed):
         twins: list[Any] = [
             "",
             value + "x",

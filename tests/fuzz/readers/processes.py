@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import signal
 from typing import Any, NamedTuple
 
 from . import workers
@@ -31,7 +33,7 @@ class Answer(NamedTuple):
 
 
 class Process:
-    """A process with a role: "ours" or "library".
+    """A process with a role, "ours" or "library", that works in a folder.
 
     Attributes
     ----------
@@ -40,14 +42,14 @@ class Process:
         towards no request.
     """
 
-    def __init__(self, role: str) -> None:
-        self._role = role
+    def __init__(self, role: str, folder: str) -> None:
+        self._role, self._folder = role, folder
         self.first_request: tuple[Any, ...] | None = None
         self._start()
 
     def _start(self) -> None:
         self._connection, other_end = _CONTEXT.Pipe()
-        arguments = (other_end, self._role)
+        arguments = (other_end, self._role, self._folder)
         self._process = _CONTEXT.Process(target=workers.serve, args=arguments, daemon=True)
         self._process.start()
         other_end.close()
@@ -88,5 +90,9 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def close(self) -> None:
+        """Kill the process, and the processes that it has started."""
+        assert self._process.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.join()

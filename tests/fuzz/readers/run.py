@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shutil
+import tarfile
 import tempfile
 import time
 from collections import Counter
@@ -23,6 +26,9 @@ BYTES, BYTES_PER_BYTE = 2**20, 200
 #: Seconds of the clock after which a process hangs, whatever else the machine does.
 WAIT = 60.0
 
+#: Words of refusals where a library has not implemented all that its format defines.
+UNIMPLEMENTED = ("MemberShip values is only implemented for integers",)
+
 #: Largest difference of margins, as a fraction of the sum of the largest leaves; XGBoost adds up in float32.
 TOLERANCE = 2e-5
 
@@ -37,6 +43,20 @@ class Result:
     findings: list[str] = field(default_factory=list)
     stricter: dict[str, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
+
+    def __add__(self, other: Result) -> Result:
+        stricter = {
+            message: [*self.stricter.get(message, ()), *other.stricter.get(message, ())]
+            for message in self.stricter | other.stricter
+        }
+        return Result(
+            self.name,
+            min(self.first_seed, other.first_seed),
+            self.counts + other.counts,
+            self.findings + other.findings,
+            stricter,
+            self.seconds + other.seconds,
+        )
 
     def summary(self) -> str:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
@@ -54,11 +74,20 @@ class Result:
 
 
 class Fuzzer:
-    """The two processes, and a folder for the files."""
+    """The two processes, and a folder for the files.
+
+    Attributes
+    ----------
+    stricter : bool
+        Whether the library loads the files that we refuse, too. It takes most of the time for some targets.
+    """
+
+    def __init__(self, stricter: bool) -> None:
+        self.stricter = stricter
 
     def __enter__(self) -> Fuzzer:
         self._folder = tempfile.TemporaryDirectory()
-        self._ours, self._library = Process("ours"), Process("library")
+        self._ours, self._library = (Process(role, self._folder.name) for role in ("ours", "library"))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -66,15 +95,18 @@ class Fuzzer:
         self._library.close()
         self._folder.cleanup()
 
-    def run(self, name: str, seed: int, seconds: float, n_cases: int | None = None) -> Result:
-        """Run cases of one target: at most some number of cases, and of seconds."""
+    def run(self, name: str, seed: int, seconds: float, n_cases: int | None = None, step: int = 1) -> Result:
+        """Run cases of one target, for each seed that is some steps after the first.
+
+        There are at most some number of cases, and of seconds.
+        """
         result, start = Result(name, seed), time.monotonic()
         self._warm_up(name)
         end = time.monotonic() + seconds
         number = seed
-        while time.monotonic() < end and (n_cases is None or number < seed + n_cases):
+        while time.monotonic() < end and (n_cases is None or number < seed + n_cases * step):
             self._case(name, number, result)
-            number += 1
+            number += step
         result.seconds = time.monotonic() - start
         return result
 
@@ -91,7 +123,12 @@ class Fuzzer:
 
     def _write(self, content: bytes, ending: str, name: str = "model") -> str:
         path = Path(self._folder.name, f"{name}{ending}")
-        path.write_bytes(content)
+        if ending == "/":
+            shutil.rmtree(path, ignore_errors=True)
+            with tarfile.open(fileobj=io.BytesIO(content)) as file:
+                file.extractall(path, filter="data")
+        else:
+            path.write_bytes(content)
         return str(path)
 
     def _case(self, name: str, seed: int, result: Result) -> None:
@@ -124,12 +161,16 @@ class Fuzzer:
         X, margins, scale = reply[1:] if reply[0] == "read" else (None, None, 0.0)
         if reply[0] == "read" and margins is None:
             return "too wide", ""
+        if reply[0] == "refused" and not self.stricter:
+            return "we refuse", ""
         library = self._library.ask(name, path, X, wait=WAIT).reply
         if reply[0] == "refused":
             if library[0] != "read" or not np.isfinite(library[1]).all():
                 return "both refuse", ""
             return "we refuse more", f"{reply[1]}: {reply[2].replace(path, 'FILE'):.200}"
         if library[0] != "read":
+            if any(words in str(library[-1]) for words in UNIMPLEMENTED):
+                return "library lacks it", ""
             why = " ".join(map(str, library[1:])).partition("\nStack trace")[0]  # XGBoost adds one
             return "finding", f"we read it; the library: {library[0]} {' '.join(why.split())[-160:]}"
         return compared(margins, library[1], scale)
@@ -143,6 +184,14 @@ class Fuzzer:
                 return ""
             answer = self._ours.ask("read", path, wait=WAIT)
         return f"{n_bytes} bytes took {answer.seconds:.2g} seconds and {answer.n_bytes:,} bytes of memory"
+
+
+def run_target(
+    name: str, seconds: float, n_cases: int | None, n_jobs: int, stricter: bool, seed: int
+) -> Result:
+    """Run a target with the seeds of one of the jobs."""
+    with Fuzzer(stricter) as fuzzer:
+        return fuzzer.run(name, seed, seconds, n_cases, n_jobs)
 
 
 def _is_documented(reply: tuple[Any, ...]) -> bool:

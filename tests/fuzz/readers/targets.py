@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
+import tarfile
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from helpers import onnx_models, ubjson
+from helpers import onnx_models, spark_models, ubjson
 
 from skshapgpu.adapters import _treelite_checkpoint, _ubjson
 
@@ -29,11 +32,11 @@ class Target(NamedTuple):
     module : str
         The package that must be installed.
     ending : str
-        End of the files' names.
+        End of the files' names; "/" for a folder.
     documents : callable
         Returns the documents of the corpus by name.
     write : callable
-        Writes a document.
+        Returns the content of the file for a document; for a folder, a tar archive.
     change : callable
         Changes a document; returns it with a description of the change.
     """
@@ -225,18 +228,66 @@ def change_bytes(data: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
 def onnx_documents() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     trees = onnx_models.random_trees(rng, onnx_models.MODES[:-1], n_trees=2, depth=2, n_outputs=2)
-    single = onnx_models.random_trees(rng, ["LEQ", "MEMBER"], n_trees=2, depth=2)
+    # onnxruntime takes whole numbers as members only.
+    single = onnx_models.random_trees(rng, ["LEQ", "MEMBER"], n_trees=2, depth=2, decimals=0)
+    of_classes = onnx_models.random_trees(rng, ["LEQ", "LT"], n_trees=2, depth=2, n_outputs=3)
+    texts = {"post_transform": "NONE", "base_values": [0.5, -1.0]}
+    numbers = {"post_transform": 0, "aggregate_function": 1, "n_targets": 1}
     return {
         "regressor": {
             "kind": "TreeEnsembleRegressor",
-            "attributes": {**onnx_models.listed(trees), "n_targets": 2},
+            "attributes": onnx_models.listed(trees) | texts | {"n_targets": 2, "aggregate_function": "SUM"},
         },
-        "ensemble": {"kind": "TreeEnsemble", "attributes": {**onnx_models.indexed(single), "n_targets": 1}},
+        "classifier": {
+            "kind": "TreeEnsembleClassifier",
+            "attributes": onnx_models.listed(of_classes, "class")
+            | {"post_transform": "NONE", "classlabels_int64s": [3, 5, 7]},
+        },
+        "ensemble": {"kind": "TreeEnsemble", "attributes": onnx_models.indexed(single) | numbers},
     }
 
 
 def write_onnx(document: Any) -> bytes:
+    members = document["attributes"].get("membership_values")
+    if isinstance(members, np.ndarray) and (members == -(2**31)).any():
+        raise ValueError("onnxruntime takes NaN for this member, as it is what it casts NaN to")
+    if document["kind"] == "TreeEnsembleClassifier":
+        return onnx_models.classifier(document["attributes"])
     return onnx_models.ensemble(document["kind"], document["attributes"])
+
+
+# Spark: a folder, in a tar archive
+
+
+@cache
+def spark_documents() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    models: list[tuple[str, str, int, dict[str, Any]]] = [
+        ("tree", "DecisionTreeRegressionModel", 1, {}),
+        ("tree_classes", "DecisionTreeClassificationModel", 1, {"numClasses": 3}),
+        ("forest", "RandomForestRegressionModel", 2, {}),
+        ("forest_classes", "RandomForestClassificationModel", 2, {"numClasses": 2}),
+        ("boosting", "GBTRegressionModel", 2, {"weights": [1.0, 0.1]}),
+        ("boosting_classes", "GBTClassificationModel", 2, {"weights": [1.0, -0.5]}),
+    ]
+    return {
+        name: {
+            "name": kind,
+            "trees": [
+                spark_models.random_tree(rng, options.get("numClasses", 0), depth=2) for _ in range(n_trees)
+            ],
+            "options": {"n_features": len(spark_models.N_CATEGORIES), **options},
+        }
+        for name, kind, n_trees, options in models
+    }
+
+
+def write_spark(document: Any) -> bytes:
+    archive = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=archive, mode="w") as file:
+        spark_models.write(Path(folder), document["name"], document["trees"], **document["options"])
+        file.add(folder, ".")
+    return archive.getvalue()
 
 
 #: Targets by name; ``workers.LIBRARIES`` has the library's loader of each.
@@ -248,4 +299,5 @@ TARGETS = {
     "catboost_cbm": Target("catboost", ".cbm", cbm_documents, bytes, change_bytes),
     "treelite": Target("treelite", ".tl", treelite_documents, write_treelite),
     "onnx": Target("onnxruntime", ".onnx", onnx_documents, write_onnx),
+    "spark": Target("pyspark", "/", spark_documents, write_spark),
 }

@@ -5,12 +5,14 @@ A function takes a case's arguments and returns a tuple: "refused" and why, or "
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import multiprocessing
 import os
 import resource
 import signal
 from collections.abc import Callable
+from functools import cache
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -29,11 +31,20 @@ N_ROWS, MOST_COLUMNS = 24, 256
 DOCUMENTED = ("ValueError", "TypeError", "UnsupportedModelError", "MemoryError")
 
 
-def serve(connection: Connection, role: str) -> None:
+def die_with_parent() -> None:
+    """Have Linux kill this process when its parent ends, however it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def serve(connection: Connection, role: str, folder: str) -> None:
     """Answer requests until the other end is closed; everything that a library prints is dropped.
 
     A library answers in a process of its own, forked after the import: a crash or a hang costs no new import.
+    Spark works in a process of Java.
     """
+    die_with_parent()
+    os.setpgid(0, 0)
+    os.chdir(folder)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
@@ -46,6 +57,8 @@ def serve(connection: Connection, role: str) -> None:
             return
         if role == "ours":
             connection.send(_reply({"read": read, "explain": explain}[name], arguments))
+        elif name == "spark":
+            connection.send(_reply(spark, arguments))
         else:
             connection.send(_forked(name, arguments))
 
@@ -64,6 +77,7 @@ def _forked(name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     receiver, sender = multiprocessing.Pipe(duplex=False)
     pid = os.fork()
     if pid == 0:
+        die_with_parent()
         resource.setrlimit(resource.RLIMIT_AS, (LIBRARY_BYTES, LIBRARY_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (LIBRARY_SECONDS, LIBRARY_SECONDS))
         sender.send(_reply(function, arguments))
@@ -216,6 +230,39 @@ def onnx(path: str, X: np.ndarray | None) -> tuple[Any, ...]:
     return ("read", np.reshape(scores, (len(X), -1)))
 
 
+@cache
+def spark_session() -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:ActiveProcessorCount=1 -XX:+UseSerialGC"
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": os.getcwd(),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.log.level": "OFF",
+    }
+    return SparkSession.builder.master("local[1]").config(map=options).getOrCreate()
+
+
+def spark(path: str, X: np.ndarray | None) -> tuple[Any, ...]:
+    from pyspark.ml import classification, regression
+    from pyspark.ml.linalg import Vectors
+    from pyspark.ml.util import DefaultParamsReader
+
+    name = DefaultParamsReader.loadMetadata(path, spark_session())["class"].rpartition(".")[2]
+    module = classification if "Classification" in name else regression
+    model = getattr(module, name).load(path)
+    if X is None:
+        X = np.zeros((1, min(model.numFeatures, MOST_COLUMNS)))
+    vectors = [Vectors.dense(row) for row in X]
+    if module is regression:
+        return ("read", np.array([[model.predict(vector)] for vector in vectors]))
+    if name.startswith("GBT"):
+        return ("read", np.array([[model.predictRaw(vector)[1]] for vector in vectors]))
+    return ("read", np.array([model.predictProbability(vector).toArray() for vector in vectors]))
+
+
 #: The module and the loader of each target.
 LIBRARIES: dict[str, tuple[str, Callable[..., Any]]] = {
     "xgboost_json": ("xgboost", xgboost),
@@ -225,4 +272,5 @@ LIBRARIES: dict[str, tuple[str, Callable[..., Any]]] = {
     "catboost_cbm": ("catboost", catboost_cbm),
     "treelite": ("treelite", treelite),
     "onnx": ("onnxruntime", onnx),
+    "spark": ("pyspark", spark),
 }
