@@ -209,10 +209,7 @@ class Case:
     def leaf_range(self) -> np.ndarray:
         """Bound on the sum over the trees of the range of their leaves, for each output; 0 if unknown."""
         if self._readable():
-            ranges = [
-                np.ptp(tree.value[tree.left < 0], axis=0) for tree in readers.trees_of(self.fitted.last)
-            ]
-            return np.sum(ranges, axis=0) + np.zeros(self.n_outputs)
+            return readers.leaf_ranges(self.fitted.last) + np.zeros(self.n_outputs)
         model = self.fitted.last
         if library_of(model) != "catboost":
             return np.zeros(self.n_outputs)
@@ -223,8 +220,7 @@ class Case:
         """Bound on the sum of the magnitudes of the terms that add up to a margin, without the intercept."""
         bound = np.abs(self.contrasts).max(axis=0) + self.spread
         if self._readable():
-            largest_leaves = [np.abs(tree.value).max(axis=0) for tree in readers.trees_of(self.fitted.last)]
-            bound = bound + np.sum(largest_leaves, axis=0)
+            bound = bound + readers.largest_leaves(self.fitted.last)
         if readers.has_linear_leaves(self.fitted.last):
             bound = bound + readers.linear_magnitude(self.fitted.last, self._largest())
         return bound

@@ -26,7 +26,7 @@ from skshapgpu import (
     shap_importance,
 )
 
-from . import containers, data, many, models, tolerance, wrappers
+from . import containers, data, many, models, readers, tolerance, wrappers
 from .case import Case
 from .margins import is_probability, library_of, margin_of
 from .modes import adds_up, background, explainer_of, outputs_last, values
@@ -285,7 +285,12 @@ def allowed_sum(
     offset = 1.0 if library_of(last) == "xgboost" or is_probability(last) else 0.0
     magnitude = np.abs(margins).max(axis=0) + scale + offset
     precision = options.get("precision", "single")
-    return 2 * tolerance.of_values(precision, scale, float32=single) + tolerance.of_sums(last, magnitude)
+    deviation = 2 * tolerance.of_values(precision, scale, float32=single)
+    if readers.readable(last):
+        magnitude = magnitude + readers.largest_leaves(last)
+        if precision == "single":
+            deviation = deviation + 2 * tolerance.of_leaves(readers.leaf_ranges(last))
+    return deviation + tolerance.of_sums(last, magnitude)
 
 
 def selected(case: Case, report: Report) -> None:

@@ -15,6 +15,16 @@ from .margins import library_of
 from .trees import Tree, encoded
 
 
+def leaf_ranges(model: Any) -> np.ndarray:
+    """Return the sum over the trees of the range of their leaves, for each output of a leaf."""
+    return np.sum([np.ptp(tree.value[tree.left < 0], axis=0) for tree in trees_of(model)], axis=0)
+
+
+def largest_leaves(model: Any) -> np.ndarray:
+    """Return the sum over the trees of the largest magnitude in each tree, for each output of a leaf."""
+    return np.sum([np.abs(tree.value).max(axis=0) for tree in trees_of(model)], axis=0)
+
+
 def readable(model: Any) -> bool:
     """Return whether :func:`trees_of` supports the model.
 

@@ -82,7 +82,7 @@ class Fuzzer:
         Whether the library loads the files that we refuse, too. It takes most of the time for some targets.
     """
 
-    def __init__(self, stricter: bool) -> None:
+    def __init__(self, stricter: bool = False) -> None:
         self.stricter = stricter
 
     def __enter__(self) -> Fuzzer:

@@ -283,10 +283,14 @@ def spark_documents() -> dict[str, Any]:
 
 
 def write_spark(document: Any) -> bytes:
+    def without_time(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.mtime = 0
+        return member
+
     archive = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=archive, mode="w") as file:
         spark_models.write(Path(folder), document["name"], document["trees"], **document["options"])
-        file.add(folder, ".")
+        file.add(folder, ".", filter=without_time)
     return archive.getvalue()
 
 
