@@ -28,10 +28,6 @@ _RELATIVE_TO_DIFFERENCES = 2.0**-6
 #: Additivity gap of float32 values that is always allowed, relative to the margin: 16 units of float32.
 _RESOLUTION_OF_FLOATS = 2.0**-20
 
-#: Additivity gap that is always allowed, as a multiple of the smallest positive number: each value of a row
-#: is rounded to a multiple of that number.
-_MULTIPLES = 2**12
-
 #: Differences between margins, relative to the sum over the trees of the largest leaf, that count as none.
 _NO_DIFFERENCE = 2.0**-40
 
@@ -54,7 +50,9 @@ def allowed_gap(
     row and, for a loss, its label; with linear leaves, whose magnitude ``reach`` bounds for each row; and for
     float32 values, if ``margin`` is passed. Margins may also differ by ``extra``.
     """
-    extra = extra + _MULTIPLES * float(np.finfo(dtype).smallest_subnormal)
+    # Each value of a row, and what each tree adds to its margin, is rounded to a multiple of this number.
+    smallest = float(np.finfo(dtype).smallest_subnormal)
+    extra = extra + (model.n_features + model.ensemble.n_trees) * smallest
     precision = "single" if dtype == np.float32 else model.options.precision
     if reach is not None:
         return _RELATIVE_GAP[precision] * reach + rounding(model, reach) + extra

@@ -21,6 +21,7 @@ from sklearn.tree import DecisionTreeRegressor
 from skshapgpu import TreeExplainer, _core, cuda_info
 from skshapgpu._common.algorithms import SHAP_VALUES
 from skshapgpu._common.memory import parse_bytes, shown
+from skshapgpu._engine.costs.baselines import comparison_seconds
 from skshapgpu._engine.costs.trees import (
     LEAST_TABLE_ROWS,
     TableLayout,
@@ -197,6 +198,14 @@ def test_other_algorithms_make_no_tables(forest: RandomForestRegressor, algorith
     plan = explainer.plan(10**9)
     assert plan.table_bytes == plan.build_seconds == 0
     assert plan.seconds > 0 and (algorithm != "quadrature") == (not plan.tree_groups)
+
+
+def test_an_algorithm_that_was_not_measured_costs_as_much_as_treeshap() -> None:
+    groups = [TreeGroup("unknown", 3, 10, 80, 80, 0, 0, 0)]
+    fast, slow, unknown = (
+        comparison_seconds(name, groups, 1000, 1) for name in ("fast_v1", "treeshap", "unknown")
+    )
+    assert fast < slow == unknown
 
 
 def test_paths_too_long_for_tables_are_walked() -> None:

@@ -104,12 +104,12 @@ def cbm_models() -> None:
     small = {"iterations": 2, "depth": 2, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
     # Three tables of one name, which only the file in CatBoost's own format tells apart.
     ctrs = ["Borders:Prior=0.5:CtrBorderCount=3", "Borders:CtrBorderCount=3:TargetBorderCount=2"]
-    of_ctrs = {"simple_ctr": ctrs, "max_ctr_complexity": 1, "one_hot_max_size": 2, "cat_features": [1]}
+    ctr_params = {"simple_ctr": ctrs, "max_ctr_complexity": 1, "one_hot_max_size": 2, "cat_features": [1]}
     target = Y + 3 * np.isin(X[:, 1], [1, 3, 4])
     for name, rows, y, options in (
         ("symmetric", X, Y, {}),
         ("lossguide", X, Y, {"grow_policy": "Lossguide", "max_leaves": 4}),
-        ("ctrs", WITH_TEXTS, target, {"iterations": 3, **of_ctrs}),
+        ("ctrs", WITH_TEXTS, target, {"iterations": 3, **ctr_params}),
     ):
         model = catboost.CatBoost({**small, **options}).fit(rows, y)
         with tempfile.TemporaryDirectory() as folder:

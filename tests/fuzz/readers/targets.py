@@ -230,7 +230,7 @@ def onnx_documents() -> dict[str, Any]:
     trees = onnx_models.random_trees(rng, onnx_models.MODES[:-1], n_trees=2, depth=2, n_outputs=2)
     # onnxruntime takes whole numbers as members only.
     single = onnx_models.random_trees(rng, ["LEQ", "MEMBER"], n_trees=2, depth=2, decimals=0)
-    of_classes = onnx_models.random_trees(rng, ["LEQ", "LT"], n_trees=2, depth=2, n_outputs=3)
+    class_trees = onnx_models.random_trees(rng, ["LEQ", "LT"], n_trees=2, depth=2, n_outputs=3)
     texts = {"post_transform": "NONE", "base_values": [0.5, -1.0]}
     numbers = {"post_transform": 0, "aggregate_function": 1, "n_targets": 1}
     return {
@@ -240,7 +240,7 @@ def onnx_documents() -> dict[str, Any]:
         },
         "classifier": {
             "kind": "TreeEnsembleClassifier",
-            "attributes": onnx_models.listed(of_classes, "class")
+            "attributes": onnx_models.listed(class_trees, "class")
             | {"post_transform": "NONE", "classlabels_int64s": [3, 5, 7]},
         },
         "ensemble": {"kind": "TreeEnsemble", "attributes": onnx_models.indexed(single) | numbers},
