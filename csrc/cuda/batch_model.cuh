@@ -32,6 +32,7 @@ class BatchModel {
   size_t frame_bytes = 0;   // of a flight, for any number of rows
   bool codes_all = false;   // whether every column of X is coded in each call
   bool has_labels = false;  // whether a row has a label
+  bool finds_gaps = true;   // whether values and margin can be compared
 
   int32_t n_tiles(int64_t n_rows) const { return static_cast<int32_t>((n_rows + tile_rows - 1) / tile_rows); }
   size_t padded(int64_t n_rows) const { return static_cast<size_t>(n_tiles(n_rows)) * tile_rows; }

@@ -53,8 +53,8 @@ class MarginModel {
   // Queue the margins of a coded batch.
   void run(const Flight& flight, const Batch& batch, int32_t n_columns, const uint32_t* category_bits,
            int32_t n_tiles, cudaStream_t s) const {
-    if (n_groups_) {
-      const CudaMarginArgs a{.groups = groups_.template as<CudaMarginGroup>(),
+    for (unsigned first = 0; first < n_groups_; first += kMostGridRows) {
+      const CudaMarginArgs a{.groups = groups_.template as<CudaMarginGroup>() + first,
                              .tree_nodes = roots_.template as<int64_t>(),
                              .nodes = nodes_.template as<CudaNode>(),
                              .leaf_values = leaf_values(),
@@ -63,7 +63,8 @@ class MarginModel {
                              .n_columns = n_columns,
                              .n_sums = n_sums,
                              .sums = flight.margin_sums.template as<double>()};
-      add_margins<kTile><<<dim3(n_tiles, n_groups_), kTile, 0, s>>>(a);
+      const dim3 grid(n_tiles, std::min(n_groups_ - first, kMostGridRows));
+      add_margins<kTile><<<grid, kTile, 0, s>>>(a);
       check_launch("finding margins");
     }
     const CudaMarginSumArgs a{.offsets = offsets_.template as<int64_t>(),
@@ -103,6 +104,8 @@ class MarginModel {
   int32_t n_sums = 0;  // of a row
 
  private:
+  static constexpr unsigned kMostGridRows = 65535;  // of a launch, which CUDA limits
+
   const Plan& plan_;
   unsigned n_groups_ = 0;
   DeviceBuffer nodes_, leaf_values_, constant_, base_, roots_, groups_, offsets_, parts_;

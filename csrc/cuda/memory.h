@@ -121,6 +121,7 @@ class Event {
     check(cudaStreamWaitEvent(stream, event_), "waiting for an event");
   }
   void wait(const char* what) const { check(cudaEventSynchronize(event_), what); }
+  void wait() const noexcept { ignore(cudaEventSynchronize(event_)); }
 
  private:
   cudaEvent_t event_ = nullptr;

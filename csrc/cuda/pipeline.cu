@@ -63,6 +63,11 @@ class CudaPlan::Pipeline {
   Pipeline(int device, std::unique_ptr<BatchModel> model)
       : device_(device), model_(std::move(model)), plan_(model_->plan) {}
 
+  // No copy may be pending when page-locked memory is freed.
+  ~Pipeline() {
+    for (const Flight& flight : flights_) flight.done.wait();
+  }
+
   const BatchModel& model() const { return *model_; }
 
   bool explain(const Rows& rows, const double* labels, const CudaResult& result, size_t memory_limit,
@@ -137,8 +142,8 @@ class CudaPlan::Pipeline {
     const bool refuses = input.refuses() && rows.n_rows && plan_.n_inputs;
     reset_gap(result.gap, stream);
     if (refuses) check_.start(input, stream);
-    // Check numbers while they are coded, if every column is coded.
-    const bool beside = refuses && n_flights == 1 && model_->codes_all;
+    // Check numbers while they are coded, if every column is coded, and all rows at once.
+    const bool beside = refuses && rows.n_rows <= batch && model_->codes_all;
     if (refuses && !beside) check_.queue(rows, plan_.n_inputs, model_->multiprocessors, stream);
     for (int l = 0; l < n_flights; ++l) {
       flights_[l].done.delay(stream_of(flights_[l]));
@@ -420,8 +425,12 @@ std::unique_ptr<CudaPlan::Pipeline> pipeline_on(int device, const Make& make) {
   return std::make_unique<CudaPlan::Pipeline>(device, make());
 }
 
-// Reject arrays that the program does not compute for the plan's order.
-void require_arrays(const Plan& plan, const Result& result) {
+// Reject arrays that the model does not compute.
+void require_arrays(const BatchModel& model, const CudaResult& of_call) {
+  const Plan& plan = model.plan;
+  const Result& result = of_call.values;
+  if (of_call.gap && !model.finds_gaps)
+    throw std::invalid_argument("rescaled outputs have no gap: their values do not add up to the margin");
   if (!plan.interactions() && (result.matrices || result.pairs))
     throw std::invalid_argument("the plan was not compiled for interactions");
   if (plan.order < 3 && result.triples) throw std::invalid_argument("the plan was not compiled for triples");
@@ -452,13 +461,13 @@ bool CudaPlan::has_labels() const { return pipeline_->model().has_labels; }
 
 bool CudaPlan::explain(const Rows& rows, const double* labels, const CudaResult& result, size_t memory_limit,
                        const std::function<bool()>& interrupted) {
-  require_arrays(plan(), result.values);
+  require_arrays(pipeline_->model(), result);
   return pipeline_->explain(rows, labels, result, memory_limit, interrupted);
 }
 bool CudaPlan::explain_device(const Rows& rows, CudaInput& input, const double* labels,
                               const CudaResult& result, size_t memory_limit, uintptr_t stream,
                               const std::function<bool()>& interrupted) {
-  require_arrays(plan(), result.values);
+  require_arrays(pipeline_->model(), result);
   return pipeline_->explain_device(rows, input, labels, result, memory_limit,
                                    reinterpret_cast<cudaStream_t>(stream), interrupted);
 }

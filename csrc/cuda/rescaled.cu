@@ -34,9 +34,11 @@ class RescaledModel : PlanOfModel, public BatchModel {
         margins_(own_plan, make_margins(own_plan, columns_), kRescaledMarginTrees),
         max_shared_(device_limits().shared - kRescaledStaticBytes) {
     has_labels = skshap::has_labels(link_);
+    finds_gaps = false;
     RescaledProgram<T> program(tables, columns_, max_shared_);
     upload_decisions(program);
     upload_tables(program);
+    program.data = {};  // it may be as large as all other memory
     std::vector<uint32_t> places = program.places;
     upload_pattern_leaves(tables, program, places);
     std::vector<CudaSlot> slots;
@@ -51,7 +53,8 @@ class RescaledModel : PlanOfModel, public BatchModel {
 
   size_t row_bytes(bool) const override {
     return codes_.row_bytes() + sums_->row_bytes() + margins_.row_bytes() +
-           sizeof(uint16_t) * static_cast<size_t>(n_lookups_) + sizeof(T) * static_cast<size_t>(n_alpha_);
+           sizeof(uint16_t) * static_cast<size_t>(n_lookups_) + sizeof(T) * static_cast<size_t>(n_alpha_) +
+           (has_labels ? sizeof(double) : 0);
   }
 
   void reserve(Flight& flight, int64_t n_rows, bool, const Result& out) const override {

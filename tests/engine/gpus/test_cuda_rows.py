@@ -6,6 +6,7 @@ test_gpu_rows_stand_in.py has more cases, and those of data frames of cuDF.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -19,10 +20,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, explain, reference
-from skshapgpu._rows.gpu_arrays import to_host
+from skshapgpu._rows.gpu_arrays import address, to_host
 from skshapgpu._rows.gpu_columns import distinct
 from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
+from skshapgpu.adapters.ensemble import attributes_of
 
 pytest.importorskip("skshapgpu._cuda")
 
@@ -139,6 +141,29 @@ def test_refused_numbers(namespace: Any) -> None:
     bad[7, 1] = np.inf
     with pytest.raises(ValueError, match="column '1' contains infinity, which is no category"):
         explain(model, put(namespace, bad))
+
+
+def test_a_refused_number_of_a_later_batch(namespace: Any) -> None:
+    """There is memory for one batch at a time, of the fewest rows."""
+    from skshapgpu import _core, _cuda
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3)).astype(np.float32)
+    model = RandomForestRegressor(5, max_depth=5, random_state=0).fit(X, X.sum(axis=1))
+    X[900, 1] = np.inf
+    rows, values = put(namespace, X), put(namespace, np.zeros((1000, 1, 3), np.float32))
+    cuda = _cuda.CudaPlan(_core.Plan(attributes_of(adapt(model).ensemble), "single"), 0)
+
+    def refused(memory_limit: int) -> int:
+        array = _cuda.DeviceArray(address(rows), True, 1000, 12, 4)
+        return cuda.explain_device(
+            array, np.nan, True, float(np.finfo(np.float32).max), address(values), True, None, memory_limit, 0
+        )
+
+    with pytest.raises(_cuda.CudaMemoryError) as error:
+        refused(1)
+    least = re.search(r"needs (\d+) bytes", str(error.value))
+    assert least is not None and refused(int(least[1])) == refused(0) == 900 * 3 + 1
 
 
 @pytest.mark.parametrize(
