@@ -106,14 +106,16 @@ def of_margins(
 ) -> None:
     """Check values by the rescale rule, and that they add up to the function; each time is an output."""
     explanation = _explainer(case, name, times).explain(case.X)
-    got = outputs_last(explanation.values, 3).astype(float)
+    got = outputs_last(explanation.values, 3)
+    smallest = _smallest(case, got.dtype)
+    got = got.astype(float)
     none = np.zeros(1)
     right = np.concatenate([function.of(case.margins, none) for function in functions], axis=1)
     model = case.fitted.last
     if times is not None and library_of(model) == "sksurv":
         right = survival.of_rows(model, name, times, case.transformed)
     total = np.reshape(explanation.base_values, (1, -1)) + got.sum(axis=1)
-    allowed = np.concatenate([_allowed(case, function, got) for function in functions])
+    allowed = np.concatenate([_allowed(case, function) for function in functions]) + smallest
     report.close(f"additivity of {name}", total, right, allowed)
     if case.pair_coalition_values is None:
         return
@@ -135,7 +137,14 @@ def of_margins(
     report.close(f"base value of {name}", np.reshape(explanation.base_values, (1, -1)), base, allowed)
 
 
-def _allowed(case: Case, function: survival.Function, got: np.ndarray) -> np.ndarray:
+def _smallest(case: Case, dtype: np.dtype) -> float:
+    """Bound the errors of values below the normal range of the type of the values or of the arithmetic."""
+    if case.draw.options.get("precision", "single") == "single" or dtype == np.float32:
+        return 1e-37
+    return 0.0
+
+
+def _allowed(case: Case, function: survival.Function) -> np.ndarray:
     """Bound each output's errors: errors of margins times the steepest slope, plus errors of values."""
     margins = np.concatenate([case.margins, case.background_margins])
     between = np.linspace(margins.min(axis=0), margins.max(axis=0), 50)
@@ -143,8 +152,7 @@ def _allowed(case: Case, function: survival.Function, got: np.ndarray) -> np.nda
     precision = 3e-6 if case.draw.options.get("precision", "single") == "single" else 1e-11
     largest = np.abs(function.of(between, np.zeros(1))).max(axis=0)
     on_margins = case.allowed(np.zeros((1, case.n_outputs)), whole=True)
-    # Probabilities below the smallest number of float32 are 0 in single precision.
-    return 3 * steepest * on_margins + 4 * precision * largest + (1e-37 if precision == 3e-6 else 0.0)
+    return 3 * steepest * on_margins + 4 * precision * largest
 
 
 RESPONSES = {"responses": responses}
