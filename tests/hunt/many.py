@@ -20,10 +20,11 @@ from .report import Report
 REPEATS = [50, 100, 400, 1500, 5000]
 
 
-def repeated(X: Any, rng: np.random.Generator, most: int = REPEATS[-1]) -> tuple[Any, int]:
-    """Repeat the rows of X; return them with the number of repetitions."""
+def repeated(X: Any, rng: np.random.Generator, most: int = REPEATS[-1]) -> tuple[Any, np.ndarray, int]:
+    """Repeat the rows of X; return the rows, their numbers in X and the number of repetitions."""
     repeats = int(rng.choice([n for n in REPEATS if n <= most]))
-    return containers.rows(X, np.tile(np.arange(containers.n_rows(X)), repeats)), repeats
+    order = np.tile(np.arange(containers.n_rows(X)), repeats)
+    return containers.rows(X, order), order, repeats
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from . import containers, games, many, truth
 from .case import N_DEFINED, Case
 from .gpu import on_host
 from .margins import is_probability
-from .report import Report
+from .report import NotDrawnError, Report
 
 Mode = Callable[[Case, Report], None]
 
@@ -91,24 +91,24 @@ def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], 
     if case.device == "auto" or case.passed_X is not case.X:
         return  # another number of rows may select another device
     order = case.rng.permutation(containers.n_rows(case.X))
-    if not _steps_keep_bits(case, order):
+    if not steps_keep_bits(case, case.X, [order, order[:3]]):
         return
     report.equal("rows in another order", explain(containers.rows(case.X, order)), values[order])
     report.equal("some rows", explain(containers.rows(case.X, order[:3])), values[order[:3]])
 
 
-def _steps_keep_bits(case: Case, order: np.ndarray) -> bool:
-    """Return whether the steps keep the bits of rows in another order.
+def steps_keep_bits(case: Case, X: Any, selections: Iterable[np.ndarray]) -> bool:
+    """Return whether the steps transform each selection of rows to the bits that these rows have in X.
 
     Sums of a Normalizer and products of matrices round differently for other rows, and KNNImputer breaks ties
-    between neighbours by these rounding errors.
+    between neighbours by these rounding errors. If a threshold is in between, the rows have other values.
     """
     if case.draw.steps == "none":
         return True
-    whole = _transformed(case, case.X)
+    whole = _transformed(case, X)
     return all(
-        pd.DataFrame(_transformed(case, containers.rows(case.X, some))).equals(pd.DataFrame(whole[some]))
-        for some in (order, order[:3])
+        pd.DataFrame(_transformed(case, containers.rows(X, rows))).equals(pd.DataFrame(whole[rows]))
+        for rows in selections
     )
 
 
@@ -296,7 +296,9 @@ def many_rows(case: Case, report: Report) -> None:
     n = containers.n_rows(case.X)
     # The values of 70,000 rows may be larger than a limit.
     most = many.REPEATS[-2 if "memory_limit" in case.draw.options else -1]
-    X, repeats = many.repeated(case.X, case.rng, most)
+    X, order, repeats = many.repeated(case.X, case.rng, most)
+    if not steps_keep_bits(case, case.X, [order]):
+        raise NotDrawnError("many rows: the steps round repeated rows differently")
     explainer = explainer_of(case, background=with_background)
     few = outputs_last(explainer.explain(case.X, index=index).values, 3)
     with many.tables(case.draw):

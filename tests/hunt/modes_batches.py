@@ -12,11 +12,11 @@ import scipy.sparse as sp
 
 from skshapgpu import explain, explain_batches
 
-from . import many, wrappers
+from . import containers, many, wrappers
 from .case import Case
-from .modes import adds_up_probabilities, outputs_last, widened_base
+from .modes import adds_up_probabilities, outputs_last, steps_keep_bits, widened_base
 from .refusals import refusal
-from .report import Report
+from .report import NotDrawnError, Report
 
 OF_FRAMES = [
     "parquet",
@@ -46,9 +46,9 @@ def batches(case: Case, report: Report) -> None:
         name = "csr"
     X = _as_read(name, X)
     margins = case.library("predict", case.margin, X)
-    few, repeats = X, 1
+    few, order, repeats = X, np.arange(containers.n_rows(X)), 1
     if rng.random() < 0.3 and name not in ("files that differ", "a column less"):
-        X, repeats = many.repeated(X, rng, most=400)
+        X, order, repeats = many.repeated(X, rng, most=400)
     source, more = SOURCES[name](X, folder, rng)
     keep = (
         ["row number"]
@@ -63,6 +63,9 @@ def batches(case: Case, report: Report) -> None:
         keep = []
     sizes: list[int | Literal["auto"]] = [3, 5, "auto"] if repeats == 1 else [1024, 2000, "auto"]
     size = sizes[int(rng.integers(3))]
+    rows_of_batches = [order] if size == "auto" else np.split(order, range(size, len(order), size))
+    if not steps_keep_bits(case, few, rows_of_batches):
+        raise NotDrawnError("batches: the steps round rows differently in batches")
     options = {"device": case.device, **case.draw.options}
     top, target = case.fitted.top, sink
     if rng.random() < 0.3:  # the same files, in what is another file system to pyarrow
