@@ -37,11 +37,12 @@ class Plan:
         tables="level_uniform", trees of up to 10 levels that use the same split throughout each level have
         tables, as far as the bytes suffice. All other trees are walked. See also :func:`interval_plan`.
 
-        The method "walk" is the quadrature. Algorithms that explain one tree at a time compute SHAP values
-        (order 1, index "SII") without tables: "treeshap" and "fast_v1", the recursions of Lundberg et al. and
-        Yang, and any others that are registered in csrc/cpu. "fast_v2" is Yang's second method, with a table
-        for each leaf; TableMemoryError is raised if its tables need more than ``table_bytes``. ValueError is
-        raised if a path has more different features than the method allows; "fast_v2" allows 16.
+        The method "walk" is the quadrature. Algorithms registered in csrc/baselines explain one tree at a
+        time. "treeshap" and "fast_v1", the recursions of Lundberg et al. and Yang, compute SHAP values (order
+        1, index "SII") without tables. "fast_v2", Yang's second method, computes Banzhaf values, too, and has
+        a table for each leaf; TableMemoryError is raised if its tables need more than ``table_bytes``.
+        ValueError is raised if a path has more different features than the method allows; "fast_v2" allows
+        16.
 
         ``stored`` is the result of :meth:`contents` of a plan for the same ensemble and options. The tables
         are then not filled but borrowed from these arrays, whatever ``table_bytes`` is. ValueError is raised

@@ -38,10 +38,6 @@ enum class Precision { kSingle, kDouble };
 // last kind are Banzhaf values.
 enum class Index { kShapley, kTaylor, kBanzhaf };
 
-// How trees are explained: kWalk is the walk (simd/walk_kernel-inl.h), with which trees may also have tables.
-// kFastV2 uses the tables of tables/fast_v2.h.
-enum class Method { kWalk, kFastV2 };
-
 // The rows to explain. Element (row, column) is row * row_stride + column * column_stride bytes after data.
 // NaN means missing. The columns are the columns of X or, if `packed`, only the columns that trees test, in
 // ascending order.

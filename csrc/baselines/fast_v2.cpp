@@ -1,21 +1,25 @@
-#include "tables/fast_v2.h"
-
+// SHAP values by Fast TreeSHAP v2 (Yang, 2021, arXiv:2109.09847): each leaf has a table with one number for
+// each set of its path's features that a row may satisfy.
+//
+// With z_i the zero fraction of feature i on the path, and S the features of the path that the row satisfies,
+//     T[S] = integral over t of  prod_{i in S} (z_i (1 - t) + t)  prod_{i not in S} z_i (1 - t)  / (1 - t).
+// A leaf of value v contributes -v T[S] to each feature that is not in S, and
+// v (1 - z_i) / z_i T[S without i] to each feature i in S. T of the set of all features is not used. See
+// docs/mathematics.md.
 #include <algorithm>
-#include <atomic>
+#include <vector>
 
 #include "base/threads.h"
+#include "cpu/tree_algorithm.h"
 #include "plan/quadrature.h"
 #include "plan/tree_paths.h"
+#include "rows/tiles.h"
 #include "simd/kernels.h"
-#include "tables/group_words.h"
 #include "tables/stored_tables.h"
 #include "tables/table_builder.h"
 
 namespace skshap {
 namespace {
-
-// require_short_paths rejects paths that are too long for a table here.
-static_assert(kMaxLeafBits == kMaxTableBits);
 
 // The least zero fraction: smaller ones are replaced by this one. A feature's zero fraction is taken out of a
 // number by a ratio, which then stays finite, and the product keeps its digits. A leaf that the replacement
@@ -65,7 +69,6 @@ class FastV2Layout {
 
   void add_leaf(LeafTable& leaf) {
     const std::vector<PathStep>& path = walk_.steps();
-    if (path.size() > kMaxLeafBits) require_short_paths(plan_);
     const uint32_t n = static_cast<uint32_t>(path.size());
     leaf = {static_cast<uint32_t>(n_features_), n, out_.n_elements};
     LeafFeature* to = out_.leaf_features.data() + n_features_;
@@ -117,39 +120,20 @@ void fill_tables(Plan& plan, int64_t n_threads) {
   });
 }
 
-}  // namespace
-
-Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
-                       int64_t n_threads, const StoredTables* stored) {
-  Plan plan = make_plan(ensemble, precision, 1, index, false, n_threads);
+// Add the tables of all leaves to a plan.
+void add_leaf_tables(Plan& plan, const TableRequest& request) {
   const TableClock clock;
-  plan.method = Method::kFastV2;
   FastV2Layout(plan).run();
   for (TreeProgram& tree : plan.trees) tree.walked = false;
-  const size_t needed = plan.tables.n_elements * element_bytes(plan);
-  if (stored) {
-    take_tables(plan, *stored);
+  if (request.stored) {
+    take_tables(plan, *request.stored);
   } else {
-    require_room(needed, table_bytes);
+    require_room(plan.tables.n_elements * element_bytes(plan), request.table_bytes);
     allocate_tables(plan);
-    if (precision == Precision::kSingle)
-      fill_tables<float>(plan, n_threads);
-    else
-      fill_tables<double>(plan, n_threads);
+    in_precision(plan.precision,
+                 [&](auto number) { fill_tables<decltype(number)>(plan, request.n_threads); });
   }
   clock.stop(plan);
-  return plan;
-}
-
-// --- Rows ---
-
-namespace {
-
-size_t row_elements(const Plan& plan) {
-  size_t most = 0;
-  for (const Chunk& chunk : plan.chunks)
-    most = std::max(most, n_used_outputs(plan, chunk) * chunk.slots.size());
-  return most;
 }
 
 size_t most_values(const Plan& plan) {
@@ -159,84 +143,47 @@ size_t most_values(const Plan& plan) {
   return most;
 }
 
-}  // namespace
-
 template <class T>
-size_t FastV2<T>::row_bytes(const Plan& plan) {
-  return row_elements(plan) * sizeof(T);
-}
-
-template <class T>
-size_t FastV2<T>::bytes(const Plan& plan) {
-  return most_values(plan) * sizeof(T);
-}
-
-template <class T>
-FastV2<T>::FastV2(const Plan& plan, const Kernels& kernels, size_t tile)
-    : plan_(plan), kernels_(kernels), values_(most_values(plan)) {
-  phi_.resize(tile * row_elements(plan));
-}
-
-template <class T>
-bool FastV2<T>::run(const CodeTile& codes, int n_rows, uint64_t* words, TileSums& sums, TileSums* margin,
-                    Margins& margins, const std::function<bool()>& stop) {
-  codes_ = &codes;
-  n_rows_ = n_rows;
-  const LeafTable* leaves = plan_.tables.leaf_tables.data();
-  for (const Chunk& chunk : plan_.chunks) {
-    const size_t n_blocks = block_count(n_rows);
-    std::fill_n(phi_.data(), n_blocks * n_used_outputs(plan_, chunk) * chunk.slots.size() * kBlockRows, T(0));
-    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      add_tree(chunk, plan_.trees[i], leaves, words, margin, margins);
-      leaves += plan_.trees[i].n_inner + 1;
+class FastV2 final : public TreeWorker<T> {
+ public:
+  explicit FastV2(const Plan& plan) : plan_(plan), values_(most_values(plan)) {
+    const LeafTable* leaves = plan.tables.leaf_tables.data();
+    for (const TreeProgram& tree : plan.trees) {
+      leaves_.push_back(leaves);
+      leaves += tree.n_inner + 1;
     }
-    add_sums(chunk, sums);
-    if (stop()) return false;
   }
-  return true;
-}
 
-template <class T>
-void FastV2<T>::add_tree(const Chunk& chunk, const TreeProgram& tree, const LeafTable* leaves,
-                         uint64_t* words, TileSums* margin, Margins& margins) {
-  const size_t n_outputs = n_used_outputs(plan_, chunk), output_stride = chunk.slots.size() * kBlockRows;
-  const double* const values = plan_.leaf_values.data() + tree.leaves;
-  for (size_t i = 0; i < (tree.n_inner + 1) * n_outputs; ++i)
-    values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
-  for (int block = 0; block * kBlockRows < n_rows_; ++block) {
-    decide_block(plan_, kernels_, plan_.decide.data() + tree.decide, tree.n_inner, *codes_, block, words);
-    const int n_block_rows = std::min(kBlockRows, n_rows_ - block * kBlockRows);
-    if (margin)
-      margins.add(tree, n_outputs, words, n_block_rows,
-                  margin->at(std::max(chunk.output, 0)) + block * kBlockRows, margin->stride());
-    const Tables& tables = plan_.tables;
-    kernels_.of<T>().add_leaves({.words = words,
-                                 .n_rows = n_block_rows,
-                                 .leaves = leaves,
-                                 .n_leaves = tree.n_inner + 1,
-                                 .features = tables.leaf_features.data(),
-                                 .tables = stored_tables<T>(tables).data(),
-                                 .values = values_.data(),
-                                 .n_outputs = n_outputs,
-                                 .phi = phi_.data() + block * n_outputs * output_stride,
-                                 .output_stride = output_stride});
+  static size_t bytes(const Plan& plan) {
+    return most_values(plan) * sizeof(T) + plan.trees.size() * sizeof(LeafTable*);
   }
-}
 
-template <class T>
-void FastV2<T>::add_sums(const Chunk& chunk, TileSums& sums) const {
-  const size_t n_outputs = n_used_outputs(plan_, chunk), first_output = std::max(chunk.output, 0);
-  const T* from = phi_.data();
-  for (int block = 0; block * kBlockRows < n_rows_; ++block)
-    for (size_t o = 0; o < n_outputs; ++o)
-      for (const int32_t feature : chunk.slots) {
-        double* const to = sums.at(first_output + o, feature) + block * kBlockRows;
-        for (int row = 0; row < kBlockRows; ++row) to[row] += plan_.leaf_scale * from[row];
-        from += kBlockRows;
-      }
-}
+  void add_tree(const Chunk& chunk, const TreeProgram& tree, const uint64_t* words, int n_rows,
+                T* phi) override {
+    const size_t n_outputs = n_used_outputs(plan_, chunk), n_leaves = tree.n_inner + 1;
+    const double* const values = plan_.leaf_values.data() + tree.leaves;
+    for (size_t i = 0; i < n_leaves * n_outputs; ++i)
+      values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
+    kernels().of<T>().add_leaves({.words = words,
+                                  .n_rows = n_rows,
+                                  .leaves = leaves_[&tree - plan_.trees.data()],
+                                  .n_leaves = n_leaves,
+                                  .features = plan_.tables.leaf_features.data(),
+                                  .tables = stored_tables<T>(plan_.tables).data(),
+                                  .values = values_.data(),
+                                  .n_outputs = n_outputs,
+                                  .phi = phi,
+                                  .output_stride = chunk.slots.size() * kBlockRows});
+  }
 
-template class FastV2<float>;
-template class FastV2<double>;
+ private:
+  const Plan& plan_;
+  std::vector<T> values_;                 // of the leaves of a tree, divided by Plan::leaf_scale
+  std::vector<const LeafTable*> leaves_;  // by tree
+};
+
+const RegisteredTreeAlgorithm<FastV2> fast_v2("fast_v2", kMaxLeafBits, add_leaf_tables);
+
+}  // namespace
 
 }  // namespace skshap

@@ -13,10 +13,13 @@
 
 namespace skshap {
 
-// Return whether a chunk has trees without tables.
+// Return whether a tree is taken through a ChunkWalk, not through tables alone.
+inline bool has_walk(const Plan& plan, const TreeProgram& tree) { return tree.walked || plan.tree_algorithm; }
+
+// Return whether a chunk has such trees.
 inline bool has_walks(const Plan& plan, const Chunk& chunk) {
   return std::any_of(plan.trees.begin() + chunk.tree_begin, plan.trees.begin() + chunk.tree_end,
-                     [](const TreeProgram& tree) { return tree.walked; });
+                     [&](const TreeProgram& tree) { return has_walk(plan, tree); });
 }
 
 // The sums of a chunk for the rows of a block. They follow each other in memory that is aligned to 64 bytes.
@@ -66,7 +69,7 @@ class ChunkWalk {
     std::fill_n(sums.values, n_outputs * (n_slots + n_pairs + n_triples) * kBlockRows, T(0));
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
-      if (!tree.walked) continue;
+      if (!has_walk(plan_, tree)) continue;
       decide_block(plan_, kernels_, plan_.decide.data() + tree.decide, tree.n_inner, codes, block,
                    words_.data());
       if (needs_margins_ && tree.adds_margin)
@@ -96,8 +99,6 @@ class ChunkWalk {
     }
   }
 
-  // Return memory for the decisions of a block, for other methods.
-  uint64_t* words() const { return words_.data(); }
   Margins& margins() { return margins_; }
 
  private:

@@ -12,7 +12,6 @@
 #include "rows/margin.h"
 #include "rows/results.h"
 #include "rows/tiles.h"
-#include "tables/fast_v2.h"
 #include "tables/lookup.h"
 
 namespace skshap {
@@ -28,24 +27,12 @@ constexpr size_t kSharedBytes = 4 << 20;
 constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096, kMaxIntervalTileRows = 16384;
 
 // Return whether trees are explained by tables.
-bool has_tables(const Plan& plan) {
-  return plan.method == Method::kFastV2 || !plan.tables.trees.empty() || plan.intervals.any();
-}
+bool has_tables(const Plan& plan) { return !plan.tables.trees.empty() || plan.intervals.any(); }
 
-size_t fast_v2_row_bytes(const Plan& plan) {
-  if (plan.method != Method::kFastV2) return 0;
-  return plan.precision == Precision::kSingle ? FastV2<float>::row_bytes(plan)
-                                              : FastV2<double>::row_bytes(plan);
-}
-
-// Return the bytes that a thread allocates for decisions, the walk and other methods. They do not depend on
-// the rows.
-template <class T>
-size_t bytes_of_method(const Plan& plan) {
-  return ChunkWalk<T>::bytes(plan) + (plan.method == Method::kFastV2 ? FastV2<T>::bytes(plan) : 0);
-}
-size_t method_bytes(const Plan& plan) {
-  return in_precision(plan.precision, [&](auto number) { return bytes_of_method<decltype(number)>(plan); });
+// Return the bytes that a thread allocates for decisions and for the walk or another algorithm. They do not
+// depend on the rows.
+size_t walk_bytes(const Plan& plan) {
+  return in_precision(plan.precision, [&](auto number) { return ChunkWalk<decltype(number)>::bytes(plan); });
 }
 
 // Return the number of outputs that the sums of a tile have. If each tree has only one output, this is 1, so
@@ -73,7 +60,7 @@ size_t sum_bytes(const Plan& plan) {
 // Choose a tile size that fits the memory. Threads share tables best if tiles are large.
 TileSize tile_size(const Plan& plan) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) + sum_bytes(plan) +
-                           table_row_bytes(plan) + interval_row_bytes(plan) + fast_v2_row_bytes(plan);
+                           table_row_bytes(plan) + interval_row_bytes(plan);
   const size_t most_bytes = plan.tables.any() ? kTableTileBytes : kTileBytes;
   const int64_t most_rows = plan.tables.any()      ? kMaxTableTileRows
                             : plan.intervals.any() ? kMaxIntervalTileRows
@@ -219,7 +206,6 @@ class TileWorker {
         tables_(plan, kernels(), tile_rows),
         intervals_(plan, tile_rows) {
     chunk_sums_.resize(most_sum_bytes(plan));
-    if (plan.method == Method::kFastV2) fast_v2_ = std::make_unique<FastV2<T>>(plan, kernels(), tile_rows);
   }
 
   bool run(Tile& tile, const Stop& stop) {
@@ -242,9 +228,7 @@ class TileWorker {
   bool look_up(Tile& tile, const Stop& stop) {
     TileSums* const margin = this->margin(tile);
     return tables_.run(tile.codes, tile.n_rows, sums_.values(), margin, walk_.margins(), stop) &&
-           intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop) &&
-           (!fast_v2_ || fast_v2_->run(tile.codes, tile.n_rows, walk_.words(), sums_.values(), margin,
-                                       walk_.margins(), stop));
+           intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop);
   }
 
   bool run_chunk(const Chunk& chunk, Tile& tile, const Stop& stop) {
@@ -264,7 +248,6 @@ class TileWorker {
   TableRunner<T> tables_;
   IntervalRunner<T> intervals_;
   Aligned<char> chunk_sums_;
-  std::unique_ptr<FastV2<T>> fast_v2_;
 };
 
 // --- Few rows ---
@@ -383,9 +366,9 @@ size_t shared_bytes(const Plan& plan) {
 
 size_t scratch_bytes(const Plan& plan) {
   const size_t tile = tile_size(plan).most_rows;
-  return method_bytes(plan) + most_sum_bytes(plan) + table_runner_bytes(plan) +
+  return walk_bytes(plan) + most_sum_bytes(plan) + table_runner_bytes(plan) +
          tile * (sum_bytes(plan) + 2 * TileSums::row_bytes(plan.n_outputs, 1) + table_row_bytes(plan) +
-                 interval_row_bytes(plan) + fast_v2_row_bytes(plan)) +
+                 interval_row_bytes(plan)) +
          tile / kBlockRows * code_bytes(plan);
 }
 

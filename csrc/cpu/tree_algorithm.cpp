@@ -21,7 +21,7 @@ const std::vector<const TreeAlgorithm*>& tree_algorithms() { return list(); }
 
 void add_to_list(const TreeAlgorithm& algorithm) { list().push_back(&algorithm); }
 
-void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm) {
+void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm, const TableRequest& request) {
   const size_t most = algorithm.max_path_features;
   if (most < plan.features.size()) {
     const size_t longest = longest_path(plan);
@@ -30,6 +30,7 @@ void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm) {
                                   " different features; the method '" + algorithm.name +
                                   "' allows for at most " + std::to_string(most));
   }
+  if (algorithm.add_tables) algorithm.add_tables(plan, request);
   plan.tree_algorithm = &algorithm;
 }
 

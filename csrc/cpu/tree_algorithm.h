@@ -1,4 +1,4 @@
-// Algorithms that explain one tree at a time, for path-dependent SHAP values without tables.
+// Algorithms that explain one tree at a time, for path-dependent values.
 //
 // Each algorithm has its own source file in csrc/baselines, which registers it. All other code reads the list
 // of algorithms: the names in Python, the limits, the scratch memory, and the loop over the trees in
@@ -33,9 +33,19 @@ struct TreeWorkers {
   size_t (*bytes)(const Plan&);  // that one of them allocates
 };
 
+// How tables are made: they take at most table_bytes, or their contents are taken from `stored`.
+struct TableRequest {
+  size_t table_bytes;
+  int64_t n_threads;
+  const StoredTables* stored;
+};
+
 struct TreeAlgorithm {
-  const char* name;          // `method` of a row of skshapgpu/_engine/algorithms.py
+  const char* name;          // `method` of a row of skshapgpu/_common/algorithms.py
   size_t max_path_features;  // the most different features on a path
+  // Add tables to a plan without walks, for SHAP values or Banzhaf values. If this is null, the algorithm has
+  // no tables, and computes SHAP values.
+  void (*add_tables)(Plan&, const TableRequest&);
   std::tuple<TreeWorkers<float>, TreeWorkers<double>> workers;
 
   template <class T>
@@ -47,8 +57,9 @@ struct TreeAlgorithm {
 // Return all algorithms.
 const std::vector<const TreeAlgorithm*>& tree_algorithms();
 
-// Let an algorithm explain a plan of order 1. Throw std::invalid_argument if a path has too many features.
-void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm);
+// Let an algorithm explain a plan of order 1. Throw std::invalid_argument if a path has too many features,
+// and the errors of its tables.
+void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm, const TableRequest& request);
 
 // Register an algorithm, whose address is kept.
 void add_to_list(const TreeAlgorithm& algorithm);
@@ -58,8 +69,9 @@ void add_to_list(const TreeAlgorithm& algorithm);
 template <template <class> class Worker>
 class RegisteredTreeAlgorithm {
  public:
-  explicit RegisteredTreeAlgorithm(const char* name, size_t max_path_features = SIZE_MAX)
-      : algorithm_{name, max_path_features, {workers<float>(), workers<double>()}} {
+  explicit RegisteredTreeAlgorithm(const char* name, size_t max_path_features = SIZE_MAX,
+                                   void (*add_tables)(Plan&, const TableRequest&) = nullptr)
+      : algorithm_{name, max_path_features, add_tables, {workers<float>(), workers<double>()}} {
     add_to_list(algorithm_);
   }
   RegisteredTreeAlgorithm(const RegisteredTreeAlgorithm&) = delete;

@@ -20,7 +20,7 @@ struct TreeProgram {
   size_t decide, n_inner, ops, constants, children, leaves;
   int height;
   int n_features;  // most different ones on a path
-  bool walked;     // false: explained by tables, without ops and constants; also true with a tree algorithm
+  bool walked;     // false: explained by tables, without ops and constants
   int32_t source;  // the tree of the ensemble
   bool merged;     // see plan/merged_trees.h; such trees are for path-dependent values only
   size_t n_leaves;
@@ -62,8 +62,7 @@ struct Plan : CodedColumns {
   Precision precision;
   int order;  // of interactions: 1 for values only, 2 for pairs as well, 3 for triples as well
   Index index;
-  Method method = Method::kWalk;                  // kFastV2 has values only
-  const TreeAlgorithm* tree_algorithm = nullptr;  // instead of the walk; SHAP values only
+  const TreeAlgorithm* tree_algorithm = nullptr;  // instead of the walk; values only
   std::vector<int32_t> groups;         // for Owen values: the group of each feature, from 0; else empty
   bool unwalked = false;               // for Owen values: no walk computes them, see plan/owen_trees.h
   std::vector<FeaturePair> pairs;      // ascending; from order 2

@@ -16,7 +16,6 @@
 #include "python/ensemble_view.h"
 #include "python/plan_results.h"
 #include "simd/kernels.h"
-#include "tables/fast_v2.h"
 
 namespace skshap {
 
@@ -62,7 +61,7 @@ py::dict info(const Plan& plan) {
   out["n_leaves"] = plan.n_leaves;
   out["n_repeated"] = n_repeated;
   out["groups"] = list_of(tree_groups(plan));
-  const bool leaf_tables = plan.method == Method::kFastV2;
+  const bool leaf_tables = !plan.tables.leaf_tables.empty();
   out["n_table_trees"] = leaf_tables ? plan.trees.size() : plan.tables.trees.size() + plan.intervals.n_trees;
   out["n_lookups"] = leaf_tables ? plan.tables.leaf_tables.size()
                                  : plan.tables.lookups.size() + plan.intervals.tables.size();
@@ -83,57 +82,44 @@ py::dict info(const Plan& plan) {
 
 namespace {
 
-// The method by which a plan computes path-dependent values. The names of the methods are in
-// skshapgpu/_engine/algorithms.py.
-struct NamedMethod {
-  Method method;
-  const TreeAlgorithm* tree_algorithm;
-};
-
-NamedMethod method_named(const std::string& name) {
-  if (name == "walk") return {Method::kWalk, nullptr};
-  if (name == "fast_v2") return {Method::kFastV2, nullptr};
+// Return the algorithm of this name, or null for the walk. The names are in
+// skshapgpu/_common/algorithms.py.
+const TreeAlgorithm* algorithm_named(const std::string& name) {
+  if (name == "walk") return nullptr;
   std::string names = "'walk'";
   for (const TreeAlgorithm* algorithm : tree_algorithms()) {
-    if (name == algorithm->name) return {Method::kWalk, algorithm};
+    if (name == algorithm->name) return algorithm;
     names += std::string(", '") + algorithm->name + "'";
   }
-  throw py::value_error("method must be " + names + " or 'fast_v2', not '" + name + "'");
+  throw py::value_error("method must be one of " + names + ", not '" + name + "'");
 }
 
 Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
-             const std::string& tables, size_t table_bytes, int n_threads, const std::string& method_name,
+             const std::string& tables, size_t table_bytes, int n_threads, const std::string& method,
              const py::object& stored) {
   const Precision plan_precision = precision_named(precision);
   const Index index = index_named(name);
-  const NamedMethod method = method_named(method_name);
+  const TreeAlgorithm* const algorithm = algorithm_named(method);
+  const bool has_tables = tables != "none" || (algorithm && algorithm->add_tables);
   if (order < 1 || order > kMaxOrder)
     throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
   if (order == 3 && index == Index::kTaylor)
     throw py::value_error("the index 'STII' is of order 2 at most, not 3");
-  if (method.tree_algorithm && (order > 1 || index != Index::kShapley))
-    throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'SII'");
+  if (algorithm && !has_tables && (order > 1 || index != Index::kShapley))
+    throw py::value_error("the method '" + method + "' computes SHAP values only: order 1, index 'SII'");
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
-  if (tables == "none" && method.method == Method::kFastV2) {
-    if (order != 1) throw py::value_error("only plans of order 1 have tables");
+  if (has_tables && order != 1) throw py::value_error("only plans of order 1 have tables");
+  if (!has_tables && contents) throw py::value_error("a plan without tables takes none that were stored");
+  if (tables == "none")
     return with_view(ensemble, [&](const EnsembleView& view) {
-      return make_fast_v2_plan(view, plan_precision, index, table_bytes, n_threads, contents.get());
-    });
-  }
-  if (tables == "none") {
-    if (contents) throw py::value_error("a plan without tables takes none that were stored");
-    return with_view(ensemble, [&](const EnsembleView& view) {
-      Plan plan = make_plan(view, plan_precision, order, index, true, n_threads);
-      if (method.tree_algorithm) set_algorithm(plan, *method.tree_algorithm);
+      Plan plan = make_plan(view, plan_precision, order, index, !has_tables, n_threads);
+      if (algorithm) set_algorithm(plan, *algorithm, {table_bytes, n_threads, contents.get()});
       return plan;
     });
-  }
   if (tables != "level_uniform")
     throw py::value_error("tables must be 'none' or 'level_uniform', not '" + tables + "'");
-  if (order != 1) throw py::value_error("only plans of order 1 have tables");
-  if (method.method != Method::kWalk || method.tree_algorithm)
-    throw py::value_error("the method '" + method_name + "' has no tables of this kind");
+  if (algorithm) throw py::value_error("the method '" + method + "' has no tables of this kind");
   return with_view(ensemble, [&](const EnsembleView& view) {
     return make_level_plan(view, plan_precision, index, table_bytes, n_threads, contents.get());
   });

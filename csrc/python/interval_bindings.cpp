@@ -9,7 +9,7 @@ namespace {
 
 IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
                        std::map<std::string, double> prices, double most_bytes, bool on_gpu) {
-  if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm)
+  if (plan.order != 1 || plan.tree_algorithm)
     throw py::value_error("only plans for values, by the walk or background data, have tables by intervals");
   if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
   const auto price = [&](const char* name) {

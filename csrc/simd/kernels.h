@@ -221,7 +221,7 @@ struct SubsetSumsArgs {
   double* sums;                // [sum][pattern]
 };
 
-// Leaves whose tables are filled; see tables/fast_v2.h.
+// Leaves whose tables are filled; see baselines/fast_v2.cpp.
 template <class T>
 struct FillLeavesArgs {
   const LeafTable* leaves;

@@ -39,7 +39,7 @@ uint64_t layout_digest(const Plan& plan) {
   digest.add(plan.n_outputs);
   digest.add(plan.features);
   digest.add(tables.against_background);
-  digest.add(plan.method);
+  digest.add(!tables.leaf_tables.empty());
   digest.add(tables.bits);
   digest.add(tables.targets);
   digest.add(tables.lookups.size());

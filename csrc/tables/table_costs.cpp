@@ -66,14 +66,6 @@ uint32_t longest_path(const Plan& plan) {
   return longest;
 }
 
-void require_short_paths(const Plan& plan) {
-  const uint32_t longest = longest_path(plan);
-  if (longest > kMaxTableBits)
-    throw std::invalid_argument("a path has " + std::to_string(longest) +
-                                " different features; tables allow for at most " +
-                                std::to_string(kMaxTableBits));
-}
-
 void require_room(size_t needed, size_t table_bytes) {
   if (needed > table_bytes)
     throw TableMemoryError("tables of all trees need " + std::to_string(needed) + " bytes, but may take " +

@@ -32,9 +32,7 @@ constexpr size_t kPatternBytes = 16;
 // Return the largest number of features on a path.
 uint32_t longest_path(const Plan& plan);
 
-// Throw std::invalid_argument if a path has more features than tables have bits. Throw TableMemoryError if
-// the tables that all trees must have need more bytes than is allowed.
-void require_short_paths(const Plan& plan);
+// Throw TableMemoryError if the tables that all trees must have need more bytes than is allowed.
 void require_room(size_t needed, size_t table_bytes);
 
 }  // namespace skshap

@@ -40,6 +40,7 @@ class Groups {
   // Add the tables of Fast TreeSHAP v2, which has one table for each leaf.
   void add_leaf_tables() {
     const LeafTable* leaf = plan_.tables.leaf_tables.data();
+    if (!leaf) return;
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
       for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
         TableCost& cost = group(plan_.trees[i], true);
@@ -81,7 +82,7 @@ std::vector<TreeGroup> tree_groups(const Plan& plan) {
   Groups groups(plan);
   groups.add_trees();
   groups.add_tables();
-  if (plan.method == Method::kFastV2) groups.add_leaf_tables();
+  groups.add_leaf_tables();
   return groups.list();
 }
 

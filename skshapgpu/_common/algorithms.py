@@ -70,8 +70,8 @@ class Algorithm:
     name: str  # value of the option ``algorithm``
     results: tuple[Results, ...]  # no two of them contain the same result
     precisions: tuple[str, ...] = ("single", "double")
-    #: How ``_core.Plan`` computes path-dependent results: "walk", "fast_v2", or the name under which an
-    #: algorithm is registered in csrc/baselines. The core rejects models beyond the method's limits.
+    #: How ``_core.Plan`` computes path-dependent results: "walk", or the name under which an algorithm is
+    #: registered in csrc/baselines. The core rejects models beyond the method's limits.
     method: str = "walk"
     #: Which trees have tables for path-dependent values. "worthwhile": trees with the same split in all nodes
     #: of a level, and trees for which a call with many rows builds tables; "all": all trees, as far as memory

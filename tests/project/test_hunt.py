@@ -254,7 +254,7 @@ def test_wrong_values_of_many_rows_are_found(monkeypatch, form):
 
 def _repeats(seed: int, options: dict[str, Any]) -> int:
     case = Case(draw(seed, **options))
-    return many.repeated(case.X, case.rng)[1]
+    return many.repeated(case.X, case.rng)[2]
 
 
 @pytest.mark.parametrize("mode", ["values", "background", "interactions"])

@@ -98,7 +98,7 @@ MAY_INCLUDE = {
     "background": {"base", "plan", "rows", "simd", "tables"},
     "dependence": {"base", "plan", "rows", "simd"},
     "intervals": {"base", "plan", "rows", "simd", "tables"},
-    "baselines": {"cpu", "plan"},
+    "baselines": {"base", "cpu", "plan", "rows", "simd", "tables"},
     "cpu": {"base", "intervals", "plan", "rows", "simd", "tables"},
     "cuda/program": {"base", "plan"},
     "cuda": {"background", "base", "cuda/program", "plan"},

@@ -136,10 +136,8 @@ void add_lookup_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& p
 
 template <class T>
 void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
-  if (plan.method == Method::kFastV2)
-    add_leaf_tables(plan, test, program);
-  else
-    add_lookup_tables(plan, test, program);
+  if (!plan.tables.leaf_tables.empty()) add_leaf_tables(plan, test, program);
+  if (!plan.tables.lookups.empty()) add_lookup_tables(plan, test, program);
   const CudaTables<T>& out = program.tables;
   for (const size_t n : {out.bits.size(), out.targets.size(), out.factors.size(), program.slots.size()})
     require_positions(n);
