@@ -238,7 +238,9 @@ def test_fast_v2_of_each_length(depth: int) -> None:
 
 
 def test_long_paths_are_refused() -> None:
-    with pytest.raises(ValueError, match="a path has 17 different features; the method 'fast_v2' allows for at most 16"):
+    with pytest.raises(
+        ValueError, match="a path has 17 different features; the method 'fast_v2' allows for at most 16"
+    ):
         plan_of(random_chain(0, 17, 17), method="fast_v2")
     assert interval_plan(random_chain(0, 17, 17)).info()["n_table_trees"] == 0
     ensemble = random_chain(0, 12, 12)
