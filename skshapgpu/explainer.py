@@ -424,7 +424,8 @@ class TreeExplainer(ExplainerCalls):
         ------
         ValueError
             The explainer applies the leading steps of a pipeline, which a file cannot hold, or labels or
-            categories of the model are neither numbers nor strings.
+            categories of the model are neither numbers nor strings, or the path ends like a file of another
+            format, such as ".pkl".
         FileExistsError
             The path is a link, or an existing file that this method did not write.
         OSError
@@ -434,6 +435,11 @@ class TreeExplainer(ExplainerCalls):
         """
         require_bool("tables", tables)
         place = locate(path, filesystem)
+        if str(path).endswith(_ENDINGS_OF_OTHERS):
+            raise ValueError(
+                f"an explainer file is an .npz file, and {quoted(place)} ends like a file of another format: "
+                "name it explainer.npz, for example"
+            )
         if self._reader.steps:
             raise ValueError(
                 "the explainer applies the leading steps of a Pipeline, which a file cannot keep: save an "
@@ -505,7 +511,12 @@ class TreeExplainer(ExplainerCalls):
         if not (isinstance(path, Content) or is_path(path)):
             raise TypeError(f"path must be a str or path, not {with_article(path)}")
         place: Place | Content = path if isinstance(path, Content) else locate(path, filesystem)
-        saved = saving.load(place, verify)
+        try:
+            saved = saving.load(place, verify)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"there is no file {quoted(place)}; TreeExplainer(model).save(path) writes one"
+            ) from error
         stored, adapted, background = saved.options, saved.adapted, saved.background
         with _loading(place):
             if "groups" in stored:  # now "feature_groups"
@@ -536,6 +547,9 @@ class TreeExplainer(ExplainerCalls):
             explainer._compile(options, link, background, groups, tables=saved.tables)
         return explainer
 
+
+#: Endings of names that readers take for files of other formats.
+_ENDINGS_OF_OTHERS = (".pkl", ".pickle", ".joblib", ".json", ".skops")
 
 #: Options of an explainer that do not affect what it explains, so that an explainer file has none of them.
 _CHOSEN_LATER = ("device", "n_jobs", "memory_limit", "expected_rows", "check_additivity")

@@ -1,11 +1,23 @@
-"""Attributes that are computed when they are first used."""
+"""Attributes that are computed, and libraries that are imported, when they are first used."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def import_for(what: str, module: str, install: str) -> Any:
+    """Import a library that is not required to install skshapgpu.
+
+    If it cannot be imported, raise an ``ImportError`` that says ``what`` needs it, and what to install.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{what}: pip install {install}") from error
 
 
 class computed_once(Generic[T]):

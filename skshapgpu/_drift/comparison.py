@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._common.digits import number
+from .._common.lazy import import_for
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -78,8 +79,7 @@ class ExplanationComparison:
             ``psi``, ``wasserstein`` and ``relative_wasserstein``. The index has the features; if there are
             several outputs, it has features and outputs.
         """
-        import pandas as pd
-
+        pd = import_for("to_frame() needs pandas", "pandas", "pandas")
         records = self._records()
         keys = ["feature"] if self.output_names is None else ["feature", "output"]
         return pd.DataFrame.from_records(records).set_index(keys)

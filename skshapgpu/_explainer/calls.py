@@ -454,7 +454,8 @@ class ExplainerCalls(CompiledExplainer):
         """Return the labels in the form that the link takes if the model output needs them, else None."""
         if not self._has_labels:
             if y is not None:
-                raise ValueError(f"y is for model_output='log_loss', not {self.model_output!r}: leave it out")
+                hint = "pass background rows as data=" if np.ndim(y) > 1 else "leave it out"
+                raise ValueError(f"y is for model_output='log_loss', not {self.model_output!r}: {hint}")
             return None
         assert self._compiled.link is not None
         return self._compiled.link.read_labels(y, rows.n_rows, rows.row_labels)

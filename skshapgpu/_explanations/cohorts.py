@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from .._common.checks import require_count
 from .._common.digits import number
+from .._common.lazy import import_for
 from .._rows.columns import GroupedRows, read_column
 from .._rows.real_numbers import has_categories, is_missing
 from .._rows.tables import names_of, require_same_rows
@@ -120,8 +121,7 @@ class Cohorts(Mapping[Any, ExplanationT], Generic[ExplanationT]):
             Mean magnitudes, summed over the outputs, with a row for each cohort and a column for each
             feature or interaction. The column with the largest mean over the cohorts is first.
         """
-        import pandas as pd
-
+        pd = import_for("to_frame() needs pandas", "pandas", "pandas")
         ranked = self.strongest(np.iinfo(np.int64).max)
         index = pd.Index(list(self), name=self.name)
         frame = pd.DataFrame([dict(pairs) for pairs in ranked.values()], index=index)

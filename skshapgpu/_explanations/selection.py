@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from .._common.positions import read_positions
+from .._common.positions import is_integer, read_positions
 from .._rows.tables import row_labels
 
 if TYPE_CHECKING:
@@ -69,8 +69,15 @@ def expand(key: Any, ndim: int) -> list[Any]:
     """Expand an index to its parts: rows, features and outputs."""
     parts = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if ndim == 2 and len(parts) > 1 and dots and is_integer(parts[-1]):
+        # Whoever writes this expects several outputs, as an array of both classes has.
+        raise IndexError(
+            f"the explanation has one output: explanation[..., {parts[-1]}] would select by feature; write "
+            f"explanation[:, {parts[-1]}] for the feature, and leave out the output"
+        )
     if len(parts) - len(dots) > ndim or len(dots) > 1:
-        raise IndexError(f"an explanation with {ndim} axes takes at most {ndim} indices")
+        only = "one output, and is indexed by rows and features" if ndim == 2 else "three axes"
+        raise IndexError(f"the explanation has {only}: it takes at most {ndim} indices")
     for i in dots:
         parts[i : i + 1] = [slice(None)] * (ndim - len(parts) + 1)
     return parts + [slice(None)] * (3 - len(parts))
@@ -100,9 +107,7 @@ def positions(key: Any, size: int, names: Sequence[Any] | None, noun: str = "row
             _require_mask_of(key, names)
         return np.flatnonzero(indices)
     if indices.dtype.kind not in "iu" or indices.ndim != 1:
-        names_a_row = isinstance(key, str) and names is None
-        hint = f": rows come first, then features, as in explanation[:, {key!r}]" if names_a_row else ""
-        raise IndexError(f"cannot select by {key!r}{hint}")
+        raise IndexError(f"cannot select by {key!r}")
     if len(indices) and (indices.min() < -size or indices.max() >= size):
         raise IndexError(f"explanation: {noun} {key!r} is out of range for {size} {noun}s")
     indices = indices.astype(np.int64)  # a smaller type may not hold the size

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from .._common.checks import require_bool, require_count
 from .._common.digits import number
 from .._common.indices import INDICES
+from .._common.lazy import import_for
 from .._common.types import ColumnNames, Values
 from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
@@ -131,10 +132,21 @@ class LabelledValues:
 
     def _key_parts(self, key: Any) -> list[Any]:
         """Split an index into its parts: rows, columns and outputs."""
-        parts = expand(key, 2 if self._several_outputs() is None else 3)
+        outputs = self._several_outputs()
+        parts = expand(key, 2 if outputs is None else 3)
+        if isinstance(parts[0], str):
+            raise IndexError(f"rows are selected by position{self._hint(parts[0])}")
         if str(getattr(parts[0], "dtype", "")).startswith("bool"):
             require_same_rows(parts[0], self.row_labels, "the mask")
         return parts
+
+    def _hint(self, name: str) -> str:
+        """Say how to select by a name that is in the place of rows."""
+        if name in self.feature_names:
+            return f": write explanation[:, {name!r}] for this feature"
+        if name in map(str, self._several_outputs() or ()):
+            return f": write explanation[..., {name!r}] for this output"
+        return f", and {name!r} is no feature or output"
 
     def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:
         """Select outputs of the fields; ``arrays`` are fields whose last axis has the outputs."""
@@ -166,8 +178,7 @@ class LabelledValues:
 
     def _frame(self, names: Sequence[str]) -> DataFrame:
         """Return the values as a data frame, given the names of the second axis."""
-        import pandas as pd
-
+        pd = import_for("to_frame() needs pandas", "pandas", "pandas")
         columns = column_names(names, self._several_outputs())
         values = to_host(self.values).reshape(len(self), len(columns))
         return pd.DataFrame(values, index=self.row_labels, columns=columns)
@@ -396,8 +407,7 @@ class Explanation(LabelledValues):
             categorical columns, ``data`` has the numbers of the categories, in the order of the column's
             type or of their names, and ``display_data`` has the categories.
         """
-        import shap
-
+        shap = import_for("to_shap() needs shap", "shap", "shap")
         outputs, data, display_data = self._several_outputs(), None, None
         if self.data is not None:
             data = to_array(self.data)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from ..errors import UnsupportedModelError
@@ -96,10 +97,10 @@ def adapt(model: Any) -> AdaptedModel:
     An :class:`~skshapgpu.adapters.AdaptedModel` is returned unchanged.
 
     Raise ``UnsupportedModelError`` if the family is unknown, or the model uses something that cannot be
-    explained exactly; ``NotFittedError`` if the model is not fitted; ``TypeError`` if ``model`` is a class
-    instead of an instance, or the result of a registered adapter is not an ``AdaptedModel``; ``ValueError``
-    if ``model`` is a path or bytes, but there is no valid model file. ``files.adapt`` says which other errors
-    files can raise.
+    explained exactly; ``NotFittedError`` if the model is not fitted; ``TypeError`` if ``model`` is a class,
+    a function or rows instead of a fitted model, or the result of a registered adapter is not an
+    ``AdaptedModel``; ``ValueError`` if ``model`` is a path or bytes, but there is no valid model file.
+    ``files.adapt`` says which other errors files can raise.
     """
     if isinstance(model, (str, os.PathLike, bytes)):
         return importlib.import_module("skshapgpu.adapters.files").adapt(model)
@@ -121,6 +122,15 @@ def adapt(model: Any) -> AdaptedModel:
         package = base.__module__.partition(".")[0]
         if package in FAMILIES:
             return importlib.import_module(f".{FAMILIES[package].module}", __name__).adapt(model)
+    if isinstance(model, (MethodType, FunctionType)):
+        raise TypeError(
+            f"expected a fitted model, got the function {model.__qualname__}: pass the model itself, whose "
+            "trees are read"
+        )
+    if hasattr(model, "shape") and not hasattr(model, "predict"):
+        raise TypeError(
+            f"expected a fitted model, got a {type(model).__qualname__}: pass the model first, then the rows"
+        )
     if type(model).__module__.partition(".")[0] == __name__.partition(".")[0]:
         raise UnsupportedModelError(
             f"cannot explain a {type(model).__qualname__}: pass the fitted model that it was made from"

@@ -186,7 +186,9 @@ def adapt(model: Any) -> AdaptedModel:
             "fit scikit-learn's own class, after sklearnex.unpatch_sklearn()"
         )
     if not readers:
-        raise UnsupportedModelError(f"cannot explain a {name}: it is not a supported scikit-learn tree model")
+        linear = "it is linear, and its SHAP values are coef_ * (X - X.mean(axis=0))"
+        reason = linear if hasattr(model, "coef_") else "it does not predict a sum of trees"
+        raise UnsupportedModelError(f"cannot explain a {name}: {reason}")
     fitted, read = readers[0]
     check_is_fitted(model, fitted)
     require_own_predictions(model, "sklearn")

@@ -12,6 +12,7 @@ from sklearn.utils import check_scalar
 from .._common.checks import require_count, with_article
 from .._common.digits import number
 from .._common.indices import INDICES
+from .._common.lazy import import_for
 from .._common.positions import is_integer, listed, read_position, require_position
 from .._explanations.selection import positions_of_label
 from .._explanations.values import Explanation, LabelledValues
@@ -59,11 +60,7 @@ _GAP = 4.0
 
 def pyplot() -> Any:
     """Import ``matplotlib.pyplot``, or raise an ``ImportError`` that says what to install."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError("displays need matplotlib: pip install matplotlib") from error
-    return pyplot
+    return import_for("displays need matplotlib", "matplotlib.pyplot", "matplotlib")
 
 
 def value_name(explanation: Any) -> str:

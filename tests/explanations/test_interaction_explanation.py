@@ -87,7 +87,7 @@ def test_one_of_several_outputs_follows_the_shape_rule() -> None:
         ((slice(None), "a x c"), KeyError, "there is no interaction 'a x c', only 'a x b', 'a x d'"),
         ((slice(None), 4), IndexError, "out of range"),
         ((0, 0, 0, 0), IndexError, "at most 3 indices"),
-        ("a", IndexError, "cannot select by 'a'"),
+        ("a", IndexError, "rows are selected by position"),
     ],
 )
 def test_bad_selections(key: Any, error: type[Exception], message: str) -> None:
