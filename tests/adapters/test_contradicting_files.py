@@ -293,6 +293,19 @@ def test_lightgbm_word_behind_the_numbers(field: str) -> None:
         adapt(TARGETS["lightgbm"].write(model))
 
 
+@pytest.mark.parametrize("number", ["1e-320", "-1e-310", "2.2250738585072012e-308"])
+@pytest.mark.parametrize("tree_number, field", [(0, "leaf_const"), (1, "leaf_const"), (1, "leaf_coeff")])
+def test_lightgbm_linear_leaves_below_the_normal_numbers(tree_number: int, field: str, number: str) -> None:
+    """LightGBM ends the process at such a number, but reads it as a value or a threshold."""
+    model = document("lightgbm", "linear")
+    model["trees"][tree_number][field][0] = number
+    with pytest.raises(ValueError, match=f"tree {tree_number} .* a linear leaf with a number between 0 and"):
+        adapt(TARGETS["lightgbm"].write(model))
+    model = document("lightgbm", "linear")
+    model["trees"][tree_number].update(leaf_value=[number] * 4, threshold=["1", number, "2"])
+    assert adapt(TARGETS["lightgbm"].write(model)).ensemble.n_trees == 2
+
+
 def test_lightgbm_average_of_no_trees() -> None:
     """LightGBM predicts NaN then, and 0 as the sum of no trees."""
     for name in ("regression", "forest"):
