@@ -362,7 +362,8 @@ def _tree(number: int, text: str) -> _Tree:
         numbers_of_leaves = np.abs(np.concatenate([linear.constant, linear.coefficient]))
         require(
             ((numbers_of_leaves == 0) | (numbers_of_leaves > _SMALLEST_NORMAL)).all(),
-            f"has a linear leaf with a number between 0 and {_SMALLEST_NORMAL:.1e}, which LightGBM cannot read",
+            f"has a linear leaf with a number between 0 and {_SMALLEST_NORMAL:.1e}, which LightGBM cannot "
+            "read",
         )
         leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
     words = numbers("cat_threshold", np.int64, int(boundaries[-1]))

@@ -8,12 +8,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fuzz.readers import workers
 from fuzz.readers.targets import TARGETS
-from helpers import ubjson
+from helpers import onnx_models, ubjson
 
 from skshapgpu import TreeExplainer, UnsupportedModelError
 from skshapgpu.adapters import adapt
@@ -356,6 +358,33 @@ def test_onnx_types_of_attributes(name: str, attribute: str, value: Any, message
     model["attributes"][attribute] = value
     with pytest.raises(ValueError, match=message):
         adapt(TARGETS["onnx"].write(model))
+
+
+@pytest.mark.parametrize("output", [3, 2**63 - 1, -1])
+@pytest.mark.parametrize("name, kind", [("regressor", "target"), ("classifier", "class")])
+def test_onnx_outputs_of_inner_nodes(name: str, kind: str, output: int) -> None:
+    """The weight of an inner node has no effect, but its output must exist."""
+    model = document("onnx", name)
+    attributes = model["attributes"]
+    assert attributes["nodes_modes"][0] != "LEAF"
+    attributes[f"{kind}_nodeids"][0] = 0
+    assert adapt(TARGETS["onnx"].write(model)).ensemble.n_trees == 2
+    attributes[f"{kind}_ids"][0] = output
+    with pytest.raises(ValueError, match=r"a node has a weight for an output outside 0\.\."):
+        adapt(TARGETS["onnx"].write(model))
+
+
+@pytest.mark.parametrize("transform", range(5))
+def test_onnx_scores_are_compared_before_the_transformation(transform: int, tmp_path: Path) -> None:
+    """onnxruntime applies a transformation to several targets, most of them not to a single one."""
+    pytest.importorskip("onnxruntime")
+    model = document("onnx", "ensemble")
+    model["attributes"].update(post_transform=transform, n_targets=2)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(TARGETS["onnx"].write(model))
+    rows = np.random.default_rng(0).integers(-3, 4, (20, 3)).astype(np.float32)
+    scores = workers.onnx(str(path), rows)[1]
+    np.testing.assert_allclose(scores, onnx_models.margin(adapt(path), rows), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
