@@ -238,6 +238,22 @@ def test_catboost_features_with_the_same_number() -> None:
         adapt(json.dumps(model).encode())
 
 
+@pytest.mark.parametrize(
+    "name, sizes, size",
+    [("ctrs", [2, 2, 2], 2**16 + 2), ("symmetric", [2, 2], -30), ("lossguide", [7, 7], 39)],
+)
+def test_catboost_sizes_of_trees(name: str, sizes: list[int], size: int) -> None:
+    """CatBoost crashes when it predicts; it exports the splits of each tree by the position of the first."""
+    pytest.importorskip("catboost")
+    content = document("catboost_cbm", name)
+    assert adapt(content).ensemble.n_trees == len(sizes)
+    before, old, after = content.rpartition(np.array([len(sizes), *sizes], "<i4").tobytes())
+    assert old
+    content = before + np.array([len(sizes), size, *sizes[1:]], "<i4").tobytes() + after
+    with pytest.raises(ValueError, match="the sizes of its trees do not fit the positions of their splits"):
+        adapt(content)
+
+
 def lightgbm(name: str, old: str, new: str) -> bytes:
     text = TARGETS["lightgbm"].write(document("lightgbm", name)).decode()
     assert old in text

@@ -255,9 +255,9 @@ def restore_tables(document: dict[str, Any], content: bytes) -> None:
     ``content`` is CatBoost's own file (.cbm) of the same model. Raise ``ValueError`` if the file contains
     another model, or is damaged.
     """
+    file = CbmFile(content)
     if not document.get("ctr_data"):
         return
-    file = CbmFile(content)
     ctrs = document["features_info"]["ctrs"]
     if [ctr["ctr_type"] for ctr in ctrs] != [base.kind for base in file.ctrs]:
         raise ValueError("CatBoost's two exports of the model have different CTRs")
