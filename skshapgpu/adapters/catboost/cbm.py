@@ -58,7 +58,7 @@ class CbmFile:
     """The base of each CTR of a file, ``ctrs``, in the order of the JSON export.
 
     ``ValueError`` is raised if the file does not have the expected format, or the sizes of its trees do not
-    fit the positions of their splits. CatBoost predicts by the sizes, and exports the splits by the positions.
+    fit the positions of their splits. CatBoost predicts by the sizes, but exports splits by the positions.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -71,7 +71,7 @@ class CbmFile:
             trees = buffer.table(buffer.reference(0), _TREES)
             sizes, starts = buffer.integers(trees, _SIZES), buffer.integers(trees, _STARTS)
             limits = np.append(starts, len(buffer.integers(trees, _SPLITS)))
-            if limits[0] or sizes.min(initial=0) < 0 or not np.array_equal(np.diff(limits), sizes):
+            if limits[0] or not np.array_equal(np.diff(limits), sizes):
                 raise ValueError("the sizes of its trees do not fit the positions of their splits")
             ctrs = buffer.references(trees, _CTR_FEATURES)
             self.ctrs = [_base(buffer, buffer.table(buffer.table(ctr, _CTR), _CTR_BASE)) for ctr in ctrs]
