@@ -254,6 +254,23 @@ def test_catboost_sizes_of_trees(name: str, sizes: list[int], size: int) -> None
         adapt(content)
 
 
+@pytest.mark.parametrize(
+    "position, old, new, message",
+    [
+        (6732, 1, 2, "a CTR of the CatBoost model has borders that do not ascend"),  # the number of borders
+        (6964, 0, 1, "two exports of the model have different features"),  # the number of one-hot features
+        (6968, 0, 1, "two exports of the model have different features"),  # of features computed from text
+    ],
+)
+def test_catboost_numbers_of_features_and_borders(position: int, old: int, new: int, message: str) -> None:
+    pytest.importorskip("catboost")
+    content = bytearray(document("catboost_cbm", "ctrs"))
+    assert content[position] == old
+    content[position] = new
+    with pytest.raises(ValueError, match=message):
+        adapt(bytes(content))
+
+
 def lightgbm(name: str, old: str, new: str) -> bytes:
     text = TARGETS["lightgbm"].write(document("lightgbm", name)).decode()
     assert old in text

@@ -27,6 +27,8 @@ _TREES, _CTR_FEATURES, _CTR, _CTR_BASE = 1, 7, 0, 0
 #: Numbers of the fields of the trees: the splits of all trees, the number of splits of each tree, and the
 #: position of its first split.
 _SPLITS, _SIZES, _STARTS = 1, 2, 3
+#: Numbers of the fields of the trees: one-hot features, and features computed from text or embeddings.
+_ONE_HOT, _ESTIMATED = 6, 13
 #: Numbers of the fields of a base.
 _COMBINATION, _TYPE, _BINARIZATION = 0, 1, 2
 #: Numbers of the fields of a CTR table.
@@ -57,6 +59,9 @@ class Base(NamedTuple):
 class CbmFile:
     """The base of each CTR of a file, ``ctrs``, in the order of the JSON export.
 
+    ``n_one_hot`` is the number of its one-hot features, ``n_estimated`` is the number of its features that are
+    computed from text or embeddings.
+
     ``ValueError`` is raised if the file does not have the expected format, or the sizes of its trees do not
     fit the positions of their splits. CatBoost predicts by the sizes, but exports splits by the positions.
     """
@@ -73,6 +78,9 @@ class CbmFile:
             limits = np.append(starts, len(buffer.integers(trees, _SPLITS)))
             if limits[0] or not np.array_equal(np.diff(limits), sizes):
                 raise ValueError("the sizes of its trees do not fit the positions of their splits")
+            self.n_one_hot, self.n_estimated = (
+                len(buffer.references(trees, field)) for field in (_ONE_HOT, _ESTIMATED)
+            )
             ctrs = buffer.references(trees, _CTR_FEATURES)
             self.ctrs = [_base(buffer, buffer.table(buffer.table(ctr, _CTR), _CTR_BASE)) for ctr in ctrs]
         except (struct.error, LookupError, ValueError) as error:
