@@ -59,8 +59,8 @@ class Base(NamedTuple):
 class CbmFile:
     """The base of each CTR of a file, ``ctrs``, in the order of the JSON export.
 
-    ``n_one_hot`` is the number of its one-hot features, ``n_estimated`` the number of its features computed from
-    text or embeddings.
+    ``n_one_hot`` is the number of its one-hot features, ``n_estimated`` the number of its features that are
+    computed from text or embeddings.
 
     ``ValueError`` is raised if the file does not have the expected format, or the sizes of its trees do not
     fit the positions of their splits. CatBoost predicts by the sizes, but exports splits by the positions.
