@@ -80,6 +80,9 @@ _MAX_OUTPUTS_WITHOUT_TREES = 2**12
 #: Numbers of a tree that only describe training, with their count; 0 stands for the number of inner nodes.
 _STATISTICS = {"split_gain": 0, "internal_value": 0, "internal_weight": 0, "shrinkage": 1}
 
+#: LightGBM ends the process at such a number of a linear leaf, also at digits that round to it.
+_SMALLEST_NORMAL = np.finfo(np.float64).tiny
+
 _INNER_FIELDS = {
     "split_feature": np.int64,
     "threshold": np.float64,
@@ -355,6 +358,12 @@ def _tree(number: int, text: str) -> _Tree:
             np.isfinite(linear.constant).all() and np.isfinite(linear.coefficient).all(),
             "has a linear leaf with numbers that are not finite, as those of models that are trained on "
             "infinite values",
+        )
+        numbers_of_leaves = np.abs(np.concatenate([linear.constant, linear.coefficient]))
+        require(
+            ((numbers_of_leaves == 0) | (numbers_of_leaves > _SMALLEST_NORMAL)).all(),
+            f"has a linear leaf with a number between 0 and {_SMALLEST_NORMAL:.1e}, which LightGBM cannot "
+            "read",
         )
         leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
     words = numbers("cat_threshold", np.int64, int(boundaries[-1]))

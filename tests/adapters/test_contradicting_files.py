@@ -8,12 +8,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fuzz.readers import workers
 from fuzz.readers.targets import TARGETS
-from helpers import ubjson
+from helpers import onnx_models, ubjson
 
 from skshapgpu import TreeExplainer, UnsupportedModelError
 from skshapgpu.adapters import adapt
@@ -236,6 +238,39 @@ def test_catboost_features_with_the_same_number() -> None:
         adapt(json.dumps(model).encode())
 
 
+@pytest.mark.parametrize(
+    "name, sizes, size",
+    [("ctrs", [2, 2, 2], 2**16 + 2), ("symmetric", [2, 2], 2**24 + 2), ("lossguide", [7, 7], 39)],
+)
+def test_catboost_sizes_of_trees(name: str, sizes: list[int], size: int) -> None:
+    """CatBoost crashes when it predicts with such symmetric trees, but exports them without an error."""
+    pytest.importorskip("catboost")
+    content = document("catboost_cbm", name)
+    assert adapt(content).ensemble.n_trees == len(sizes)
+    before, old, after = content.rpartition(np.array([len(sizes), *sizes], "<i4").tobytes())
+    assert old
+    content = before + np.array([len(sizes), size, *sizes[1:]], "<i4").tobytes() + after
+    with pytest.raises(ValueError, match="the sizes of its trees do not fit the positions of their splits"):
+        adapt(content)
+
+
+@pytest.mark.parametrize(
+    "position, old, new, message",
+    [
+        (6732, 1, 2, "a CTR of the CatBoost model has borders that do not ascend"),  # the number of borders
+        (6964, 0, 1, "two exports of the model have different features"),  # the number of one-hot features
+        (6968, 0, 1, "two exports of the model have different features"),  # of features computed from text
+    ],
+)
+def test_catboost_numbers_of_features_and_borders(position: int, old: int, new: int, message: str) -> None:
+    pytest.importorskip("catboost")
+    content = bytearray(document("catboost_cbm", "ctrs"))
+    assert content[position] == old
+    content[position] = new
+    with pytest.raises(ValueError, match=message):
+        adapt(bytes(content))
+
+
 def lightgbm(name: str, old: str, new: str) -> bytes:
     text = TARGETS["lightgbm"].write(document("lightgbm", name)).decode()
     assert old in text
@@ -293,6 +328,19 @@ def test_lightgbm_word_behind_the_numbers(field: str) -> None:
         adapt(TARGETS["lightgbm"].write(model))
 
 
+@pytest.mark.parametrize("number", ["1e-320", "-1e-310", "2.2250738585072012e-308"])
+@pytest.mark.parametrize("tree_number, field", [(0, "leaf_const"), (1, "leaf_const"), (1, "leaf_coeff")])
+def test_lightgbm_linear_leaves_below_the_normal_numbers(tree_number: int, field: str, number: str) -> None:
+    """LightGBM ends the process at such a number, but reads it as a value or a threshold."""
+    model = document("lightgbm", "linear")
+    model["trees"][tree_number][field][0] = number
+    with pytest.raises(ValueError, match=f"tree {tree_number} .* a linear leaf with a number between 0 and"):
+        adapt(TARGETS["lightgbm"].write(model))
+    model = document("lightgbm", "linear")
+    model["trees"][tree_number].update(leaf_value=[number] * 4, threshold=["1", number, "2"])
+    assert adapt(TARGETS["lightgbm"].write(model)).ensemble.n_trees == 2
+
+
 def test_lightgbm_average_of_no_trees() -> None:
     """LightGBM predicts NaN then, and 0 as the sum of no trees."""
     for name in ("regression", "forest"):
@@ -343,6 +391,33 @@ def test_onnx_types_of_attributes(name: str, attribute: str, value: Any, message
     model["attributes"][attribute] = value
     with pytest.raises(ValueError, match=message):
         adapt(TARGETS["onnx"].write(model))
+
+
+@pytest.mark.parametrize("output", [3, 2**63 - 1, -1])
+@pytest.mark.parametrize("name, kind", [("regressor", "target"), ("classifier", "class")])
+def test_onnx_outputs_of_inner_nodes(name: str, kind: str, output: int) -> None:
+    """The weight of an inner node has no effect, but its output must exist."""
+    model = document("onnx", name)
+    attributes = model["attributes"]
+    assert attributes["nodes_modes"][0] != "LEAF"
+    attributes[f"{kind}_nodeids"][0] = 0
+    assert adapt(TARGETS["onnx"].write(model)).ensemble.n_trees == 2
+    attributes[f"{kind}_ids"][0] = output
+    with pytest.raises(ValueError, match=r"a node has a weight for an output outside 0\.\."):
+        adapt(TARGETS["onnx"].write(model))
+
+
+@pytest.mark.parametrize("transform", range(5))
+def test_onnx_scores_are_compared_before_the_transformation(transform: int, tmp_path: Path) -> None:
+    """onnxruntime applies a transformation to several targets, most of them not to a single one."""
+    pytest.importorskip("onnxruntime")
+    model = document("onnx", "ensemble")
+    model["attributes"].update(post_transform=transform, n_targets=2)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(TARGETS["onnx"].write(model))
+    rows = np.random.default_rng(0).integers(-3, 4, (20, 3)).astype(np.float32)
+    scores = workers.onnx(str(path), rows)[1]
+    np.testing.assert_allclose(scores, onnx_models.margin(adapt(path), rows), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

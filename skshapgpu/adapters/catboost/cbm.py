@@ -1,4 +1,4 @@
-"""Reader of the CTRs in CatBoost's own file format (.cbm).
+"""Reader of the CTRs in CatBoost's own file format (.cbm), and of the sizes of the trees.
 
 Unlike the JSON export, this format distinguishes CTRs that differ only in how the target is binarized, such
 as the CTRs of several targets.
@@ -24,6 +24,11 @@ _MAGIC = b"CBM1"
 #: Numbers of fields on the way to the base of a CTR: the trees in the root table, the CTR features in the
 #: trees, the CTR in a CTR feature, and the base in a CTR.
 _TREES, _CTR_FEATURES, _CTR, _CTR_BASE = 1, 7, 0, 0
+#: Numbers of the fields of the trees: the splits of all trees, the number of splits of each tree, and the
+#: position of its first split.
+_SPLITS, _SIZES, _STARTS = 1, 2, 3
+#: Numbers of the fields of the trees: one-hot features, and features computed from text or embeddings.
+_ONE_HOT, _ESTIMATED = 6, 13
 #: Numbers of the fields of a base.
 _COMBINATION, _TYPE, _BINARIZATION = 0, 1, 2
 #: Numbers of the fields of a CTR table.
@@ -54,7 +59,11 @@ class Base(NamedTuple):
 class CbmFile:
     """The base of each CTR of a file, ``ctrs``, in the order of the JSON export.
 
-    ``ValueError`` is raised if the file does not have the expected format.
+    ``n_one_hot`` is the number of its one-hot features, ``n_estimated`` the number of its features that are
+    computed from text or embeddings.
+
+    ``ValueError`` is raised if the file does not have the expected format, or the sizes of its trees do not
+    fit the positions of their splits. CatBoost predicts by the sizes, but exports splits by the positions.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -65,6 +74,13 @@ class CbmFile:
             self._end = 8 + struct.unpack_from("<I", data, 4)[0]
             buffer = _Buffer(data[8 : self._end])
             trees = buffer.table(buffer.reference(0), _TREES)
+            sizes, starts = buffer.integers(trees, _SIZES), buffer.integers(trees, _STARTS)
+            limits = np.append(starts, len(buffer.integers(trees, _SPLITS)))
+            if limits[0] or not np.array_equal(np.diff(limits), sizes):
+                raise ValueError("the sizes of its trees do not fit the positions of their splits")
+            self.n_one_hot, self.n_estimated = (
+                len(buffer.references(trees, field)) for field in (_ONE_HOT, _ESTIMATED)
+            )
             ctrs = buffer.references(trees, _CTR_FEATURES)
             self.ctrs = [_base(buffer, buffer.table(buffer.table(ctr, _CTR), _CTR_BASE)) for ctr in ctrs]
         except (struct.error, LookupError, ValueError) as error:
@@ -156,6 +172,10 @@ class _Buffer:
         first, n = self._vector(table, field)
         size = struct.calcsize(form)
         return list(struct.iter_unpack(form, self._data[first : first + n * size]))
+
+    def integers(self, table: int, field: int) -> np.ndarray:
+        first, n = self._vector(table, field)
+        return np.frombuffer(self._data[first : first + 4 * n], "<i4").astype(np.int64)
 
     def bytes(self, table: int, field: int) -> bytes:
         first, n = self._vector(table, field)

@@ -57,6 +57,9 @@ class CtrReader:
     ) -> None:
         info = document["features_info"]
         self._ctrs = info.get("ctrs") or []
+        for ctr in self._ctrs:
+            if (np.diff(list(map(_single, ctr["borders"]))) <= 0).any():
+                raise ValueError("a CTR of the CatBoost model has borders that do not ascend")
         self._tables = document.get("ctr_data") or {}
         self._numeric, self._categorical = numeric, categorical
         n_before = sum(

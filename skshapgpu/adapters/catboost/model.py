@@ -255,9 +255,13 @@ def restore_tables(document: dict[str, Any], content: bytes) -> None:
     ``content`` is CatBoost's own file (.cbm) of the same model. Raise ``ValueError`` if the file contains
     another model, or is damaged.
     """
+    file = CbmFile(content)
+    categorical = document["features_info"].get("categorical_features") or []
+    # In JSON, CatBoost leaves out one-hot features without a column, and features computed from missing text.
+    if file.n_estimated or file.n_one_hot != sum("values" in feature for feature in categorical):
+        raise ValueError("CatBoost's two exports of the model have different features")
     if not document.get("ctr_data"):
         return
-    file = CbmFile(content)
     ctrs = document["features_info"]["ctrs"]
     if [ctr["ctr_type"] for ctr in ctrs] != [base.kind for base in file.ctrs]:
         raise ValueError("CatBoost's two exports of the model have different CTRs")

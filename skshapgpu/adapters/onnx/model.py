@@ -76,7 +76,7 @@ def adapt_content(content: bytes) -> AdaptedModel:
     transform = _named(attributes, "post_transform", _TRANSFORMS, kind) or "NONE"
     if kind == "TreeEnsembleClassifier":
         table, labels = chains.merged(tables.read_listed(attributes, "class")), _labels(attributes)
-        _check_weights(table, len(labels))
+        _check_weights(table, attributes["class_ids"], len(labels))
         if len(labels) == 2 and len(attributes["class_ids"]) > len(table.weight):
             raise UnsupportedModelError(
                 "the ONNX model has two classes and weights of inner nodes: its scores are not defined"
@@ -85,12 +85,14 @@ def adapt_content(content: bytes) -> AdaptedModel:
     else:
         if kind == "TreeEnsemble":
             table = tables.read_indexed(attributes)
+            outputs = table.weight_output
         else:
             table = chains.merged(tables.read_listed(attributes, "target"))
+            outputs = attributes["target_ids"]
         n_targets = attributes.get("n_targets", 0)
         if not isinstance(n_targets, int) or not 1 <= n_targets <= len(table.weight) + len(base_values):
             raise ValueError(f"its n_targets is {n_targets!r:.80}, but it has {len(table.weight)} weights")
-        _check_weights(table, n_targets)
+        _check_weights(table, outputs, n_targets)
         aggregate = _named(attributes, "aggregate_function", _AGGREGATES, kind)
         if aggregate in ("MIN", "MAX"):
             raise UnsupportedModelError(
@@ -117,12 +119,15 @@ def adapt_content(content: bytes) -> AdaptedModel:
     )
 
 
-def _check_weights(table: NodeTable, n_outputs: int) -> None:
-    """Raise ``ValueError`` unless weights are finite, their outputs exist, and no leaf repeats an output."""
+def _check_weights(table: NodeTable, outputs: np.ndarray, n_outputs: int) -> None:
+    """Raise ``ValueError`` unless weights are finite, their outputs exist, and no leaf repeats an output.
+
+    ``outputs`` are the outputs of all weights that onnxruntime checks: also those of inner nodes.
+    """
     if not np.isfinite(table.weight).all():
         raise ValueError("a leaf has a weight that is not finite")
-    if ((table.weight_output < 0) | (table.weight_output >= n_outputs)).any():
-        raise ValueError(f"a leaf has a weight for an output outside 0..{n_outputs - 1}")
+    if ((outputs < 0) | (outputs >= n_outputs)).any():
+        raise ValueError(f"a node has a weight for an output outside 0..{n_outputs - 1}")
     keys = table.weight_node * n_outputs + table.weight_output
     if len(np.unique(keys)) < len(keys):
         raise ValueError("a leaf has two weights for the same output")

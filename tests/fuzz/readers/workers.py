@@ -14,9 +14,11 @@ import signal
 from collections.abc import Callable
 from functools import cache
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from helpers.onnx_models import attribute
 
 #: Bytes of address space that a library may use; a damaged file can ask for any number.
 LIBRARY_BYTES = 6 * 2**30
@@ -29,6 +31,10 @@ N_ROWS, MOST_COLUMNS = 24, 256
 
 #: Errors that SECURITY.md lists for a file.
 DOCUMENTED = ("ValueError", "TypeError", "UnsupportedModelError", "MemoryError")
+
+
+#: Numbers of SOFTMAX, LOGISTIC, SOFTMAX_ZERO and PROBIT as ``post_transform`` of a ``TreeEnsemble``.
+TRANSFORMS = (1, 2, 3, 4)
 
 
 def die_with_parent() -> None:
@@ -218,12 +224,22 @@ def treelite(path: str, X: np.ndarray | None) -> tuple[Any, ...]:
 
 
 def onnx(path: str, X: np.ndarray | None) -> tuple[Any, ...]:
+    """Load the file, and predict the scores before ``post_transform``, which our margins are.
+
+    onnxruntime returns them if the file's transformation is replaced by the one that changes nothing.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    content = untransformed = Path(path).read_bytes()
+    for number in TRANSFORMS:
+        untransformed = untransformed.replace(
+            attribute("post_transform", number), attribute("post_transform", 0)
+        )
+    for model in dict.fromkeys((content, untransformed)):
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     if X is None:
         X = np.zeros((1, 3))
     scores = session.run(None, {session.get_inputs()[0].name: X.astype(np.float32)})[-1]
