@@ -287,7 +287,7 @@ class HostRows:
         """Return whether X is an array, other than of float32 or float64, or a frame that becomes one."""
         if self._package is None:
             return not sp.issparse(self.data) and self.data.dtype not in (_FLOAT32, _FLOAT64)
-        return len(self.rules.long_columns) == self._schema.n_features
+        return self._schema.frames_are_arrays and len(self.rules.long_columns) == self._schema.n_features
 
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked: float32 or float64, NaN means missing.

@@ -37,7 +37,8 @@ def at_most(threshold: np.ndarray, x_dtype: str, strict: bool, dtype: str) -> np
     ndarray of float64
     """
     if x_dtype == "float64":
-        return np.nextafter(threshold, -np.inf) if strict else threshold
+        with np.errstate(over="ignore"):
+            return np.nextafter(threshold, -np.inf) if strict else threshold
     largest = _largest_float32(threshold, strict)
     return largest.astype(np.float64) if dtype == "float32" else _largest_that_rounds_to(largest)
 
@@ -46,13 +47,14 @@ def _largest_float32(threshold: np.ndarray, strict: bool) -> np.ndarray:
     """Return the largest float32 number that satisfies the comparison; -inf if there is none."""
     with np.errstate(over="ignore"):
         nearest = threshold.astype(np.float32)
-    is_too_large = nearest >= threshold if strict else nearest > threshold
-    return np.where(is_too_large, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+        below = np.nextafter(nearest, np.float32(-np.inf))
+    return np.where(nearest >= threshold if strict else nearest > threshold, below, nearest)
 
 
 def _largest_that_rounds_to(number: np.ndarray) -> np.ndarray:
     """Return the largest float64 number that rounds to a float32 number, or to a smaller one."""
-    above = np.nextafter(number, np.float32(np.inf)).astype(np.float64)
+    with np.errstate(over="ignore"):
+        above = np.nextafter(number, np.float32(np.inf)).astype(np.float64)
     ends = [np.clip(end, -_AFTER_FLOAT32, _AFTER_FLOAT32) for end in (number.astype(np.float64), above)]
     midpoint = ends[0] / 2 + ends[1] / 2
     is_even = number.view(np.uint32) & 1 == 0

@@ -194,6 +194,8 @@ class InputSchema:
     exact_arrays : bool
         Whether arrays other than float32 and float64 may only have numbers that float32 can hold, because
         members of a sum round other numbers in different ways.
+    frames_are_arrays : bool
+        Whether the model itself turns a data frame into an array, whose dtype then depends on all columns.
     missing_value : float
         A number that means missing, besides NaN, in columns without an encoder.
     sparse_zero_missing : bool
@@ -223,6 +225,7 @@ class InputSchema:
     object_dtype: str | None = None
     also_float32: bool = False
     exact_arrays: bool = False
+    frames_are_arrays: bool = False
     allow_nan: bool = True
     allow_inf: bool = True
     allow_sparse: bool = True

@@ -43,7 +43,6 @@ from .sklearn_trees import input_schema, read_tree, require_trees
 from .sums import Member, Rounded, weighted_sum
 from .wrappers import is_a, is_self_training, nest
 
-
 _INSTEAD_OF_STACKING = "explain its final_estimator_ on the output of transform, or each of its estimators_"
 
 
@@ -198,7 +197,7 @@ def _mean_of_probabilities(
     n_classes = len(model.classes_)
     outputs = slice(1, None) if n_classes == 2 else slice(None)
     terms = [_class_weights(name, member, own, n_classes) for member, own in zip(members, classes)]
-    columns_of_members: Sequence[np.ndarray | None] = columns or [None] * len(members)
+    columns_of_members: list[np.ndarray | None] = list(columns) if columns else [None] * len(members)
     parts = [
         Member(member.model, weight * own[outputs], own_columns)
         for member, weight, (own, _), own_columns in zip(members, weights, terms, columns_of_members)
@@ -317,6 +316,7 @@ def bagging(model: Any) -> AdaptedModel:
         warns_as=names.warns_as,
         frames_have_names=False,
         array_dtype=None,
+        frames_are_arrays=True,
         exact_arrays=schema.exact_arrays or schema.array_dtype is not None,
     )
     return replace(adapted, schema=schema)
