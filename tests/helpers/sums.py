@@ -28,7 +28,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClas
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from helpers.families import classifier, forest, forest_classifier, regressor
@@ -62,6 +62,11 @@ def boosting() -> GradientBoostingClassifier:
 
 def histogram() -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(**_SMALL)
+
+
+def rows_only(model: Any) -> Pipeline:
+    """Return a model that takes no weights, so that bagging trains it on some of the rows."""
+    return make_pipeline("passthrough", model)
 
 
 def _regressors() -> list[tuple[str, Any]]:
@@ -141,7 +146,10 @@ MODELS: dict[str, tuple[Any, np.ndarray]] = {
     "bag": (BaggingRegressor(regressor("sklearn"), 3, max_features=0.6, random_state=0), NUMBERS),
     "bag of targets": (BaggingRegressor(forest(), 3, max_features=3, random_state=0), TARGETS),
     "bag of forests": (BaggingClassifier(forest_classifier(), 3, max_features=3, random_state=0), TWO),
-    "bag, missing classes": (BaggingClassifier(forest_classifier(), 6, max_samples=30, random_state=0), RARE),
+    "bag, missing classes": (
+        BaggingClassifier(rows_only(forest_classifier()), 6, max_samples=30, random_state=0),
+        RARE,
+    ),
     "calibrated": (CalibratedClassifierCV(boosting(), ensemble=False, cv=2), TWO),
     "calibrated forest": (CalibratedClassifierCV(forest_classifier(), ensemble=False, cv=2), TWO),
     "calibrated, frozen": (CalibratedClassifierCV(FrozenEstimator(histogram().fit(FRAME, TWO))), TWO),
