@@ -30,9 +30,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ..errors import UnsupportedModelError
@@ -55,7 +58,7 @@ class _Fitted:
 
     def returns_margin(self, method: str) -> bool:
         """Return whether a method of the estimator returns the margin of the model."""
-        if method == "predict" and self.model.squared_error:
+        if method == "predict" and self.model.family == "catboost" and self.model.squared_error:
             return True
         if method == "predict_proba":
             return self.model.link == "identity" and is_classifier(self.estimator)
@@ -69,8 +72,7 @@ def _fitted_member(name: str, estimator: Any) -> _Fitted:
     """Read a member of an ensemble whose class is ``name``; raise ``UnsupportedModelError`` if it cannot."""
     *wrappers, model = nest(estimator, fitted=True)
     for wrapper in wrappers:
-        steps = [step for _, step in wrapper.steps[:-1]] if isinstance(wrapper, Pipeline) else []
-        if any(step is not None and not isinstance(step, str) for step in steps):
+        if isinstance(wrapper, Pipeline) and _steps(wrapper):
             raise UnsupportedModelError(
                 f"cannot explain a {name} of a {type(wrapper).__name__} with steps before its "
                 f"{type(model).__name__}: put the steps before the {name}, make_pipeline(step, {name}(...))"
@@ -85,6 +87,11 @@ def _fitted_member(name: str, estimator: Any) -> _Fitted:
         raise UnsupportedModelError(
             f"cannot explain a {name} of {type(model).__name__}: {error}. Explain each of its members"
         ) from error
+
+
+def _steps(pipeline: Pipeline) -> list[Any]:
+    """Return the steps of a pipeline that transform X."""
+    return [step for _, step in pipeline.steps[:-1] if not (step is None or isinstance(step, str))]
 
 
 def _require_margin(name: str, member: _Fitted, method: str) -> None:
@@ -461,7 +468,7 @@ def stacking(model: Any) -> AdaptedModel:
             f"cannot explain a {name} with passthrough=True: its final_estimator_ also takes X; use "
             f"passthrough=False, or {_INSTEAD_OF_STACKING}"
         )
-    coefficients, intercept = _linear_function(name, final, is_classifier(model))
+    coefficients, intercept, linear_model = _linear_function(name, final, is_classifier(model))
     members = _members(name, model.estimators_, model.stack_method_)
     ends = np.cumsum([member.model.ensemble.n_outputs for member in members])
     if coefficients.shape[1] != ends[-1]:
@@ -475,29 +482,43 @@ def stacking(model: Any) -> AdaptedModel:
     if not is_classifier(model):
         return replace(adapted, predictions={"raw": _rounded(model.predict, members)})
     predictions: dict[str, Any] = {"raw": _rounded(model.decision_function, members)}
-    link, scale = _link_of_logistic(final, len(model.classes_))
+    link, scale = _link_of_logistic(linear_model, len(model.classes_))
     if link is not None:
         predictions["probability"] = partial(_probabilities, model)
     return replace(_classifier(model, adapted, "margin", predictions), link=link, link_scale=scale)
 
 
-def _linear_function(name: str, final: Any, classifies: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the coefficients, (n_outputs, n_columns), and the intercepts of a final estimator."""
+def _linear_function(name: str, final: Any, classifies: bool) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Return coefficients, (n_outputs, n_columns), and intercepts of a final estimator, and its linear model.
+
+    The steps before the linear model may only be scalers.
+    """
+    *wrappers, model = nest(final, fitted=True)
+    scalers = [step for wrapper in wrappers if isinstance(wrapper, Pipeline) for step in _steps(wrapper)]
+    owner = next((base for base in type(model).__mro__ if "predict" in vars(base)), object)
     if classifies:
-        is_linear = getattr(type(final), "decision_function", None) is LinearClassifierMixin.decision_function
+        is_linear = getattr(type(model), "decision_function", None) is LinearClassifierMixin.decision_function
     else:
-        owner = next((base for base in type(final).__mro__ if "predict" in vars(base)), object)
-        is_own = owner.__module__.startswith("sklearn.")
-        is_linear = is_own and any(
-            is_a(final, "sklearn", base) for base in ("LinearModel", "BaseSGDRegressor")
-        )
-    if not is_linear or not isinstance(final.coef_, np.ndarray):
+        is_linear = any(is_a(model, "sklearn", base) for base in ("LinearModel", "BaseSGDRegressor"))
+    if (
+        not is_linear
+        or not owner.__module__.startswith("sklearn.")
+        or not isinstance(model.coef_, np.ndarray)
+        or any(type(step) is not StandardScaler for step in scalers)
+        or any(not isinstance(wrapper, (Pipeline, BaseSearchCV, FrozenEstimator)) for wrapper in wrappers)
+    ):
         raise UnsupportedModelError(
             f"cannot explain a {name} with a final_estimator_ of {type(final).__name__}: it is not a linear "
             f"function of its members, as RidgeCV and LogisticRegression are; {_INSTEAD_OF_STACKING}"
         )
-    coefficients = np.atleast_2d(final.coef_).astype(np.float64)
-    return coefficients, np.broadcast_to(final.intercept_, len(coefficients)).astype(np.float64)
+    coefficients = np.atleast_2d(model.coef_).astype(np.float64)
+    intercept = np.broadcast_to(model.intercept_, len(coefficients)).astype(np.float64)
+    for scaler in reversed(scalers):
+        if scaler.with_std:
+            coefficients = coefficients / scaler.scale_
+        if scaler.with_mean:
+            intercept = intercept - coefficients @ scaler.mean_
+    return coefficients, intercept, model
 
 
 def _link_of_logistic(final: Any, n_classes: int) -> tuple[Any, float]:

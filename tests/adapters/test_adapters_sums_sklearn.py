@@ -41,7 +41,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from skshapgpu import TreeExplainer, explain
 from skshapgpu.adapters import adapt
@@ -91,6 +91,7 @@ WITH_PROBABILITIES = [
     "one against the rest, XGBoost",
     "stack of probabilities",
     "stack of probabilities, three classes",
+    "stack of probabilities, scaled",
     "stack of decisions",
     "bag, missing classes",
     "calibrated",
@@ -246,6 +247,10 @@ def steps(model: Any) -> Any:
     return make_pipeline(StandardScaler(), model)
 
 
+def ranged(model: Any) -> Any:
+    return make_pipeline(MinMaxScaler(), model)
+
+
 @pytest.mark.parametrize(
     "model, target, reason",
     [
@@ -274,7 +279,7 @@ def steps(model: Any) -> Any:
             INDICATORS[:, 0],
             "takes class labels",
         ),
-        (StackingClassifier([("a", tree())], steps(LogisticRegression()), cv=2), TWO, "of Pipeline"),
+        (StackingClassifier([("a", tree())], ranged(LogisticRegression()), cv=2), TWO, "of Pipeline"),
         (CalibratedClassifierCV(boosting(), cv=2), TWO, "use ensemble=False"),
         (CalibratedClassifierCV(boosting(), ensemble=False, cv=2), THREE, "use ensemble=False"),
         (CalibratedClassifierCV(boosting(), method="isotonic", ensemble=False), TWO, "use ensemble=False"),

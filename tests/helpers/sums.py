@@ -24,11 +24,12 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from helpers.families import classifier, forest, forest_classifier, regressor
@@ -128,8 +129,18 @@ MODELS: dict[str, tuple[Any, np.ndarray]] = {
     "one against the rest, XGBoost": (OneVsRestClassifier(classifier("xgboost")), INDICATORS),
     "stack": (StackingRegressor(_regressors(), cv=2), NUMBERS),
     "stack, least squares": (StackingRegressor(_alike(), LinearRegression(), cv=2), NUMBERS),
+    "stack, scaled": (
+        StackingRegressor(
+            _alike(), make_pipeline(StandardScaler(), StandardScaler(with_mean=False), Ridge()), cv=2
+        ),
+        NUMBERS,
+    ),
     "stack of probabilities": (StackingClassifier(_probable(), cv=2), TWO),
     "stack of probabilities, three classes": (StackingClassifier(_probable(), cv=2), THREE),
+    "stack of probabilities, scaled": (
+        StackingClassifier(_probable(), make_pipeline(StandardScaler(), LogisticRegression()), cv=2),
+        TWO,
+    ),
     "stack of decisions": (
         StackingClassifier(_decided(), LogisticRegression(), stack_method="decision_function", cv=2),
         THREE,
