@@ -113,6 +113,19 @@ def test_margins_on_every_threshold(numbers: list[int]) -> None:
     assert total.ensemble.x_dtype == ("float64" if "float64" in dtypes else "float32")
 
 
+def test_predictions_next_to_thresholds() -> None:
+    """scikit-learn itself rounds some of these numbers to float32, and others not."""
+    model = VotingRegressor([("forest", forest()), ("sklearn", regressor("sklearn"))]).fit(X, Y)
+    adapted = adapt(model)
+    hard = hard_rows(adapt(model.estimators_[0]).ensemble, 500, nan=False, inf=False).astype(np.float64)
+    midpoints = (hard + np.nextafter(hard.astype(np.float32), np.float32(9e9)).astype(np.float64)) / 2
+    for rows in (hard, midpoints, np.nextafter(midpoints, np.inf), np.nextafter(midpoints, -np.inf)):
+        np.testing.assert_allclose(adapted.ensemble.margin(rows)[:, 0], model.predict(rows), rtol=1e-12)
+        explanation = explain(model, rows, precision="double")
+        total = explanation.values.sum(axis=1) + explanation.base_values
+        np.testing.assert_allclose(total, model.predict(rows), rtol=1e-12)
+
+
 def test_members_that_compare_alike_keep_their_thresholds() -> None:
     model = MultiOutputRegressor(regressor("xgboost")).fit(X, np.stack([Y, -Y], axis=1))
     first = adapt(model.estimators_[0]).ensemble
