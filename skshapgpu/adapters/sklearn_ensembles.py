@@ -102,15 +102,15 @@ def _require_margin(name: str, member: _Fitted, method: str) -> None:
     if method == "predict" and is_classifier(member.estimator):
         reason, advice = "takes class labels, which are votes and no sum of trees", ""
     elif method == "predict_proba":
-        reason = "takes probabilities, which are a function of the sum of its trees and no sum themselves"
+        reason = "takes probabilities, which are a function of a sum of trees, and no sum themselves"
         advice = ", or use members that add up probabilities, such as random forests"
         if name.startswith("Stacking") and hasattr(member.estimator, "decision_function"):
             advice = ", or use stack_method='decision_function'"
     else:
-        reason = f"takes {method}, which is not known to be the sum of its trees"
+        reason = f"takes {method}, which is not known to be a sum of trees"
         advice = ", or train them on a transformed target with the squared error"
     raise UnsupportedModelError(
-        f"cannot explain a {name} of {kind}: it {reason}; explain each of its members{advice}"
+        f"cannot explain a {name} of {kind}: the ensemble {reason}; explain each of its members{advice}"
     )
 
 
