@@ -11,6 +11,7 @@ STORIES = (
     "plot_boruta.py",
     "plot_categories_missing.py",
     "plot_multiclass.py",
+    "plot_voting.py",
     "plot_background.py",
     "plot_survival.py",
     "plot_cohorts.py",

@@ -266,8 +266,9 @@ def compare(
     allowed = explained.allowed(sums, expected, _DEVIATIONS * np.sqrt(n_additions) * unit * scale)
     if (gap <= allowed).all():
         return MODEL, None
-    ensemble = explained.adapted.ensemble
-    allowed = explained.allowed(sums, expected, unit * _partial_sums(ensemble, sums.block, gap.shape[1]))
+    allowed = explained.allowed(
+        sums, expected, unit * _partial_sums(explained.adapted, sums.block, gap.shape[1])
+    )
     if (gap <= allowed).all():
         return MODEL, None
     note = _other_reason(explained, original, sums, read, read_again)
@@ -310,14 +311,17 @@ def _other_reason(
     return None if np.array_equal(before, after, equal_nan=True) else changed
 
 
-def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.ndarray:
+def _partial_sums(adapted: AdaptedModel, block: np.ndarray, n_outputs: int) -> np.ndarray:
     """Return the sum over the trees of the magnitudes of partial sums: (n_rows, n_outputs)."""
+    ensemble, start = adapted.ensemble, adapted.constant_magnitude
+    if start is None:
+        start = np.abs(ensemble.intercept)
     X = block.astype(ensemble.x_dtype).astype(np.float64)
     if ensemble.has_linear_leaves:
-        sums = _partial_sums_of_terms(ensemble, X)
+        sums = _partial_sums_of_terms(ensemble, X, start.max())
         return np.broadcast_to(sums[:, np.newaxis], (len(block), n_outputs))
     total = np.zeros((len(block), ensemble.n_outputs))
-    before, start = np.zeros_like(total), np.abs(ensemble.intercept)
+    before = np.zeros_like(total)
     for trees, leaf in leaves(ensemble, X, ensemble.feature):
         for output in range(ensemble.n_outputs):
             if ensemble.value.shape[1] > 1:
@@ -331,7 +335,7 @@ def _partial_sums(ensemble: Ensemble, block: np.ndarray, n_outputs: int) -> np.n
     return np.broadcast_to(total, (len(block), n_outputs))
 
 
-def _partial_sums_of_terms(ensemble: Ensemble, X: np.ndarray) -> np.ndarray:
+def _partial_sums_of_terms(ensemble: Ensemble, X: np.ndarray, start: float) -> np.ndarray:
     """Return a bound of the magnitudes of partial sums within linear leaves, by row.
 
     The terms of a leaf may cancel. The core and the library both add the terms to the constant of the leaf,
@@ -341,7 +345,7 @@ def _partial_sums_of_terms(ensemble: Ensemble, X: np.ndarray) -> np.ndarray:
     coefficients = sp.csr_matrix(terms, shape=(ensemble.n_nodes, ensemble.n_features))
     constants = np.abs(ensemble.linear_intercept) + np.abs(ensemble.value[:, 0])
     numbers, n_terms = np.abs(np.nan_to_num(X)), np.diff(ensemble.linear_offsets)
-    total = np.full(len(X), 2 * ensemble.n_trees * np.abs(ensemble.intercept).max())
+    total = np.full(len(X), 2 * ensemble.n_trees * start)
     for _, leaf in leaves(ensemble, X, ensemble.feature):
         for row, reached in enumerate(leaf):
             magnitudes = coefficients[reached] @ numbers[row] + constants[reached]

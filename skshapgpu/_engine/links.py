@@ -90,7 +90,7 @@ class Link:
         Without labels, margins may have any shape; ``outputs`` is the axis of the outputs.
         """
         if self.name == "softmax":
-            return softmax(margin, axis=outputs)
+            return softmax(self.scale * margin, axis=outputs)
         if self.name == "logistic":
             return np.exp(-np.logaddexp(0, -self.scale * margin))
         if self.name == "normal":
@@ -132,7 +132,7 @@ class Link:
         the values of the margin are multiplied by a slope, so a bound on the slope bounds the gap.
         """
         if self.name == "softmax":
-            return margin_gap.max() / 2 + _ROUNDING_OF_SUMS
+            return margin_gap.max() * self.scale / 2 + _ROUNDING_OF_SUMS
         if self.name == "logistic":
             return margin_gap * self.scale / 4 + _ROUNDING
         if self.name in _STEEPEST:
@@ -243,7 +243,7 @@ def unit_of(adapted: AdaptedModel, model_output: str) -> str:
     """Return the unit of the values of a model output, as users read it; "margin" if it has no name."""
     if model_output != "raw":
         return _UNIT_OF_OUTPUT[model_output]
-    if adapted.link in ("logistic", "exp") and adapted.link_scale != 1:
+    if adapted.link in ("logistic", "softmax", "exp") and adapted.link_scale != 1:
         return "margin"
     return {
         "identity": "probability",
@@ -294,7 +294,7 @@ def _link_of(
         if adapted.link == "logistic":
             return Link("logistic", "probability", model_output, adapted.link_scale)
         if adapted.link == "softmax":
-            return Link("softmax", "probability", model_output)
+            return Link("softmax", "probability", model_output, adapted.link_scale)
         if adapted.output_names is not None:
             raise ValueError(
                 "model_output='probability' needs a probability that is known to be a logistic function of "

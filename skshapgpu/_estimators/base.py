@@ -30,9 +30,9 @@ from .._common.types import OPTION_LINES, AlgorithmName, CrossValidation, Table,
 from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
-from .._rows.pipelines import nest
 from .._rows.tables import n_rows_of, select, table
 from .._versions import __version__
+from ..adapters.wrappers import nest
 from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer, is_explainer
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks

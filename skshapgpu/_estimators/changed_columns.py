@@ -15,8 +15,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from .._common.positions import require_position
-from .._rows.pipelines import nest, steps_before
+from .._rows.pipelines import steps_before
 from .._rows.tables import names_of
+from ..adapters.wrappers import nest
 
 #: Parameters of models that list categorical columns by name, position or mask.
 _CATEGORIES = frozenset({"cat_features", "categorical_feature", "categorical_features"})

@@ -25,10 +25,11 @@ from .._engine.features import have_positions
 from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
-from .._rows.pipelines import Prepared, is_self_training, nest, steps_before
+from .._rows.pipelines import Prepared, steps_before
 from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
+from ..adapters.wrappers import is_self_training, nest
 from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer, as_explainer, model_of
 from .base import ExplainingTransformer

@@ -6,7 +6,8 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from .._rows.pipelines import nest, overridden, prepare, unwrap
+from .._rows.pipelines import prepare, unwrap
+from ..adapters.wrappers import nest, overridden
 
 
 class KeepingScorer:

@@ -89,7 +89,8 @@ def save(path: Place, saved: Saved) -> None:
     ensemble = {name: getattr(adapted.ensemble, name) for name in _fields_of(adapted.ensemble)}
     model = {f.name: getattr(adapted, f.name) for f in fields(AdaptedModel)}
     model["schema"] = {f.name: getattr(adapted.schema, f.name) for f in fields(InputSchema)}
-    del model["ensemble"], model["other_covers"], model["over_time"], model["predictions"]
+    for name in ("ensemble", "other_covers", "over_time", "constant_magnitude", "predictions"):
+        del model[name]
     content = {
         "ensemble": packer.pack(ensemble),
         "model": packer.pack(model),

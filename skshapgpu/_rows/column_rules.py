@@ -138,7 +138,7 @@ class ColumnRules:
         Libraries convert the 64-bit integers of a data frame directly or by way of float64, depending on the
         types of all columns and on whether values are missing; arrays of NumPy become float32 directly.
         """
-        if self._x_dtype != np.float32 or not is_wide(values):
+        if (self._x_dtype != np.float32 and not self._schema.also_float32) or not is_wide(values):
             return
         ties = rounds_twice(values)
         if ties.any():
@@ -147,6 +147,17 @@ class ColumnRules:
             raise ValueError(
                 f"{where} holds {value}, which the model reads as float32: whether it is rounded up or down "
                 "depends on the types of the other columns; pass X as an array of float64 or float32"
+            )
+
+    def require_exact(self, block: np.ndarray, start: int) -> None:
+        """Reject numbers that float32 cannot hold. ``start`` is the row of X in which the block begins."""
+        with np.errstate(over="ignore"):
+            inexact = (block.astype(np.float32) != block) & ~np.isnan(block)
+        if inexact.any():
+            row, feature = np.argwhere(inexact)[0]
+            raise ValueError(
+                f"row {start + row} of column {self.name(feature)} holds {block[row, feature]!r}, which "
+                "members of the model round in different ways: pass X as an array of float64"
             )
 
 

@@ -150,6 +150,12 @@ def read(
             "X is on a GPU, but the model tests numbers that are computed from categories on the host, as "
             "CatBoost's target statistics: copy X to the host"
         )
+    if array is not None and (schema.also_float32 or schema.exact_arrays):
+        if gpu_arrays.dtype_of(array) not in (np.float32, np.float64):
+            raise TypeError(
+                "X is on a GPU, and members of the model may round its type in different ways: "
+                "convert it to float64"
+            )
     if array is not None and not schema.encoders:
         return gpu_arrays.view(array, X, numbers, names)
     with nullcontext() if array is None else gpu_arrays.current(array):

@@ -149,7 +149,7 @@ class Reader:
 
     def _numbers(self) -> NumberRules:
         schema, x_dtype = self.schema, self._x_dtype
-        limit = np.inf if x_dtype == "float64" else FLOAT32_OVERFLOW
+        limit = np.inf if x_dtype == "float64" and not schema.also_float32 else FLOAT32_OVERFLOW
         return NumberRules(
             schema.missing_value,
             schema.allow_nan,
@@ -237,7 +237,8 @@ class HostRows:
             if self._array is None:
                 self.row_bytes = 8 * data.nnz // max(self.n_rows, 1)  # row numbers of the entries
             is_float = data.dtype in (_FLOAT32, _FLOAT64)
-            if not is_float and is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
+            is_rounded_once = table.was_array and data.dtype.kind in "iu" and not schema.also_float32
+            if not is_float and is_long(data.dtype) and not is_rounded_once:
                 long_columns = frozenset(range(n_columns))
         else:
             assert self._package is not None
@@ -281,6 +282,12 @@ class HostRows:
         if self._package != "pandas":
             return bool(sp.issparse(self.data))
         return all(type(dtype).__name__ == "SparseDtype" for dtype in self.data.dtypes)
+
+    def _becomes_other_array(self) -> bool:
+        """Return whether X is an array, other than of float32 or float64, or a frame that becomes one."""
+        if self._package is None:
+            return not sp.issparse(self.data) and self.data.dtype not in (_FLOAT32, _FLOAT64)
+        return self._schema.frames_are_arrays and len(self.rules.long_columns) == self._schema.n_features
 
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked: float32 or float64, NaN means missing.
@@ -348,6 +355,8 @@ class HostRows:
             self._fill_by_column(block, start, stop, encoded)
             if schema.object_dtype is not None and self._package is None:
                 block[:, : schema.n_features] = block[:, : schema.n_features].astype(schema.object_dtype)
+        if schema.exact_arrays and self._becomes_other_array():
+            self.rules.require_exact(block[:, : schema.n_features], start)
         missing = schema.missing_value
         if missing == missing:  # encoders have treated missing values themselves
             is_missing = block == self._x_dtype.type(missing)
@@ -404,7 +413,8 @@ class HostRows:
         allow_nan = schema.allow_nan and (schema.allow_sparse_nan or not self._is_sparse())
         if (allow_nan and schema.allow_inf) or not block.size:
             return None
-        limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else FLOAT32_OVERFLOW
+        is_double = self._x_dtype == np.float64 and not schema.also_float32
+        limit = np.inf if schema.allow_inf or is_double else FLOAT32_OVERFLOW
         if _core.all_below(block, limit, allow_nan, n_threads):
             return None
         bad = np.zeros(block.shape, bool) if allow_nan else np.isnan(block)
@@ -455,5 +465,10 @@ def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = 
     if isinstance(table.data, np.ndarray):
         require_real(table.data.dtype.kind, "X", text=bool(schema.encoders))
     elif sp.issparse(table.data):
+        if not schema.allow_sparse:
+            raise ValueError(
+                "X is sparse: the entries that it does not store are zero for some members of the model, and "
+                "missing for others; pass X.toarray()"
+            )
         require_real(table.data.dtype.kind, "X")
     return HostRows(table, schema, x_dtype, tested)

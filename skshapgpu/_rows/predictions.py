@@ -13,7 +13,8 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from .pipelines import is_self_training, nest, steps_before
+from ..adapters.wrappers import is_self_training, nest
+from .pipelines import steps_before
 
 
 class _Innermost:

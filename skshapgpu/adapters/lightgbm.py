@@ -56,6 +56,9 @@ _OBJECTIVES = frozenset({"", *_LINKS}).union(
 )
 _OBJECTIVE_PARAMETERS = frozenset({"num_class", "sigmoid", "sqrt"})
 
+#: Objectives whose prediction is the margin, unless they have the parameter "sqrt".
+_UNCHANGED = _OBJECTIVES - {*_LINKS, "cross_entropy_lambda"}
+
 #: Fields of the header and of trees that the adapter reads, or that predictions do not depend on; and
 #: versions of the format. All others are rejected. The header has the field "tree": it is the first line.
 _HEADER_FIELDS = frozenset(
@@ -137,10 +140,14 @@ def adapt(model: Any) -> AdaptedModel:
 
 def _predictions(model: Any, adapted: AdaptedModel, booster: Any) -> dict[str, Callable[[Any], Any]]:
     """Return ``AdaptedModel.predictions`` of a wrapper or a Booster."""
-    averages = "average_output" in booster.model_to_string(num_iteration=1).partition("\n\n")[0].split("\n")
+    head = _fields(booster.model_to_string(num_iteration=1).partition("\n\n")[0])
+    averages = "average_output" in head
     n_averaged = adapted.ensemble.n_trees // adapted.ensemble.n_outputs if averages else 1
     predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(_raw_scores, model, max(n_averaged, 1))}
-    if adapted.link == "exp":
+    objective, parameters = _objective(head)
+    if not hasattr(model, "predict_proba") and objective in _UNCHANGED and "sqrt" not in parameters:
+        predictions["raw"] = model.predict
+    elif adapted.link == "exp":
         predictions["response"] = model.predict
     elif adapted.link is not None:
         predict = getattr(model, "predict_proba", model.predict)

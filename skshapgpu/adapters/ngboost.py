@@ -25,7 +25,7 @@ from ..errors import UnsupportedModelError
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
 from .schema import AdaptedModel, InputSchema, counts_of
-from .sklearn import accepts_nan, read_tree, require_trees
+from .sklearn_trees import accepts_nan, read_tree, require_trees
 
 #: Names of the parameters that NGBoost's own distributions take from the trees.
 _PARAMETERS = {

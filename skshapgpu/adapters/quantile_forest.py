@@ -22,7 +22,7 @@ from ..errors import UnsupportedModelError
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
 from .schema import AdaptedModel, counts_of
-from .sklearn import accepts_nan, input_schema, read_tree, require_trees
+from .sklearn_trees import accepts_nan, input_schema, read_tree, require_trees
 
 
 def adapt(model: Any) -> AdaptedModel:

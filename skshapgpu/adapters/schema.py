@@ -174,6 +174,8 @@ class InputSchema:
     allow_nan, allow_inf : bool
         Whether the library itself accepts NaN and infinite values. Values that it refuses are rejected here,
         too. In the schema of a model with linear leaves, ``allow_inf`` is always changed to False.
+    allow_sparse : bool
+        Whether sparse matrices are accepted.
     allow_sparse_nan : bool
         Whether the library reads NaN in a sparse matrix as it reads NaN in an array. Without ``allow_nan``,
         it has no effect.
@@ -186,6 +188,14 @@ class InputSchema:
         Dtype to which the library rounds arrays other than float32 and float64 in native byte order.
     object_dtype : str or None
         Dtype to which the library rounds arrays of objects.
+    also_float32 : bool
+        Whether some trees of a model that reads float64 are from a library that reads float32, as in a sum of
+        models. Numbers that such a library rejects, or may round in two ways, are then rejected here, too.
+    exact_arrays : bool
+        Whether arrays other than float32 and float64 may only have numbers that float32 can hold, because
+        members of a sum round other numbers in different ways.
+    frames_are_arrays : bool
+        Whether the model itself turns a data frame into an array, whose dtype then depends on all columns.
     missing_value : float
         A number that means missing, besides NaN, in columns without an encoder.
     sparse_zero_missing : bool
@@ -213,8 +223,12 @@ class InputSchema:
     blank_as_underscore: bool = False
     array_dtype: str | None = None
     object_dtype: str | None = None
+    also_float32: bool = False
+    exact_arrays: bool = False
+    frames_are_arrays: bool = False
     allow_nan: bool = True
     allow_inf: bool = True
+    allow_sparse: bool = True
     allow_sparse_nan: bool = True
     allow_categories: bool = True
     missing_value: float = np.nan
@@ -275,7 +289,7 @@ class AdaptedModel:
 
         - "identity": the probability is the margin.
         - "logistic": the probability is 1 / (1 + exp(-link_scale * margin)).
-        - "softmax": the probability is exp(margin) divided by the sum of exp(margin) over all outputs.
+        - "softmax": the probability is exp(link_scale * margin) divided by the sum of this over all outputs.
         - "exp": the prediction is exp(link_scale * margin).
         - "gumbel", "normal": a function of time, from :meth:`with_output`, is
           exp(-exp(-link_scale * margin)), or the standard normal distribution function of
@@ -301,6 +315,9 @@ class AdaptedModel:
     shared : tuple of tuple of int
         Players whose value several columns of X share evenly: for each player that comes after the columns of
         X, these columns.
+    constant_magnitude : ndarray of shape (n_outputs,) or None
+        Sum of the magnitudes of the constants that the library adds up to each intercept, from which the
+        rounding of its sums follows; None if the intercept is a single constant. It is not saved.
     predictions : mapping of str to callable
         The library's own functions for predictions, by the value of ``model_output`` that they compute. A
         function takes a few rows in any form that the model takes, and returns an array of shape (n_rows,) or
@@ -326,6 +343,7 @@ class AdaptedModel:
         default=None, repr=False
     )
     shared: tuple[tuple[int, ...], ...] = ()
+    constant_magnitude: np.ndarray | None = field(default=None, repr=False, compare=False)
     predictions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -32,24 +32,23 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.ensemble._iforest import _average_path_length
-from sklearn.exceptions import NotFittedError
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.tree._tree import Tree as SklearnTree
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import UnsupportedModelError
+from . import sklearn_ensembles
 from ._known import require_known
-from ._subclasses import require_own_method, require_own_predictions
+from ._subclasses import require_own_predictions
 from .ensemble import Ensemble, Tree
 from .schema import (
     AdaptedModel,
     Column,
     ColumnEncoder,
-    InputSchema,
     counts_of,
     pair_names,
     predictions_of_mean,
 )
+from .sklearn_trees import accepts_nan, input_schema, read_tree, require_trees
 
 #: Criteria of trees that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
@@ -64,20 +63,12 @@ _LOSSES: dict[str, tuple[Literal["logistic", "exp"] | None, float]] = {
     "ExponentialLoss": ("logistic", 2.0),  # its margin is half of the log-odds
 }
 
-#: Known kinds of trees, parts of their state, and fields of their nodes; then the fields of the nodes of
-#: HistGradientBoosting.
-_TREE_KINDS = frozenset({SklearnTree})
-_TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
-_NODE_FIELDS = frozenset(
-    "left_child right_child feature threshold impurity n_node_samples weighted_n_node_samples "
-    "missing_go_to_left".split()
-)
+#: Fields of the nodes of HistGradientBoosting; all others are rejected.
 _PREDICTOR_FIELDS = frozenset(
     "value count feature_idx num_threshold missing_go_to_left left right gain depth is_leaf bin_threshold "
     "is_categorical bitset_idx".split()
 )
 
-_FINAL_ESTIMATOR = "explain its final_estimator_ on the output of transform, or each of its estimators_"
 _CHAIN = (
     "explain each of its estimators_ on the columns that it takes, which are X and the predictions of the "
     "estimators_ before it; estimators_[i] predicts target order_[i]"
@@ -85,20 +76,11 @@ _CHAIN = (
 
 #: Models made of trees that are rejected, like their subclasses: the reason, by the name of the class.
 _REFUSED: dict[str, str] = {
-    "AdaBoostClassifier": "its decision adds up votes, not class probabilities",
     "AdaBoostRegressor": "it predicts a weighted median of its trees, which is not a sum over them",
-    "VotingClassifier": "explain each of its estimators_",
-    "VotingRegressor": "explain each of its estimators_",
-    "StackingClassifier": _FINAL_ESTIMATOR,
-    "StackingRegressor": _FINAL_ESTIMATOR,
-    "CalibratedClassifierCV": "explain the estimator of each of its calibrated_classifiers_",
     "TransformedTargetRegressor": "it transforms back what its trees add up to: explain its regressor_, "
     "which predicts the transformed target",
-    "MultiOutputClassifier": "explain each of its estimators_",
-    "MultiOutputRegressor": "explain each of its estimators_",
     "ClassifierChain": _CHAIN,
     "RegressorChain": _CHAIN,
-    "OneVsRestClassifier": "explain each of its estimators_",
     "OneVsOneClassifier": "explain each of its estimators_",
     "OutputCodeClassifier": "explain each of its estimators_",
 }
@@ -179,7 +161,8 @@ def adapt(model: Any) -> AdaptedModel:
     for base in bases:
         if base in _REFUSED:
             raise UnsupportedModelError(f"cannot explain a {name}: {_REFUSED[base]}")
-    readers = [_READERS[base] for base in bases if base in _READERS]
+    known_readers = _READERS | sklearn_ensembles.READERS
+    readers = [known_readers[base] for base in bases if base in known_readers]
     if not readers and type(model).__module__.partition(".")[0] == "sklearnex":
         raise UnsupportedModelError(
             f"cannot explain a {name} of scikit-learn-intelex: its predict differs from that of its trees; "
@@ -196,54 +179,6 @@ def adapt(model: Any) -> AdaptedModel:
         return read(model)
     except (LookupError, OverflowError) as error:
         raise ValueError(f"the {name} contradicts itself: {type(error).__name__}: {error}") from error
-
-
-def require_trees(
-    model: Any, estimators: Iterable[Any], kind: type, method: str, package: str = "sklearn"
-) -> list[Any]:
-    """Return the members as a list; raise unless all are of the ``kind``, with the package's ``method``."""
-    estimators = list(estimators)
-    name = type(model).__name__
-    if not estimators or any(e is None for e in estimators):
-        raise NotFittedError(f"This {name} instance is not fitted yet: its training did not finish.")
-    for cls in {type(e) for e in estimators}:
-        if not issubclass(cls, kind):
-            raise UnsupportedModelError(
-                f"cannot explain a {name} of {cls.__name__}: each member must be a {kind.__name__}"
-            )
-        require_own_method(f"{name} of {cls.__name__}", cls, method, package)
-    return estimators
-
-
-def read_tree(
-    estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
-) -> Tree:
-    """Read a tree, and give its nodes a value; ``columns`` are the columns of X that it was trained on."""
-    nodes = _nodes(estimator)
-    leaf = nodes["left_child"] < 0
-    feature = nodes["feature"]
-    return Tree(
-        left=nodes["left_child"],
-        right=nodes["right_child"],
-        feature=feature if columns is None else columns[np.where(leaf, 0, feature)],
-        threshold=nodes["threshold"],
-        missing_left=nodes["missing_go_to_left"],
-        cover=nodes["weighted_n_node_samples"],
-        value=np.where(leaf.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0.0),
-        output=output,
-        count=nodes["n_node_samples"],
-    )
-
-
-def _nodes(estimator: Any) -> np.ndarray:
-    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories."""
-    name, tree = f"the {type(estimator).__name__}", estimator.tree_
-    state = tree.__getstate__()
-    require_known(name, "fields of its tree", state, _TREE_STATE)
-    nodes: np.ndarray = state["nodes"]
-    require_known(name, "fields of its tree's nodes", nodes.dtype.names or (), _NODE_FIELDS)
-    require_known(name, "kinds of trees", (type(tree),), _TREE_KINDS)
-    return nodes
 
 
 def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
@@ -319,6 +254,8 @@ def _bagging(model: Any) -> AdaptedModel:
             f"this {type(model).__name__} has {n_fitted} estimators_ and {n_listed} estimators_features_ for "
             f"n_estimators={model.n_estimators}: train it anew, or cut all three to the same length"
         )
+    if not all(isinstance(e, (DecisionTreeClassifier, DecisionTreeRegressor)) for e in model.estimators_):
+        return sklearn_ensembles.bagging(model)
     return _mean_of_trees(model, model.estimators_, model.estimators_features_)
 
 
@@ -483,32 +420,6 @@ def _adapted(
         other_covers=counts_of(trees),
         predictions=_predictions(model, link),
     )
-
-
-def input_schema(
-    model: Any, allow_nan: bool, allow_inf: bool = False, encoders: Mapping[int, ColumnEncoder] | None = None
-) -> InputSchema:
-    """Return how a model, of scikit-learn or with its conventions, reads X."""
-    names = getattr(model, "feature_names_in_", None)
-    return InputSchema(
-        n_features=model.n_features_in_,
-        feature_names=None if names is None else tuple(map(str, names)),
-        warns_as=type(model).__name__,
-        allow_nan=allow_nan,
-        allow_inf=allow_inf,
-        # Trees refuse NaN in sparse matrices, or send it right whatever they learned (isolation forest).
-        allow_sparse_nan=False,
-        encoders=encoders or {},
-    )
-
-
-def accepts_nan(tree: Any) -> bool:
-    """Return whether a tree accepts NaN.
-
-    This depends on the splitter and, in older releases, on the criterion and on monotonic constraints, so ask
-    the tree. It uses X only to check that it is not sparse.
-    """
-    return tree._support_missing_values(np.empty((0, 0)))
 
 
 def _predictions(model: Any, link: str | None) -> dict[str, Callable[[Any], Any]]:

@@ -34,7 +34,7 @@ from ._known import require_known
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble, Tree
 from .schema import AdaptedModel, counts_of, predictions_of_mean
-from .sklearn import accepts_nan, input_schema, read_tree, require_trees
+from .sklearn_trees import accepts_nan, input_schema, read_tree, require_trees
 from .survival import as_margins, by_link, require_times
 
 #: Losses of boosting by the name of their class: the margin is a log hazard ratio, or the log of a time.

@@ -40,6 +40,12 @@ _EXPECTILES = "reg:expectileerror"
 _SQUARED_ERRORS = frozenset({"reg:squarederror", "reg:linear"})
 _OBJECTIVES = _LOGIT | _LOG | _IDENTITY | {_EXPECTILES}
 
+#: Objectives of regressors whose prediction is the margin.
+_UNCHANGED = frozenset(
+    "reg:squarederror reg:linear reg:squaredlogerror reg:pseudohubererror reg:absoluteerror "
+    "reg:quantileerror".split()
+)
+
 #: Links of the objectives, as ``AdaptedModel`` names them.
 _LINKS: dict[str, Literal["logistic", "exp", "softmax"]] = {
     **dict.fromkeys(_LOGIT, "logistic"),
@@ -123,9 +129,12 @@ def adapt(model: Any) -> AdaptedModel:
     classes = tuple(model.classes_.tolist()) if isinstance(model, xgboost.XGBClassifier) else None
     missing = getattr(model, "missing", np.nan)
     custom_objective = callable(getattr(model, "objective", None))
-    adapted = read_document(_ubjson.loads(raw), best_iteration, missing, classes, custom_objective)
+    document = _ubjson.loads(raw)
+    adapted = read_document(document, best_iteration, missing, classes, custom_objective)
     predict = partial(_predict, model) if model is booster else model.predict
     predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(predict, output_margin=True)}
+    if document["learner"]["objective"]["name"] in _UNCHANGED and classes is None:
+        predictions["raw"] = predict
     if adapted.link == "exp":
         predictions["response"] = predict
     elif adapted.link == "logistic" and model is booster:

@@ -23,10 +23,8 @@ from helpers.sklearn_models import (
     weights,
 )
 from sklearn.base import BaseEstimator
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
-    AdaBoostClassifier,
     AdaBoostRegressor,
     BaggingClassifier,
     BaggingRegressor,
@@ -40,15 +38,11 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
     RandomTreesEmbedding,
-    StackingClassifier,
-    StackingRegressor,
-    VotingClassifier,
-    VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
-from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
+from sklearn.multiclass import OneVsOneClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain, RegressorChain
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.svm import SVC
 from sklearn.tree import (
@@ -371,18 +365,9 @@ def test_a_class_is_not_a_model():
 
 LEAF = DecisionTreeClassifier()
 REFUSED = [
-    AdaBoostClassifier(),
     AdaBoostRegressor(),
-    VotingClassifier([("a", LEAF)]),
-    VotingRegressor([("a", DecisionTreeRegressor())]),
-    StackingClassifier([("a", LEAF)]),
-    StackingRegressor([("a", DecisionTreeRegressor())]),
-    CalibratedClassifierCV(LEAF),
-    MultiOutputClassifier(LEAF),
-    MultiOutputRegressor(DecisionTreeRegressor()),
     ClassifierChain(LEAF),
     RegressorChain(DecisionTreeRegressor()),
-    OneVsRestClassifier(LEAF),
     OneVsOneClassifier(LEAF),
     OutputCodeClassifier(LEAF),
     RandomTreesEmbedding(),
@@ -410,7 +395,6 @@ def test_a_tree_with_other_targets_than_its_forest():
     "model",
     [
         BaggingClassifier(KNeighborsClassifier(), 2),
-        BaggingClassifier(RandomForestClassifier(2), 2),
         BaggingRegressor(KNeighborsRegressor(), 2),
         BaggingRegressor(LinearRegression(), 2),
         # A bag of regressors counts predictions as votes, and a bag of classifiers averages labels.

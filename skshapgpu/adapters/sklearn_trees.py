@@ -1,0 +1,98 @@
+"""Trees of scikit-learn, and how its models read X."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.tree._tree import Tree as SklearnTree
+
+from ..errors import UnsupportedModelError
+from ._known import require_known
+from ._subclasses import require_own_method
+from .ensemble import Tree
+from .schema import ColumnEncoder, InputSchema
+
+#: Known kinds of trees, parts of their state, and fields of their nodes.
+_TREE_KINDS = frozenset({SklearnTree})
+_TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
+_NODE_FIELDS = frozenset(
+    "left_child right_child feature threshold impurity n_node_samples weighted_n_node_samples "
+    "missing_go_to_left".split()
+)
+
+
+def require_trees(
+    model: Any, estimators: Iterable[Any], kind: type, method: str, package: str = "sklearn"
+) -> list[Any]:
+    """Return the members as a list; raise unless all are of the ``kind``, with the package's ``method``."""
+    estimators = list(estimators)
+    name = type(model).__name__
+    if not estimators or any(e is None for e in estimators):
+        raise NotFittedError(f"This {name} instance is not fitted yet: its training did not finish.")
+    for cls in {type(e) for e in estimators}:
+        if not issubclass(cls, kind):
+            raise UnsupportedModelError(
+                f"cannot explain a {name} of {cls.__name__}: each member must be a {kind.__name__}"
+            )
+        require_own_method(f"{name} of {cls.__name__}", cls, method, package)
+    return estimators
+
+
+def read_tree(
+    estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
+) -> Tree:
+    """Read a tree, and give its nodes a value; ``columns`` are the columns of X that it was trained on."""
+    nodes = _nodes(estimator)
+    leaf = nodes["left_child"] < 0
+    feature = nodes["feature"]
+    return Tree(
+        left=nodes["left_child"],
+        right=nodes["right_child"],
+        feature=feature if columns is None else columns[np.where(leaf, 0, feature)],
+        threshold=nodes["threshold"],
+        missing_left=nodes["missing_go_to_left"],
+        cover=nodes["weighted_n_node_samples"],
+        value=np.where(leaf.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0.0),
+        output=output,
+        count=nodes["n_node_samples"],
+    )
+
+
+def _nodes(estimator: Any) -> np.ndarray:
+    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories."""
+    name, tree = f"the {type(estimator).__name__}", estimator.tree_
+    state = tree.__getstate__()
+    require_known(name, "fields of its tree", state, _TREE_STATE)
+    nodes: np.ndarray = state["nodes"]
+    require_known(name, "fields of its tree's nodes", nodes.dtype.names or (), _NODE_FIELDS)
+    require_known(name, "kinds of trees", (type(tree),), _TREE_KINDS)
+    return nodes
+
+
+def input_schema(
+    model: Any, allow_nan: bool, allow_inf: bool = False, encoders: Mapping[int, ColumnEncoder] | None = None
+) -> InputSchema:
+    """Return how a model, of scikit-learn or with its conventions, reads X."""
+    names = getattr(model, "feature_names_in_", None)
+    return InputSchema(
+        n_features=model.n_features_in_,
+        feature_names=None if names is None else tuple(map(str, names)),
+        warns_as=type(model).__name__,
+        allow_nan=allow_nan,
+        allow_inf=allow_inf,
+        # Trees refuse NaN in sparse matrices, or send it right whatever they learned (isolation forest).
+        allow_sparse_nan=False,
+        encoders=encoders or {},
+    )
+
+
+def accepts_nan(tree: Any) -> bool:
+    """Return whether a tree accepts NaN.
+
+    This depends on the splitter and, in older releases, on the criterion and on monotonic constraints, so ask
+    the tree. It uses X only to check that it is not sparse.
+    """
+    return tree._support_missing_values(np.empty((0, 0)))
