@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import nullcontext
+from functools import lru_cache
 from itertools import pairwise
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
@@ -197,9 +198,10 @@ class Run(ABC):
         ``gaps`` has the largest gap of each output. If a gap is larger than rounding can explain, ``margins``
         returns the values on the host and the margins of the rows, and a ``RuntimeError`` names the row.
         """
-        if not (gaps <= additivity.allowed_gap(self._compiled, dtype)).all():
+        largest, (allowed, least) = float(gaps.max()), self._compiled.allowed_gaps(dtype)
+        if not largest <= least and not (gaps <= allowed).all():
             additivity.check(self._compiled, *margins(), self._rows.row_labels, start)
-        self.gap = max(self.gap or 0.0, float(gaps.max()))
+        self.gap = max(self.gap or 0.0, largest)
 
     def spread(self, computed: Any, out: Any) -> None:
         """Expand results for the core's outputs to all outputs; ``computed`` is overwritten."""
@@ -494,10 +496,14 @@ def shap_values(run: Run, out: Any = None) -> Any:
 
 def value_row_bytes(run: Run) -> RowBytes:
     """Return the memory of a row of values."""
-    row = run.n_features * run.dtype.itemsize
-    widened = row if run.n_outputs > run.n_computed_outputs else 0
-    what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
-    return RowBytes(run.n_outputs * row, widened, what, "or explain fewer rows")
+    is_widened = run.n_outputs > run.n_computed_outputs
+    return _value_row_bytes(run.n_features, run.n_outputs, is_widened, run.dtype.itemsize)
+
+
+@lru_cache(64)
+def _value_row_bytes(n_features: int, n_outputs: int, is_widened: bool, itemsize: int) -> RowBytes:
+    row, what = n_features * itemsize, f"SHAP values ({n_features} features, {n_outputs} outputs)"
+    return RowBytes(n_outputs * row, row if is_widened else 0, what, "or explain fewer rows")
 
 
 def chunk_of(array: Any, start: int, size: int) -> Any:

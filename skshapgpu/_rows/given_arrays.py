@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from . import gpu_arrays
+from .frames import arrays_of_pandas
 from .gpu_arrays import GpuArray
 from .rows import Rows
 
@@ -68,8 +69,8 @@ def _buffers(data: Any) -> Iterator[np.ndarray]:
     elif sp.issparse(data):
         yield from (data.data, data.indices, data.indptr)
     elif hasattr(data, "iloc"):
-        for _, series in data.items():
-            yield from _buffers_of_pandas(series.array)
+        for array in arrays_of_pandas(data):
+            yield from [array] if isinstance(array, np.ndarray) else _buffers_of_pandas(array)
     elif hasattr(data, "get_columns"):
         for series in data.get_columns():
             yield from _buffers_of_arrow(series.to_arrow())
