@@ -96,6 +96,10 @@ class CompiledModel:
 
     Attributes
     ----------
+    has_linear_leaves : bool
+        Whether leaves are functions of X.
+    checks_rows : bool
+        Whether each row has its own limit of the additivity gap; then the core returns margins.
     n_features, n_outputs : int
         Numbers of features and outputs of the results, other than Owen values.
     n_computed_outputs : int
@@ -131,6 +135,8 @@ class CompiledModel:
         self.background = background
         self.link = link
         self.sharing = sharing
+        self.has_linear_leaves = ensemble.has_linear_leaves
+        self.checks_rows = link is not None or self.has_linear_leaves
         self.n_features = ensemble.n_players if sharing is None else sharing.n_features
         self.n_computed_outputs = ensemble.n_outputs
         self.n_outputs = 2 if widen else self.n_computed_outputs
@@ -169,16 +175,6 @@ class CompiledModel:
     def lock(self) -> Lock:
         """Lock of this process: a child process must not wait for a thread that exists only in its parent."""
         return self._locks.setdefault(os.getpid(), Lock())
-
-    @property
-    def has_linear_leaves(self) -> bool:
-        """Whether leaves are functions of X."""
-        return self.ensemble.has_linear_leaves
-
-    @property
-    def checks_rows(self) -> bool:
-        """Whether each row has its own limit of the additivity gap; then the core returns margins."""
-        return self.link is not None or self.has_linear_leaves
 
     def on_gpu(self, index: int) -> CompiledModel:
         """Return this model, with the same plans, for calls on one of its GPUs."""

@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import nullcontext
 from functools import lru_cache
 from itertools import pairwise
 from threading import Event
@@ -44,9 +43,6 @@ _core.check_calls_with(check)
 #: only the gaps.
 _CHECK_BYTES = 40
 
-#: Context of calls without progress; small calls do without the generator that draws the progress.
-_NO_PROGRESS = nullcontext[ProgressTracker | None](None)
-
 
 def execute(
     compiled: CompiledModel,
@@ -62,24 +58,38 @@ def execute(
     run fails on the GPU, it is repeated on the CPU. ``labels`` are the labels that the link needs, and
     ``progress`` is the user's option.
     """
-    with watched(progress, rows.n_rows) if progress else _NO_PROGRESS as tracker:
-        run: Run
-        if isinstance(rows, GpuArray):
-            run = DeviceRun(compiled, kind, rows, labels)
-        else:
-            assert isinstance(rows, HostRows)
-            run = HostRun(compiled, kind, rows, plan_execution(compiled, kind, rows.n_rows), labels)
-        try:
-            run.compile(tracker)
-            return work(run), run
-        except (MemoryError, RuntimeError) as error:
-            is_chosen = compiled.options.devices.auto and isinstance(rows, HostRows)
-            if not (is_chosen and devices.is_cuda_error(error)):
-                raise
+    if not progress:  # small calls do without the generator that draws the progress
+        return _execute(compiled, rows, kind, work, labels, None)
+    with watched(progress, rows.n_rows) as tracker:
+        return _execute(compiled, rows, kind, work, labels, tracker)
+
+
+def _execute(
+    compiled: CompiledModel,
+    rows: Rows,
+    kind: Kind,
+    work: Callable[[Run], T],
+    labels: np.ndarray | None,
+    tracker: ProgressTracker | None,
+) -> tuple[T, Run]:
+    """Do the work of :func:`execute`, and report to ``tracker``."""
+    run: Run
+    if isinstance(rows, GpuArray):
+        run = DeviceRun(compiled, kind, rows, labels)
+    else:
         assert isinstance(rows, HostRows)
-        run = HostRun(compiled, kind, rows, plan_on_cpu(compiled.of(kind), rows.n_rows), labels)
+        run = HostRun(compiled, kind, rows, plan_execution(compiled, kind, rows.n_rows), labels)
+    try:
         run.compile(tracker)
         return work(run), run
+    except (MemoryError, RuntimeError) as error:
+        is_chosen = compiled.options.devices.auto and isinstance(rows, HostRows)
+        if not (is_chosen and devices.is_cuda_error(error)):
+            raise
+    assert isinstance(rows, HostRows)
+    run = HostRun(compiled, kind, rows, plan_on_cpu(compiled.of(kind), rows.n_rows), labels)
+    run.compile(tracker)
+    return work(run), run
 
 
 class RowBytes(NamedTuple):
@@ -113,8 +123,6 @@ class Run(ABC):
     passes = 1  # how often each row is computed
     #: Number of threads that read rows and write results; 0: as many as are useful, as for copies to a GPU.
     memory_threads = 0
-    #: Whether the core leaves out the values of features that no tree uses if an array is full of zeros.
-    skips_unused = False
     #: Whether the caller passed the memory of the result, which then does not count towards a memory limit.
     is_given = False
     _n_computed = 0
@@ -139,6 +147,11 @@ class Run(ABC):
     def empty(self, *shape: int) -> Any:
         """Return a new array, as :meth:`new` does; its elements are undefined."""
         return self.new(*shape)[0]
+
+    @property
+    def skips_unused(self) -> bool:
+        """Whether the core leaves out the values of features that no tree uses if an array has only zeros."""
+        return False
 
     @abstractmethod
     def to_native(self, values: Any) -> Any:
@@ -198,7 +211,8 @@ class Run(ABC):
         ``gaps`` has the largest gap of each output. If a gap is larger than rounding can explain, ``margins``
         returns the values on the host and the margins of the rows, and a ``RuntimeError`` names the row.
         """
-        largest, (allowed, least) = float(gaps.max()), self._compiled.allowed_gaps(dtype)
+        largest = float(np.maximum.reduce(gaps, axis=None))
+        allowed, least = self._compiled.allowed_gaps(dtype)
         if not largest <= least and not (gaps <= allowed).all():
             additivity.check(self._compiled, *margins(), self._rows.row_labels, start)
         self.gap = max(self.gap or 0.0, largest)
@@ -229,9 +243,7 @@ class HostRun(Run):
         super().__init__(compiled, kind, rows, execution.intervals)
         self.device = devices.label(execution.indices)
         self._labels, self._execution = labels, execution
-        is_direct = not (execution.indices or compiled.widen or self.plans.sharing)
         self.memory_threads = 0 if execution.indices else execution.n_threads
-        self.skips_unused = is_direct and compiled.info["n_features_used"] < self.n_features
 
     def compile(self, progress: ProgressTracker | None = None) -> None:
         super().compile(progress)
@@ -248,6 +260,11 @@ class HostRun(Run):
             if page_locked is not None:
                 return page_locked, False
         return _core.new_array(shape, self.dtype)
+
+    @property
+    def skips_unused(self) -> bool:
+        is_direct = not (self._execution.indices or self._compiled.widen or self.plans.sharing)
+        return is_direct and self._compiled.info["n_features_used"] < self.n_features
 
     def to_native(self, values: np.ndarray) -> np.ndarray:
         return values

@@ -39,6 +39,12 @@ class Frame:
         """Sources of the columns."""
         return [self.source_of(column) for column in self.columns]
 
+    @property
+    def stores(self) -> Sequence[Any]:
+        """Objects that hold the numbers: the columns, or the array of which they are views."""
+        is_view = self.array is not None and self.array.base is self.columns[0].base
+        return [self.array] if is_view else self.columns
+
 
 class SeenCategories:
     """Categories of pandas that earlier calls of an explainer have read, by the index that holds them.

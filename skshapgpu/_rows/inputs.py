@@ -248,8 +248,7 @@ class HostRows:
             self.dtype = _FLOAT32 if data.dtype.char == "f" else _FLOAT64
             if self._array is None:
                 self.row_bytes = 8 * data.nnz // max(self.n_rows, 1)  # row numbers of the entries
-            is_float = data.dtype in (_FLOAT32, _FLOAT64)
-            if not is_float and is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
+            if is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
                 self._long_columns = frozenset(range(n_columns))
         else:
             assert self.package is not None
@@ -276,7 +275,7 @@ class HostRows:
             self.row_bytes += schema.derived.row_bytes
         self._tested: np.ndarray | None = None
         self.packed_row_bytes = self.row_bytes
-        if tested is not None and sp.issparse(data) and not decoded:
+        if tested is not None and self._array is None and sp.issparse(data) and not decoded:
             # Values and positions of all entries, and of the entries in tested columns.
             entry_bytes = 40 + 2 * self._x_dtype.itemsize
             packed = entry_bytes * data.nnz // max(self.n_rows, 1) + self._x_dtype.itemsize * len(tested)
@@ -289,6 +288,11 @@ class HostRows:
         frame = self._frame
         sets = () if frame is None else (frame.string_columns, frame.coded_columns)
         return ColumnRules(self._schema, self._x_dtype, self.package, self.names, self._long_columns, *sets)
+
+    @property
+    def stores(self) -> Sequence[Any]:
+        """Objects that hold the numbers of X: an array, a sparse matrix, or the columns of a data frame."""
+        return [self.data] if self._frame is None else self._frame.stores
 
     def _is_sparse(self) -> bool:
         """Return whether scikit-learn reads X as a sparse matrix."""
