@@ -277,27 +277,27 @@ class HostRun(Run):
 
     def need(self, row: RowBytes, *, scratch: bool = True) -> memory.Need:
         """Return the memory that the run takes; ``scratch`` includes the scratch memory of its threads."""
+        execution, plans, rows = self._execution, self.plans, self._rows
         # Threads need scratch memory only on the CPU.
-        n_threads = 0 if self._execution.indices else self._execution.n_threads
-        work_row = row.work
-        work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
+        n_threads = 0 if execution.indices else execution.n_threads
+        work_row = row.work + (rows.row_bytes if execution.indices else rows.packed_row_bytes)
         if self._checked and self._compiled.checks_rows:
             work_row += _CHECK_BYTES * self.n_outputs
-        sharing = self.plans.sharing
+        sharing = plans.sharing
         if sharing is not None:
             n_shared = sharing.n_players
-            if self.plans.kind.order > 1:
-                pairs = self.plans.pair_sharing
+            if plans.kind.order > 1:
+                pairs = plans.pair_sharing
                 n_shared += pairs.n_pairs + len(pairs.sets)
             work_row += self.n_computed_outputs * n_shared * self.dtype.itemsize
         fixed = 0
         if scratch and n_threads:
-            info = self.plans.plan().info()
+            info = plans.plan().info()
             shared = info["shared_bytes_per_thread"] if n_threads > 1 else 0
             if not shared:  # a thread takes entire blocks of rows
                 n_threads = min(n_threads, -(-self.n_rows // BLOCK_ROWS))
             fixed = n_threads * (info["scratch_bytes_per_thread"] + shared)
-        result_row, table_bytes = 0 if self.is_given else row.result, self._execution.table_bytes
+        result_row, table_bytes = 0 if self.is_given else row.result, execution.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, row.what, row.advice)
 
     def _compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:

@@ -64,7 +64,11 @@ def results_view(out: Any, rows: Rows, n_outputs: int, features: tuple[int, ...]
 
 def _shares(out: np.ndarray, stores: Iterable[Any]) -> bool:
     """Return whether an array may share memory with one of these, which hold numbers."""
-    return any(np.may_share_memory(out, buffer) for store in stores for buffer in _buffers(store))
+    for store in stores:
+        for buffer in _buffers(store):
+            if np.may_share_memory(out, buffer):
+                return True
+    return False
 
 
 def _buffers(store: Any) -> Iterable[np.ndarray]:
