@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import proxy
 
 import numpy as np
@@ -28,9 +28,25 @@ from .links import Link
 from .options import Options
 from .sharing import Sharing
 
+if TYPE_CHECKING:
+    from .execution import ExecutionPlan
+
 #: Largest number of bytes of the tables and patterns that only GPUs need: for values of a link, and for
 #: interventional interactions.
 _GPU_TABLE_BYTES = 4 * 2**30
+
+#: Attributes of a compiled model that are computed again when it is unpickled.
+_NOT_PICKLED = (
+    "_viewed",
+    "_locks",
+    "_kind_plans",
+    "table_sizes",
+    "small_calls",
+    "_allowed_gaps",
+    "gpus",
+    "results",
+    "checked_kinds",
+)
 
 
 @cache
@@ -80,6 +96,10 @@ class CompiledModel:
 
     Attributes
     ----------
+    has_linear_leaves : bool
+        Whether leaves are functions of X.
+    checks_rows : bool
+        Whether each row has its own limit of the additivity gap; then the core returns margins.
     n_features, n_outputs : int
         Numbers of features and outputs of the results, other than Owen values.
     n_computed_outputs : int
@@ -115,6 +135,8 @@ class CompiledModel:
         self.background = background
         self.link = link
         self.sharing = sharing
+        self.has_linear_leaves = ensemble.has_linear_leaves
+        self.checks_rows = link is not None or self.has_linear_leaves
         self.n_features = ensemble.n_players if sharing is None else sharing.n_features
         self.n_computed_outputs = ensemble.n_outputs
         self.n_outputs = 2 if widen else self.n_computed_outputs
@@ -130,6 +152,9 @@ class CompiledModel:
         self._kind_plans = _KindPlans(self)
         #: Bytes of the tables of each plan, the oldest plan first.
         self.table_sizes: dict[tuple[Kind, Intervals], int] = {}
+        #: How calls of few rows are executed, by kind and number of rows.
+        self.small_calls: dict[tuple[Kind, int], ExecutionPlan] = {}
+        self._allowed_gaps: dict[np.dtype, tuple[np.ndarray, float]] = {}
         self.gpus = self.options.devices.indices or (0,)  # which all have the same tables
         self.results = self._results_of(self.options.algorithm)
         self.checked_kinds = self._kinds_checked(self.options.check_additivity)
@@ -151,19 +176,10 @@ class CompiledModel:
         """Lock of this process: a child process must not wait for a thread that exists only in its parent."""
         return self._locks.setdefault(os.getpid(), Lock())
 
-    @property
-    def has_linear_leaves(self) -> bool:
-        """Whether leaves are functions of X."""
-        return self.ensemble.has_linear_leaves
-
-    @property
-    def checks_rows(self) -> bool:
-        """Whether each row has its own limit of the additivity gap; then the core returns margins."""
-        return self.link is not None or self.has_linear_leaves
-
     def on_gpu(self, index: int) -> CompiledModel:
         """Return this model, with the same plans, for calls on one of its GPUs."""
-        return self._view(options=replace(self.options, devices=Devices(indices=(index,))))
+        options = replace(self.options, devices=Devices(indices=(index,)))
+        return self._view(options=options, small_calls={})
 
     def checking(self, additivity: bool) -> CompiledModel:
         """Return this model, with the same plans, for calls that check additivity, or that do not."""
@@ -186,9 +202,19 @@ class CompiledModel:
         margin = self.of(SHAP_VALUES).plan().background_margin
         return self.link.base_value(margin, self.background.weights, labels)
 
+    def allowed_gaps(self, dtype: np.dtype) -> tuple[np.ndarray, float]:
+        """Return the largest allowed additivity gap of each output, and the least of these.
+
+        They are those of all rows with values of this type, unless the model :attr:`checks_rows`.
+        """
+        gaps = self._allowed_gaps.get(dtype)
+        if gaps is None:
+            allowed = additivity.allowed_gap(self, dtype)
+            gaps = self._allowed_gaps[dtype] = allowed, float(allowed.min())
+        return gaps
+
     def __getstate__(self) -> dict[str, Any]:
-        not_pickled = ("_viewed", "_locks", "_kind_plans", "table_sizes", "gpus", "results", "checked_kinds")
-        return {name: value for name, value in vars(self).items() if name not in not_pickled}
+        return {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

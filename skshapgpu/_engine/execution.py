@@ -34,6 +34,19 @@ class ExecutionPlan(NamedTuple):
 
 def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
     """Decide how to run a call with ``n_rows`` rows from the host; no other function decides this."""
+    kept = model.small_calls.get((kind, n_rows))
+    if kept is not None:
+        return kept
+    execution = _decide(model, kind, n_rows)
+    # The number of threads of a larger call can change, and so can the tables that a memory limit counts.
+    is_small = n_rows <= min(model.of(kind).rows_alone, tree_costs.BLOCK_ROWS)
+    if is_small and model.options.memory_limit is None:
+        model.small_calls[kind, n_rows] = execution
+    return execution
+
+
+def _decide(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
+    """Do the work of :func:`plan_execution`."""
     plan, requested = model.of(kind), model.options.devices
     on_cpu = plan_on_cpu(plan, n_rows)
     if not n_rows or requested.none or not plan.is_on_gpus:

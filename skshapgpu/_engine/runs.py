@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from functools import lru_cache
 from itertools import pairwise
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
@@ -43,9 +43,6 @@ _core.check_calls_with(check)
 #: only the gaps.
 _CHECK_BYTES = 40
 
-#: Context of calls without progress; small calls do without the generator that draws the progress.
-_NO_PROGRESS = nullcontext[ProgressTracker | None](None)
-
 
 def execute(
     compiled: CompiledModel,
@@ -61,24 +58,38 @@ def execute(
     run fails on the GPU, it is repeated on the CPU. ``labels`` are the labels that the link needs, and
     ``progress`` is the user's option.
     """
-    with watched(progress, rows.n_rows) if progress else _NO_PROGRESS as tracker:
-        run: Run
-        if isinstance(rows, GpuArray):
-            run = DeviceRun(compiled, kind, rows, labels)
-        else:
-            assert isinstance(rows, HostRows)
-            run = HostRun(compiled, kind, rows, plan_execution(compiled, kind, rows.n_rows), labels)
-        try:
-            run.compile(tracker)
-            return work(run), run
-        except (MemoryError, RuntimeError) as error:
-            is_chosen = compiled.options.devices.auto and isinstance(rows, HostRows)
-            if not (is_chosen and devices.is_cuda_error(error)):
-                raise
+    if not progress:  # small calls do without the generator that draws the progress
+        return _execute(compiled, rows, kind, work, labels, None)
+    with watched(progress, rows.n_rows) as tracker:
+        return _execute(compiled, rows, kind, work, labels, tracker)
+
+
+def _execute(
+    compiled: CompiledModel,
+    rows: Rows,
+    kind: Kind,
+    work: Callable[[Run], T],
+    labels: np.ndarray | None,
+    tracker: ProgressTracker | None,
+) -> tuple[T, Run]:
+    """Do the work of :func:`execute`, and report to ``tracker``."""
+    run: Run
+    if isinstance(rows, GpuArray):
+        run = DeviceRun(compiled, kind, rows, labels)
+    else:
         assert isinstance(rows, HostRows)
-        run = HostRun(compiled, kind, rows, plan_on_cpu(compiled.of(kind), rows.n_rows), labels)
+        run = HostRun(compiled, kind, rows, plan_execution(compiled, kind, rows.n_rows), labels)
+    try:
         run.compile(tracker)
         return work(run), run
+    except (MemoryError, RuntimeError) as error:
+        is_chosen = compiled.options.devices.auto and isinstance(rows, HostRows)
+        if not (is_chosen and devices.is_cuda_error(error)):
+            raise
+    assert isinstance(rows, HostRows)
+    run = HostRun(compiled, kind, rows, plan_on_cpu(compiled.of(kind), rows.n_rows), labels)
+    run.compile(tracker)
+    return work(run), run
 
 
 class RowBytes(NamedTuple):
@@ -112,8 +123,6 @@ class Run(ABC):
     passes = 1  # how often each row is computed
     #: Number of threads that read rows and write results; 0: as many as are useful, as for copies to a GPU.
     memory_threads = 0
-    #: Whether the core leaves out the values of features that no tree uses if an array is full of zeros.
-    skips_unused = False
     #: Whether the caller passed the memory of the result, which then does not count towards a memory limit.
     is_given = False
     _n_computed = 0
@@ -138,6 +147,11 @@ class Run(ABC):
     def empty(self, *shape: int) -> Any:
         """Return a new array, as :meth:`new` does; its elements are undefined."""
         return self.new(*shape)[0]
+
+    @property
+    def skips_unused(self) -> bool:
+        """Whether the core leaves out the values of features that no tree uses if an array has only zeros."""
+        return False
 
     @abstractmethod
     def to_native(self, values: Any) -> Any:
@@ -197,9 +211,11 @@ class Run(ABC):
         ``gaps`` has the largest gap of each output. If a gap is larger than rounding can explain, ``margins``
         returns the values on the host and the margins of the rows, and a ``RuntimeError`` names the row.
         """
-        if not (gaps <= additivity.allowed_gap(self._compiled, dtype)).all():
+        largest = float(np.maximum.reduce(gaps, axis=None))
+        allowed, least = self._compiled.allowed_gaps(dtype)
+        if not largest <= least and not (gaps <= allowed).all():
             additivity.check(self._compiled, *margins(), self._rows.row_labels, start)
-        self.gap = max(self.gap or 0.0, float(gaps.max()))
+        self.gap = max(self.gap or 0.0, largest)
 
     def spread(self, computed: Any, out: Any) -> None:
         """Expand results for the core's outputs to all outputs; ``computed`` is overwritten."""
@@ -227,9 +243,7 @@ class HostRun(Run):
         super().__init__(compiled, kind, rows, execution.intervals)
         self.device = devices.label(execution.indices)
         self._labels, self._execution = labels, execution
-        is_direct = not (execution.indices or compiled.widen or self.plans.sharing)
         self.memory_threads = 0 if execution.indices else execution.n_threads
-        self.skips_unused = is_direct and compiled.info["n_features_used"] < self.n_features
 
     def compile(self, progress: ProgressTracker | None = None) -> None:
         super().compile(progress)
@@ -247,6 +261,11 @@ class HostRun(Run):
                 return page_locked, False
         return _core.new_array(shape, self.dtype)
 
+    @property
+    def skips_unused(self) -> bool:
+        is_direct = not (self._execution.indices or self._compiled.widen or self.plans.sharing)
+        return is_direct and self._compiled.info["n_features_used"] < self.n_features
+
     def to_native(self, values: np.ndarray) -> np.ndarray:
         return values
 
@@ -258,27 +277,27 @@ class HostRun(Run):
 
     def need(self, row: RowBytes, *, scratch: bool = True) -> memory.Need:
         """Return the memory that the run takes; ``scratch`` includes the scratch memory of its threads."""
+        execution, plans, rows = self._execution, self.plans, self._rows
         # Threads need scratch memory only on the CPU.
-        n_threads = 0 if self._execution.indices else self._execution.n_threads
-        work_row = row.work
-        work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
+        n_threads = 0 if execution.indices else execution.n_threads
+        work_row = row.work + (rows.row_bytes if execution.indices else rows.packed_row_bytes)
         if self._checked and self._compiled.checks_rows:
             work_row += _CHECK_BYTES * self.n_outputs
-        sharing = self.plans.sharing
+        sharing = plans.sharing
         if sharing is not None:
             n_shared = sharing.n_players
-            if self.plans.kind.order > 1:
-                pairs = self.plans.pair_sharing
+            if plans.kind.order > 1:
+                pairs = plans.pair_sharing
                 n_shared += pairs.n_pairs + len(pairs.sets)
             work_row += self.n_computed_outputs * n_shared * self.dtype.itemsize
         fixed = 0
         if scratch and n_threads:
-            info = self.plans.plan().info()
+            info = plans.plan().info()
             shared = info["shared_bytes_per_thread"] if n_threads > 1 else 0
             if not shared:  # a thread takes entire blocks of rows
                 n_threads = min(n_threads, -(-self.n_rows // BLOCK_ROWS))
             fixed = n_threads * (info["scratch_bytes_per_thread"] + shared)
-        result_row, table_bytes = 0 if self.is_given else row.result, self._execution.table_bytes
+        result_row, table_bytes = 0 if self.is_given else row.result, execution.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, row.what, row.advice)
 
     def _compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
@@ -494,10 +513,14 @@ def shap_values(run: Run, out: Any = None) -> Any:
 
 def value_row_bytes(run: Run) -> RowBytes:
     """Return the memory of a row of values."""
-    row = run.n_features * run.dtype.itemsize
-    widened = row if run.n_outputs > run.n_computed_outputs else 0
-    what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
-    return RowBytes(run.n_outputs * row, widened, what, "or explain fewer rows")
+    is_widened = run.n_outputs > run.n_computed_outputs
+    return _value_row_bytes(run.n_features, run.n_outputs, is_widened, run.dtype.itemsize)
+
+
+@lru_cache(64)
+def _value_row_bytes(n_features: int, n_outputs: int, is_widened: bool, itemsize: int) -> RowBytes:
+    row, what = n_features * itemsize, f"SHAP values ({n_features} features, {n_outputs} outputs)"
+    return RowBytes(n_outputs * row, row if is_widened else 0, what, "or explain fewer rows")
 
 
 def chunk_of(array: Any, start: int, size: int) -> Any:

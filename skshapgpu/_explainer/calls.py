@@ -37,15 +37,16 @@ from .._engine.interactions import (
     interaction_matrices,
     require_order,
 )
-from .._engine.links import unit_of
 from .._engine.runs import HostRun, Run, execute, shap_values
 from .._explanations.interactions import InteractionExplanation
-from .._explanations.values import Explanation
+from .._explanations.values import Explanation, explanation_of
 from .._rows import gpu_arrays
 from .._rows.given_arrays import results_view
 from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from .compiled_explainer import CompiledExplainer
+
+_VALUE_KINDS = {index: Kind(1, index) for index in VALUE_INDICES}
 
 
 class ExplainerCalls(CompiledExplainer):
@@ -214,13 +215,9 @@ class ExplainerCalls(CompiledExplainer):
         facts = self._facts(X, rows, run, self._features_of(kind.index))
         if labels is not None:
             facts["base_values"] = self._compiled.base_value(labels)[:, 0]
-        return Explanation(
-            values=_shaped(values),
-            index=kind.index,
-            model_output=self.model_output,
-            seconds=perf_counter() - start,
-            **facts,
-        )
+        facts["values"], facts["index"] = _shaped(values), kind.index
+        facts["model_output"], facts["seconds"] = self.model_output, perf_counter() - start
+        return explanation_of(facts)
 
     def explain_interactions(
         self,
@@ -462,10 +459,8 @@ class ExplainerCalls(CompiledExplainer):
 
     def _facts(self, X: Any, rows: Rows, run: Run, features: Features) -> dict[str, Any]:
         """Return the attributes that explanations of all kinds have in addition to their values."""
-        names, origins = (
-            rows.names or self._reader.default_names,
-            features.origins(self._reader.origins_of(X)),
-        )
+        names = rows.names or self._reader.default_names
+        origins = features.origins(self._reader.origins_of(X))
         return {
             "base_values": self.expected_value,
             "data": features.data(rows.data, names, origins, rows.n_rows),
@@ -477,7 +472,7 @@ class ExplainerCalls(CompiledExplainer):
             "precision": self._compiled.options.precision,
             "device": run.device,
             "additivity_error": run.gap,
-            "unit": unit_of(self._adapted, self._compiled.options.model_output),
+            "unit": self._unit,
             "feature_perturbation": self.feature_perturbation,
             "origins": origins,
             "checked_against": self._agreement.against,
@@ -488,7 +483,7 @@ class ExplainerCalls(CompiledExplainer):
 def value_kind(index: Any) -> Kind:
     """Return the kind of values of single features; raise ``ValueError`` if the index is unknown."""
     require_one_of("index", index, VALUE_INDICES)
-    return Kind(1, index)
+    return _VALUE_KINDS[index]
 
 
 def _block(rows: Rows, row: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from .._engine.features import (
     read_groups,
     two_levels,
 )
-from .._engine.links import Link, link_of
+from .._engine.links import Link, link_of, unit_of
 from .._engine.options import Options
 from .._engine.sharing import Sharing
 from .._files.model_files import adapt_file
@@ -99,6 +99,7 @@ class CompiledExplainer:
                 "interventional values, or with feature_perturbation='tree_path_dependent', to count covers "
                 "from them"
             )
+        self._unit = unit_of(adapted, options.model_output)
         widen = options.outputs == "all" and adapted.binary is not None
         n_outputs = 2 if widen else adapted.ensemble.n_outputs
         self._output_names: tuple[Any, ...] | None = None

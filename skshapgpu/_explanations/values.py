@@ -531,6 +531,17 @@ def side_by_side(values: np.ndarray) -> np.ndarray:
     return values.reshape(len(values), int(np.prod(values.shape[1:])))
 
 
+def explanation_of(fields: dict[str, Any]) -> Explanation:
+    """Return the explanation with these fields, which must be all fields. It owns the dict from now on.
+
+    The constructor of a frozen dataclass calls a function for each field: 3 of the 15 microseconds of a call
+    for one row.
+    """
+    explanation = object.__new__(Explanation)
+    object.__setattr__(explanation, "__dict__", fields)
+    return explanation
+
+
 def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | None) -> list[str]:
     """Return unique names of values laid out as ``values.reshape(n_rows, n_features * n_outputs)``.
 

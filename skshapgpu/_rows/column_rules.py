@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +13,78 @@ from .real_numbers import is_wide, real_numbers, rounds_twice
 from .tables import check_known_names, check_names, listed
 
 
+class ColumnNames(NamedTuple):
+    """Names of the columns of one X."""
+
+    names: tuple[str, ...]
+    are_strings: bool  # whether at least one of them is a string and not a number
+
+
+class NameRules:
+    """Rules for the names of columns, which are compared with the names in training.
+
+    Calls for one row after another have the same names: they are compared once. Threads may use the object
+    at the same time. It is pickled without the names of X.
+    """
+
+    def __init__(self, schema: InputSchema) -> None:
+        self._schema = schema
+        self._last: tuple[Any, ColumnNames] | None = None  # labels that passed, and their names
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NameRules, (self._schema,)
+
+    def read(self, labels: Any) -> ColumnNames:
+        """Return the names for labels of columns.
+
+        Raise ``ValueError`` unless X has the columns of the training data.
+        """
+        index, last = self._last or (None, None)
+        if last is not None and _is_view(labels, index):
+            return last
+        values = labels.tolist() if hasattr(labels, "tolist") else labels  # much faster than one by one
+        columns = ColumnNames(tuple(map(str, values)), any(isinstance(value, str) for value in values))
+        if columns == last:
+            columns = last
+        else:
+            self._check(columns)
+        self._last = labels, columns
+        return columns
+
+    def _check(self, columns: ColumnNames) -> None:
+        """Raise ``ValueError`` unless the names are those of the training data."""
+        names, are_strings = columns
+        if len(set(names)) < len(names):
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"X has several columns of the same name:\n{listed(repeated)}")
+        expected = self._schema.feature_names
+        # Names that are not strings are positions, unless the model knows its columns by these names.
+        if self._schema.blank_as_underscore:
+            names = tuple(name.replace(" ", "_") for name in names)
+        if expected is not None and (are_strings or set(names) == set(expected)):
+            check_names(names, expected)
+        known_names = self._schema.known_names
+        if are_strings or set(names) >= set(known_names.values()):
+            check_known_names(names, known_names)
+
+
+def _is_view(labels: Any, index: Any) -> bool:
+    """Return whether labels are the same index of pandas, or a view of it.
+
+    Strings of Arrow never change. NumPy's arrays in an index may, although pandas does not expect it.
+    """
+    is_view_of = getattr(labels, "is_", None)
+    return is_view_of is not None and not isinstance(labels.dtype, np.dtype) and is_view_of(index)
+
+
+def check_number(schema: InputSchema, n_columns: int) -> None:
+    """Raise ``ValueError`` unless X has as many columns as the training data."""
+    if n_columns != schema.n_features:
+        raise ValueError(f"X has {n_columns} features, but the model expects {schema.n_features}")
+
+
 class ColumnRules:
-    """Rules for the columns of one X.
+    """Rules for the values in the columns of one X.
 
     ``x_dtype`` is the precision in which the model's library reads X. ``package`` is the package of the data
     frame that X is, and ``names`` are the names of its columns. For sets of columns, see
@@ -28,50 +97,38 @@ class ColumnRules:
         x_dtype: np.dtype,
         package: str | None,
         names: tuple[str, ...] | None,
-        string_columns: frozenset[int] = frozenset(),
         long_columns: frozenset[int] = frozenset(),
+        string_columns: frozenset[int] = frozenset(),
+        coded_columns: frozenset[int] = frozenset(),
     ) -> None:
         self.package, self.names = package, names
         self.string_columns, self.long_columns = string_columns, long_columns
         self._schema, self._x_dtype = schema, x_dtype
+        #: Numbers of the columns of categories and strings of a data frame, if its schema encodes them.
         self._category_numbers: dict[int, int] = {}
+        if package is not None and schema.frame_encoder is not None:
+            categorical = sorted(string_columns | coded_columns)
+            self._category_numbers = {feature: number for number, feature in enumerate(categorical)}
 
-    def check_columns(self, labels: Sequence[Any] | None, n_columns: int) -> None:
-        """Raise ``ValueError`` unless X has the columns of the training data.
-
-        ``labels`` is None if X has no names of columns.
-        """
-        if labels is not None:
-            self._check_labels(labels)
-        if n_columns != self._schema.n_features:
-            raise ValueError(f"X has {n_columns} features, but the model expects {self._schema.n_features}")
-
-    def _check_labels(self, labels: Sequence[Any]) -> None:
-        names = tuple(map(str, labels))
-        if len(set(names)) < len(names):
-            repeated = sorted({name for name in names if names.count(name) > 1})
-            raise ValueError(f"X has several columns of the same name:\n{listed(repeated)}")
-        expected = self._schema.feature_names
-        # Names that are not strings are positions, unless the model knows its columns by these names.
-        if self._schema.blank_as_underscore:
-            names = tuple(name.replace(" ", "_") for name in names)
-        if expected is not None and (
-            any(isinstance(name, str) for name in labels) or set(names) == set(expected)
-        ):
-            check_names(names, expected)
-        known_names = self._schema.known_names
-        if any(isinstance(name, str) for name in labels) or set(names) >= set(known_names.values()):
-            check_known_names(names, known_names)
-
-    def number_categories(self, categorical: Sequence[int]) -> None:
-        """Store the positions of columns of categories and strings, and check how many there are."""
-        self._category_numbers = {feature: number for number, feature in enumerate(categorical)}
-        expected_number = self._schema.n_categorical
-        if expected_number is not None and len(categorical) != expected_number:
+    def check_categorical(self) -> None:
+        """Raise ``ValueError`` unless a data frame has as many categorical columns as the training data."""
+        n_categorical, expected_number = len(self._category_numbers), self._schema.n_categorical
+        if self._schema.frame_encoder is not None and expected_number not in (None, n_categorical):
             raise ValueError(
-                f"X has {len(categorical)} categorical columns, but the model was trained with "
+                f"X has {n_categorical} categorical columns, but the model was trained with "
                 f"{expected_number}: columns must have the types that they had in training"
             )
+
+    def column(self, feature: int, values: np.ndarray, codes: np.ndarray | None) -> Column:
+        """Return a column with these values, and with codes if it is categorical."""
+        return Column(
+            self.name(feature),
+            values,
+            codes,
+            self.package,
+            feature in self.string_columns,
+            self._category_numbers.get(feature, 0),
+        )
 
     def name(self, feature: int) -> str:
         """Return the name of a column for an error message, or its number if it has no name."""
@@ -129,7 +186,6 @@ class ColumnRules:
                     "categories in the order of training"
                 )
             column = replace(column, codes=_string_codes(column.values))
-        column = replace(column, category_number=self._category_numbers.get(feature, 0))
         return category_codes(encoder, column)
 
     def require_one_rounding(self, values: np.ndarray, name: str = "") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from . import gpu_arrays
 from .gpu_arrays import GpuArray
+from .inputs import HostRows
 from .rows import Rows
 
 _ADVICE = (
@@ -30,25 +31,30 @@ def results_view(out: Any, rows: Rows, n_outputs: int, features: tuple[int, ...]
     several_outputs, gpu_rows = n_outputs > 1, rows if isinstance(rows, GpuArray) else None
     if gpu_rows is not None:
         gpu_arrays.require_same_place(out, gpu_rows)
-        dtype = str(out.dtype).removeprefix("torch.")
+        dtype = gpu_arrays.dtype_of(out)
     else:
         if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
             raise TypeError(f"out must be an array of NumPy, not a {type(out).__qualname__}")
         out = np.asarray(out)  # subclasses may have methods of their own
-        dtype = str(out.dtype) if out.dtype.isnative else f"{out.dtype} of another byte order"
-    shape = (rows.n_rows, *features, *([n_outputs] if several_outputs else []))
+        dtype = out.dtype
+    shape = (rows.n_rows, *features, n_outputs) if several_outputs else (rows.n_rows, *features)
     if tuple(out.shape) != shape:
         raise ValueError(f"out must have the shape of the values, {shape}, not {tuple(out.shape)}")
-    if dtype != str(rows.dtype):
-        raise ValueError(f"out must be {rows.dtype}, as the values are for this X, not {dtype}")
+    if dtype is None or dtype != rows.dtype:
+        name = str(out.dtype).removeprefix("torch.")
+        if dtype is not None and not dtype.isnative:
+            name += " of another byte order"
+        raise ValueError(f"out must be {rows.dtype}, as the values are for this X, not {name}")
     view = out.swapaxes(1, len(shape) - 1) if several_outputs else out[:, None]
     if gpu_rows is not None:
         contiguous, shared = gpu_arrays.is_contiguous(view), gpu_arrays.shares_memory(view, gpu_rows)
     else:
-        if not out.flags.writeable:
+        flags = view.flags
+        if not flags.writeable:
             raise ValueError("out is read-only")
-        contiguous = view.flags.c_contiguous and view.flags.aligned
-        shared = _shares(view, rows.data) or (labels is not None and _shares(view, labels))
+        contiguous = flags.c_contiguous and flags.aligned
+        assert isinstance(rows, HostRows)
+        shared = _shares(view, rows.stores) or (labels is not None and np.may_share_memory(view, labels))
     if not contiguous:
         raise ValueError(f"out must be {_ADVICE if several_outputs else 'C-contiguous and aligned'}")
     if shared:
@@ -56,26 +62,26 @@ def results_view(out: Any, rows: Rows, n_outputs: int, features: tuple[int, ...]
     return view
 
 
-def _shares(out: np.ndarray, data: Any) -> bool:
-    """Return whether an array may share memory with an array, a sparse matrix or a data frame."""
-    return any(np.may_share_memory(out, buffer) for buffer in _buffers(data))
+def _shares(out: np.ndarray, stores: Iterable[Any]) -> bool:
+    """Return whether an array may share memory with one of these, which hold numbers."""
+    for store in stores:
+        for buffer in _buffers(store):
+            if np.may_share_memory(out, buffer):
+                return True
+    return False
 
 
-def _buffers(data: Any) -> Iterator[np.ndarray]:
-    """Yield arrays that cover the memory of the numbers of a table."""
-    if isinstance(data, np.ndarray):
-        yield data
-    elif sp.issparse(data):
-        yield from (data.data, data.indices, data.indptr)
-    elif hasattr(data, "iloc"):
-        for _, series in data.items():
-            yield from _buffers_of_pandas(series.array)
-    elif hasattr(data, "get_columns"):
-        for series in data.get_columns():
-            yield from _buffers_of_arrow(series.to_arrow())
-    elif hasattr(data, "columns"):
-        for column in data.columns:
-            yield from _buffers_of_arrow(column)
+def _buffers(store: Any) -> Iterable[np.ndarray]:
+    """Return arrays that cover the memory of an item of ``HostRows.stores``."""
+    if isinstance(store, np.ndarray):
+        return [store]
+    if sp.issparse(store):
+        return store.data, store.indices, store.indptr
+    if hasattr(store, "to_arrow"):  # of polars
+        return _buffers_of_arrow(store.to_arrow())
+    if hasattr(store, "buffers") or hasattr(store, "chunks"):
+        return _buffers_of_arrow(store)
+    return _buffers_of_pandas(store)
 
 
 def _buffers_of_pandas(array: Any) -> Iterator[np.ndarray]:

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from .._common.devices import Devices, label
-from ..adapters.schema import Column, InputSchema
+from ..adapters.schema import InputSchema
 from . import gpu_arrays
-from .column_rules import ColumnRules
-from .frames import pandas_source
+from .column_rules import ColumnRules, NameRules, check_number
+from .frames import SeenCategories, array_of_series, pandas_source
 from .gpu_arrays import GpuArray, NumberRules, cast, dtype_of, to_host
 from .real_numbers import has_categories, is_long, require_real
 
@@ -111,7 +111,8 @@ class _FrameColumns(_Columns):
             series = series.astype("category")
         codes, positions = distinct(series.cat.codes.astype("int64").to_cupy(na_value=-1))
         values = pandas.Series(pandas.Categorical.from_codes(codes, series.cat.categories.to_pandas()))
-        return (*pandas_source(values.astype(object) if is_text else values)(0, len(codes)), positions)
+        column = array_of_series(values.astype(object) if is_text else values)
+        return (*pandas_source(column, SeenCategories())(0, len(codes)), positions)
 
 
 def _is_text(dtype: Any) -> bool:
@@ -136,13 +137,12 @@ def read(
     array = None if gpu_arrays.is_frame(X) else gpu_arrays.torch_or_cupy(X)
     columns: _Columns = _FrameColumns(X) if array is None else _ArrayColumns(array)
     labels, dtype = columns.labels, np.dtype(x_dtype)
-    column_names = None if labels is None else tuple(map(str, labels))
-    rules = ColumnRules(
-        schema, dtype, columns.package, column_names, columns.string_columns, columns.long_columns
-    )
-    rules.check_columns(labels, columns.shape[1])
-    if labels is not None and schema.frame_encoder is not None:
-        rules.number_categories(sorted(columns.string_columns | columns.category_columns))
+    column_names = None if labels is None else NameRules(schema).read(labels).names
+    check_number(schema, columns.shape[1])
+    sets = columns.long_columns, columns.string_columns, columns.category_columns
+    rules = ColumnRules(schema, dtype, columns.package, column_names, *sets)
+    if labels is not None:
+        rules.check_categorical()
     if not devices.auto and columns.gpu not in devices.indices:
         raise ValueError(f"X is on cuda:{columns.gpu}, but device is {label(devices.indices)!r}")
     if schema.derived is not None:
@@ -190,10 +190,9 @@ def _gather(columns: _Columns, array: Any, rules: ColumnRules, schema: InputSche
 def _look_up(out: Any, feature: int, columns: _Columns, rules: ColumnRules, dtype: np.dtype) -> None:
     """Write a column on the GPU to ``out``; its distinct values become numbers on the host."""
     values, codes, positions = columns.distinct(feature)
-    column = Column(rules.name(feature), values, codes, columns.package, feature in columns.string_columns)
     numbers = np.empty(len(values), dtype)
     with np.errstate(over="ignore"):  # to infinity, which is checked later
-        rules.fill(numbers, feature, column, None)
+        rules.fill(numbers, feature, rules.column(feature, values, codes), None)
     if len(values):
         out[...] = _to_gpu(numbers, positions)[positions]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,24 +21,32 @@ from sklearn.utils import get_tags
 
 from .. import _core
 from .._common.devices import Devices, load_cuda
+from .._common.lazy import computed_once
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema, category_codes
 from . import gpu_columns
-from .column_rules import ColumnRules, warn_of_names
+from .column_rules import ColumnRules, NameRules, check_number, warn_of_names
 from .containers import is_container
-from .frames import OPENERS, ColumnSource
+from .frames import OPENERS, Frame, SeenCategories
 from .gpu_arrays import GpuArray, NumberRules
 from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, takes_arrays, unique
 from .real_numbers import is_long, require_real
-from .tables import HostTable, names_of, open_table, package_of, row_labels
+from .tables import HostTable, names_of, open_table, row_labels
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 
 #: Smallest magnitude that float32 rounds to infinity: its largest number plus half a unit in the last place.
 FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
+
+
+class Seen(NamedTuple):
+    """Names and categories that earlier calls have read: calls for one row after another have the same."""
+
+    names: NameRules
+    categories: SeenCategories
 
 
 class Reader:
@@ -52,6 +60,7 @@ class Reader:
         self._fixed_columns: tuple[str, ...] = ()
         self.schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
         self._tested = tested_columns(adapted.ensemble)
+        self._seen = Seen(NameRules(self.schema), SeenCategories())
 
     def read_on_host(self, X: Any, argument: str = "X") -> HostRows:
         """Read X from the host. Its values are checked later, one batch at a time, when they are needed.
@@ -70,10 +79,11 @@ class Reader:
         return rows
 
     def _read(self, X: Any, argument: str) -> HostRows:
-        rows = read(X, self.schema, self._x_dtype, self._tested)
+        rows = read(X, self.schema, self._x_dtype, self._tested, self._seen)
         if self.schema.warns_as is not None and not is_container(X):
-            is_frame = package_of(rows.data) is not None
-            warn_of_names(self.schema, has_names=rows.has_names, is_frame=is_frame, argument=argument)
+            warn_of_names(
+                self.schema, has_names=rows.has_names, is_frame=rows.package is not None, argument=argument
+            )
         return rows
 
     @property
@@ -206,6 +216,8 @@ class HostRows:
         Column names of a data frame.
     has_names : bool
         Whether at least one of the column names is a string and not a number.
+    package : str or None
+        Library of a data frame.
     row_labels : pandas.Index or None
         Row labels of a pandas data frame.
     row_bytes, packed_row_bytes : int
@@ -217,46 +229,42 @@ class HostRows:
         table: HostTable,
         schema: InputSchema,
         x_dtype: str,
+        seen: Seen,
         tested: np.ndarray | None = None,
     ) -> None:
-        data, names = table.data, table.names
+        data = table.data
         self.n_rows, n_columns = data.shape
         self.data = data
-        self.names: tuple[str, ...] | None = None if names is None else tuple(names)
         self.row_labels = table.row_labels
         self.row_bytes = 0
         self._schema = schema
         self._x_dtype = np.dtype(x_dtype)
-        self._package = table.package
-        self._sources: list[ColumnSource] = []
-        string_columns: frozenset[int] = frozenset()
-        long_columns: frozenset[int] = frozenset()
+        self.package = table.package
+        self._frame: Frame | None = None
+        self._long_columns: frozenset[int] = frozenset()
         self._array: Any = data if isinstance(data, np.ndarray) else None
+        labels: Any = table.names
         if self._array is not None or sp.issparse(data):
             self.dtype = _FLOAT32 if data.dtype.char == "f" else _FLOAT64
             if self._array is None:
                 self.row_bytes = 8 * data.nnz // max(self.n_rows, 1)  # row numbers of the entries
-            is_float = data.dtype in (_FLOAT32, _FLOAT64)
             is_rounded_once = table.was_array and data.dtype.kind in "iu" and not schema.also_float32
-            if not is_float and is_long(data.dtype) and not is_rounded_once:
-                long_columns = frozenset(range(n_columns))
+            if is_long(data.dtype) and not is_rounded_once:
+                self._long_columns = frozenset(range(n_columns))
         else:
-            assert self._package is not None
-            frame = OPENERS[self._package](data)
-            self.names = tuple(map(str, frame.names))
-            self._sources, self._array = frame.sources, frame.array
+            assert self.package is not None
+            frame = self._frame = OPENERS[self.package](data, seen.categories)
+            self._array, self._long_columns, labels = frame.array, frame.long_columns, frame.names
             self.dtype = _FLOAT32 if frame.single else _FLOAT64
-            names, string_columns, long_columns = frame.names, frame.string_columns, frame.long_columns
-        self.has_names = names is not None and any(isinstance(name, str) for name in names)
-        self.rules = ColumnRules(
-            schema, self._x_dtype, self._package, self.names, string_columns, long_columns
-        )
-        self.rules.check_columns(names, n_columns)
-        if self._package is not None and schema.frame_encoder is not None:
-            categorical = sorted(frame.string_columns | frame.coded_columns)
-            if categorical:
+        self.names: tuple[str, ...] | None = None
+        self.has_names = False
+        if labels is not None:
+            self.names, self.has_names = seen.names.read(labels)
+        check_number(schema, n_columns)
+        if self._frame is not None and schema.frame_encoder is not None:
+            self.rules.check_categorical()
+            if frame.string_columns or frame.coded_columns:
                 self._array = None
-            self.rules.number_categories(categorical)
         missing = schema.missing_value
         self._as_it_is = False
         decoded = bool(schema.encoders) or schema.derived is not None
@@ -268,26 +276,36 @@ class HostRows:
             self.row_bytes += schema.derived.row_bytes
         self._tested: np.ndarray | None = None
         self.packed_row_bytes = self.row_bytes
-        if tested is not None and sp.issparse(data) and not decoded:
+        if tested is not None and self._array is None and sp.issparse(data) and not decoded:
             # Values and positions of all entries, and of the entries in tested columns.
             entry_bytes = 40 + 2 * self._x_dtype.itemsize
             packed = entry_bytes * data.nnz // max(self.n_rows, 1) + self._x_dtype.itemsize * len(tested)
             if packed < self.row_bytes:
                 self._tested, self.packed_row_bytes = tested, packed
 
+    @computed_once
+    def rules(self) -> ColumnRules:
+        """Rules for the columns, which arrays of floats do not need."""
+        frame = self._frame
+        sets = () if frame is None else (frame.string_columns, frame.coded_columns)
+        return ColumnRules(self._schema, self._x_dtype, self.package, self.names, self._long_columns, *sets)
+
+    @property
+    def stores(self) -> Sequence[Any]:
+        """Objects that hold the numbers of X: an array, a sparse matrix, or the columns of a data frame."""
+        return [self.data] if self._frame is None else self._frame.stores
+
     def _is_sparse(self) -> bool:
         """Return whether scikit-learn reads X as a sparse matrix."""
         if self._array is not None:
             return False
-        if self._package != "pandas":
-            return bool(sp.issparse(self.data))
-        return all(type(dtype).__name__ == "SparseDtype" for dtype in self.data.dtypes)
+        return bool(sp.issparse(self.data)) if self._frame is None else self._frame.is_sparse
 
     def _becomes_other_array(self) -> bool:
         """Return whether X is an array, other than of float32 or float64, or a frame that becomes one."""
-        if self._package is None:
+        if self.package is None:
             return not sp.issparse(self.data) and self.data.dtype not in (_FLOAT32, _FLOAT64)
-        return self._schema.frames_are_arrays and len(self.rules.long_columns) == self._schema.n_features
+        return self._schema.frames_are_arrays and len(self._long_columns) == self._schema.n_features
 
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked: float32 or float64, NaN means missing.
@@ -316,7 +334,7 @@ class HostRows:
         csr, schema = self.data, self._schema
         stored = slice(csr.indptr[start], csr.indptr[stop])
         columns, values = csr.indices[stored], csr.data[stored]
-        if self.rules.long_columns:
+        if self._long_columns:
             self.rules.require_one_rounding(values)
         with np.errstate(over="ignore", under="ignore"):
             values = values.astype(self._x_dtype)
@@ -345,15 +363,15 @@ class HostRows:
             self._fill_from_sparse(block, start, stop, encoded)
         elif self._array is not None and self._array.dtype.kind in "fiub" and not schema.encoders:
             array = self._array[start:stop]
-            if self.rules.long_columns:
+            if self._long_columns:
                 self.rules.require_one_rounding(array)
             as_it_is = array.dtype.char in "fd" and array.dtype.isnative
-            if schema.array_dtype is not None and not as_it_is and not self._sources:
+            if schema.array_dtype is not None and not as_it_is and self._frame is None:
                 array = array.astype(schema.array_dtype)
             block[:, : schema.n_features] = array
         else:
             self._fill_by_column(block, start, stop, encoded)
-            if schema.object_dtype is not None and self._package is None:
+            if schema.object_dtype is not None and self.package is None:
                 block[:, : schema.n_features] = block[:, : schema.n_features].astype(schema.object_dtype)
         if schema.exact_arrays and self._becomes_other_array():
             self.rules.require_exact(block[:, : schema.n_features], start)
@@ -372,26 +390,25 @@ class HostRows:
         block[...] = np.nan if schema.sparse_zero_missing else 0.0
         stored = slice(csr.indptr[start], csr.indptr[stop])
         rows = np.repeat(np.arange(stop - start), np.diff(csr.indptr[start : stop + 1]))
-        if self.rules.long_columns:
+        if self._long_columns:
             self.rules.require_one_rounding(csr.data[stored])
         block[rows, csr.indices[stored]] = csr.data[stored]
         for feature, encoder in schema.encoders.items():
             values = block[:, feature].copy()
             if not schema.sparse_zero_missing:  # integers stay integers, of any size
                 values = csr[start:stop, [feature]].toarray().ravel()
-            column = Column(self.rules.name(feature), values)
+            column = self.rules.column(feature, values, None)
             block[:, feature] = category_codes(encoder, column)
             self._add_encoded(feature, column, encoded)
 
     def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
         """Fill the columns of a batch as :meth:`_fill_from_sparse` does, from X that is not sparse."""
         for feature in range(self._schema.n_features):
-            name = self.rules.name(feature)
-            if self._sources:
-                values, codes = self._read_column(feature, start, stop)
+            if self._frame is not None:
+                values, codes = self._read_column(self._frame, feature, start, stop)
             else:
                 values, codes = self._array[start:stop, feature], None
-            column = Column(name, values, codes, self._package, feature in self.rules.string_columns)
+            column = self.rules.column(feature, values, codes)
             self.rules.fill(block[:, feature], feature, column, start)
             self._add_encoded(feature, column, encoded)
 
@@ -399,9 +416,11 @@ class HostRows:
         if self._schema.derived is not None and feature in self._schema.derived.encoded:
             encoded[feature] = column
 
-    def _read_column(self, feature: int, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def _read_column(
+        self, frame: Frame, feature: int, start: int, stop: int
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         try:
-            return self._sources[feature](start, stop)
+            return frame.sources[feature](start, stop)
         except (ValueError, TypeError, MemoryError):
             raise
         except Exception as error:  # the library of the data frame may raise errors of its own
@@ -440,14 +459,21 @@ def tested_columns(ensemble: Ensemble) -> np.ndarray:
     return np.flatnonzero(is_tested)
 
 
-def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = None) -> HostRows:
+def read(
+    X: Any,
+    schema: InputSchema,
+    x_dtype: str,
+    tested: np.ndarray | None = None,
+    seen: Seen | None = None,
+) -> HostRows:
     """Check the kind, the shape and the names of X.
 
     X may be an array of NumPy, of any order and any real dtype, or of objects that are numbers; a nested
     sequence; a sparse matrix or array of SciPy; a data frame of pandas or polars; a table of PyArrow; or a
     DMatrix of XGBoost, a Dataset of LightGBM or a Pool of CatBoost if it holds all numbers. ``x_dtype`` is
     the precision in which the model's library reads X. ``tested`` are the columns that trees test, ascending;
-    with None, :meth:`HostRows.chunk` always returns all columns.
+    with None, :meth:`HostRows.chunk` always returns all columns. ``seen`` keeps the names and categories of
+    a model for later calls; None: for no other call.
 
     Raise ``ValueError`` if X is not two-dimensional, is complex, or holds strings where the model expects
     numbers, or the number or the names of its columns are not those of the model. Raise ``TypeError`` if X
@@ -471,4 +497,6 @@ def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = 
                 "missing for others; pass X.toarray()"
             )
         require_real(table.data.dtype.kind, "X")
-    return HostRows(table, schema, x_dtype, tested)
+    if seen is None:
+        seen = Seen(NameRules(schema), SeenCategories())
+    return HostRows(table, schema, x_dtype, seen, tested)

@@ -16,9 +16,14 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
+def is_real(kind: str) -> bool:
+    """Return whether a dtype of this kind may hold real numbers. Objects are checked one by one later."""
+    return kind in "fiubO"
+
+
 def require_real(kind: str, where: str, *, text: bool = False) -> None:
-    """Raise an error for a dtype that does not hold real numbers. Objects are checked one by one later."""
-    if kind in "fiubO" or (kind in "UT" and text):
+    """Raise an error for a dtype that does not hold real numbers."""
+    if is_real(kind) or (kind in "UT" and text):
         return
     if kind == "c":
         raise ValueError(f"Complex data not supported: {where}")

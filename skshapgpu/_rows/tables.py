@@ -109,12 +109,12 @@ def open_table(X: Any) -> HostTable:
 
     Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
     """
+    if type(X) is np.ndarray:
+        return HostTable(table(X), None, None, None, False, True)
     container, names, absent_is_missing = rows_of_container(X), None, False
     if container is not None:
         X, names, absent_is_missing = container.data, container.names, container.absent_is_missing
     was_array, data = isinstance(X, np.ndarray), table(X)
-    if isinstance(data, np.ndarray):
-        return HostTable(data, None, names, None, absent_is_missing, was_array)
     return HostTable(data, package_of(data), names, row_labels(data), absent_is_missing, was_array)
 
 

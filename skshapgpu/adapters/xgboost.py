@@ -415,20 +415,20 @@ class XgboostCategories:
                 "before 3.4 garbles those that are not ASCII; train it with 3.4 or later, or "
                 "pass an array of codes"
             )
-        if len(codes) <= FEW_ROWS:
-            distinct, first = codes, np.arange(len(codes))
-            inverse = first
-        else:
+        distinct, values, inverse = codes, column.values, None
+        if len(codes) > FEW_ROWS:
             distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+            values = values[first]
         matched = np.full(len(distinct), np.nan)
-        for i in np.flatnonzero(distinct >= 0):
-            value = column.values[first[i]]
-            if value not in code_of_category:
+        for i, code in enumerate(distinct.tolist()):
+            if code < 0:
+                continue
+            if (value := values[i]) not in code_of_category:
                 raise ValueError(
                     f"column {column.name!r} holds the category {value!r}, which was not in the training set"
                 )
             matched[i] = code_of_category[value]
-        return matched[inverse]
+        return matched if inverse is None else matched[inverse]
 
     def _from_numbers(self, column: Column) -> np.ndarray:
         if column.package is not None and self.code_of_category is not None:

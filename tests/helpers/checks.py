@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skshapgpu import UnsupportedModelError
+from skshapgpu import TreeExplainer, UnsupportedModelError
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.ensemble import Ensemble
 
@@ -124,3 +124,10 @@ def corrupt(rng: np.random.Generator, content: bytes, kind: int) -> bytes:
         place = int(rng.integers(len(data)))
         data[place : place + int(rng.integers(64))] = rng.bytes(int(rng.integers(64)))
     return bytes(data)
+
+
+def shrink_leaves(explainer: TreeExplainer, factor: float) -> None:
+    """Let the additivity check believe that the leaves are smaller by a factor, so that it finds errors."""
+    compiled = explainer._compiled
+    compiled.leaf_magnitude *= factor
+    compiled._allowed_gaps.clear()  # earlier calls computed them

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checks import shrink_leaves
 from helpers.gpu_rows import OnGpu
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -118,7 +119,7 @@ def test_weights_count_rows(forest: Any) -> None:
 def test_additivity_is_checked(forest: Any) -> None:
     explainer = TreeExplainer(forest, X[:10])
     explainer.shap_values(X)  # compared with the model's own prediction
-    explainer._compiled.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
+    shrink_leaves(explainer, 1e-12)
     with pytest.raises(RuntimeError, match="additivity check failed at row"):
         explainer.shap_interaction_values(X)
     for pairs in ("occurring", 3, [(0, 1)]):

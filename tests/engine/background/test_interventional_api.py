@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers.checks import shrink_leaves
 from helpers.gpu_rows import OnGpu
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -232,7 +233,7 @@ def test_memory_limit_bounds_tables(forest: Any) -> None:
 def test_additivity_is_checked(forest: Any) -> None:
     explainer = explainer_of(forest, X[:10])
     assert explainer.explain(X).additivity_error < 1e-3
-    explainer._compiled.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
+    shrink_leaves(explainer, 1e-12)
     with pytest.raises(RuntimeError, match="additivity check failed at row"):
         explainer.shap_values(X)
     assert explainer_of(forest, X[:10], check_additivity=False).explain(X).additivity_error is None

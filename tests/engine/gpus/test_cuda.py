@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checks import shrink_leaves
 from helpers.ensembles import leaf_scale, random_ensemble, random_rows
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
@@ -296,7 +297,7 @@ def test_fork_after_use(regressor: Any) -> None:
 def test_additivity_is_checked(regressor: Any) -> None:
     cupy = pytest.importorskip("cupy")
     explainer = TreeExplainer(regressor, device="cuda")
-    explainer._compiled.leaf_magnitude *= 1e-6  # as if the leaves were much smaller
+    shrink_leaves(explainer, 1e-6)
     for rows in (X, cupy.asarray(X)):
         with pytest.raises(RuntimeError, match=r"additivity check failed at row \d+: base value"):
             explainer.shap_values(rows)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checks import shrink_leaves
 from helpers.gpu_stand_in import Array, CudaError, CudaMemoryError, CudaPlan, OtherArray, empty, install
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
@@ -191,7 +192,7 @@ def test_nothing_is_checked(regressor: Any, calls: list[dict[str, Any]]) -> None
 
 def test_gaps_are_judged(regressor: Any) -> None:
     explainer = TreeExplainer(regressor)
-    explainer._compiled.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
+    shrink_leaves(explainer, 1e-9)
     with pytest.raises(RuntimeError, match="additivity check failed at row 0: base value"):
         explainer.explain(Array(X))
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers.checks import shrink_leaves
 from helpers.interactions import (
     BENIGN,
     DIABETES,
@@ -456,7 +457,7 @@ def test_wrong_rows(regressor: Any) -> None:
 def test_additivity_is_checked(regressor: Any, pairs: Any) -> None:
     explainer = on_cpu(regressor)
     explainer.shap_values(DIABETES)  # compared with the model's own prediction
-    explainer._compiled.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
+    shrink_leaves(explainer, 1e-9)
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.explain_interactions(DIABETES, interactions=pairs)
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):

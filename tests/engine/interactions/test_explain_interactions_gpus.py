@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checks import shrink_leaves
 from helpers.interactions import DIABETES, on_cpu
 
 from skshapgpu import TreeExplainer
@@ -185,7 +186,7 @@ def test_auto_falls_back_to_the_cpu(
 @pytest.mark.parametrize("on", ["host", "GPU"])
 def test_gaps_found_by_gpus_are_judged(regressor: Any, gpus: list[StandIn], on: str) -> None:
     explainer = send(on_cpu(regressor), Devices(indices=(0,)))
-    explainer._compiled.leaf_magnitude *= 1e-9
+    shrink_leaves(explainer, 1e-9)
     X = DIABETES if on == "host" else DIABETES.view(Rows)
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.explain_interactions(X)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checks import shrink_leaves
 from helpers.ensembles import (
     ensemble_options,
     leaf_scale,
@@ -167,7 +168,7 @@ def test_refused() -> None:
         plan.explain(X[:1], values, None, 1, matrices[0])
     with pytest.raises(TypeError, match="of the dtype of values"):
         plan.explain(X[:1], values, None, 1, matrices.astype(np.float32))
-    explainer._compiled.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
+    shrink_leaves(explainer, 1e-9)
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.shap_interaction_values(X)
 
