@@ -15,6 +15,7 @@ def import_for(what: str, module: str, install: str) -> Any:
     If it cannot be imported, raise an ``ImportError`` that says ``what`` needs it, and what to install.
     """
     try:
+        importlib.import_module(module.partition(".")[0])
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(f"{what}: pip install {install}") from error

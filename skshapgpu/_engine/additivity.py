@@ -35,6 +35,9 @@ _NO_DIFFERENCE = 2.0**-40
 #: Largest ratio of the leaves of two outputs. Outputs share a scale, and float32 has no numbers below 2^-149.
 _LARGEST_RATIO_OF_OUTPUTS = 2.0**100
 
+#: Exponent up to which sums of a thousand exponentials fit into float32.
+_LARGEST_EXPONENT = float(np.log(np.finfo(np.float32).max / 1000))
+
 
 def allowed_gap(
     model: CompiledModel,
@@ -143,7 +146,14 @@ def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
 
 
 def needs_double(model: CompiledModel) -> bool:
-    """Return whether rounding errors of single precision could hide differences between margins."""
+    """Return whether rounding errors of single precision could hide differences between margins.
+
+    Exponentials of large margins, which single precision may not hold, need double precision, too.
+    """
+    if model.link is not None and model.link.name == "exp":
+        exponent = model.link.scale * (model.constant + model.leaf_magnitude)
+        if (exponent > _LARGEST_EXPONENT).any():
+            return True
     return bool((_RELATIVE_GAP["single"] * model.leaf_magnitude > model.largest_gap).any())
 
 

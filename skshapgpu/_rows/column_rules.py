@@ -24,15 +24,12 @@ class NameRules:
     """Rules for the names of columns, which are compared with the names in training.
 
     Calls for one row after another have the same names: they are compared once. Threads may use the object
-    at the same time. It is pickled without the names of X.
+    at the same time.
     """
 
     def __init__(self, schema: InputSchema) -> None:
         self._schema = schema
         self._last: tuple[Any, ColumnNames] | None = None  # labels that passed, and their names
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NameRules, (self._schema,)
 
     def read(self, labels: Any) -> ColumnNames:
         """Return the names for labels of columns.

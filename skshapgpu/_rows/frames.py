@@ -50,7 +50,7 @@ class SeenCategories:
     """Categories of pandas that earlier calls of an explainer have read, by the index that holds them.
 
     pandas takes longer to read a category from Arrow than a small call takes. An index of pandas is
-    immutable. Threads may use the object at the same time. It is pickled without the categories.
+    immutable. Threads may use the object at the same time.
     """
 
     #: Largest number of indexes whose categories are kept.
@@ -58,9 +58,6 @@ class SeenCategories:
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[Any, dict[int, Any]]] = {}  # by id: a reference to the index, categories
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SeenCategories, ()
 
     def of(self, index: Any) -> dict[int, Any]:
         """Return the categories that were read from an index, by code; the caller adds to them."""

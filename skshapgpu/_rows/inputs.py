@@ -60,7 +60,14 @@ class Reader:
         self._fixed_columns: tuple[str, ...] = ()
         self.schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
         self._tested = tested_columns(adapted.ensemble)
-        self._seen = Seen(NameRules(self.schema), SeenCategories())
+
+    @computed_once
+    def _seen(self) -> Seen:
+        """Names and categories of earlier calls, which are not pickled."""
+        return Seen(NameRules(self.schema), SeenCategories())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_seen"}
 
     def read_on_host(self, X: Any, argument: str = "X") -> HostRows:
         """Read X from the host. Its values are checked later, one batch at a time, when they are needed.

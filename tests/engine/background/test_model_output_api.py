@@ -18,6 +18,7 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
@@ -335,3 +336,17 @@ def test_what_only_the_margin_has(boosting: Any) -> None:
         explainer_of(boosting, X[:3]).shap_values(X, HIGH)
     with pytest.raises(TypeError, match="unexpected keyword argument 'y'"):
         explain_interactions(boosting, X, y=HIGH)
+
+
+def test_responses_beyond_single_precision() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(size=(400, 3))
+    model = HistGradientBoostingRegressor(loss="gamma", max_iter=30, learning_rate=1.0, min_samples_leaf=3)
+    model.fit(rows, np.exp(110 * rows[:, 0] - 5))
+    responses = model.predict(rows)
+    assert responses.max() > np.finfo(np.float32).max
+    explainer = explainer_of(model, rows[:20], "response")
+    explanation = explainer.explain(rows)
+    assert explainer.precision == "double"
+    total = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(total, responses, atol=1e-10 * responses.max(), rtol=0)
