@@ -417,7 +417,7 @@ def _pyarrow_fs(argument: str) -> Any:
         import pyarrow.fs
     except ImportError as error:
         raise ImportError(
-            f"{argument}: other file systems than the local one need pyarrow: pip install skshapgpu[arrow]"
+            f"{argument}: other file systems than the local one need pyarrow: pip install pyarrow"
         ) from error
     return pyarrow.fs
 

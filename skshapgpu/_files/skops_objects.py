@@ -32,7 +32,7 @@ def require_skops(reason: str) -> Any:
     try:
         import skops.io
     except ImportError as error:
-        raise ImportError(f"{reason}, which is not installed: pip install skshapgpu[skops]") from error
+        raise ImportError(f"{reason}, which is not installed: pip install skops") from error
     return skops.io
 
 

@@ -20,9 +20,7 @@ def require_arrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise ImportError(
-            "record batches and files of them need pyarrow: pip install skshapgpu[arrow]"
-        ) from error
+        raise ImportError("record batches and files of them need pyarrow: pip install pyarrow") from error
     return pyarrow
 
 

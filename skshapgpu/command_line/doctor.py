@@ -122,7 +122,7 @@ def _extra(name: str) -> dict[str, Any]:
     facts["purpose"] = purpose
     installed = version_of(module, package)
     if installed is None:
-        return facts | {"install": f"pip install skshapgpu[{name}]"}
+        return facts | {"install": f"pip install {package}"}
     try:
         imported = import_module(module)
     except Exception as error:  # importing may raise anything, for instance if a system library is missing

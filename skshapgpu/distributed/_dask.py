@@ -115,7 +115,9 @@ def explain_dask(
         import dask.array as da
         from dask import __version__ as version
     except ImportError as error:
-        raise ImportError("explain_dask needs Dask: pip install skshapgpu[dask]") from error
+        raise ImportError(
+            "explain_dask needs Dask: pip install 'dask[array,dataframe]' distributed"
+        ) from error
     if tuple(map(int, version.split(".")[:2])) < _OLDEST_DASK:
         raise ImportError(f"explain_dask needs Dask 2025.5 or later, not {version}: pip install -U dask")
     is_array = isinstance(X, da.Array)

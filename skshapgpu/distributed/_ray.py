@@ -74,7 +74,7 @@ def explain_ray(
         from ray import cloudpickle
         from ray.data import ActorPoolStrategy, Dataset
     except ImportError as error:
-        raise ImportError("explain_ray needs Ray Data: pip install skshapgpu[ray]") from error
+        raise ImportError("explain_ray needs Ray Data: pip install 'ray[data]'") from error
     if not isinstance(dataset, Dataset):
         raise TypeError(
             f"dataset is a {type(dataset).__module__}.{type(dataset).__qualname__}, not a Ray dataset"

@@ -59,7 +59,7 @@ def explain_spark(model: Model, df: Any, **options: Unpack[BatchOptions]) -> Any
         from pyspark.sql.pandas.types import from_arrow_schema
         from pyspark.sql.types import StructType
     except ImportError as error:
-        raise ImportError("explain_spark needs PySpark and pyarrow: pip install skshapgpu[spark]") from error
+        raise ImportError("explain_spark needs PySpark and pyarrow: pip install pyspark pyarrow") from error
     df_module = type(df).__module__
     if not df_module.startswith("pyspark.sql") or not hasattr(df, "mapInArrow"):
         raise TypeError(f"df is a {df_module}.{type(df).__qualname__}, not a Spark data frame")

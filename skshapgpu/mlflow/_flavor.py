@@ -301,7 +301,7 @@ def _require_mlflow() -> Any:
         import mlflow.models
         import mlflow.pyfunc
     except ImportError as error:
-        raise ImportError("skshapgpu.mlflow needs MLflow: pip install skshapgpu[mlflow]") from error
+        raise ImportError("skshapgpu.mlflow needs MLflow: pip install mlflow skops pyarrow") from error
     return mlflow
 
 

@@ -298,7 +298,7 @@ def test_wrong_values_name_the_column(regression: Any) -> None:
 
 def test_pyarrow_is_asked_for(regression: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"pip install skshapgpu\[arrow\]"):
+    with pytest.raises(ImportError, match=r"pip install pyarrow"):
         BatchExplainer(regression)
 
 

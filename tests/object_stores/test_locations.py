@@ -112,7 +112,7 @@ def test_urls_that_nothing_opens(url: str, error: type[Exception], message: str)
 @pytest.mark.parametrize(
     "module, url, message",
     [
-        ("pyarrow.fs", "s3://key:secret@bucket/x", r"'s3://bucket/x': .* pip install skshapgpu\[arrow\]"),
+        ("pyarrow.fs", "s3://key:secret@bucket/x", r"'s3://bucket/x': .* pip install pyarrow"),
         (
             "fsspec.core",
             "sftp://user:secret@host/x",
