@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import get_tags
+from sklearn.utils import check_array, get_tags
 
 from .. import _core
 from .._common.devices import Devices, load_cuda
@@ -312,7 +312,12 @@ class HostRows:
         """Return whether X is an array, other than of float32 or float64, or a frame that becomes one."""
         if self.package is None:
             return not sp.issparse(self.data) and self.data.dtype not in (_FLOAT32, _FLOAT64)
-        return self._schema.frames_are_arrays and len(self._long_columns) == self._schema.n_features
+        if not self._schema.frames_are_arrays:
+            return False
+        array = check_array(
+            self.data[:0], accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_min_samples=0
+        )
+        return array.dtype not in (_FLOAT32, _FLOAT64)
 
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked: float32 or float64, NaN means missing.

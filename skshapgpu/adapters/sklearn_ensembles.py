@@ -40,6 +40,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ..errors import UnsupportedModelError
 from . import adapt
+from ._subclasses import require_own_method
 from .ensemble import Ensemble
 from .schema import AdaptedModel, counts_of, pair_names
 from .sklearn_trees import input_schema, read_tree, require_trees
@@ -139,9 +140,10 @@ def _normalised(name: str, model: Any, n_members: int) -> np.ndarray:
             f"cannot explain a {name} with {len(weights)} weights for {n_members} fitted members: it was "
             "changed after it was fitted; fit it again"
         )
-    total = weights.sum()
-    if not np.isfinite(weights).all() or total == 0:
-        raise ValueError(f"the weights of the {name} must be finite, and must not add up to zero")
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total) or total == 0:
+        raise ValueError(f"the sum of the weights of the {name} must be finite, and not zero")
     return weights / total
 
 
@@ -299,7 +301,8 @@ def _votes(estimator: Any, classes: np.ndarray) -> np.ndarray:
 
 def bagging(model: Any) -> AdaptedModel:
     """Return the mean of the predictions, or the probabilities, of members that take some columns each."""
-    name, n_members, columns = type(model).__name__, len(model.estimators_), model.estimators_features_
+    name, n_members = type(model).__name__, len(model.estimators_)
+    columns = [np.asarray(own_columns) for own_columns in model.estimators_features_]
     method = "predict_proba" if is_classifier(model) else "predict"
     members = _members(name, model.estimators_, [method] * n_members)
     weights = np.full(n_members, 1 / n_members)
@@ -463,6 +466,7 @@ def one_vs_rest_classifier(model: Any) -> AdaptedModel:
 def stacking(model: Any) -> AdaptedModel:
     """Return the linear function of the members' predictions that the final estimator learned."""
     name, final = type(model).__name__, model.final_estimator_
+    require_own_method(name, type(model), "transform", "sklearn")
     if model.passthrough:
         raise UnsupportedModelError(
             f"cannot explain a {name} with passthrough=True: its final_estimator_ also takes X; use "

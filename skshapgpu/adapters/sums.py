@@ -360,8 +360,9 @@ class _Schemas:
             blank_as_underscore=any(s.blank_as_underscore and s.feature_names for s in schemas),
             array_dtype=array_dtypes.pop() if one_reading else None,
             object_dtype=object_dtypes.pop() if one_reading else None,
-            also_float32=len(x_dtypes) > 1,
-            exact_arrays=not one_reading,
+            also_float32=len(x_dtypes) > 1 or any(s.also_float32 for s in schemas),
+            exact_arrays=not one_reading or any(s.exact_arrays for s in schemas),
+            frames_are_arrays=any(s.frames_are_arrays for s in schemas),
             allow_nan=all(s.allow_nan for s in schemas),
             allow_inf=all(s.allow_inf for s in schemas),
             allow_sparse=all(s.allow_sparse for s in schemas)

@@ -268,13 +268,42 @@ def test_frames_of_integers_that_bagging_turns_into_arrays() -> None:
     y = (integers[:, 0] % 3 == 0) * 5.0
     model = BaggingRegressor(regressor("lightgbm", min_child_samples=2), 2, random_state=0)
     model.fit(integers.astype(float), y)
-    for rows in (integers, pd.DataFrame(integers)):
+    frame = pd.DataFrame(integers, columns=["a", "b"])
+    of_integers = [
+        frame,
+        frame.astype("int32"),
+        frame.astype({"b": "uint32"}),
+        frame.assign(b=frame["b"] > 0),
+    ]
+    for rows in (integers, *of_integers):
         with pytest.raises(ValueError, match="round in different ways"):
             explain(model, rows)
-    for rows in (integers.astype(float), pd.DataFrame({"a": integers[:, 0], "b": integers[:, 1] * 1.0})):
+    with_floats = [frame.assign(b=b) for b in (frame["b"] * 1.0, frame["b"].astype("Float64"))]
+    for rows in (integers.astype(float), *with_floats, with_floats[0].assign(b=frame["b"] > 0, a=0.1)):
         explanation = explain(model, rows, precision="double")
         total = explanation.values.sum(axis=1) + explanation.base_values
         np.testing.assert_allclose(total, model.predict(rows), rtol=1e-10)
+
+
+def test_sums_of_sums_read_rows_as_strictly_as_their_members() -> None:
+    integers = np.random.default_rng(0).integers(2**24, 2**24 + 40, (200, 2))
+    y = (integers[:, 0] % 3 == 0) * 5.0
+    lightgbm, histogram = regressor("lightgbm", min_child_samples=2), regressor("sklearn", min_samples_leaf=2)
+    bag = BaggingRegressor(lightgbm, 2, random_state=0)
+    for model, rows in (
+        (voting(voting(lightgbm, histogram), histogram), [integers]),
+        (voting(bag, histogram), [integers, pd.DataFrame(integers)]),
+        (MultiOutputRegressor(bag), [integers, pd.DataFrame(integers)]),
+    ):
+        model.fit(integers.astype(float), np.stack([y, -y], axis=1) if hasattr(model, "estimator") else y)
+        for inexact in rows:
+            with pytest.raises(ValueError, match="round in different ways"):
+                explain(model, inexact)
+    model = voting(voting(forest(), histogram), histogram).fit(X, Y)
+    rows = X[:3].copy()
+    rows[1, 2] = 1e39
+    with pytest.raises(ValueError, match="infinity or a value too large"):
+        explain(model, rows)
 
 
 def test_integers_beyond_float64() -> None:

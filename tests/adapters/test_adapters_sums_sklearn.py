@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from typing import Any
 
@@ -193,6 +194,9 @@ def test_classes_that_members_have_not_seen() -> None:
 def test_members_of_a_bag_take_some_columns() -> None:
     model = fitted("bag")
     assert {tuple(sorted(columns)) for columns in model.estimators_features_} != {(0, 1, 2, 3)}
+    edited = copy(model)
+    edited.estimators_features_ = [columns.tolist() for columns in model.estimators_features_]
+    np.testing.assert_array_equal(explain(edited, ROWS).values, explain(model, ROWS).values)
     categorical = BaggingRegressor(
         HistGradientBoostingRegressor(max_iter=3, categorical_features=[1], min_samples_leaf=2),
         2,
@@ -235,9 +239,10 @@ def test_weights_that_changed_after_the_fit() -> None:
     model = clone(MODELS["voting of float32"][0]).fit(FRAME, NUMBERS)
     model.set_params(weights=[1, 5])
     assert explain(model, ROWS).checked_against == "model"
-    model.set_params(weights=[1, -1])
-    with pytest.raises(ValueError, match="must not add up to zero"):
-        adapt(model)
+    for weights in ([1, -1], [1e308, 1e308], [np.nan, 1]):
+        model.set_params(weights=weights)
+        with pytest.raises(ValueError, match="must be finite, and not zero"):
+            adapt(model)
     model.set_params(weights=[1, 5], tree="drop")
     with pytest.raises(UnsupportedModelError, match="1 weights for 2 fitted members"):
         adapt(model)
@@ -317,9 +322,16 @@ class _Doubled(VotingRegressor):
         return 2 * super().predict(X)
 
 
+class _DoubledMembers(StackingRegressor):
+    def transform(self, X: Any) -> np.ndarray:
+        return 2 * super().transform(X)
+
+
 def test_a_subclass_that_predicts_something_else() -> None:
     with pytest.raises(UnsupportedModelError, match="predict of its own"):
         adapt(_Doubled([("a", forest())]).fit(FRAME, NUMBERS))
+    with pytest.raises(UnsupportedModelError, match="transform of its own"):
+        adapt(_DoubledMembers([("a", forest())], cv=2).fit(FRAME, NUMBERS))
 
 
 def test_a_model_that_predicts_something_else() -> None:
