@@ -36,7 +36,8 @@ struct PatternLeaf {
   size_t leaf;  // place of its values in Plan::leaf_values
 };
 
-// A leaf of a plan for Fast TreeSHAP v2. Its table has one number for each pattern; see baselines/fast_v2.cpp.
+// A leaf of a plan for Fast TreeSHAP v2. Its table has one number for each pattern; see
+// baselines/fast_v2.cpp.
 struct LeafTable {
   uint32_t features, n_features;  // the first one, in Tables::leaf_features
   size_t table;                   // where it begins

@@ -540,8 +540,8 @@ void against_background(Bytes& bytes, const Ensemble& ensemble, const Input& inp
   const int n_threads = 1 + bytes.number(2);
   try {
     const auto make = [&](const StoredTables* contents) {
-      return make_background_plan(ensemble.view, precision, background.rows, weights.data(), index, table_bytes,
-                                  n_threads, contents);
+      return make_background_plan(ensemble.view, precision, background.rows, weights.data(), index,
+                                  table_bytes, n_threads, contents);
     };
     const Plan plan = make(nullptr);
     Results<double> found(plan, input.rows.n_rows, false);
