@@ -17,10 +17,9 @@ struct alignas(16) CudaTableNode {
 struct CudaLookup {
   uint32_t bits, n_bits;
   uint32_t targets, n_targets;  // except for a leaf, targets begin at a multiple of 16 bytes
-  uint32_t
-      entry_size;    // padded to what a lane loads at once; 0 for a leaf's table, see baselines/fast_v2.cpp
-  uint32_t factors;  // for a leaf: the ratio of each bit, then the values
-  size_t table;      // [index][entry], or for a leaf [index]
+  uint32_t entry_size;          // padded to what a lane loads at once; 0 for a leaf of Fast TreeSHAP v2
+  uint32_t factors;             // for a leaf: the ratio of each bit, then the values
+  size_t table;                 // [index][entry], or for a leaf [index]
 };
 
 struct CudaTableTree {
