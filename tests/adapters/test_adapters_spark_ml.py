@@ -276,6 +276,13 @@ def test_damaged_metadata(metadata, message, tmp_path):
         adapt(tmp_path)
 
 
+def test_negative_weights_of_classes(tmp_path):
+    trees = [[each | {"impurityStats": [-1.0, 3.0]} for each in STUMP]]
+    write(tmp_path, "DecisionTreeClassificationModel", trees, numClasses=2)
+    with pytest.raises(ValueError, match="a node has a negative weight of a class"):
+        adapt(tmp_path)
+
+
 def test_damaged_weights_of_trees(tmp_path):
     write(tmp_path / "few", "GBTRegressionModel", [STUMP, STUMP], weights=[1.0, 2.0])
     write(tmp_path / "one", "GBTRegressionModel", [STUMP], weights=[1.0])

@@ -159,13 +159,16 @@ def _class_fractions(nodes: Nodes, n_classes: int) -> tuple[np.ndarray, np.ndarr
     """Return the fraction of each class in the weight of the training rows at each node, and this weight.
 
     If there are two classes, only the fraction of the second one is returned. Raise ``UnsupportedModelError``
-    if there are fewer than two classes, or if the rows in a leaf have no weight.
+    if there are fewer than two classes, or if the rows in a leaf have no weight, and ``ValueError`` for a
+    negative weight.
     """
     if (nodes.stats.length != n_classes).any():
         raise ValueError(f"it has {n_classes} classes, but a node has weights of another number of classes")
     if n_classes < 2:
         raise UnsupportedModelError("cannot explain a classifier of Spark with fewer than two classes")
     stats = nodes.stats.values.reshape(-1, n_classes)[nodes.stats.start // n_classes]
+    if (stats < 0).any():
+        raise ValueError("a node has a negative weight of a class")
     total = stats.sum(axis=1)
     if (total[nodes.left < 0] <= 0).any():
         raise UnsupportedModelError(
