@@ -39,7 +39,7 @@ from .._engine.interactions import (
 )
 from .._engine.runs import HostRun, Run, execute, shap_values
 from .._explanations.interactions import InteractionExplanation
-from .._explanations.values import Explanation, explanation_of
+from .._explanations.values import Explanation, from_fields
 from .._rows import gpu_arrays
 from .._rows.given_arrays import results_view
 from .._rows.inputs import HostRows
@@ -217,7 +217,7 @@ class ExplainerCalls(CompiledExplainer):
             facts["base_values"] = self._compiled.base_value(labels)[:, 0]
         facts["values"], facts["index"] = _shaped(values), kind.index
         facts["model_output"], facts["seconds"] = self.model_output, perf_counter() - start
-        return explanation_of(facts)
+        return from_fields(facts)
 
     def explain_interactions(
         self,

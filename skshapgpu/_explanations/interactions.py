@@ -193,6 +193,9 @@ class InteractionExplanation(LabelledValues):
             **grouping.facts(),
         )
 
+    def _second_names(self) -> Sequence[str]:
+        return self.interaction_names
+
     def strongest(self, n: int = 10) -> list[tuple[str, float]]:
         """Return the pairs (or triples) with the largest mean magnitude over the rows.
 
@@ -279,7 +282,7 @@ class InteractionExplanation(LabelledValues):
         pandas.DataFrame of shape (n_rows, n_interactions * n_outputs)
             Columns "a x b", with several outputs "a x b__output".
         """
-        return self._frame(self.interaction_names)
+        return self._frame()
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = super()._facts()

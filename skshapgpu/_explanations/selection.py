@@ -72,8 +72,8 @@ def expand(key: Any, ndim: int) -> list[Any]:
     if ndim == 2 and len(parts) > 1 and dots and is_integer(parts[-1]):
         # Whoever writes this expects several outputs, as an array of both classes has.
         raise IndexError(
-            f"the explanation has one output: explanation[..., {parts[-1]}] would select by feature; write "
-            f"explanation[:, {parts[-1]}] for the feature, and leave out the output"
+            f"the explanation has one output, so explanation[..., {parts[-1]}] selects none: leave out the "
+            f"output; explanation[:, {parts[-1]}] selects along the second axis"
         )
     if len(parts) - len(dots) > ndim or len(dots) > 1:
         only = "one output, and is indexed by rows and features" if ndim == 2 else "three axes"

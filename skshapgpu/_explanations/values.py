@@ -140,13 +140,17 @@ class LabelledValues:
             require_same_rows(parts[0], self.row_labels, "the mask")
         return parts
 
+    def _second_names(self) -> Sequence[str]:
+        """Return the names of the second axis of the values."""
+        raise NotImplementedError
+
     def _hint(self, name: str) -> str:
         """Say how to select by a name that is in the place of rows."""
-        if name in self.feature_names:
-            return f": write explanation[:, {name!r}] for this feature"
+        if name in self._second_names():
+            return f": write explanation[:, {name!r}]"
         if name in map(str, self._several_outputs() or ()):
             return f": write explanation[..., {name!r}] for this output"
-        return f", and {name!r} is no feature or output"
+        return f", and the explanation has no values of {name!r}"
 
     def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:
         """Select outputs of the fields; ``arrays`` are fields whose last axis has the outputs."""
@@ -176,10 +180,10 @@ class LabelledValues:
                 groups = tuple(groups[i] for i in features)
         return {"feature_names": names, "feature_indices": indices, "group_columns": groups}
 
-    def _frame(self, names: Sequence[str]) -> DataFrame:
-        """Return the values as a data frame, given the names of the second axis."""
+    def _frame(self) -> DataFrame:
+        """Return the values as a data frame."""
         pd = import_for("to_frame() needs pandas", "pandas", "pandas")
-        columns = column_names(names, self._several_outputs())
+        columns = column_names(self._second_names(), self._several_outputs())
         values = to_host(self.values).reshape(len(self), len(columns))
         return pd.DataFrame(values, index=self.row_labels, columns=columns)
 
@@ -395,7 +399,7 @@ class Explanation(LabelledValues):
         pandas.DataFrame of shape (n_rows, n_features * n_outputs)
             Columns are named as by :meth:`ShapTransformer.get_feature_names_out`.
         """
-        return self._frame(self.feature_names)
+        return self._frame()
 
     def to_shap(self) -> shap.Explanation:
         """Convert to a ``shap.Explanation``, for the plots of shap.
@@ -430,6 +434,9 @@ class Explanation(LabelledValues):
         index = [] if self.index == "SV" else [("index", self._title())]
         facts = [*index, *super()._facts(), ("feature perturbation", self.feature_perturbation)]
         return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
+
+    def _second_names(self) -> Sequence[str]:
+        return self.feature_names
 
     def strongest(self, n: int = 10) -> list[tuple[str, float]]:
         """Return the features with the largest mean magnitude over the rows.
@@ -531,7 +538,7 @@ def side_by_side(values: np.ndarray) -> np.ndarray:
     return values.reshape(len(values), int(np.prod(values.shape[1:])))
 
 
-def explanation_of(fields: dict[str, Any]) -> Explanation:
+def from_fields(fields: dict[str, Any]) -> Explanation:
     """Return the explanation with these fields, which must be all fields. It owns the dict from now on.
 
     The constructor of a frozen dataclass calls a function for each field: 3 of the 15 microseconds of a call

@@ -11,6 +11,8 @@ from collections.abc import Collection
 from io import BytesIO
 from typing import Any
 
+from .._common.lazy import import_for
+
 #: Limit on the size of the content of a file that is compressed, in bytes for each byte of the file, and in
 #: bytes that are allowed in addition. A file that skops writes grows at most to about half of it.
 _MOST_GROWTH, _MORE_BYTES = 64, 2**20
@@ -29,11 +31,7 @@ def require_skops(reason: str) -> Any:
 
     ``reason`` is the beginning of the error's message: it says why skops is needed.
     """
-    try:
-        import skops.io
-    except ImportError as error:
-        raise ImportError(f"{reason}, which is not installed: pip install skops") from error
-    return skops.io
+    return import_for(f"{reason}, which is not installed", "skops.io", "skops")
 
 
 def loads(skops: Any, content: bytes, trusted: Collection[str]) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .._common.lazy import import_for
+
 #: Key and value in the metadata of a field whose nulls become NaN in a pandas column of objects. Without
 #: them, nulls become None. Some transformers treat NaN and None differently.
 MISSING_KEY, MISSING_NAN = b"skshapgpu missing", b"nan"
@@ -17,11 +19,7 @@ _TILE_ROWS = 512
 
 def require_arrow() -> Any:
     """Return the module pyarrow; raise ``ImportError``, which says how to install it, if it is missing."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError("record batches and files of them need pyarrow: pip install pyarrow") from error
-    return pyarrow
+    return import_for("record batches and files of them need pyarrow", "pyarrow", "pyarrow")
 
 
 def is_text(kind: Any) -> bool:

@@ -308,8 +308,9 @@ class HostRows:
             return False
         return bool(sp.issparse(self.data)) if self._frame is None else self._frame.is_sparse
 
+    @computed_once
     def _becomes_other_array(self) -> bool:
-        """Return whether X is an array, other than of float32 or float64, or a frame that becomes one."""
+        """Whether X is an array, other than of float32 or float64, or a frame that becomes one."""
         if self.package is None:
             return not sp.issparse(self.data) and self.data.dtype not in (_FLOAT32, _FLOAT64)
         if not self._schema.frames_are_arrays:
@@ -385,7 +386,7 @@ class HostRows:
             self._fill_by_column(block, start, stop, encoded)
             if schema.object_dtype is not None and self.package is None:
                 block[:, : schema.n_features] = block[:, : schema.n_features].astype(schema.object_dtype)
-        if schema.exact_arrays and self._becomes_other_array():
+        if schema.exact_arrays and self._becomes_other_array:
             self.rules.require_exact(block[:, : schema.n_features], start)
         missing = schema.missing_value
         if missing == missing:  # encoders have treated missing values themselves

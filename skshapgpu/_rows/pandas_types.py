@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .._common.lazy import import_for
 from .arrow import MISSING_KEY, MISSING_NAN, is_dictionary, require_arrow
 from .real_numbers import has_categories
 
@@ -278,12 +279,8 @@ def _frame(table: Any) -> Any:
     Raise ``ImportError`` if pandas is not installed, and ``ValueError``, which names the column, if a column
     cannot be converted.
     """
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            "a Pipeline whose first step takes data frames needs pandas to transform rows: pip install pandas"
-        ) from error
+    what = "a Pipeline whose first step takes data frames needs pandas to transform rows"
+    pandas = import_for(what, "pandas", "pandas")
     try:
         frame = table.to_pandas()
     except (ValueError, TypeError, NotImplementedError) as error:  # pyarrow's errors are subclasses of these

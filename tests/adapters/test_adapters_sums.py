@@ -269,13 +269,13 @@ def test_frames_of_integers_that_bagging_turns_into_arrays() -> None:
     model = BaggingRegressor(regressor("lightgbm", min_child_samples=2), 2, random_state=0)
     model.fit(integers.astype(float), y)
     frame = pd.DataFrame(integers, columns=["a", "b"])
-    of_integers = [
+    integer_frames = [
         frame,
         frame.astype("int32"),
         frame.astype({"b": "uint32"}),
         frame.assign(b=frame["b"] > 0),
     ]
-    for rows in (integers, *of_integers):
+    for rows in (integers, *integer_frames):
         with pytest.raises(ValueError, match="round in different ways"):
             explain(model, rows)
     with_floats = [frame.assign(b=b) for b in (frame["b"] * 1.0, frame["b"].astype("Float64"))]

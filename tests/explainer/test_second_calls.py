@@ -32,13 +32,13 @@ def forest(X: Any) -> TreeExplainer:
     return TreeExplainer(RandomForestRegressor(5, random_state=0).fit(X, TARGET), device="cpu", n_jobs=1)
 
 
-def of_categories(family: str) -> TreeExplainer:
+def explainer_with_categories(family: str) -> TreeExplainer:
     return TreeExplainer(with_categories(family, CATEGORIES, TARGET), device="cpu", n_jobs=1)
 
 
 @pytest.mark.parametrize("X", [ARRAY, FRAME, CATEGORIES], ids=["array", "frame", "categories"])
 def test_the_second_call_decides_nothing_again(X: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    explainer = of_categories("lightgbm") if X is CATEGORIES else forest(X)
+    explainer = explainer_with_categories("lightgbm") if X is CATEGORIES else forest(X)
     rows = [X[i : i + 1] if X is ARRAY else X.iloc[[i]] for i in range(3)]
     explainer.explain(rows[0])
     calls: list[str] = []
@@ -107,6 +107,16 @@ def test_a_frame_that_changed_in_place_is_read_anew() -> None:
         explainer.shap_values(row)
 
 
+@pytest.mark.parametrize(
+    "X", [FRAME, CATEGORIES, FRAME.astype("Float64")], ids=["floats", "categories", "nullable"]
+)
+def test_frames_of_a_pandas_without_arrays_of_columns(X: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    explainer = explainer_with_categories("lightgbm") if X is CATEGORIES else forest(FRAME)
+    expected = explainer.shap_values(X)
+    monkeypatch.delattr(pd.DataFrame, "_iter_column_arrays")
+    np.testing.assert_array_equal(explainer.shap_values(X), expected)
+
+
 def test_names_of_objects_that_changed_in_their_index_are_found() -> None:
     explainer = forest(FRAME)
     labels = np.array(NAMES, object)
@@ -130,7 +140,7 @@ def test_numbers_that_changed_in_an_array_are_found() -> None:
 
 @pytest.mark.parametrize("family", ["sklearn", "lightgbm", "xgboost"])
 def test_categories_that_changed_between_calls_are_found(family: str) -> None:
-    explainer = of_categories(family)
+    explainer = explainer_with_categories(family)
     values = explainer.shap_values(CATEGORIES)
     row = CATEGORIES.iloc[:1].copy()
     for _ in range(2):
@@ -175,7 +185,7 @@ def test_an_explanation_has_all_fields() -> None:
 
 
 def test_threads_share_what_calls_keep() -> None:
-    explainer = of_categories("lightgbm")
+    explainer = explainer_with_categories("lightgbm")
     values = explainer.shap_values(CATEGORIES)
     right, types = [CATEGORIES.iloc[[i]] for i in range(N)], CATEGORIES.dtypes.to_dict()
     fresh = [pd.DataFrame(row.to_dict("records")).astype(types) for row in right]

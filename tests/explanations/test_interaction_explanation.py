@@ -87,7 +87,8 @@ def test_one_of_several_outputs_follows_the_shape_rule() -> None:
         ((slice(None), "a x c"), KeyError, "there is no interaction 'a x c', only 'a x b', 'a x d'"),
         ((slice(None), 4), IndexError, "out of range"),
         ((0, 0, 0, 0), IndexError, "at most 3 indices"),
-        ("a", IndexError, "rows are selected by position"),
+        ("a", IndexError, "rows are selected by position, and the explanation has no values of 'a'"),
+        ("a x b", IndexError, r"rows are selected by position: write explanation\[:, 'a x b'\]$"),
     ],
 )
 def test_bad_selections(key: Any, error: type[Exception], message: str) -> None:

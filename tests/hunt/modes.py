@@ -105,9 +105,9 @@ def steps_keep_bits(case: Case, X: Any, selections: Iterable[np.ndarray]) -> boo
     """
     if case.draw.steps == "none":
         return True
-    whole = _transformed(case, X)
+    transformed = _transformed(case, X)
     return all(
-        pd.DataFrame(_transformed(case, containers.rows(X, rows))).equals(pd.DataFrame(whole[rows]))
+        pd.DataFrame(_transformed(case, containers.rows(X, rows))).equals(pd.DataFrame(transformed[rows]))
         for rows in selections
     )
 
