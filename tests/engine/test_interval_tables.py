@@ -1,4 +1,4 @@
-"""Tables by intervals: values at the limits of their layout, refused calls, and prices."""
+"""Tables by intervals: values at the limits of their layout, and refused calls."""
 
 from __future__ import annotations
 
@@ -19,16 +19,13 @@ from helpers.ensembles import (
     random_rows,
 )
 from helpers.instruction_sets import each_set, run_again
-from helpers.kernels import TOLERANCE, explain, once, run, same_bits
+from helpers.kernels import TOLERANCE, explain, once, same_bits
 from helpers.plans import ALWAYS_TABLES, interval_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_diabetes
-from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core, reference
+from skshapgpu import _core, reference
 from skshapgpu._engine.costs import trees as costs
-from skshapgpu._engine.costs.trees import TreeGroup
 from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 #: Limits on the entries of a table: too low for most leaves, low, and enough for all trees of this file.
@@ -36,8 +33,6 @@ LIMITS = (8, 32, 200, 4096)
 
 #: So many rows that building tables costs nothing in comparison.
 MANY_ROWS = 1e9
-
-X, Y = load_diabetes(return_X_y=True)
 
 
 def walk_of(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
@@ -533,54 +528,6 @@ def test_a_layout_keeps_its_plan() -> None:
     for _ in range(20):
         with pytest.raises(ValueError, match="the layout is of another plan"):
             _core.interval_plan(walk_of(ensemble), layout)
-
-
-# Prices
-
-
-@once
-def test_prices_depend_on_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = TreeGroup("quadrature", 3, 100, 10_000, 10_000, 0, 0, 0)
-    seconds, prices = [], []
-    for name in ("avx512", "avx2", "baseline"):
-        monkeypatch.setattr(costs, "instruction_set", lambda name=name: name)
-        prices.append(costs.table_prices("single"))
-        seconds.append(costs.cpu_seconds([group], 2**20, 1) - costs.cpu_seconds([], 2**20, 1))
-        # The layout has the same price for a walk as the estimate of a call.
-        walk = group.n_leaves * (prices[-1]["leaf"] + group.n_nodes * prices[-1]["leaf_node"])
-        assert seconds[-1] == pytest.approx(2**20 * walk)
-    assert seconds[0] < seconds[1] < seconds[2]
-    for name in ("leaf", "leaf_node", "table", "lookup", "doubling"):
-        assert prices[0][name] < prices[1][name] < prices[2][name]
-    for name in ("small_bytes", "unit_node", "entry", "byte", "least_leaves"):
-        assert prices[0][name] == prices[1][name] == prices[2][name]
-
-
-@once
-def test_every_instruction_set_has_prices(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in {"avx512", "avx2", "neon", "baseline", *_core.instruction_sets()}:
-        monkeypatch.setattr(costs, "instruction_set", lambda name=name: name)
-        assert all(price > 0 for price in costs.table_prices("double").values())
-
-
-@once
-@pytest.mark.parametrize("name", _core.instruction_sets())
-def test_the_instruction_set_is_that_of_the_kernels(name: str) -> None:
-    program = "from skshapgpu._engine.costs import trees as costs; print(costs.instruction_set())"
-    assert run(["-c", program], SKSHAPGPU_ISA=name).stdout.strip() == name
-
-
-@once
-def test_slower_kernels_have_tables_for_smaller_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Walks become slower by a larger factor than lookups."""
-    forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
-
-    def least_rows(name: str) -> int:
-        monkeypatch.setattr(costs, "instruction_set", lambda: name)
-        explainer = TreeExplainer(forest, device="cpu", n_jobs=1)
-        return next(n for n in range(1024, 10**6, 1024) if explainer.plan(n).table_bytes)
-
-    assert least_rows("baseline") < least_rows("avx512")
 
 
 # Other instruction sets

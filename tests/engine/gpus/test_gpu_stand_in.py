@@ -7,10 +7,7 @@ need a real GPU.
 from __future__ import annotations
 
 import pickle
-import threading
-import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,8 +23,8 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from skshapgpu import ShapTransformer, TreeExplainer, _core, explain_batches
-from skshapgpu._common import devices, interrupts, memory
+from skshapgpu import ShapTransformer, TreeExplainer, _core
+from skshapgpu._common import devices, memory
 from skshapgpu._rows import gpu_arrays
 
 X, Y = load_diabetes(return_X_y=True)
@@ -550,94 +547,3 @@ def test_rows_of_the_host_in_an_array_with_a_memory_limit(case: Any, names: Any)
     out = out if expected.ndim == 2 else out.swapaxes(1, 2)
     assert out.nbytes > 200_000 and explainer.shap_values(many, out=out) is out
     np.testing.assert_allclose(out, repeated, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
-
-
-# explain_batches
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "names", "whole"),
-    [
-        (40, ["cuda:0", "cuda:1"], True),
-        (40, ["cuda:1"], True),
-        (150, ["cuda:0", "cuda:1"], False),
-    ],
-    ids=["entire batches", "one GPU", "few batches"],
-)
-def test_batches_of_several_gpus(
-    batch_size: int,
-    names: list[str],
-    whole: bool,
-    tmp_path: Path,
-    regressor: Any,
-    calls: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # On a busy machine, one stand-in would take every batch before the other's thread has started.
-    explain, waiting, all_started = CudaPlan.explain, set(names), threading.Barrier(len(names))
-
-    def explain_once_all_have_started(plan: CudaPlan, *arguments: Any, **parts: Any) -> None:
-        if (name := f"cuda:{plan.device}") in waiting:
-            waiting.remove(name)
-            all_started.wait(60)
-        explain(plan, *arguments, **parts)
-
-    monkeypatch.setattr(CudaPlan, "explain", explain_once_all_have_started)
-    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
-    columns = [f"x{i}" for i in range(X.shape[1])]
-    table = pa.table(dict(zip(columns, X.T)) | {"id": np.arange(len(X))})
-    explainer = TreeExplainer(regressor, device=names)
-    told: list[int] = []
-    result = explain_batches(
-        explainer,
-        table,
-        tmp_path / "values.arrow",
-        features=columns,
-        keep=["id"],
-        batch_size=batch_size,
-        progress=lambda done, total: told.append(done),
-    )
-    assert result.n_rows == len(X) == told[-1] and told == sorted(told)
-    actual = feather.read_table(result.path)
-    assert actual.column("id").to_pylist() == list(range(len(X)))
-    expected = TreeExplainer(regressor, device="cpu").shap_values(X)
-    np.testing.assert_array_equal(np.column_stack(actual.columns[1:]), expected)
-    assert {f"cuda:{call['device']}" for call in calls} == set(names)
-    sizes = {call["n_rows"] for call in calls}
-    assert sizes == ({40, len(X) % 40} if whole else {75, len(X) % 150 // 2})
-
-
-def test_an_error_in_a_batch_on_a_gpu(tmp_path: Path, regressor: Any) -> None:
-    pytest.importorskip("pyarrow")
-    rows = X.copy()
-    rows[217, 3] = np.inf
-    explainer = TreeExplainer(regressor, device=["cuda:0", "cuda:1"])
-    with pytest.raises(ValueError, match=r"in rows 200 to 239 of the source, .* row 17, column 3"):
-        explain_batches(explainer, rows, tmp_path / "out", batch_size=40)
-    assert len(list((tmp_path / "out").glob("part-*"))) == 5
-    assert explain_batches(
-        explainer, X, tmp_path / "out", batch_size=40, if_exists="overwrite"
-    ).n_rows == len(X)
-
-
-def test_an_error_of_one_gpu_ends_the_call_on_the_other(
-    regressor: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    explainer = TreeExplainer(regressor, device=["cuda:0", "cuda:1"])
-    ended = []
-
-    def explain(plan: CudaPlan, X: np.ndarray, *arguments: Any, **parts: Any) -> None:
-        if plan.device:
-            raise CudaError("the second GPU failed")
-        try:
-            while True:
-                interrupts.check()
-                time.sleep(0.001)
-        except interrupts.Stopped:
-            ended.append(plan.device)
-            raise
-
-    monkeypatch.setattr(CudaPlan, "explain", explain)
-    with pytest.raises(CudaError, match="the second GPU failed"):
-        explainer.shap_values(X)
-    assert ended == [0]
