@@ -11,8 +11,9 @@ pytestmark = pytest.mark.skipif(
     not os.access("/proc/self/clear_refs", os.W_OK), reason="only Linux reports the peak of the memory"
 )
 
-#: Each call is repeated until it fits: a MemoryError doubles the limit. A small call is made before, so that
-#: nothing of the first call counts. The line of a call has its limit, its peak, and how often it failed.
+#: Each call is repeated until it fits: a MemoryError raises the limit by a quarter. A small call is made before, so that
+#: nothing of the first call counts. The line of a call has its limit, its peak, and how often it failed. The pages
+#: of libraries' code do not count: the kernel maps more or fewer of them, depending on what it holds in its cache.
 SCRIPT = """
 import ctypes
 import os
@@ -37,14 +38,15 @@ def measure(name, model, X, features=0, **options):
         ctypes.CDLL(None).malloc_trim(0)
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
-        before = resident("VmHWM")
+        before = resident("RssAnon")
         try:
             result = partial_dependence(model, X, features, memory_limit=limit, **options)
             break
         except MemoryError as error:
             assert "memory_limit" in str(error)
             limit, n_failed = limit * 5 // 4, n_failed + 1
-    print(name, limit, resident("VmHWM") - before, n_failed, sep="\t")
+    peak = resident("VmHWM") - resident("RssFile")
+    print(name, limit, peak - before, n_failed, sep="\t")
     sys.stdout.flush()
     os._exit(0)
 
