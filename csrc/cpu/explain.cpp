@@ -5,6 +5,7 @@
 #include "cpu/chunk_walk.h"
 #include "cpu/tree_algorithm.h"
 #include "intervals/lookup.h"
+#include "lanes/runner.h"
 #include "plan/balance.h"
 #include "plan/plan.h"
 #include "rows/coding.h"
@@ -26,13 +27,17 @@ constexpr size_t kTileBytes = 2 << 20, kTableTileBytes = 1 << 20;
 constexpr size_t kSharedBytes = 4 << 20;
 constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096, kMaxIntervalTileRows = 16384;
 
-// Return whether trees are explained by tables.
-bool has_tables(const Plan& plan) { return !plan.tables.trees.empty() || plan.intervals.any(); }
+// Return whether trees are explained by tables or by leaves in lanes.
+bool has_tables(const Plan& plan) {
+  return !plan.tables.trees.empty() || plan.intervals.any() || plan.lanes.any();
+}
 
-// Return the bytes that a thread allocates for decisions and for the walk or another algorithm. They do not
-// depend on the rows.
+// Return the bytes that a thread allocates for decisions and for the walk, leaves in lanes or another
+// algorithm. They do not depend on the rows.
 size_t walk_bytes(const Plan& plan) {
-  return in_precision(plan.precision, [&](auto number) { return ChunkWalk<decltype(number)>::bytes(plan); });
+  return in_precision(plan.precision, [&](auto number) {
+    return ChunkWalk<decltype(number)>::bytes(plan) + LaneRunner<decltype(number)>::bytes(plan);
+  });
 }
 
 // Return the number of outputs that the sums of a tile have. If each tree has only one output, this is 1, so
@@ -62,7 +67,8 @@ TileSize tile_size(const Plan& plan) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) + sum_bytes(plan) +
                            table_row_bytes(plan) + interval_row_bytes(plan);
   const size_t most_bytes = plan.tables.any() ? kTableTileBytes : kTileBytes;
-  const int64_t most_rows = plan.tables.any()      ? kMaxTableTileRows
+  const int64_t most_rows = plan.lanes.any()       ? kBlockRows
+                            : plan.tables.any()    ? kMaxTableTileRows
                             : plan.intervals.any() ? kMaxIntervalTileRows
                                                    : kMaxTileRows;
   const int64_t n_blocks = std::min(static_cast<int64_t>(most_bytes / row_bytes), most_rows) / kBlockRows;
@@ -204,7 +210,8 @@ class TileWorker {
         walk_(plan, result.needs_margins()),
         sums_(plan, result, outputs_at_once(plan), tile_rows),
         tables_(plan, kernels(), tile_rows),
-        intervals_(plan, tile_rows) {
+        intervals_(plan, tile_rows),
+        lanes_(plan) {
     chunk_sums_.resize(most_sum_bytes(plan));
   }
 
@@ -228,7 +235,8 @@ class TileWorker {
   bool look_up(Tile& tile, const Stop& stop) {
     TileSums* const margin = this->margin(tile);
     return tables_.run(tile.codes, tile.n_rows, sums_.values(), margin, walk_.margins(), stop) &&
-           intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop);
+           intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop) &&
+           lanes_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop);
   }
 
   bool run_chunk(const Chunk& chunk, Tile& tile, const Stop& stop) {
@@ -247,6 +255,7 @@ class TileWorker {
   RowSums sums_;
   TableRunner<T> tables_;
   IntervalRunner<T> intervals_;
+  LaneRunner<T> lanes_;
   Aligned<char> chunk_sums_;
 };
 

@@ -10,6 +10,7 @@
 #include "base/types.h"
 #include "plan/coded_trees.h"
 #include "plan/interval_tables.h"
+#include "plan/leaf_lanes.h"
 #include "plan/program.h"
 #include "plan/tables.h"
 
@@ -91,6 +92,7 @@ struct Plan : CodedColumns {
   double leaf_scale;  // a power of two; phi is computed from leaf values divided by it
   Tables tables;
   IntervalTables intervals;
+  LeafLanes lanes;  // if there are any, they explain all trees
 
   bool interactions() const { return order >= 2; }
 

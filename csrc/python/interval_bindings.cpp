@@ -1,7 +1,8 @@
-// Tables by intervals; skshapgpu/_core.pyi documents it.
+// Tables by intervals, and leaves in lanes; skshapgpu/_core.pyi documents it.
 #include <map>
 
 #include "intervals/builder.h"
+#include "lanes/builder.h"
 #include "python/plan_results.h"
 
 namespace skshap {
@@ -41,6 +42,12 @@ Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_thr
   return compile_interruptibly([&] { return make_interval_plan(plan, layout, n_threads, unwalked); });
 }
 
+py::object compile_lanes(const Plan& plan, size_t most_bytes) {
+  if (!can_have_lanes(plan)) return py::none();
+  Plan lanes = compile_interruptibly([&] { return make_lane_plan(plan, most_bytes); });
+  return lanes.lanes.any() ? py::cast(std::move(lanes)) : py::none();
+}
+
 py::dict layout_info(const IntervalLayout& layout) {
   py::dict out;
   out["groups"] = list_of(layout.costs.groups);
@@ -60,6 +67,7 @@ void bind_intervals(py::module_& module) {
       .def("info", &layout_info);
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
              py::arg("n_threads") = 1, py::arg("unwalked") = false);
+  module.def("lane_plan", &compile_lanes, py::arg("plan"), py::arg("most_bytes"));
 }
 
 }  // namespace skshap

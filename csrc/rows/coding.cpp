@@ -11,6 +11,9 @@ namespace {
 // is read.
 constexpr size_t kGatheredColumns = 32;
 
+// The most rows that are ranked one by one. The kernel ranks all 64 rows of a block.
+constexpr int kMostScalarRows = 4;
+
 // Copy columns of a block into an array [column][kBlockRows] of X, the type in which the model compares.
 template <class From, class X>
 void gather(const Rows& rows, const Column* columns, size_t n_columns, int64_t first_row, int n_rows,
@@ -34,18 +37,32 @@ void gather(const Rows& rows, const Column* columns, size_t n_columns, int64_t f
     std::fill(out + c * kBlockRows + n_rows, out + (c + 1) * kBlockRows, X(0));
 }
 
+// Return the rank that the kernel finds; see RankArgs.
 template <class X>
-void code_column(const Kernels& kernels, const Column& column, const RankArgs<X>& rank_args) {
-  if (!column.categorical) {
+uint32_t rank_of(const RankArgs<X>& args, X x) {
+  if (is_missing(x, args.zero_missing)) return kMissingCode;
+  const X *const first = args.thresholds, *const end = first + args.n_thresholds;
+  return static_cast<uint32_t>((args.strict ? std::upper_bound(first, end, x) : std::lower_bound(first, end, x)) -
+                               first);
+}
+
+// Write the codes of the first n_rows values, or of all 64.
+template <class X>
+void code_column(const Kernels& kernels, const Column& column, int n_rows, const RankArgs<X>& rank_args) {
+  if (!column.categorical && n_rows > kMostScalarRows) {
     kernels.of<X>().rank(rank_args);
     return;
   }
   const uint32_t n = static_cast<uint32_t>(column.categories.size());
-  for (int i = 0; i < kBlockRows; ++i) {
+  for (int i = 0; i < n_rows; ++i) {
     const X x = rank_args.values[i];
-    rank_args.ranks[i] =
-        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories.data(), n, x);
+    if (!column.categorical)
+      rank_args.ranks[i] = rank_of(rank_args, x);
+    else
+      rank_args.ranks[i] =
+          is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories.data(), n, x);
   }
+  std::fill(rank_args.ranks + n_rows, rank_args.ranks + kBlockRows, 0);
 }
 
 template <class X>
@@ -61,7 +78,7 @@ void code_columns(const CodedColumns& coded, const Kernels& kernels, std::vector
       copy(rows, &coded.columns[c], std::min(kGatheredColumns, n_columns - c), first_row, n_rows, values);
     }
     const Column& column = coded.columns[c];
-    code_column<X>(kernels, column,
+    code_column<X>(kernels, column, n_rows,
                    {.values = values + gathered * kBlockRows,
                     .thresholds = (column.*thresholds).data(),
                     .n_thresholds = (column.*thresholds).size(),
@@ -69,7 +86,7 @@ void code_columns(const CodedColumns& coded, const Kernels& kernels, std::vector
                     .zero_missing = column.zero_missing,
                     .ranks = ranks});
     if (column.categorical) {
-      group_by_category(column, ranks, tile.category_rows[block * n_columns + c]);
+      group_by_category(column, ranks, tile.category_rows[block * n_columns + c], n_rows);
       continue;
     }
     const size_t begin = c * tile.stride + static_cast<size_t>(block) * kBlockRows;
@@ -88,9 +105,9 @@ bool has_categories(const CodedColumns& coded) {
 
 }  // namespace
 
-void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out) {
+void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out, int n_rows) {
   out.n = 0;
-  for (int i = 0; i < kBlockRows; ++i) {
+  for (int i = 0; i < n_rows; ++i) {
     const uint32_t code =
         codes[i] == kMissingCode ? static_cast<uint32_t>(column.categories.size()) + 1 : codes[i];
     uint32_t j = 0;

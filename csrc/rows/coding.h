@@ -26,16 +26,18 @@ struct CodeTile {
 // Return the bytes of the codes of a block.
 size_t code_bytes(const CodedColumns& coded);
 
-// Code the rows of a block: n_rows rows from first_row.
+// Code the rows of a block: n_rows rows from first_row. The codes of the other rows of the block are any.
 void code_block(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
                 int n_rows, int block, CodeTile& tile);
 
-// Code n_rows rows from first_row. The last block is filled up by repeating a code.
+// Code n_rows rows from first_row.
 void code_tile(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
                int n_rows, CodeTile& tile);
 
-// Group the rows of a block by their codes in a categorical column. kMissingCode is a category of its own.
-void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out);
+// Group the first n_rows rows of a block by their codes in a categorical column. kMissingCode is a category of
+// its own.
+void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out,
+                       int n_rows = kBlockRows);
 
 // Decide the nodes of one tree for the rows of a block, and write the decisions to `words`.
 void decide_block(const CodedColumns& coded, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,

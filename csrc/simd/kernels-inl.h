@@ -4,6 +4,7 @@
 #pragma once
 
 #include "simd/interval_kernels-inl.h"
+#include "simd/lane_kernels-inl.h"
 #include "simd/rescaled_kernel-inl.h"
 #include "simd/result_kernels-inl.h"
 #include "simd/row_kernels-inl.h"
@@ -24,6 +25,7 @@ void set_kernels(KernelsOf<typename S::T>& k) {
   k.add_leaves = &add_leaves<S>;
   k.pair_leaf = &pair_leaf<S>;
   k.add_scaled = &add_scaled<typename S::T>;
+  set_lanes<S>(k, std::make_index_sequence<kMaxLaneNodes>());
 }
 
 // `set_deep` and `set_vector` set the walks that are defined in other translation units.

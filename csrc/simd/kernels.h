@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/index_steps.h"
+#include "plan/leaf_lanes.h"
 #include "plan/program.h"
 #include "plan/tables.h"
 
@@ -249,6 +250,26 @@ struct AddLeavesArgs {
   size_t output_stride;  // elements between two outputs of phi
 };
 
+// The arguments for comparing a row with the leaves of a chunk; see plan/leaf_lanes.h.
+template <class T>
+struct LaneArgs {
+  const uint8_t* n_places;
+  const LanePlace* places;
+  const uint16_t* bounds;
+  const T* numbers;
+  const double* leaf_values;
+  const uint64_t* category_words;
+  size_t n_vectors;
+  size_t n_outputs;       // of a leaf
+  const uint16_t* codes;  // of the row, by column; a categorical column has the position of the category
+  const T *nodes, *weights;
+  size_t n_slots;
+  const int32_t* slots;  // positions of the features in the totals
+  T* sums;               // [slot][output][lane], scratch
+  double* totals;        // [feature][output][lane], to which the sums are added
+  double* margin;        // [output], to which the leaves that the row reaches are added; or null
+};
+
 // The kernels of one instruction set for numbers of type T.
 template <class T>
 struct KernelsOf {
@@ -267,6 +288,8 @@ struct KernelsOf {
   // null.
   Walk walks[kMaxOrder][kMaxFixedValueNodes + 1];
   Walk vector_walks[kMaxOrder][kMaxFixedValueNodes + 1];  // for trees whose leaves hold all outputs
+  size_t lane_width;  // leaves in a vector
+  void (*lanes[2][kMaxLaneNodes + 1])(const LaneArgs<T>&);  // [whether leaves hold all outputs][K]
 };
 
 // The kernels of one instruction set.

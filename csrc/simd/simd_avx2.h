@@ -36,6 +36,15 @@ struct FloatVector {
   }
   static M less(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
   static M less_equal(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LE_OQ); }
+  // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
+  static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
+    const __m128i from = _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower));
+    const __m128i x = _mm_sub_epi16(_mm_set1_epi16(static_cast<short>(code)), from);
+    const __m128i least = _mm_min_epu16(x, _mm_loadu_si128(reinterpret_cast<const __m128i*>(width)));
+    return _mm256_castsi256_ps(_mm256_cvtepi16_epi32(_mm_cmpeq_epi16(x, least)));
+  }
+  // Return a bit for each lane of a mask, the first lane lowest.
+  static uint32_t bits(M m) { return static_cast<uint32_t>(_mm256_movemask_ps(m)); }
   static V select(M m, V off, V on) { return _mm256_blendv_ps(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_ps(m, on); }
   // The source lane of each lane. A negative source lane gives zero.
@@ -108,6 +117,13 @@ struct DoubleVector {
   }
   static M less(V a, V b) { return _mm256_cmp_pd(a, b, _CMP_LT_OQ); }
   static M less_equal(V a, V b) { return _mm256_cmp_pd(a, b, _CMP_LE_OQ); }
+  static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
+    const __m128i from = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(lower));
+    const __m128i x = _mm_sub_epi16(_mm_set1_epi16(static_cast<short>(code)), from);
+    const __m128i least = _mm_min_epu16(x, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(width)));
+    return _mm256_castsi256_pd(_mm256_cvtepi16_epi64(_mm_cmpeq_epi16(x, least)));
+  }
+  static uint32_t bits(M m) { return static_cast<uint32_t>(_mm256_movemask_pd(m)); }
   static V select(M m, V off, V on) { return _mm256_blendv_pd(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_pd(m, on); }
   // Each lane moves as two halves, because the instruction permutes 32-bit lanes.

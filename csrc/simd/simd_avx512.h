@@ -36,6 +36,15 @@ struct FloatVector {
   }
   static M less(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
   static M less_equal(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
+  // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
+  static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
+    const __m256i x = _mm256_set1_epi16(static_cast<short>(code));
+    const __m256i from = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lower));
+    return _mm256_cmple_epu16_mask(_mm256_sub_epi16(x, from),
+                                   _mm256_loadu_si256(reinterpret_cast<const __m256i*>(width)));
+  }
+  // Return a bit for each lane of a mask, the first lane lowest.
+  static uint32_t bits(M m) { return m; }
   static V select(M m, V off, V on) { return _mm512_mask_mov_ps(off, m, on); }
   static V select_or_zero(M m, V on) { return _mm512_maskz_mov_ps(m, on); }
   // The source lane of each lane. A negative source lane gives zero.
@@ -101,6 +110,13 @@ struct DoubleVector {
   static M mask(const uint64_t* word, int index) { return reinterpret_cast<const uint8_t*>(word)[index]; }
   static M less(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }
   static M less_equal(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ); }
+  static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
+    const __m128i x = _mm_set1_epi16(static_cast<short>(code));
+    const __m128i from = _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower));
+    return _mm_cmple_epu16_mask(_mm_sub_epi16(x, from),
+                                _mm_loadu_si128(reinterpret_cast<const __m128i*>(width)));
+  }
+  static uint32_t bits(M m) { return m; }
   static V select(M m, V off, V on) { return _mm512_mask_mov_pd(off, m, on); }
   static V select_or_zero(M m, V on) { return _mm512_maskz_mov_pd(m, on); }
   struct Permutation {

@@ -46,6 +46,17 @@ struct FloatVector {
   }
   static M less(V a, V b) { return a < b; }
   static M less_equal(V a, V b) { return a <= b; }
+  // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
+  static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
+    const M x = {(code - lower[0]) & 0xffff, (code - lower[1]) & 0xffff, (code - lower[2]) & 0xffff,
+                 (code - lower[3]) & 0xffff};
+    return x <= M{width[0], width[1], width[2], width[3]};
+  }
+  // Return a bit for each lane of a mask, the first lane lowest.
+  static uint32_t bits(M m) {
+    const M bit = m & M{1, 2, 4, 8};
+    return static_cast<uint32_t>(bit[0] | bit[1] | bit[2] | bit[3]);
+  }
   static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
   static V select_or_zero(M m, V on) { return (V)((M)on & m); }
   // The source lane of each lane. A negative source lane gives zero.
@@ -108,6 +119,10 @@ struct DoubleVector {
   }
   static M less(V a, V b) { return a < b; }
   static M less_equal(V a, V b) { return a <= b; }
+  static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
+    return M{(code - lower[0]) & 0xffff, (code - lower[1]) & 0xffff} <= M{width[0], width[1]};
+  }
+  static uint32_t bits(M m) { return static_cast<uint32_t>((m[0] & 1) | (m[1] & 2)); }
   static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
   static V select_or_zero(M m, V on) { return (V)((M)on & m); }
   struct Permutation {

@@ -117,6 +117,16 @@ struct FloatVector {
   }
   static M less(V a, V b) { return vcltq_f32(a, b); }
   static M less_equal(V a, V b) { return vcleq_f32(a, b); }
+  // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
+  static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
+    const uint16x4_t x = vsub_u16(vdup_n_u16(code), vld1_u16(lower));
+    return vreinterpretq_u32_s32(vmovl_s16(vreinterpret_s16_u16(vcle_u16(x, vld1_u16(width)))));
+  }
+  // Return a bit for each lane of a mask, the first lane lowest.
+  static uint32_t bits(M m) {
+    const uint32x4_t bit = {1, 2, 4, 8};
+    return vaddvq_u32(vandq_u32(m, bit));
+  }
   static V select(M m, V off, V on) { return vbslq_f32(m, on, off); }
   static V select_or_zero(M m, V on) {
     return vreinterpretq_f32_u32(vandq_u32(m, vreinterpretq_u32_f32(on)));
@@ -201,6 +211,15 @@ struct DoubleVector {
   static M mask(const uint64_t* p, int index) { return mask(word(p), index); }
   static M less(V a, V b) { return vcltq_f64(a, b); }
   static M less_equal(V a, V b) { return vcleq_f64(a, b); }
+  static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
+    const uint64x2_t x = {static_cast<uint16_t>(code - lower[0]), static_cast<uint16_t>(code - lower[1])};
+    const uint64x2_t most = {width[0], width[1]};
+    return vcleq_u64(x, most);
+  }
+  static uint32_t bits(M m) {
+    const uint64x2_t bit = {1, 2};
+    return static_cast<uint32_t>(vaddvq_u64(vandq_u64(m, bit)));
+  }
   static V select(M m, V off, V on) { return vbslq_f64(m, on, off); }
   static V select_or_zero(M m, V on) {
     return vreinterpretq_f64_u64(vandq_u64(m, vreinterpretq_u64_f64(on)));

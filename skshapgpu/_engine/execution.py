@@ -15,7 +15,7 @@ from .compiled_model import CompiledModel
 from .costs import links as link_costs
 from .costs import trees as tree_costs
 from .costs.trees import TableLayout, TreeGroup
-from .kind_plans import NO_INTERVALS, Intervals, KindPlan, LinkPlan, TiledPlan
+from .kind_plans import LANES, NO_INTERVALS, Intervals, KindPlan, LinkPlan, TiledPlan
 
 
 class ExecutionPlan(NamedTuple):
@@ -39,7 +39,7 @@ def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPl
         return kept
     execution = _decide(model, kind, n_rows)
     # The number of threads of a larger call can change, and so can the tables that a memory limit counts.
-    is_small = n_rows <= min(model.of(kind).rows_alone, tree_costs.BLOCK_ROWS)
+    is_small = execution.intervals == LANES or n_rows <= min(model.of(kind).rows_alone, tree_costs.BLOCK_ROWS)
     if is_small and model.options.memory_limit is None:
         model.small_calls[kind, n_rows] = execution
     return execution
@@ -59,8 +59,9 @@ def _decide(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
     # Rows and values are transferred, and rows go through patterns, whatever tables there are.
     transfer = tree_costs.cuda_row_seconds(n_rows, plan.n_features, model.n_outputs)
     transfer += tree_costs.cuda_pattern_seconds(n_rows, plan.n_patterns)
-    # Tables pay off only in calls for which a GPU is faster without them, too.
-    indices = requested.choose(tree_costs.CPU_BESIDE_GPU * on_cpu.seconds, walk_seconds + transfer)
+    # Tables pay off only in calls for which a GPU is faster without them, too. Lanes serve many calls.
+    cpu_seconds = on_cpu.seconds - (on_cpu.building if on_cpu.intervals == LANES else 0.0)
+    indices = requested.choose(tree_costs.CPU_BESIDE_GPU * cpu_seconds, walk_seconds + transfer)
     if not indices:
         return on_cpu
     n_threads, table_bytes = on_cpu.n_threads, plan.counted_table_bytes
@@ -77,6 +78,9 @@ def _decide(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
 
 def plan_on_cpu(plan: KindPlan, n_rows: int) -> ExecutionPlan:
     """Decide how to run a call on the CPU, because no GPU is used or a GPU failed."""
+    in_lanes = _plan_lanes(plan, n_rows)
+    if in_lanes is not None:
+        return in_lanes
     options, n_outputs = plan.model.options, plan.model.n_outputs
     # Counting processors takes longer than a small call.
     n_threads = 1 if n_rows <= plan.rows_alone else effective_n_jobs(options.n_jobs)
@@ -92,6 +96,36 @@ def plan_on_cpu(plan: KindPlan, n_rows: int) -> ExecutionPlan:
     seconds += tree_costs.cpu_row_seconds(n_rows, plan.n_features, n_outputs, n_threads)
     seconds += tree_costs.cpu_pattern_seconds(n_rows, plan.n_patterns, n_threads)
     return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
+
+
+def _plan_lanes(plan: KindPlan, n_rows: int) -> ExecutionPlan | None:
+    """Return how to run a call with leaves in lanes; None if another way takes less time.
+
+    The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
+    """
+    options, groups = plan.model.options, plan.groups
+    if not 0 < n_rows <= tree_costs.MOST_LANE_ROWS or not plan.may_have_lanes:
+        return None
+    walking = tree_costs.cpu_seconds(groups, n_rows, 1, plan.work, options.precision)
+    building = tree_costs.lane_build_seconds(groups)
+    if not tree_costs.lanes_may_pay_off(walking, building, n_rows, options.expected_rows):
+        return None
+    seconds = tree_costs.lane_seconds(plan.lane_steps, n_rows, options.precision)
+    if not plan.lane_steps or seconds >= walking:
+        return None
+    seconds += building + tree_costs.cpu_row_seconds(n_rows, plan.n_features, plan.model.n_outputs, 1)
+    table_bytes = plan.model.table_sizes.get((plan.kind, LANES), 0)
+    group = TreeGroup(
+        algorithm="lanes",
+        n_nodes=max(group.n_nodes for group in groups),
+        n_trees=sum(group.n_trees for group in groups),
+        n_leaves=sum(group.n_leaves for group in groups),
+        n_walked_leaves=0,
+        n_lookups=0,
+        n_places=0,
+        table_bytes=table_bytes,
+    )
+    return ExecutionPlan((), LANES, (group,), building, seconds, 1, table_bytes)
 
 
 def cpu_reason(model: CompiledModel, kind: Kind) -> str:

@@ -33,15 +33,16 @@ _INTERACTION_WORK, _OUTPUT_WORK = {1: 1, 2: 3, 3: 7}, 0.7
 
 
 class Intervals(NamedTuple):
-    """The tables by intervals of a plan."""
+    """The tables by intervals of a plan, or what it has instead."""
 
     #: Largest number of entries of a table. 1: there are no tables, but trees are merged; 0: there are no
     #: tables, and trees are not merged.
     most_entries: int
     on_gpu: bool = False  # whether the tables are within the limits of GPUs
+    in_lanes: bool = False  # whether there are leaves in lanes instead of tables, for calls of few rows
 
 
-NO_INTERVALS = Intervals(0)
+NO_INTERVALS, LANES = Intervals(0), Intervals(0, in_lanes=True)
 
 
 class KindPlan:
@@ -62,7 +63,7 @@ class KindPlan:
 
     #: Whether the CPU makes tables for each tile of rows, while a GPU has tables for all rows.
     is_tiled = False
-    _can_have_tables = True
+    _can_have_tables = _can_have_lanes = True
 
     def __init__(self, model: CompiledModel, kind: Kind) -> None:
         self.model, self.kind, self._ensemble = model, kind, model.ensemble
@@ -99,6 +100,10 @@ class KindPlan:
     def _compile(self, intervals: Intervals, tables: dict[str, np.ndarray] | None = None) -> Any:
         if intervals == NO_INTERVALS:
             plan = self._compile_trees(tables)
+        elif intervals == LANES:
+            plan = _core.lane_plan(self._plans[NO_INTERVALS], self.model.interval_room())
+            if plan is None:
+                return None
         else:
             plan = self._compile_tables(intervals)
         info = plan.info()
@@ -183,7 +188,8 @@ class KindPlan:
 
     def lay_out(self, plan: Any, intervals: Intervals) -> Any:
         """Return the core's layout of tables by intervals for the trees of a plan."""
-        (most_entries, on_gpu), precision = intervals, self.model.options.precision
+        most_entries, on_gpu = intervals.most_entries, intervals.on_gpu
+        precision = self.model.options.precision
         prices = tree_costs.gpu_table_prices(precision) if on_gpu else tree_costs.table_prices(precision)
         walk = self.layout_work / self.work
         prices |= {name: walk * prices[name] for name in ("leaf", "leaf_node", "built_leaf")}
@@ -202,6 +208,31 @@ class KindPlan:
             and options.algorithm.tables == "worthwhile"
             and options.memory_limit is None
         )
+
+    @property
+    def may_have_lanes(self) -> bool:
+        """Whether there may be leaves in lanes with these options."""
+        options = self.model.options
+        return (
+            self._can_have_lanes
+            and self.kind.order == 1
+            and options.algorithm.tables == "worthwhile"
+            and options.memory_limit is None
+        )
+
+    @computed_once
+    def lane_steps(self) -> int:
+        """Work of a row with leaves in lanes; 0 if the leaves cannot be in lanes. The first use makes them."""
+        self.plan()  # which takes the lock, too
+        with self.model.lock:
+            plan = self._plans.get(LANES)
+            if plan is None:
+                plan = self._compile(LANES)
+                if plan is None:
+                    return 0
+                self._plans[LANES] = plan
+                self.model.drop_tables(self.kind, LANES)
+        return int(plan.info()["lane_steps"])
 
     @property
     def layout_work(self) -> float:
@@ -326,6 +357,8 @@ class KindPlan:
 class BackgroundPlan(KindPlan):
     """The plan of SHAP values or Banzhaf values of the margin against background data."""
 
+    _can_have_lanes = False
+
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         index, room = self.kind.core_index, self._table_room()
         return _core.background_plan(*self._background(), index, room, self._n_threads, tables)
@@ -439,6 +472,8 @@ class LinearPlan(BackgroundPlan):
 
 class OwenPlan(KindPlan):
     """The plans of Owen values, whose game has other players than that of SHAP values."""
+
+    _can_have_lanes = False
 
     def __init__(self, model: CompiledModel, kind: Kind) -> None:
         super().__init__(model, kind)

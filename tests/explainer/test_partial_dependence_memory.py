@@ -11,8 +11,8 @@ pytestmark = pytest.mark.skipif(
     not os.access("/proc/self/clear_refs", os.W_OK), reason="only Linux reports the peak of the memory"
 )
 
-#: Each call is repeated until it fits: a MemoryError raises the limit by a quarter. A small call is made before, so that
-#: nothing of the first call counts. The line of a call has its limit, its peak, and how often it failed. The pages
+#: Each call is repeated until it fits: a MemoryError raises the limit by a quarter. A smaller call is made before, so
+#: that neither what the first call imports nor the threads that it starts count. The line of a call has its limit, its peak, and how often it failed. The pages
 #: of libraries' code do not count: the kernel maps more or fewer of them, depending on what it holds in its cache.
 SCRIPT = """
 import ctypes
@@ -32,7 +32,7 @@ def measure(name, model, X, features=0, **options):
         os.waitpid(child, 0)
         return
     model = TreeExplainer(model)
-    partial_dependence(model, X[:50], features, **options)
+    partial_dependence(model, X[:5000], features, **options)
     limit, n_failed = 3 * 2**20, 0
     while True:
         ctypes.CDLL(None).malloc_trim(0)

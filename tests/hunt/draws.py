@@ -52,6 +52,7 @@ class Draw:
     gpu_arrays: str
     early: bool
     asked: dict[str, Any]
+    lanes: str
 
     def __str__(self) -> str:
         return ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
@@ -70,6 +71,7 @@ class Draw:
             "sample weights": str(self.weights),
         }
         lists["tables"] = self.tables if self.mode in WITH_MANY_ROWS else "-"
+        lists["lanes"] = self.lanes
         lists["columns with values"] = self.options.get("columns", "default")
         for name in ("precision", "algorithm", "outputs", "n_jobs", "memory_limit"):
             lists[name] = str(self.options.get(name, "default"))
@@ -170,6 +172,7 @@ def draw(seed: int, **fixed: Any) -> Draw:
         and mode not in ("cross-validated", "fitted again", "transformer")
         and outer in ("none", "frozen", "pickled", "native", "file", "frozen in a pipeline"),
         asked={name: choose(name, choices) for name, choices in OF_MODES.get(mode, {}).items()},
+        lanes=choose("lanes", ["where they pay", "wherever possible"]),
     )
 
 

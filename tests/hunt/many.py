@@ -1,4 +1,4 @@
-"""Calls with so many rows that tables by intervals are used: a few rows are repeated."""
+"""Calls with so many rows that tables by intervals are used, and calls with so few that lanes are used."""
 
 from __future__ import annotations
 
@@ -41,6 +41,23 @@ def tables(draw: Draw) -> Iterator[None]:
         mock.patch.dict(costs._WALK_FACTOR, slow),
         mock.patch.object(costs, "_CPU_LOOKUP", 1.0),
         mock.patch.object(costs, "_LEAST_LEAVES", 1.0),
+    ):
+        yield
+
+
+@contextmanager
+def lanes(draw: Draw) -> Iterator[None]:
+    """Put the leaves of all models that can have lanes into lanes, if the draw says so, for up to 64 rows.
+
+    At their true prices, most of these small models would be walked.
+    """
+    if draw.lanes == "where they pay":
+        yield
+        return
+    free = {name: dict.fromkeys(seconds, 0.0) for name, seconds in costs._LANE_STEP.items()}
+    with (
+        mock.patch.dict(costs._LANE_STEP, free),
+        mock.patch.object(costs, "_LEAST_LANE_SECONDS", -1.0),
     ):
         yield
 

@@ -18,6 +18,11 @@ from .modes import adds_up_probabilities, outputs_last, values, widened_base
 from .modes_workflow import options_of
 from .report import NotDrawnError, Report
 
+#: Attributes of a case that are computed from the model: those that the permitted deviation depends on, and
+#: others.
+OF_ALLOWED = ("margins", "contrasts", "spread", "magnitude", "leaf_range")
+OF_MODEL = (*OF_ALLOWED, "trees", "path_coalition_values", "unused", "kept")
+
 #: Wrappers whose model inside is the one that is changed.
 SHARED = ("none", "frozen", "frozen in a pipeline", "native", "search", "transformer", "fixed threshold")
 
@@ -51,10 +56,12 @@ def _transformer(case: Case, report: Report) -> None:
     """Check that a transformer of a fitted model explains the predictions of its own ``predict``."""
     shap = case.library("from_fitted", ShapTransformer.from_fitted, case.fitted.top, **options_of(case))
     case.library("transform", shap.transform, case.X)
-    top, margins = case.fitted.top, case.margins
+    top = case.fitted.top
+    before = {name: getattr(case, name) for name in OF_ALLOWED}
     old = case.library("predict", top.predict, case.seen)
     change(case)
     new = case.library("predict", top.predict, case.seen)
+    after = {name: getattr(case, name) for name in OF_ALLOWED}
     try:
         got = np.asarray(shap.transform(case.X), float)
         base = shap.explain(case.X).base_values
@@ -67,13 +74,15 @@ def _transformer(case: Case, report: Report) -> None:
     scale = np.abs(got).reshape(len(got), -1, k).sum(axis=1).max(axis=0)
     predicted = shap.predict(case.seen)
     trials = []
-    for prediction, margins_of_model in ((old, margins), (new, case.margins)):
+    for prediction, attributes in ((old, before), (new, after)):
         if not np.array_equal(predicted, prediction):
             continue
-        right = widened_base(case, margins_of_model, adds_up_probabilities(case))
+        vars(case).update(attributes)
+        right = widened_base(case, attributes["margins"], adds_up_probabilities(case))
         trials.append(Report())
         allowed = case.allowed(right * 0 + scale, whole=True, factor=2)
         trials[-1].close("from_fitted adds up to what it predicts", total, right, allowed)
+    vars(case).update(after)
     report.checks["from_fitted adds up to what it predicts"] += 1
     if all(trial.findings for trial in trials):
         report.findings += [text for trial in trials for text in trial.findings] or [
@@ -110,16 +119,7 @@ def change(case: Case) -> None:
     model = case.fitted.last
     rows = case.library("transform", case.fitted.transform, case.train)
     case.library("change", _changed, model, rows, case.y, case)
-    for name in (
-        "margins",
-        "contrasts",
-        "spread",
-        "magnitude",
-        "trees",
-        "path_coalition_values",
-        "unused",
-        "kept",
-    ):
+    for name in OF_MODEL:
         case.__dict__.pop(name, None)
     case.transformed = case.library("transform", case.fitted.transform, case.seen)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from skshapgpu import UnsupportedModelError
 
-from . import wrappers
+from . import many, wrappers
 from .case import Case
 from .draws import Draw, draw
 from .modes import MODES
@@ -78,7 +78,8 @@ def run(seed: int, fixed: dict[str, Any] | None = None) -> Result:
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            _carry_out(drawn, report)
+            with many.lanes(drawn):
+                _carry_out(drawn, report)
     except NotDrawnError as error:
         report.not_drawn = str(error)
     except Exception as error:

@@ -1,10 +1,10 @@
-// The trees as paths from root to leaf, with the splits of a path on the same feature merged, as in
-// GPUTreeShap (Mitchell, Frank, Holmes, arXiv:2010.13972, section 3.1). This code runs on the host and does
-// not need CUDA.
+// The trees as paths from root to leaf, with the splits of a path on the same feature merged, as GPUs read
+// them. This code runs on the host and does not need CUDA.
 #pragma once
 
 #include <vector>
 
+#include "plan/leaf_tests.h"
 #include "plan/plan.h"
 
 namespace skshap {
@@ -12,19 +12,13 @@ namespace skshap {
 // The number of lanes of a warp. A lane takes one element, so a path has at most this many elements.
 constexpr int kPathLanes = 32;
 
-constexpr uint32_t kNoSet = 0xffffffff;
-
 // An element stands for all splits of a path on one feature. The first element of a path, its root, has no
 // feature: a path of n features needs n + 1 weights, one for each number of known features.
 struct PathElement {
   double zero_fraction;
   int32_t feature;  // position in Plan::features, or -1: the root
   uint32_t path;    // position in PathSet::paths
-  // A row follows the path if lower <= its code < upper, or if it is missing and `missing` is set ...
-  uint32_t column, lower, upper;
-  // ... and, if there is a set, if the bit of its code in this column is set. A feature that is numeric in
-  // some nodes and categorical in others has both tests. If there is no test of a kind, it always passes.
-  uint32_t set_column, set;  // set: first word in PathSet::category_bits, or kNoSet
+  uint32_t column, lower, upper, set_column, set;  // as in LeafTest; set: in PathSet::category_bits
   uint8_t missing;
   uint8_t place;  // in the path
 };

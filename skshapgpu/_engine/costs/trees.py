@@ -70,6 +70,22 @@ LEAST_TABLE_ROWS = 256
 MERGED_ONLY = 1
 _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, MERGED_ONLY))
 
+#: Leaves in lanes, for calls of at most MOST_LANE_ROWS rows: seconds for each row and step, where a step is
+#: the work of a vector for one feature and one quadrature node, by instruction set and precision; and seconds
+#: for each leaf to put the leaves into lanes. Those of NEON are estimates, like its factors above.
+MOST_LANE_ROWS = 64
+_LANE_STEP = {
+    "avx512": {"single": 1.1e-9, "double": 1e-9},
+    "avx2": {"single": 1.1e-9, "double": 1.1e-9},
+    "neon": {"single": 1.5e-9, "double": 1.5e-9},
+    "baseline": {"single": 1.5e-9, "double": 1.5e-9},
+}
+_LANE_LEAF = 6e-7
+
+#: If walking a row takes less time than this, there are no lanes. And the longest time in which the first
+#: call of few rows puts leaves into lanes if ``expected_rows`` does not say that there are many such calls.
+_LEAST_LANE_SECONDS, _MOST_LANE_SECONDS = 1e-5, 5e-2
+
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
 #: of csrc/cuda/program/program.cpp; a small chunk has _SMALL_CHUNK_LEAVES, kSmallChunkLeaves there. There are
@@ -122,7 +138,7 @@ LEAST_TABLE_SECONDS = 2e-3
 class TreeGroup:
     """Trees that are explained in the same way."""
 
-    algorithm: str
+    algorithm: str  # "quadrature" for walks, "tables", or "lanes" for leaves in lanes
     n_nodes: int  # number of quadrature nodes, exact for their longest path
     n_trees: int
     n_leaves: int
@@ -168,6 +184,26 @@ def cpu_seconds(
     most_threads = blocks if lookups else 1 + int(walking / _CPU_SHARE)
     threads = max(1, min(n_threads, most_threads))
     return (walking + lookups) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
+
+
+def lanes_may_pay_off(walking: float, building: float, n_rows: int, expected_rows: int | None) -> bool:
+    """Return whether to put leaves into lanes for calls of ``n_rows`` rows.
+
+    ``walking`` are the seconds of such a call without lanes, and ``building`` those to make lanes.
+    """
+    n_calls = (expected_rows or 0) / n_rows
+    is_soon = building <= _MOST_LANE_SECONDS or building <= n_calls * walking
+    return walking >= _CPU_CALL + _LEAST_LANE_SECONDS and is_soon
+
+
+def lane_build_seconds(groups: Sequence[TreeGroup]) -> float:
+    """Return the seconds to put the leaves of trees into lanes."""
+    return _LANE_LEAF * sum(group.n_leaves for group in groups)
+
+
+def lane_seconds(n_steps: int, n_rows: int, precision: str) -> float:
+    """Return the seconds that a call with leaves in lanes spends in trees; it uses one thread."""
+    return _CPU_CALL + n_rows * n_steps * _LANE_STEP[instruction_set()][precision]
 
 
 def rows_to_share(groups: Sequence[TreeGroup], work: float, precision: str) -> int:

@@ -1,0 +1,374 @@
+// The trees are read twice. The first time, the leaves are sorted, so that the leaves of a vector have about
+// the same features; then the places of all vectors are known. The second time, each leaf is written into its
+// lane.
+#include "lanes/builder.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "base/threads.h"
+#include "plan/leaf_tests.h"
+#include "plan/quadrature.h"
+#include "simd/kernels.h"
+
+namespace skshap {
+namespace {
+
+constexpr uint16_t kMissing = 0xffff;
+// Numeric columns have fewer codes than this, so that the code below the missing one is never used.
+constexpr size_t kMostThresholds = 0xfff0;
+// After about this many leaves, sums in single precision are added to sums in double precision.
+constexpr size_t kChunkLeaves = 1024;
+// A leaf.
+struct Entry {
+  int32_t n_nodes, output;
+  uint32_t n_features;
+  size_t features;  // ranks of the features, ascending
+};
+
+// The entries of a vector, and where its lists of numbers begin.
+struct Vector {
+  size_t first, n_entries;      // in the order of the lanes
+  size_t features, n_features;  // ranks
+  uint32_t n_outputs = 0;
+  size_t places = 0, numbers = 0, values = 0;
+};
+
+// The trees and leaves in the order in which they are read.
+template <class OnTree>
+void each_tree(const Plan& plan, const OnTree& on_tree) {
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      check_interrupt();
+      on_tree(chunk, plan.trees[i]);
+    }
+}
+
+class LaneBuilder {
+ public:
+  LaneBuilder(const Plan& plan, LeafLanes& lanes)
+      : plan_(plan), lanes_(lanes), rank_(plan.features.size()) {
+    lanes.width = plan.precision == Precision::kSingle ? lane_width<float>() : lane_width<double>();
+  }
+
+  void build(size_t most_bytes) {
+    rank_features();
+    each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) { read(chunk, tree); });
+    sort();
+    place(most_bytes);
+    if (!lanes_.any()) return;
+    size_t entry = 0;
+    each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) {
+      if (plan_.precision == Precision::kSingle)
+        write<float>(chunk, tree, entry);
+      else
+        write<double>(chunk, tree, entry);
+    });
+    lanes_.n_trees = plan_.trees.size();
+    lanes_.n_leaves = static_cast<size_t>(plan_.n_leaves);
+  }
+
+ private:
+  template <class T>
+  static int lane_width() {
+    return static_cast<int>(kernels().of<T>().lane_width);
+  }
+  size_t width() const { return static_cast<size_t>(lanes_.width); }
+
+  // Number the features by how many nodes test them, the most frequent feature first.
+  void rank_features() {
+    std::vector<size_t> counts(plan_.features.size());
+    const std::vector<int32_t> feature_of_column = column_features(plan_);
+    for (const DecideNode& node : plan_.decide) ++counts[feature_of_column[node.column]];
+    features_.resize(counts.size());
+    std::iota(features_.begin(), features_.end(), 0);
+    std::stable_sort(features_.begin(), features_.end(),
+                     [&](int32_t a, int32_t b) { return counts[a] > counts[b]; });
+    for (size_t i = 0; i < features_.size(); ++i) rank_[features_[i]] = static_cast<uint16_t>(i);
+    column_of_feature_.resize(counts.size());
+    for (size_t column = 0; column < feature_of_column.size(); ++column)
+      column_of_feature_[feature_of_column[column]] = static_cast<uint16_t>(column);
+  }
+
+  void read(const Chunk& chunk, const TreeProgram& tree) {
+    tests_.category_bits.clear();
+    tests_.run(chunk, tree, [&](size_t, const std::vector<LeafTest>& tests) {
+      const size_t first = sets_.size();
+      for (const LeafTest& test : tests) sets_.push_back(rank_[test.feature]);
+      std::sort(sets_.begin() + static_cast<std::ptrdiff_t>(first), sets_.end());
+      const uint32_t n = static_cast<uint32_t>(tests.size());
+      entries_.push_back({quadrature_nodes(plan_.index, static_cast<int>(n)), chunk.output, n, first});
+    });
+  }
+
+  const uint16_t* set_of(const Entry& entry) const { return sets_.data() + entry.features; }
+
+  static auto section_of(const Entry& entry) {
+    return std::make_pair(entry.output, entry.n_nodes);
+  }
+
+  // Sort the entries by section. Those of a section are in the order of their sets of features, or in the
+  // order of the trees, in which the leaves of a subtree follow each other. The order with fewer places is
+  // chosen: sets repeat in many trees if there are few features, and hardly ever if there are many.
+  void sort() {
+    order_.resize(entries_.size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+      return section_of(entries_[a]) < section_of(entries_[b]);
+    });
+    std::vector<size_t> by_set;
+    std::vector<uint16_t> features;
+    const auto count_places = [&](const size_t* order, size_t n) {
+      divide(order, n, 0, features);
+      return features.size();
+    };
+    for (auto first = order_.begin(); first != order_.end();) {
+      check_interrupt();
+      const auto end = std::find_if(first, order_.end(), [&](size_t i) {
+        return section_of(entries_[i]) != section_of(entries_[*first]);
+      });
+      by_set.assign(first, end);
+      std::stable_sort(by_set.begin(), by_set.end(), [&](size_t a, size_t b) {
+        return is_before(entries_[a], entries_[b]);
+      });
+      if (count_places(by_set.data(), by_set.size()) < count_places(&*first, by_set.size()))
+        std::copy(by_set.begin(), by_set.end(), first);
+      first = end;
+    }
+  }
+
+  bool is_before(const Entry& a, const Entry& b) const {
+    const uint16_t *const x = set_of(a), *const y = set_of(b);
+    return std::lexicographical_compare(x, x + a.n_features, y, y + b.n_features);
+  }
+
+  // Divide consecutive entries into vectors, from position `first` of the order on. A vector that would have
+  // too many places ends before it is full.
+  std::vector<Vector> divide(const size_t* order, size_t n, size_t first, std::vector<uint16_t>& features) {
+    std::vector<size_t> last_vector(features_.size(), 0);  // by rank, from 1
+    std::vector<Vector> vectors;
+    features.clear();
+    for (size_t begin = 0, end; begin < n; begin = end) {
+      const size_t number = vectors.size() + 1, begin_features = features.size();
+      for (end = begin; end < n && end - begin < width(); ++end) {
+        const Entry& entry = entries_[order[end]];
+        const uint16_t* const set = set_of(entry);
+        const auto is_new = [&](uint16_t rank) { return last_vector[rank] != number; };
+        const auto n_new = std::count_if(set, set + entry.n_features, is_new);
+        if (features.size() - begin_features + static_cast<size_t>(n_new) > kMostPlaces) break;
+        std::copy_if(set, set + entry.n_features, std::back_inserter(features), is_new);
+        for (uint32_t i = 0; i < entry.n_features; ++i) last_vector[set[i]] = number;
+      }
+      vectors.push_back({first + begin, end - begin, begin_features, features.size() - begin_features});
+    }
+    return vectors;
+  }
+
+  // Make the chunks, vectors and places, and fill the lanes with leaves that add nothing.
+  void place(size_t most_bytes) {
+    lane_of_.resize(entries_.size());
+    slot_of_.resize(features_.size());
+    std::vector<uint16_t> features;
+    for (size_t first = 0, end; first < order_.size(); first = end) {
+      const Entry& example = entries_[order_[first]];
+      for (end = first; end < order_.size() && section_of(entries_[order_[end]]) == section_of(example);)
+        ++end;
+      std::vector<Vector> section = divide(order_.data() + first, end - first, first, features);
+      std::stable_sort(section.begin(), section.end(),
+                       [](const Vector& a, const Vector& b) { return a.n_features < b.n_features; });
+      for (size_t i = 0; i < section.size(); ++i) {
+        if (i * width() % kChunkLeaves == 0) begin_chunk(example);
+        add_vector(section[i], features.data() + section[i].features, example);
+      }
+      if (lanes_.places.size() * (sizeof(LanePlace) + 4 * width()) + n_numbers_ * element_bytes(plan_) +
+                  (n_values_ + n_words_) * 8 > most_bytes ||
+          n_words_ >= kNumeric) {
+        lanes_ = LeafLanes();
+        return;
+      }
+    }
+    fill();
+  }
+
+  void add_vector(Vector vector, const uint16_t* features, const Entry& example) {
+    vector.n_outputs = example.output < 0 ? static_cast<uint32_t>(plan_.n_outputs) : 1;
+    vector.places = lanes_.places.size();
+    vector.numbers = n_numbers_;
+    vector.values = n_values_;
+    for (size_t lane = 0; lane < vector.n_entries; ++lane)
+      lane_of_[order_[vector.first + lane]] = vectors_.size() * width() + lane;
+    for (size_t i = 0; i < vector.n_features; ++i) add_place(features_[features[i]]);
+    n_values_ += vector.n_outputs * width();
+    n_numbers_ += (vector.n_outputs + vector.n_features) * width();
+    lanes_.n_places.push_back(static_cast<uint8_t>(vector.n_features));
+    lanes_.n_steps += vector.n_features * static_cast<size_t>(example.n_nodes + 1);
+    ++lanes_.chunks.back().vectors_end;
+    vectors_.push_back(vector);
+  }
+
+  void begin_chunk(const Entry& example) {
+    std::fill(slot_of_.begin(), slot_of_.end(), -1);
+    lanes_.chunks.push_back({.output = example.output,
+                             .n_nodes = example.n_nodes,
+                             .vectors = vectors_.size(),
+                             .vectors_end = vectors_.size(),
+                             .places = lanes_.places.size(),
+                             .numbers = n_numbers_,
+                             .values = n_values_,
+                             .quadrature = 0,
+                             .slots = lanes_.slots.size(),
+                             .n_slots = 0});
+  }
+
+  // Add a place to the last chunk.
+  void add_place(int32_t feature) {
+    LaneChunk& chunk = lanes_.chunks.back();
+    if (slot_of_[feature] < 0) {
+      slot_of_[feature] = static_cast<int32_t>(chunk.n_slots++);
+      lanes_.slots.push_back(feature);
+    }
+    const uint16_t column = column_of_feature_[feature];
+    const bool categorical = plan_.columns[column].categorical;
+    lanes_.places.push_back({column, static_cast<uint16_t>(slot_of_[feature]),
+                             categorical ? static_cast<uint32_t>(n_words_) : kNumeric, ~uint64_t{0}});
+    if (categorical) n_words_ += ((plan_.columns[column].categories.size() + 2) * width() + 63) / 64;
+  }
+
+  void fill() {
+    lanes_.bounds.resize(lanes_.places.size() * 2 * width());
+    for (size_t i = 0; i < lanes_.bounds.size(); i += 2 * width()) {
+      std::fill_n(lanes_.bounds.data() + i, width(), uint16_t{0});
+      std::fill_n(lanes_.bounds.data() + i + width(), width(), kMissing);
+    }
+    lanes_.category_words.assign(n_words_, ~uint64_t{0});
+    lanes_.leaf_values.resize(n_values_);
+    std::fill(lanes_.leaf_values.begin(), lanes_.leaf_values.end(), 0.0);
+    if (plan_.precision == Precision::kSingle)
+      fill_numbers<float>();
+    else
+      fill_numbers<double>();
+  }
+
+  template <class T>
+  void fill_numbers() {
+    auto& numbers = lane_numbers<T>(lanes_);
+    numbers.resize(n_numbers_);
+    std::fill(numbers.begin(), numbers.end(), T(1));
+    for (const Vector& vector : vectors_)
+      std::fill_n(numbers.data() + vector.numbers, vector.n_outputs * width(), T(0));
+    size_t begins[kMaxLaneNodes + 1] = {};
+    std::vector<double> t, weights;
+    for (LaneChunk& chunk : lanes_.chunks) {
+      size_t& begin = begins[chunk.n_nodes];
+      if (!begin) {
+        begin = numbers.size();
+        quadrature(plan_.index, chunk.n_nodes, t, weights);
+        for (const std::vector<double>* constants : {&t, &weights})
+          for (const double x : *constants) numbers.push_back(static_cast<T>(x));
+      }
+      chunk.quadrature = begin;
+    }
+  }
+
+  template <class T>
+  void write(const Chunk& chunk, const TreeProgram& tree, size_t& entry) {
+    tests_.category_bits.clear();
+    tests_.run(chunk, tree, [&](size_t values, const std::vector<LeafTest>& tests) {
+      write_leaf<T>(values, tests, lane_of_[entry++]);
+    });
+  }
+
+  template <class T>
+  void write_leaf(size_t values, const std::vector<LeafTest>& tests, size_t lane) {
+    const Vector& vector = vectors_[lane / width()];
+    lane %= width();
+    const size_t n_outputs = vector.n_outputs;
+    T* const numbers = lane_numbers<T>(lanes_).data() + vector.numbers + lane;
+    for (size_t o = 0; o < n_outputs; ++o) {
+      const double value = plan_.leaf_values[values + o];
+      numbers[o * width()] = static_cast<T>(value / plan_.leaf_scale);
+      lanes_.leaf_values[vector.values + o * width() + lane] = value;
+    }
+    for (const LeafTest& test : tests) {
+      size_t i = 0;
+      while (lanes_.places[vector.places + i].column != test.column) ++i;
+      numbers[(n_outputs + i) * width()] = static_cast<T>(test.zero_fraction);
+      LanePlace& place = lanes_.places[vector.places + i];
+      if (place.words != kNumeric) {
+        write_categories(place, test, lane);
+        continue;
+      }
+      // If no code passes, the interval has the code below the one for missing values, which does not occur.
+      const bool any = test.lower < test.upper;
+      uint16_t* const bounds = lanes_.bounds.data() + (vector.places + i) * 2 * width() + lane;
+      bounds[0] = static_cast<uint16_t>(any ? test.lower : kMissing - 1);
+      bounds[width()] = static_cast<uint16_t>(any ? std::min<uint32_t>(test.upper, kMissing) - 1 - test.lower : 0);
+      if (!test.missing) place.missing &= ~(uint64_t{1} << lane);
+    }
+  }
+
+  void write_categories(const LanePlace& place, const LeafTest& test, size_t lane) {
+    const size_t n_codes = plan_.columns[place.column].categories.size() + 2;
+    const uint32_t* const set = tests_.category_bits.data() + test.set;
+    uint64_t* const words = lanes_.category_words.data() + place.words;
+    for (size_t code = 0; code < n_codes; ++code) {
+      if (set[code / 32] >> (code % 32) & 1) continue;
+      const size_t bit = code * width() + lane;
+      words[bit / 64] &= ~(uint64_t{1} << bit % 64);
+    }
+  }
+
+  const Plan& plan_;
+  LeafLanes& lanes_;
+  LeafTests tests_{plan_};
+  std::vector<int32_t> features_;            // by rank
+  std::vector<uint16_t> rank_;               // by feature
+  std::vector<uint16_t> column_of_feature_;
+  std::vector<int32_t> slot_of_;             // by feature, in the last chunk, or -1
+  std::vector<uint16_t> sets_;               // the features of all leaves
+  std::vector<Entry> entries_;               // in the order of the trees
+  std::vector<size_t> order_;                // the entries in the order of the lanes
+  std::vector<size_t> lane_of_;              // by entry: vector * width + lane
+  std::vector<Vector> vectors_;
+  size_t n_numbers_ = 0, n_values_ = 0, n_words_ = 0;
+};
+
+}  // namespace
+
+bool can_have_lanes(const Plan& plan) {
+  const auto is_narrow = [](const Column& column) {
+    return std::max(column.thresholds_float.size(), column.thresholds_double.size()) < kMostThresholds &&
+           column.categories.size() < kMostThresholds;
+  };
+  std::vector<int32_t> features = column_features(plan);
+  std::sort(features.begin(), features.end());
+  const bool one_column_each = std::adjacent_find(features.begin(), features.end()) == features.end();
+  return plan.order == 1 && plan.groups.empty() && !plan.tree_algorithm && !plan.tables.any() &&
+         !plan.intervals.any() && !plan.lanes.any() && !plan.wide_codes && one_column_each &&
+         plan.features.size() < kMostThresholds &&
+         std::all_of(plan.columns.begin(), plan.columns.end(), is_narrow) &&
+         std::all_of(plan.trees.begin(), plan.trees.end(), [&](const TreeProgram& tree) {
+           return tree.walked && !tree.merged &&
+                  quadrature_nodes(plan.index, tree.n_features) <= kMaxLaneNodes;
+         });
+}
+
+Plan make_lane_plan(const Plan& plan, size_t most_bytes) {
+  Plan out{};
+  static_cast<CodedColumns&>(out) = plan;
+  out.n_outputs = plan.n_outputs;
+  out.precision = plan.precision;
+  out.order = plan.order;
+  out.index = plan.index;
+  out.constant = plan.constant;
+  out.base_value = plan.base_value;
+  out.leaf_magnitude = plan.leaf_magnitude;
+  out.n_leaves = plan.n_leaves;
+  out.leaf_scale = plan.leaf_scale;
+  LaneBuilder(plan, out.lanes).build(most_bytes);
+  return out;
+}
+
+}  // namespace skshap

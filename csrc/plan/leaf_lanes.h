@@ -1,0 +1,87 @@
+// Leaves in the lanes of vectors, for calls of few rows: written by lanes/builder.cpp, read by
+// lanes/runner.cpp and simd/lane_kernels-inl.h.
+//
+// A walk takes 64 rows through a tree, and hardly less time if there is only one row. Here, one row is
+// compared with the leaves of all trees, a vector of leaves at a time. A place of a vector is a feature: in
+// each lane, all splits of the lane's path on the feature are one interval of codes, or one set of
+// categories. The leaves of a vector have about the same features. A leaf without the feature of a place
+// passes any code, and has the zero fraction 1, so that the place changes nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned.h"
+
+namespace skshap {
+
+// The most features of a vector, and the largest number of quadrature nodes.
+constexpr size_t kMostPlaces = 64;
+constexpr int kMaxLaneNodes = 8;
+
+struct LanePlace {
+  uint16_t column;  // in Plan::columns
+  uint16_t slot;    // in the slots of the chunk
+  // kNumeric, or the first word of the sets of categories, which have a bit for each code and lane: the bits
+  // of a code follow those of the code before it.
+  uint32_t words;
+  uint64_t missing;  // a bit for each lane that a missing value passes, unless the column is categorical
+};
+constexpr uint32_t kNumeric = 0xffffffff;
+
+// Consecutive vectors of the same output and number of nodes, by ascending number of places. They are few
+// enough to be summed in single precision.
+struct LaneChunk {
+  int32_t output;  // -1: each leaf holds all outputs
+  int32_t n_nodes;
+  size_t vectors, vectors_end;
+  size_t places;           // of its first vector
+  size_t numbers, values;  // of its first vector, in the numbers and in leaf_values
+  size_t quadrature;       // t_k, then w_k, in the numbers
+  size_t slots, n_slots;
+};
+
+struct LeafLanes {
+  int width = 0;  // lanes of a vector
+  std::vector<LaneChunk> chunks;
+  std::vector<uint8_t> n_places;  // by vector
+  std::vector<LanePlace> places;
+  // [place][2][lane]: a row passes a numeric place if its code, less the first number, is at most the second,
+  // modulo 2^16.
+  std::vector<uint16_t, AlignedAllocator<uint16_t>> bounds;
+  // By vector, in the plan's precision only: [output][lane], the leaf values in units of the plan's leaf
+  // scale; then [place][lane], the zero fractions. The nodes and weights follow the last vector.
+  std::vector<float, AlignedAllocator<float>> floats;
+  std::vector<double, AlignedAllocator<double>> doubles;
+  std::vector<double, AlignedAllocator<double>> leaf_values;  // by vector: [output][lane]
+  std::vector<uint64_t> category_words;
+  std::vector<int32_t> slots;  // positions in Plan::features
+  size_t n_trees = 0, n_leaves = 0;
+  // The work for each row: the sum over the vectors of the places times one more than the nodes.
+  size_t n_steps = 0;
+
+  bool any() const { return !chunks.empty(); }
+  size_t bytes() const {
+    return chunks.size() * sizeof(LaneChunk) + n_places.size() + places.size() * sizeof(LanePlace) +
+           bounds.size() * 2 + floats.size() * 4 + doubles.size() * 8 + leaf_values.size() * 8 +
+           category_words.size() * 8 + slots.size() * 4;
+  }
+};
+
+template <class T>
+auto& lane_numbers(LeafLanes& lanes) {
+  if constexpr (sizeof(T) == 4)
+    return lanes.floats;
+  else
+    return lanes.doubles;
+}
+template <class T>
+const T* lane_numbers(const LeafLanes& lanes) {
+  if constexpr (sizeof(T) == 4)
+    return lanes.floats.data();
+  else
+    return lanes.doubles.data();
+}
+
+}  // namespace skshap

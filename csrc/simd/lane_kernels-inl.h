@@ -1,0 +1,177 @@
+// The kernel that compares a row with leaves in the lanes of vectors; see plan/leaf_lanes.h.
+//
+// A place has the factor a_k = z (1 - t_k) + o t_k, where o is 1 in the lanes whose test the row passes. The
+// value of a feature is the sum over k of w_k times the leaf value, times o - z, times the product of the
+// factors of all other places. A first pass over the places keeps the products of the factors before each
+// place. A second pass, from the last place to the first, multiplies them by the products of the factors
+// after it.
+//
+// simd/kernels-inl.h includes this file and says why everything has internal linkage.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "simd/kernels.h"
+#include "simd/transpose-inl.h"
+
+namespace skshap {
+namespace {
+
+// Return the lanes of a place whose tests the row passes.
+template <class S>
+typename S::M passes_place(const LaneArgs<typename S::T>& args, const LanePlace& place,
+                           const uint16_t* bounds) {
+  constexpr uint32_t W = S::kWidth;
+  const uint16_t code = args.codes[place.column];
+  if (place.words == kNumeric) {
+    if (code == 0xffff) return S::mask(&place.missing, 0);
+    return S::within(bounds, bounds + W, code);
+  }
+  const uint32_t bit = code * W;
+  return S::mask(args.category_words + place.words + bit / 64, static_cast<int>(bit % 64 / W));
+}
+
+// Add the sums of the lanes, which are in the plan's precision, to sums in double precision.
+template <class S>
+void add_lane_sums(const typename S::T* from, double* to) {
+  using Narrow = typename RowPart<typename S::T, S::kWidth>::Type;
+  using Wide = typename RowPart<double, S::kWidth>::Type;
+  *reinterpret_cast<Wide*>(to) += __builtin_convertvector(*reinterpret_cast<const Narrow*>(from), Wide);
+}
+
+// The bytes by which numbers are fetched ahead, because the leaves of large models do not fit into caches.
+constexpr size_t kAhead = 4096;
+
+// Where the lists of numbers of a vector begin.
+template <class T>
+struct LaneCursor {
+  const LanePlace* place;
+  const uint16_t* bounds;
+  const T* numbers;
+  const double* leaf_values;
+};
+
+// Explains the leaves of vectors with K nodes. If kVector, each leaf holds all outputs; else one.
+template <class S, int K, bool kVector>
+class LaneWalk {
+ public:
+  using T = typename S::T;
+  using V = typename S::V;
+
+  explicit LaneWalk(const LaneArgs<T>& args)
+      : args_(args), n_outputs_(kVector ? args.n_outputs : 1) {
+    for (int k = 0; k < K; ++k) {
+      t_[k] = S::set1(args.nodes[k]);
+      rest_[k] = S::set1(T(1) - args.nodes[k]);
+      weight_[k] = S::set1(args.weights[k]);
+    }
+  }
+
+  void run() {
+    std::fill_n(args_.sums, args_.n_slots * n_outputs_ * W, T(0));
+    LaneCursor<T> at{args_.places, args_.bounds, args_.numbers, args_.leaf_values};
+    for (size_t first = 0, end; first < args_.n_vectors; first = end) {
+      const int n_places = args_.n_places[first];
+      for (end = first + 1; end < args_.n_vectors && args_.n_places[end] == n_places;) ++end;
+      run_vectors(end - first, n_places, at);
+    }
+    for (size_t slot = 0; slot < args_.n_slots; ++slot)
+      for (size_t o = 0; o < n_outputs_; ++o)
+        add_lane_sums<S>(args_.sums + (slot * n_outputs_ + o) * W,
+                         args_.totals + (static_cast<size_t>(args_.slots[slot]) * n_outputs_ + o) * W);
+  }
+
+ private:
+  static constexpr size_t W = S::kWidth;
+  // The numbers of places for which the loops over places are unrolled. Without the first ones, and with
+  // many, little time is saved.
+  static constexpr int kFirstUnrolled = K == 1 ? 1 : 2 * K - 1, kLastUnrolled = kVector ? 0 : K < 4 ? 2 * K + 2 : 8;
+
+  struct Place {
+    V before[K], factor[K], difference;
+  };
+
+  // Explain vectors of n_places places.
+  template <int kPlaces = kFirstUnrolled>
+  void run_vectors(size_t n_vectors, int n_places, LaneCursor<T>& at) {
+    if constexpr (kPlaces <= kLastUnrolled) {
+      if (n_places != kPlaces) return run_vectors<kPlaces + 1>(n_vectors, n_places, at);
+      Place places[kPlaces];
+      for (size_t v = 0; v < n_vectors; ++v) run_vector<kPlaces>(kPlaces, places, at);
+    } else {
+      Place places[kMostPlaces];
+      for (size_t v = 0; v < n_vectors; ++v) run_vector<0>(n_places, places, at);
+    }
+  }
+
+  // Explain a vector, and advance to the next one. kPlaces is the number of places, or 0 for any number.
+  template <int kPlaces>
+  void run_vector(int any_places, Place* places, LaneCursor<T>& at) {
+    const int n_places = kPlaces ? kPlaces : any_places;
+    const T* const values = at.numbers;
+    const T* const zero_fractions = values + n_outputs_ * W;
+    V product[K];
+    for (int k = 0; k < K; ++k) product[k] = kVector ? weight_[k] : S::mul(weight_[k], S::load(values));
+    uint32_t reached = ~uint32_t{0};
+#pragma GCC unroll 8
+    for (int i = 0; i < n_places; ++i) {
+      const typename S::M passed = passes_place<S>(args_, at.place[i], at.bounds + i * 2 * W);
+      reached &= S::bits(passed);
+      __builtin_prefetch(at.bounds + i * 2 * W + kAhead / sizeof(uint16_t));
+      __builtin_prefetch(zero_fractions + i * W + kAhead / sizeof(T));
+      const V z = S::load(zero_fractions + i * W);
+      places[i].difference = S::sub(S::select_or_zero(passed, S::set1(T(1))), z);
+      for (int k = 0; k < K; ++k) {
+        const V factor = S::fma(z, rest_[k], S::select_or_zero(passed, t_[k]));
+        places[i].before[k] = product[k];
+        places[i].factor[k] = factor;
+        product[k] = S::mul(product[k], factor);
+      }
+    }
+    V after[K];
+    for (int k = 0; k < K; ++k) after[k] = S::set1(T(1));
+#pragma GCC unroll 8
+    for (int i = n_places - 1; i >= 0; --i) {
+      V sum = S::mul(places[i].before[0], after[0]);
+      for (int k = 1; k < K; ++k) sum = S::fma(places[i].before[k], after[k], sum);
+      for (int k = 0; k < K; ++k) after[k] = S::mul(after[k], places[i].factor[k]);
+      add(S::mul(sum, places[i].difference), values, args_.sums + at.place[i].slot * n_outputs_ * W);
+    }
+    if (args_.margin) add_margins(reached, at.leaf_values);
+    at = {at.place + n_places, at.bounds + n_places * 2 * W, zero_fractions + n_places * W,
+          at.leaf_values + n_outputs_ * W};
+  }
+
+  // Add to the sums of a feature.
+  void add(V x, const T* values, T* sums) const {
+    if (!kVector) return S::store(sums, S::add(S::load(sums), x));
+    for (size_t o = 0; o < n_outputs_; ++o)
+      S::store(sums + o * W, S::fma(x, S::load(values + o * W), S::load(sums + o * W)));
+  }
+
+  void add_margins(uint32_t reached, const double* leaf_values) const {
+    for (; reached; reached &= reached - 1)
+      for (size_t o = 0; o < n_outputs_; ++o)
+        args_.margin[o] += leaf_values[o * W + static_cast<size_t>(__builtin_ctz(reached))];
+  }
+
+  const LaneArgs<T> args_;
+  const size_t n_outputs_;
+  V t_[K], rest_[K], weight_[K];
+};
+
+template <class S, int K, bool kVector>
+void explain_lanes(const LaneArgs<typename S::T>& args) {
+  LaneWalk<S, K, kVector>(args).run();
+}
+
+template <class S, size_t... i>
+void set_lanes(KernelsOf<typename S::T>& k, std::index_sequence<i...>) {
+  k.lane_width = S::kWidth;
+  ((k.lanes[false][i + 1] = &explain_lanes<S, i + 1, false>), ...);
+  ((k.lanes[true][i + 1] = &explain_lanes<S, i + 1, true>), ...);
+}
+
+}  // namespace
+}  // namespace skshap

@@ -1,0 +1,296 @@
+"""Leaves in lanes: values by the definition, rows that do not depend on each other, and the choice of calls."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.ensembles import chain_rows, ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from helpers.instruction_sets import each_set, run_again
+from helpers.kernels import TOLERANCE, explain, interrupted, once, same_bits
+from hypothesis import given, settings
+from sklearn.datasets import make_regression
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+from skshapgpu import TreeExplainer, _core, reference
+from skshapgpu._engine.costs import trees as costs
+from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
+
+MOST_BYTES = 2**30
+
+
+def lanes_of(ensemble: Ensemble, precision: str = "double", index: str = "SII") -> Any:
+    plan = _core.Plan(attributes_of(ensemble), precision, index=index)
+    return _core.lane_plan(plan, MOST_BYTES)
+
+
+def assert_is_the_definition(ensemble: Ensemble, rows: np.ndarray, index: str = "SII") -> None:
+    name = "BV" if index == "BII" else "SV"
+    expected = reference.path_dependent(ensemble, rows, index=name).values
+    scale = leaf_scale(ensemble)
+    rounding = 1e-14 * (np.abs(ensemble.intercept) + scale)
+    for precision in ("single", "double"):
+        values, margin = explain(lanes_of(ensemble, precision, index), ensemble, rows)
+        assert (np.abs(values - expected) <= TOLERANCE[precision] * scale[:, np.newaxis]).all()
+        assert (np.abs(margin - ensemble.margin(rows)) <= 1e-12 * scale + rounding).all()
+
+
+# Values
+
+
+@given(options=ensemble_options())
+@settings(max_examples=150)
+def test_any_trees(options: dict[str, Any]) -> None:
+    """A feature that is numeric in some nodes and categorical in others has no lanes."""
+    ensemble = random_ensemble(**options)
+    rows = random_rows(options["seed"], ensemble, 33)
+    for index in ("SII", "BII"):
+        if lanes_of(ensemble, index=index) is None:
+            assert options["categorical"] or not (ensemble.left >= 0).any()
+        else:
+            assert_is_the_definition(ensemble, rows, index)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_several_outputs(vector: bool) -> None:
+    ensemble = random_ensemble(3, n_trees=30, n_features=7, n_outputs=4, vector=vector, zero_missing=True)
+    assert_is_the_definition(ensemble, random_rows(1, ensemble, 40))
+
+
+@pytest.mark.parametrize("n_categories", [1, 30, 62, 63, 300])
+def test_categories(n_categories: int) -> None:
+    """The bits of a category's lanes are in words of 64 bits."""
+    rng = np.random.default_rng(n_categories)
+    codes = rng.permutation(2 * n_categories)[:n_categories]
+    trees = []
+    for _ in range(20):
+        sets = [rng.choice(codes, rng.integers(1, n_categories + 1), replace=False) for _ in range(2)]
+        trees.append(
+            Tree(
+                left=np.array([1, 2, -1, -1, -1]),
+                right=np.array([4, 3, -1, -1, -1]),
+                feature=np.array([0, 1, 0, 0, 0]),
+                threshold=np.zeros(5),
+                missing_left=rng.random(5) < 0.5,
+                cover=np.array([9.0, 5, 2, 3, 4]),
+                value=np.concatenate([np.zeros((2, 1)), rng.normal(size=(3, 1))]),
+                categories={0: np.sort(sets[0]), 1: np.sort(sets[1])},
+            )
+        )
+    ensemble = Ensemble.from_trees(trees, n_features=2, intercept=0.5)
+    x = np.concatenate([codes, [2 * n_categories, -1, np.nan]]).astype(float)
+    rows = np.column_stack([rng.permutation(x), x])
+    assert_is_the_definition(ensemble, np.concatenate([rows, rows[:, ::-1]]))
+
+
+def stump(threshold: float, missing_left: bool, *, value: float) -> Ensemble:
+    """Return a tree with 4 < x0 <= 6 in the middle, so that missing values pass there or nowhere, and x1."""
+    tree = Tree(
+        left=np.array([1, -1, 3, 5, -1, -1, -1]),
+        right=np.array([2, -1, 4, 6, -1, -1, -1]),
+        feature=np.array([0, 0, 0, 1, 0, 0, 0]),
+        threshold=np.array([4.0, 0, 6, threshold, 0, 0, 0]),
+        missing_left=np.array([False, False, missing_left, missing_left, False, False, False]),
+        cover=np.array([10.0, 3, 7, 5, 2, 1, 4]),
+        value=value * np.array([[0.0], [1], [0], [0], [3], [-2], [5]]),
+    )
+    return Ensemble.from_trees([tree], n_features=3, intercept=-1.0)
+
+
+@pytest.mark.parametrize("missing_left", [False, True])
+def test_missing_values_that_pass_in_the_middle(missing_left: bool) -> None:
+    rows = np.array([*product([3.0, 4, 5, 6, 7, np.nan], [0.0, 1, 2, np.nan], [0.0])])
+    assert_is_the_definition(stump(1.0, missing_left, value=2.0), rows)
+
+
+def test_paths_that_no_row_takes() -> None:
+    """Trees of other tools may have x <= 1 below x > 2; missing values may take such a path."""
+    for missing in product([False, True], repeat=2):
+        tree = Tree(
+            left=np.array([1, -1, 3, -1, -1]),
+            right=np.array([2, -1, 4, -1, -1]),
+            feature=np.array([0, 0, 0, 0, 0]),
+            threshold=np.array([2.0, 0, 1, 0, 0]),
+            missing_left=np.array([missing[0], False, missing[1], False, False]),
+            cover=np.array([8.0, 3, 5, 1, 4]),
+            value=np.array([[0.0], [1], [0], [30], [-2]]),
+        )
+        rows = np.array([[0.0, 0], [1, 0], [1.5, 0], [2, 0], [3, 0], [np.nan, 0]])
+        assert_is_the_definition(Ensemble.from_trees([tree], n_features=2, intercept=0.5), rows)
+
+
+@pytest.mark.parametrize("n_features", [3, 12])
+def test_long_paths(n_features: int) -> None:
+    ensemble = random_chain(n_features, 40, n_features)
+    assert_is_the_definition(ensemble, chain_rows(1, ensemble, 30))
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_the_longest_paths(precision: str) -> None:
+    ensemble = random_chain(2, 40, 16)
+    rows = chain_rows(1, ensemble, 30)
+    walked, _ = explain(_core.Plan(attributes_of(ensemble), "double"), ensemble, rows)
+    values, _ = explain(lanes_of(ensemble, precision), ensemble, rows)
+    assert (np.abs(values - walked) <= TOLERANCE[precision] * leaf_scale(ensemble)[:, np.newaxis]).all()
+
+
+def test_too_many_features_on_a_path() -> None:
+    assert lanes_of(random_chain(1, 40, 17)) is None
+    assert lanes_of(random_chain(1, 40, 17), index="BII") is not None
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_many_columns(precision: str) -> None:
+    """A vector has at most 64 places; then it is not full."""
+    rng = np.random.default_rng(0)
+    X, y = make_regression(400, 300, n_informative=300, random_state=0)
+    forest = RandomForestRegressor(12, max_features=2, max_depth=7, random_state=0).fit(X, y)
+    explainer = TreeExplainer(forest, device="cpu", precision=precision)
+    ensemble = explainer._compiled.ensemble
+    rows = np.where(rng.random((6, 300)) < 0.1, np.nan, X[:6])
+    walked, _ = explain(_core.Plan(attributes_of(ensemble), "double"), ensemble, rows)
+    values, margin = explain(lanes_of(ensemble, precision), ensemble, rows)
+    assert (np.abs(values - walked) <= TOLERANCE[precision] * leaf_scale(ensemble)[:, np.newaxis]).all()
+    np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-12)
+
+
+# Rows
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("vector", [False, True])
+def test_rows_do_not_depend_on_each_other(precision: str, vector: bool) -> None:
+    ensemble = random_ensemble(
+        5, n_trees=90, n_features=6, n_outputs=2, vector=vector, max_leaves=40, zero_missing=True
+    )
+    rows = random_rows(2, ensemble, 150)
+    plan = lanes_of(ensemble, precision)
+    values, margin = explain(plan, ensemble, rows)
+    order = np.random.default_rng(0).permutation(150)
+    for chosen in (order, order[:64], order[:5], order[:1], np.repeat(order[:3], 7)):
+        for n_threads in (1, 3):
+            of_chosen = explain(plan, ensemble, rows[chosen], n_threads=n_threads)
+            assert same_bits(of_chosen[0], values[chosen]) and same_bits(of_chosen[1], margin[chosen])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_other_layouts_of_rows_and_results(dtype: str) -> None:
+    ensemble = random_ensemble(7, n_trees=20, n_features=9, n_used=2)
+    rows, plan = random_rows(3, ensemble, 12), lanes_of(ensemble, "single")
+    values, _ = explain(plan, ensemble, rows, dtype=dtype)
+    for other in (np.asfortranarray(rows), np.repeat(rows, 2, axis=0)[::2], rows[::-1][::-1]):
+        assert same_bits(explain(plan, ensemble, other, dtype=dtype)[0], values)
+
+
+# The choice
+
+
+X, Y = make_regression(3000, 6, noise=10.0, random_state=0)
+
+
+def algorithms_of(explainer: TreeExplainer, n_rows: int) -> set[str]:
+    return {group.algorithm for group in explainer.plan(n_rows).tree_groups}
+
+
+@pytest.fixture(scope="module")
+def forest() -> RandomForestRegressor:
+    return RandomForestRegressor(30, max_depth=9, random_state=0).fit(X, Y)
+
+
+@once
+def test_few_rows_are_in_lanes(forest: RandomForestRegressor) -> None:
+    explainer = TreeExplainer(forest, device="cpu")
+    assert algorithms_of(explainer, 1) == {"lanes"} and algorithms_of(explainer, 200) == {"quadrature"}
+    plan = explainer.plan(1)
+    assert plan.table_bytes == plan.tree_groups[0].table_bytes > 30 * plan.tree_groups[0].n_leaves
+    assert plan.tree_groups[0].n_trees == 30 and "putting the leaves into lanes takes" in str(plan)
+    values = explainer.explain(X[:1]).values
+    walked = TreeExplainer(forest, device="cpu", algorithm="quadrature").explain(X[:1]).values
+    np.testing.assert_allclose(values, walked, atol=1e-6 * np.abs(walked).max())
+    assert not same_bits(values, walked)  # or these were walked, too
+    banzhaf = explainer.explain(X[:1], index="BV").values
+    walked = TreeExplainer(forest, device="cpu", algorithm="quadrature").explain(X[:1], index="BV").values
+    np.testing.assert_allclose(banzhaf, walked, atol=1e-6 * np.abs(walked).max())
+
+
+def test_the_options_that_exclude_lanes(forest: RandomForestRegressor) -> None:
+    for options in ({"memory_limit": "1GB"}, {"algorithm": "quadrature"}, {"data": X[:20]}):
+        explainer = TreeExplainer(forest, device="cpu", **options)
+        assert "lanes" not in algorithms_of(explainer, 1)
+        explainer.explain(X[:1])
+    explainer = TreeExplainer(forest, device="cpu", feature_groups={"pair": [0, 1]})
+    assert explainer.explain(X[:1], index="OV").values.shape == (1, 6)
+
+
+def test_large_models_have_lanes_if_many_calls_are_expected(
+    forest: RandomForestRegressor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_MOST_LANE_SECONDS", 1e-4)
+    for expected_rows, is_expected in ((None, False), (1, False), (10**6, True)):
+        explainer = TreeExplainer(forest, device="cpu", expected_rows=expected_rows)
+        assert (algorithms_of(explainer, 1) == {"lanes"}) == is_expected
+
+
+def test_small_models_have_none() -> None:
+    small = RandomForestRegressor(5, max_depth=3, random_state=0).fit(X, Y)
+    assert algorithms_of(TreeExplainer(small, device="cpu"), 1) == {"quadrature"}
+
+
+def test_no_room(forest: RandomForestRegressor) -> None:
+    ensemble = TreeExplainer(forest)._compiled.ensemble
+    plan = _core.Plan(attributes_of(ensemble), "single")
+    n_bytes = _core.lane_plan(plan, MOST_BYTES).info()["table_bytes"]
+    assert _core.lane_plan(plan, n_bytes // 2) is None
+
+
+@once
+def test_tables_replace_the_lanes_if_both_have_no_room(
+    forest: RandomForestRegressor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explainer = TreeExplainer(forest, device="cpu")
+    few = explainer.explain(X[:2]).values
+    compiled = explainer._compiled
+    n_bytes = compiled.table_bytes
+    monkeypatch.setattr(type(compiled), "interval_room", lambda self: int(1.5 * n_bytes))
+    explainer.explain(X[:2], index="BV")
+    assert compiled.table_bytes < 1.5 * n_bytes
+    assert same_bits(explainer.explain(X[:2]).values, few)
+
+
+def test_plans_with_other_trees_have_none() -> None:
+    ensemble = random_ensemble(1, n_trees=4, n_features=4)
+    attributes = attributes_of(ensemble)
+    for plan in (
+        _core.Plan(attributes, "single", 2),
+        _core.Plan(attributes, "single", method="treeshap"),
+        lanes_of(ensemble),
+        _core.background_plan(attributes, "single", np.zeros((1, 4)), np.ones(1), "SII", 2**20),
+        _core.Plan(attributes, "single", method="fast_v2"),
+    ):
+        assert _core.lane_plan(plan, MOST_BYTES) is None
+
+
+def test_classes(forest: RandomForestRegressor) -> None:
+    """Leaves of several classes are vectors of outputs."""
+    classifier = RandomForestClassifier(20, max_depth=8, random_state=0).fit(X, np.digitize(Y, [-80, 80]))
+    explainer = TreeExplainer(classifier, device="cpu")
+    assert algorithms_of(explainer, 1) == {"lanes"}
+    explanation = explainer.explain(X[:3])
+    total = explanation.values.sum(axis=1) + explanation.base_values
+    np.testing.assert_allclose(total, classifier.predict_proba(X[:3]), atol=1e-6)
+
+
+@once
+def test_it_can_be_interrupted() -> None:
+    ensemble = random_ensemble(3, n_trees=20_000, n_features=12, max_leaves=40, shapes=("random",))
+    plan = _core.Plan(attributes_of(ensemble), "single", n_threads=2)
+    with interrupted(0.05, 2):
+        for _ in range(100):
+            _core.lane_plan(plan, MOST_BYTES)
+
+
+@each_set
+def test_other_instruction_sets(isa: str) -> None:
+    run_again(isa, __file__, select="not other_instruction_sets")
