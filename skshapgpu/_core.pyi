@@ -126,6 +126,8 @@ class Plan:
           dict of algorithm ("tables" or "quadrature"), n_nodes (of the longest path), n_trees, n_leaves,
           n_lookups, n_places and table_bytes.
         - n_table_trees, n_lookups, table_bytes: number of trees with tables, number and size of the tables.
+        - lane_steps: work of a row with leaves in lanes, see :func:`lane_plan`; 0 without them. Their size is
+          in table_bytes.
         - borrowed_bytes: size of the tables if they are borrowed.
         - n_leaves_without_table, n_patterns: number of leaves without a table, and number of patterns of the
           background data at all these leaves.
@@ -170,6 +172,14 @@ def interval_plan(plan: Plan, layout: IntervalLayout, n_threads: int = 1, unwalk
 
     ``n_threads`` threads fill the tables. ``unwalked`` is for plans for Owen values: trees without tables are
     then not compiled for walks, so that only a GPU can explain rows. See :func:`has_owen_leaves`.
+    """
+
+def lane_plan(plan: Plan, most_bytes: int) -> Plan | None:
+    """Compile a plan of the same values for calls of few rows, whose leaves are in the lanes of vectors.
+
+    Return None if the leaves would take more than ``most_bytes``, or cannot be in lanes: they can if the plan
+    is for path-dependent SHAP or Banzhaf values, without tables; if each player is tested in one column, with
+    codes of 16 bits; and if paths have at most 16 features (with "BII", at most 64).
     """
 
 def background_plan(

@@ -203,7 +203,8 @@ class LaneBuilder {
     n_values_ += vector.n_outputs * width();
     n_numbers_ += (vector.n_outputs + vector.n_features) * width();
     lanes_.n_places.push_back(static_cast<uint8_t>(vector.n_features));
-    lanes_.n_steps += vector.n_features * static_cast<size_t>(example.n_nodes + 1);
+    const size_t n_additions = example.output < 0 ? vector.n_outputs : 0;  // for each feature
+    lanes_.n_steps += vector.n_features * (static_cast<size_t>(example.n_nodes) + 1 + n_additions);
     ++lanes_.chunks.back().vectors_end;
     vectors_.push_back(vector);
   }

@@ -58,7 +58,8 @@ struct LeafLanes {
   std::vector<uint64_t> category_words;
   std::vector<int32_t> slots;  // positions in Plan::features
   size_t n_trees = 0, n_leaves = 0;
-  // The work for each row: the sum over the vectors of the places times one more than the nodes.
+  // The work for each row: the sum over the vectors of the places times one more than the nodes and, if
+  // leaves hold several outputs, the outputs.
   size_t n_steps = 0;
 
   bool any() const { return !chunks.empty(); }

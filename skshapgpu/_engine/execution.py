@@ -103,17 +103,17 @@ def _plan_lanes(plan: KindPlan, n_rows: int) -> ExecutionPlan | None:
 
     The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
     """
-    options, groups = plan.model.options, plan.groups
-    if not 0 < n_rows <= tree_costs.MOST_LANE_ROWS or not plan.may_have_lanes:
+    options, groups, n_outputs = plan.model.options, plan.groups, plan.model.n_outputs
+    if not n_rows or not plan.may_have_lanes or any(group.algorithm == "tables" for group in groups):
         return None
-    walking = tree_costs.cpu_seconds(groups, n_rows, 1, plan.work, options.precision)
+    if not tree_costs.may_put_into_lanes(groups, n_rows, options.expected_rows):
+        return None
+    n_steps, precision = plan.lane_steps, options.precision
+    if not n_steps or not tree_costs.lanes_are_faster(groups, n_steps, n_rows, precision):
+        return None
     building = tree_costs.lane_build_seconds(groups)
-    if not tree_costs.lanes_may_pay_off(walking, building, n_rows, options.expected_rows):
-        return None
-    seconds = tree_costs.lane_seconds(plan.lane_steps, n_rows, options.precision)
-    if not plan.lane_steps or seconds >= walking:
-        return None
-    seconds += building + tree_costs.cpu_row_seconds(n_rows, plan.n_features, plan.model.n_outputs, 1)
+    seconds = building + tree_costs.lane_seconds(n_steps, n_rows, precision)
+    seconds += tree_costs.cpu_row_seconds(n_rows, plan.n_features, n_outputs, 1)
     table_bytes = plan.model.table_sizes.get((plan.kind, LANES), 0)
     group = TreeGroup(
         algorithm="lanes",

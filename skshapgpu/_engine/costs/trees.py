@@ -70,21 +70,26 @@ LEAST_TABLE_ROWS = 256
 MERGED_ONLY = 1
 _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, MERGED_ONLY))
 
-#: Leaves in lanes, for calls of at most MOST_LANE_ROWS rows: seconds for each row and step, where a step is
-#: the work of a vector for one feature and one quadrature node, by instruction set and precision; and seconds
-#: for each leaf to put the leaves into lanes. Those of NEON are estimates, like its factors above.
-MOST_LANE_ROWS = 64
+#: Leaves in lanes, for calls of at most MOST_LANE_ROWS rows, by instruction set: seconds for each row and step,
+#: where a step is the work of a vector for one feature and one quadrature node, in single and double
+#: precision; and seconds for each leaf of a walk of so few rows, which are hardly fewer for one row. Those of
+#: NEON are estimates, like its factors above. To put leaves into lanes takes _LANE_LEAF seconds for each.
+MOST_LANE_ROWS = 16
 _LANE_STEP = {
-    "avx512": {"single": 1.1e-9, "double": 1e-9},
-    "avx2": {"single": 1.1e-9, "double": 1.1e-9},
-    "neon": {"single": 1.5e-9, "double": 1.5e-9},
-    "baseline": {"single": 1.5e-9, "double": 1.5e-9},
+    "avx512": {"single": 1e-9, "double": 9.3e-10},
+    "avx2": {"single": 9.5e-10, "double": 9.5e-10},
+    "neon": {"single": 1.2e-9, "double": 1e-9},
+    "baseline": {"single": 1.4e-9, "double": 1.05e-9},
 }
+_FEW_ROWS_LEAF = {"avx512": 1.6e-8, "avx2": 1.6e-8, "neon": 2e-8, "baseline": 2.4e-8}
 _LANE_LEAF = 6e-7
 
-#: If walking a row takes less time than this, there are no lanes. And the longest time in which the first
+#: If walking few rows takes less time than this, there are no lanes. And the longest time in which the first
 #: call of few rows puts leaves into lanes if ``expected_rows`` does not say that there are many such calls.
 _LEAST_LANE_SECONDS, _MOST_LANE_SECONDS = 1e-5, 5e-2
+
+#: Fraction of the time of the walk that lanes must save, because the prices differ among processors.
+_LEAST_LANE_SAVING = 0.1
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
@@ -186,14 +191,22 @@ def cpu_seconds(
     return (walking + lookups) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
 
 
-def lanes_may_pay_off(walking: float, building: float, n_rows: int, expected_rows: int | None) -> bool:
-    """Return whether to put leaves into lanes for calls of ``n_rows`` rows.
+def few_rows_seconds(groups: Sequence[TreeGroup]) -> float:
+    """Return the seconds in which one thread walks up to ``MOST_LANE_ROWS`` rows."""
+    return _FEW_ROWS_LEAF[instruction_set()] * sum(group.n_walked_leaves for group in groups)
 
-    ``walking`` are the seconds of such a call without lanes, and ``building`` those to make lanes.
-    """
-    n_calls = (expected_rows or 0) / n_rows
-    is_soon = building <= _MOST_LANE_SECONDS or building <= n_calls * walking
-    return walking >= _CPU_CALL + _LEAST_LANE_SECONDS and is_soon
+
+def may_put_into_lanes(groups: Sequence[TreeGroup], n_rows: int, expected_rows: int | None) -> bool:
+    """Return whether calls of ``n_rows`` rows may pay for putting the leaves into lanes."""
+    walking, building = few_rows_seconds(groups), lane_build_seconds(groups)
+    is_soon = building <= _MOST_LANE_SECONDS or building * n_rows <= walking * (expected_rows or 0)
+    return n_rows <= MOST_LANE_ROWS and walking >= _LEAST_LANE_SECONDS and is_soon
+
+
+def lanes_are_faster(groups: Sequence[TreeGroup], n_steps: int, n_rows: int, precision: str) -> bool:
+    """Return whether a call of ``n_rows`` rows takes less time with leaves in lanes than by walks."""
+    seconds = lane_seconds(n_steps, n_rows, precision) - _CPU_CALL
+    return seconds < (1 - _LEAST_LANE_SAVING) * few_rows_seconds(groups)
 
 
 def lane_build_seconds(groups: Sequence[TreeGroup]) -> float:
