@@ -268,6 +268,35 @@ constexpr int64_t kTiledBlocks = 8;
 // This work takes tens of microseconds.
 constexpr int64_t kLeastWork = 2048;
 
+// The results of a block of rows, for which one part after another is added up.
+struct BlockResults {
+  BlockResults(const Plan& of, const Result& to)
+      : plan(of), result(to), sums(of, to, of.n_outputs, kBlockRows) {
+    margin.resize(plan.n_outputs, 1, kBlockRows);
+    totals.resize(plan.n_outputs, 1, kBlockRows);
+    begin();
+  }
+
+  TileSums* margin_or_null() { return result.needs_margins() ? &margin : nullptr; }
+
+  // Write the results, and begin the next block.
+  void write(int64_t first_row, int n_rows) {
+    sums.write(first_row, n_rows, result.gaps ? &totals : nullptr);
+    write_margins(plan, result, first_row, n_rows, margin, totals);
+    begin();
+  }
+
+  void begin() {
+    sums.begin(0);
+    begin_rows(plan, margin, totals);
+  }
+
+  const Plan& plan;
+  const Result& result;
+  RowSums sums;
+  TileSums margin, totals;
+};
+
 // The chunks of a plan, as parts of a grid.
 template <class T>
 class ChunkParts {
@@ -291,38 +320,64 @@ class ChunkParts {
 
   class Writer {
    public:
-    explicit Writer(const ChunkParts& parts)
-        : plan_(parts.plan_), result_(parts.result_), sums_(plan_, result_, plan_.n_outputs, kBlockRows) {
-      margin_.resize(plan_.n_outputs, 1, kBlockRows);
-      totals_.resize(plan_.n_outputs, 1, kBlockRows);
-      begin();
-    }
+    explicit Writer(const ChunkParts& parts) : block_(parts.plan_, parts.result_) {}
 
     void add(size_t part, void* sums) {
-      const Chunk& chunk = plan_.chunks[part];
-      sums_.add(chunk, 0, ChunkSums<T>(plan_, chunk, sums), result_.needs_margins() ? &margin_ : nullptr);
+      const Chunk& chunk = block_.plan.chunks[part];
+      block_.sums.add(chunk, 0, ChunkSums<T>(block_.plan, chunk, sums), block_.margin_or_null());
     }
-
-    void write(int64_t first_row, int n_rows) {
-      sums_.write(first_row, n_rows, result_.gaps ? &totals_ : nullptr);
-      write_margins(plan_, result_, first_row, n_rows, margin_, totals_);
-      begin();
-    }
+    void write(int64_t first_row, int n_rows) { block_.write(first_row, n_rows); }
 
    private:
-    void begin() {
-      sums_.begin(0);
-      begin_rows(plan_, margin_, totals_);
-    }
-
-    const Plan& plan_;
-    const Result& result_;
-    RowSums sums_;
-    TileSums margin_, totals_;
+    BlockResults block_;
   };
 
   size_t count() const { return plan_.chunks.size(); }
   size_t bytes(size_t part) const { return ChunkSums<T>::bytes(plan_, plan_.chunks[part]); }
+  Worker worker() const { return Worker(*this); }
+  Writer writer() const { return Writer(*this); }
+
+ private:
+  const Plan& plan_;
+  const Result& result_;
+};
+
+// The leaves in the lanes of a plan, as parts of a grid.
+template <class T>
+class LaneParts {
+ public:
+  LaneParts(const Plan& plan, const Result& result) : plan_(plan), result_(result) {}
+
+  class Worker {
+   public:
+    explicit Worker(const LaneParts& parts) : plan_(parts.plan_), lanes_(plan_) {}
+
+    void run(size_t part, const CodeTile& codes, int block, int n_rows, void* sums) {
+      lanes_.run_part(plan_.lanes.parts[part], codes, block, n_rows, static_cast<double*>(sums));
+    }
+
+   private:
+    const Plan& plan_;
+    LaneRunner<T> lanes_;
+  };
+
+  class Writer {
+   public:
+    explicit Writer(const LaneParts& parts) : block_(parts.plan_, parts.result_) {}
+
+    void add(size_t part, void* sums) {
+      const Plan& plan = block_.plan;
+      add_part(plan, plan.lanes.parts[part], static_cast<double*>(sums), kBlockRows, block_.sums.values(),
+               block_.margin_or_null());
+    }
+    void write(int64_t first_row, int n_rows) { block_.write(first_row, n_rows); }
+
+   private:
+    BlockResults block_;
+  };
+
+  size_t count() const { return plan_.lanes.parts.size(); }
+  size_t bytes(size_t part) const { return n_part_sums(plan_, plan_.lanes.parts[part]) * sizeof(double); }
   Worker worker() const { return Worker(*this); }
   Writer writer() const { return Writer(*this); }
 
@@ -359,6 +414,10 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_
   const int64_t n_threads = useful_threads(plan, rows.n_rows, most_threads);
   return in_precision(plan.precision, [&](auto number) {
     using T = decltype(number);
+    if (plan.lanes.parts.size() > 1 && n_threads > 1 && rows.n_rows <= kBlockRows) {
+      const LaneParts<T> parts(plan, result);
+      return Grid(plan, rows, parts, n_threads).run(n_threads * kSharedBytes, interrupted);
+    }
     if (is_grid(plan, rows.n_rows, n_threads)) {
       const ChunkParts<T> parts(plan, result);
       return Grid(plan, rows, parts, n_threads).run(n_threads * kSharedBytes, interrupted);

@@ -21,6 +21,10 @@ constexpr uint16_t kMissing = 0xffff;
 constexpr size_t kMostThresholds = 0xfff0;
 // After about this many leaves, sums in single precision are added to sums in double precision.
 constexpr size_t kChunkLeaves = 1024;
+// The chunks of a part: so many that it takes longer to compare a row with their leaves than to wake a
+// thread.
+constexpr size_t kPartChunks = 16;
+
 // A leaf.
 struct Entry {
   int32_t n_nodes, output;
@@ -48,8 +52,7 @@ void each_tree(const Plan& plan, const OnTree& on_tree) {
 
 class LaneBuilder {
  public:
-  LaneBuilder(const Plan& plan, LeafLanes& lanes)
-      : plan_(plan), lanes_(lanes), rank_(plan.features.size()) {
+  LaneBuilder(const Plan& plan, LeafLanes& lanes) : plan_(plan), lanes_(lanes), rank_(plan.features.size()) {
     lanes.width = plan.precision == Precision::kSingle ? lane_width<float>() : lane_width<double>();
   }
 
@@ -105,9 +108,7 @@ class LaneBuilder {
 
   const uint16_t* set_of(const Entry& entry) const { return sets_.data() + entry.features; }
 
-  static auto section_of(const Entry& entry) {
-    return std::make_pair(entry.output, entry.n_nodes);
-  }
+  static auto section_of(const Entry& entry) { return std::make_pair(entry.output, entry.n_nodes); }
 
   // Sort the entries by section. Those of a section are in the order of their sets of features, or in the
   // order of the trees, in which the leaves of a subtree follow each other. The order with fewer places is
@@ -115,9 +116,8 @@ class LaneBuilder {
   void sort() {
     order_.resize(entries_.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
-    std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
-      return section_of(entries_[a]) < section_of(entries_[b]);
-    });
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](size_t a, size_t b) { return section_of(entries_[a]) < section_of(entries_[b]); });
     std::vector<size_t> by_set;
     std::vector<uint16_t> features;
     const auto count_places = [&](const size_t* order, size_t n) {
@@ -130,9 +130,8 @@ class LaneBuilder {
         return section_of(entries_[i]) != section_of(entries_[*first]);
       });
       by_set.assign(first, end);
-      std::stable_sort(by_set.begin(), by_set.end(), [&](size_t a, size_t b) {
-        return is_before(entries_[a], entries_[b]);
-      });
+      std::stable_sort(by_set.begin(), by_set.end(),
+                       [&](size_t a, size_t b) { return is_before(entries_[a], entries_[b]); });
       if (count_places(by_set.data(), by_set.size()) < count_places(&*first, by_set.size()))
         std::copy(by_set.begin(), by_set.end(), first);
       first = end;
@@ -183,7 +182,8 @@ class LaneBuilder {
         add_vector(section[i], features.data() + section[i].features, example);
       }
       if (lanes_.places.size() * (sizeof(LanePlace) + 4 * width()) + n_numbers_ * element_bytes(plan_) +
-                  (n_values_ + n_words_) * 8 > most_bytes ||
+                  (n_values_ + n_words_) * 8 >
+              most_bytes ||
           n_words_ >= kNumeric) {
         lanes_ = LeafLanes();
         return;
@@ -211,6 +211,11 @@ class LaneBuilder {
 
   void begin_chunk(const Entry& example) {
     std::fill(slot_of_.begin(), slot_of_.end(), -1);
+    const size_t number = lanes_.chunks.size();
+    if (lanes_.parts.empty() || lanes_.parts.back().output != example.output ||
+        number - lanes_.parts.back().chunks == kPartChunks)
+      lanes_.parts.push_back({example.output, number, number});
+    ++lanes_.parts.back().chunks_end;
     lanes_.chunks.push_back({.output = example.output,
                              .n_nodes = example.n_nodes,
                              .vectors = vectors_.size(),
@@ -305,7 +310,8 @@ class LaneBuilder {
       const bool any = test.lower < test.upper;
       uint16_t* const bounds = lanes_.bounds.data() + (vector.places + i) * 2 * width() + lane;
       bounds[0] = static_cast<uint16_t>(any ? test.lower : kMissing - 1);
-      bounds[width()] = static_cast<uint16_t>(any ? std::min<uint32_t>(test.upper, kMissing) - 1 - test.lower : 0);
+      bounds[width()] =
+          static_cast<uint16_t>(any ? std::min<uint32_t>(test.upper, kMissing) - 1 - test.lower : 0);
       if (!test.missing) place.missing &= ~(uint64_t{1} << lane);
     }
   }
@@ -324,14 +330,14 @@ class LaneBuilder {
   const Plan& plan_;
   LeafLanes& lanes_;
   LeafTests tests_{plan_};
-  std::vector<int32_t> features_;            // by rank
-  std::vector<uint16_t> rank_;               // by feature
+  std::vector<int32_t> features_;  // by rank
+  std::vector<uint16_t> rank_;     // by feature
   std::vector<uint16_t> column_of_feature_;
-  std::vector<int32_t> slot_of_;             // by feature, in the last chunk, or -1
-  std::vector<uint16_t> sets_;               // the features of all leaves
-  std::vector<Entry> entries_;               // in the order of the trees
-  std::vector<size_t> order_;                // the entries in the order of the lanes
-  std::vector<size_t> lane_of_;              // by entry: vector * width + lane
+  std::vector<int32_t> slot_of_;  // by feature, in the last chunk, or -1
+  std::vector<uint16_t> sets_;    // the features of all leaves
+  std::vector<Entry> entries_;    // in the order of the trees
+  std::vector<size_t> order_;     // the entries in the order of the lanes
+  std::vector<size_t> lane_of_;   // by entry: vector * width + lane
   std::vector<Vector> vectors_;
   size_t n_numbers_ = 0, n_values_ = 0, n_words_ = 0;
 };
@@ -350,10 +356,12 @@ bool can_have_lanes(const Plan& plan) {
          !plan.intervals.any() && !plan.lanes.any() && !plan.wide_codes && one_column_each &&
          plan.features.size() < kMostThresholds &&
          std::all_of(plan.columns.begin(), plan.columns.end(), is_narrow) &&
-         std::all_of(plan.trees.begin(), plan.trees.end(), [&](const TreeProgram& tree) {
-           return tree.walked && !tree.merged &&
-                  quadrature_nodes(plan.index, tree.n_features) <= kMaxLaneNodes;
-         });
+         std::all_of(
+             plan.trees.begin(), plan.trees.end(),
+             [&](const TreeProgram& tree) {
+               return tree.walked && !tree.merged && static_cast<size_t>(tree.n_features) <= kMostPlaces &&
+                      quadrature_nodes(plan.index, tree.n_features) <= kMaxLaneNodes;
+             });
 }
 
 Plan make_lane_plan(const Plan& plan, size_t most_bytes) {

@@ -5,29 +5,48 @@
 namespace skshap {
 namespace {
 
-size_t most_leaf_outputs(const Plan& plan) {
-  const auto& chunks = plan.lanes.chunks;
-  const bool has_vectors =
-      std::any_of(chunks.begin(), chunks.end(), [](const LaneChunk& chunk) { return chunk.output < 0; });
-  return has_vectors ? static_cast<size_t>(plan.n_outputs) : 1;
+size_t n_leaf_outputs(const Plan& plan, int32_t output) {
+  return output < 0 ? static_cast<size_t>(plan.n_outputs) : 1;
 }
 
-size_t most_slots(const Plan& plan) {
-  size_t most = 0;
-  for (const LaneChunk& chunk : plan.lanes.chunks) most = std::max(most, chunk.n_slots);
+size_t most_leaf_outputs(const Plan& plan) {
+  size_t most = 1;
+  for (const LanePart& part : plan.lanes.parts) most = std::max(most, n_leaf_outputs(plan, part.output));
   return most;
 }
 
-// Return the number of sums of lanes for each row.
+// Return the number of sums of a row in the lanes, and the number of those of a chunk.
 size_t n_totals(const Plan& plan) {
   return plan.features.size() * most_leaf_outputs(plan) * static_cast<size_t>(plan.lanes.width);
 }
-
 size_t n_sums(const Plan& plan) {
-  return most_slots(plan) * most_leaf_outputs(plan) * static_cast<size_t>(plan.lanes.width);
+  size_t most_slots = 0;
+  for (const LaneChunk& chunk : plan.lanes.chunks) most_slots = std::max(most_slots, chunk.n_slots);
+  return most_slots * most_leaf_outputs(plan) * static_cast<size_t>(plan.lanes.width);
+}
+
+size_t most_part_sums(const Plan& plan) {
+  size_t most = 0;
+  for (const LanePart& part : plan.lanes.parts) most = std::max(most, n_part_sums(plan, part));
+  return most;
 }
 
 }  // namespace
+
+size_t n_part_sums(const Plan& plan, const LanePart& part) {
+  return n_leaf_outputs(plan, part.output) * (1 + plan.features.size()) * kBlockRows;
+}
+
+void add_part(const Plan& plan, const LanePart& part, const double* sums, int n_rows, TileSums& values,
+              TileSums* margin) {
+  const size_t first_output = static_cast<size_t>(std::max(part.output, 0));
+  for (size_t o = 0; o < n_leaf_outputs(plan, part.output); ++o) {
+    for (int row = 0; margin && row < n_rows; ++row) margin->at(first_output + o)[row] += sums[row];
+    sums += kBlockRows;
+    for (size_t feature = 0; feature < plan.features.size(); ++feature, sums += kBlockRows)
+      for (int row = 0; row < n_rows; ++row) values.at(first_output + o, feature)[row] += sums[row];
+  }
+}
 
 template <class T>
 LaneRunner<T>::LaneRunner(const Plan& plan) : plan_(plan) {
@@ -35,62 +54,65 @@ LaneRunner<T>::LaneRunner(const Plan& plan) : plan_(plan) {
   codes_.resize(plan.columns.size() * kBlockRows);
   sums_.resize(n_sums(plan));
   totals_.resize(n_totals(plan) * kBlockRows);
-  margins_.resize(most_leaf_outputs(plan));
+  margins_.resize(most_leaf_outputs(plan) * kBlockRows);
+  part_sums_.resize(most_part_sums(plan));
 }
 
 template <class T>
 size_t LaneRunner<T>::bytes(const Plan& plan) {
   if (!plan.lanes.any()) return 0;
+  const size_t n_doubles = (n_totals(plan) + most_leaf_outputs(plan)) * kBlockRows + most_part_sums(plan);
   return plan.columns.size() * kBlockRows * sizeof(uint16_t) + n_sums(plan) * sizeof(T) +
-         n_totals(plan) * kBlockRows * sizeof(double);
+         n_doubles * sizeof(double);
 }
 
 template <class T>
-bool LaneRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin,
+bool LaneRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& values, TileSums* margin,
                         const Stop& stop) {
-  const std::vector<LaneChunk>& chunks = plan_.lanes.chunks;
-  if (chunks.empty()) return true;
-  read_codes(codes, n_rows);
-  for (auto first = chunks.begin(); first != chunks.end();) {
-    const int32_t output = first->output;
-    const size_t n_outputs = output < 0 ? static_cast<size_t>(plan_.n_outputs) : 1;
-    const size_t first_output = static_cast<size_t>(std::max(output, 0));
-    std::fill_n(totals_.data(), n_totals(plan_) * static_cast<size_t>(n_rows), 0.0);
-    // A chunk is in a cache until all rows have been compared with it.
-    for (; first != chunks.end() && first->output == output; ++first) {
-      for (int row = 0; row < n_rows; ++row) {
-        std::fill(margins_.begin(), margins_.end(), 0.0);
-        run_chunk(*first, row, margin ? margins_.data() : nullptr);
-        for (size_t o = 0; o < n_outputs && margin; ++o) margin->at(first_output + o)[row] += margins_[o];
-      }
-      if (stop()) return false;
-    }
-    for (int row = 0; row < n_rows; ++row) add_totals(first_output, n_outputs, row, sums);
+  for (const LanePart& part : plan_.lanes.parts) {
+    run_part(part, codes, 0, n_rows, part_sums_.data());
+    add_part(plan_, part, part_sums_.data(), n_rows, values, margin);
+    if (stop()) return false;
   }
   return true;
 }
 
+template <class T>
+void LaneRunner<T>::run_part(const LanePart& part, const CodeTile& codes, int block, int n_rows,
+                             double* sums) {
+  const size_t n_outputs = n_leaf_outputs(plan_, part.output);
+  read_codes(codes, block, n_rows);
+  std::fill_n(totals_.data(), n_totals(plan_) * static_cast<size_t>(n_rows), 0.0);
+  std::fill_n(margins_.data(), n_outputs * static_cast<size_t>(n_rows), 0.0);
+  // A chunk is in a cache until all rows have been compared with it.
+  for (size_t i = part.chunks; i < part.chunks_end; ++i)
+    for (int row = 0; row < n_rows; ++row) run_chunk(plan_.lanes.chunks[i], row);
+  add_lanes(n_outputs, n_rows, sums);
+}
+
 // Write the codes of each row, one after the other.
 template <class T>
-void LaneRunner<T>::read_codes(const CodeTile& tile, int n_rows) {
+void LaneRunner<T>::read_codes(const CodeTile& tile, int block, int n_rows) {
   const size_t n_columns = plan_.columns.size();
+  const size_t first = static_cast<size_t>(block) * kBlockRows;
   for (size_t column = 0; column < n_columns; ++column) {
     uint16_t* const to = codes_.data() + column;
     if (plan_.columns[column].categorical) {
-      const CategoryRows& rows = tile.category_rows[column];
+      const CategoryRows& rows = tile.category_rows[static_cast<size_t>(block) * n_columns + column];
       for (uint32_t i = 0; i < rows.n; ++i)
         for (int row = 0; row < n_rows; ++row)
           if (rows.rows[i] >> row & 1) to[row * n_columns] = static_cast<uint16_t>(rows.code[i]);
       continue;
     }
-    for (int row = 0; row < n_rows; ++row) to[row * n_columns] = tile.narrow[column * tile.stride + row];
+    for (int row = 0; row < n_rows; ++row)
+      to[row * n_columns] = tile.narrow[column * tile.stride + first + row];
   }
 }
 
 template <class T>
-void LaneRunner<T>::run_chunk(const LaneChunk& chunk, int row, double* margin) {
+void LaneRunner<T>::run_chunk(const LaneChunk& chunk, int row) {
   const LeafLanes& lanes = plan_.lanes;
-  const size_t n_outputs = chunk.output < 0 ? static_cast<size_t>(plan_.n_outputs) : 1;
+  const size_t n_outputs = n_leaf_outputs(plan_, chunk.output);
   const LaneArgs<T> args{.n_places = lanes.n_places.data() + chunk.vectors,
                          .places = lanes.places.data() + chunk.places,
                          .bounds = lanes.bounds.data() + chunk.places * 2 * lanes.width,
@@ -106,24 +128,28 @@ void LaneRunner<T>::run_chunk(const LaneChunk& chunk, int row, double* margin) {
                          .slots = lanes.slots.data() + chunk.slots,
                          .sums = sums_.data(),
                          .totals = totals_.data() + row * n_totals(plan_),
-                         .margin = margin};
+                         .margin = margins_.data() + row * n_outputs};
   kernels().of<T>().lanes[chunk.output < 0][chunk.n_nodes](args);
 }
 
-// Add up the lanes of the totals of a row.
+// Write the sums of a part from the sums of the lanes.
 template <class T>
-void LaneRunner<T>::add_totals(size_t first_output, size_t n_outputs, int row, TileSums& sums) {
-  const size_t width = static_cast<size_t>(plan_.lanes.width);
-  const double* lanes = totals_.data() + row * n_totals(plan_);
-  for (size_t feature = 0; feature < plan_.features.size(); ++feature)
-    for (size_t o = 0; o < n_outputs; ++o, lanes += width) {
-      double even = 0, odd = 0;
-      for (size_t lane = 0; lane < width; lane += 2) {
-        even += lanes[lane];
-        odd += lanes[lane + 1];
+void LaneRunner<T>::add_lanes(size_t n_outputs, int n_rows, double* sums) const {
+  const size_t width = static_cast<size_t>(plan_.lanes.width), n_features = plan_.features.size();
+  for (int row = 0; row < n_rows; ++row) {
+    const double* lanes = totals_.data() + row * n_totals(plan_);
+    for (size_t o = 0; o < n_outputs; ++o)
+      sums[o * (1 + n_features) * kBlockRows + row] = margins_.data()[row * n_outputs + o];
+    for (size_t feature = 0; feature < n_features; ++feature)
+      for (size_t o = 0; o < n_outputs; ++o, lanes += width) {
+        double even = 0, odd = 0;
+        for (size_t lane = 0; lane < width; lane += 2) {
+          even += lanes[lane];
+          odd += lanes[lane + 1];
+        }
+        sums[(o * (1 + n_features) + 1 + feature) * kBlockRows + row] = plan_.leaf_scale * (even + odd);
       }
-      sums.at(first_output + o, feature)[row] += plan_.leaf_scale * (even + odd);
-    }
+  }
 }
 
 template class LaneRunner<float>;

@@ -1,6 +1,8 @@
 // Explains rows by the leaves in a plan's lanes.
 #pragma once
 
+#include <vector>
+
 #include "base/aligned.h"
 #include "base/threads.h"
 #include "plan/plan.h"
@@ -8,6 +10,14 @@
 #include "simd/kernels.h"
 
 namespace skshap {
+
+// Return the number of sums of a part for a block of rows: for each output, [1 + feature][64]. The sums of
+// the margins come first.
+size_t n_part_sums(const Plan& plan, const LanePart& part);
+
+// Add the sums of a part to the values and, unless it is null, to the margins of a block of rows.
+void add_part(const Plan& plan, const LanePart& part, const double* sums, int n_rows, TileSums& values,
+              TileSums* margin);
 
 // One thread's work. The values of a row do not depend on the other rows.
 template <class T>
@@ -18,19 +28,25 @@ class LaneRunner {
   // Return the bytes that a LaneRunner allocates.
   static size_t bytes(const Plan& plan);
 
-  // Add to the sums of features and, unless it is null, to the margin. Return false if `stop` returned true.
-  bool run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin, const Stop& stop);
+  // Write the sums of a part for the rows of a block. The sums of other rows of the block are left as they
+  // are.
+  void run_part(const LanePart& part, const CodeTile& codes, int block, int n_rows, double* sums);
+
+  // Explain a tile of one block of rows: add to the sums of features and, unless it is null, to the margin.
+  // Return false if `stop` returned true.
+  bool run(const CodeTile& codes, int n_rows, TileSums& values, TileSums* margin, const Stop& stop);
 
  private:
-  void read_codes(const CodeTile& codes, int n_rows);
-  void run_chunk(const LaneChunk& chunk, int row, double* margin);
-  void add_totals(size_t first_output, size_t n_outputs, int row, TileSums& sums);
+  void read_codes(const CodeTile& codes, int block, int n_rows);
+  void run_chunk(const LaneChunk& chunk, int row);
+  void add_lanes(size_t n_outputs, int n_rows, double* sums) const;
 
   const Plan& plan_;
-  Aligned<uint16_t> codes_;                      // [row][column]
-  Aligned<T> sums_;                              // [slot][output][lane]
-  Aligned<double> totals_;                       // [row][feature][output][lane]
-  std::vector<double> margins_;                  // by output of a leaf
+  Aligned<uint16_t> codes_;    // [row][column]
+  Aligned<T> sums_;            // [slot][output][lane]
+  Aligned<double> totals_;     // [row][feature][output][lane]
+  Aligned<double> margins_;    // [row][output]
+  Aligned<double> part_sums_;  // of one part
 };
 
 }  // namespace skshap

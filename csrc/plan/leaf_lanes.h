@@ -42,8 +42,15 @@ struct LaneChunk {
   size_t slots, n_slots;
 };
 
+// Consecutive chunks of the same output. Threads share the parts; the sums of parts are added up in order.
+struct LanePart {
+  int32_t output;
+  size_t chunks, chunks_end;
+};
+
 struct LeafLanes {
   int width = 0;  // lanes of a vector
+  std::vector<LanePart> parts;
   std::vector<LaneChunk> chunks;
   std::vector<uint8_t> n_places;  // by vector
   std::vector<LanePlace> places;
@@ -64,9 +71,9 @@ struct LeafLanes {
 
   bool any() const { return !chunks.empty(); }
   size_t bytes() const {
-    return chunks.size() * sizeof(LaneChunk) + n_places.size() + places.size() * sizeof(LanePlace) +
-           bounds.size() * 2 + floats.size() * 4 + doubles.size() * 8 + leaf_values.size() * 8 +
-           category_words.size() * 8 + slots.size() * 4;
+    return parts.size() * sizeof(LanePart) + chunks.size() * sizeof(LaneChunk) + n_places.size() +
+           places.size() * sizeof(LanePlace) + bounds.size() * 2 + floats.size() * 4 + doubles.size() * 8 +
+           leaf_values.size() * 8 + category_words.size() * 8 + slots.size() * 4;
   }
 };
 

@@ -42,8 +42,8 @@ template <class X>
 uint32_t rank_of(const RankArgs<X>& args, X x) {
   if (is_missing(x, args.zero_missing)) return kMissingCode;
   const X *const first = args.thresholds, *const end = first + args.n_thresholds;
-  return static_cast<uint32_t>((args.strict ? std::upper_bound(first, end, x) : std::lower_bound(first, end, x)) -
-                               first);
+  return static_cast<uint32_t>(
+      (args.strict ? std::upper_bound(first, end, x) : std::lower_bound(first, end, x)) - first);
 }
 
 // Write the codes of the first n_rows values, or of all 64.

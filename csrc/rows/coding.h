@@ -34,8 +34,8 @@ void code_block(const CodedColumns& coded, const Kernels& kernels, const Rows& r
 void code_tile(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
                int n_rows, CodeTile& tile);
 
-// Group the first n_rows rows of a block by their codes in a categorical column. kMissingCode is a category of
-// its own.
+// Group the first n_rows rows of a block by their codes in a categorical column. kMissingCode is a category
+// of its own.
 void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out,
                        int n_rows = kBlockRows);
 

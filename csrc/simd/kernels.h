@@ -287,8 +287,8 @@ struct KernelsOf {
   // [order - 1][K]. Element [0] runs any K, including those for which there is no kernel and the element is
   // null.
   Walk walks[kMaxOrder][kMaxFixedValueNodes + 1];
-  Walk vector_walks[kMaxOrder][kMaxFixedValueNodes + 1];  // for trees whose leaves hold all outputs
-  size_t lane_width;  // leaves in a vector
+  Walk vector_walks[kMaxOrder][kMaxFixedValueNodes + 1];    // for trees whose leaves hold all outputs
+  size_t lane_width;                                        // leaves in a vector
   void (*lanes[2][kMaxLaneNodes + 1])(const LaneArgs<T>&);  // [whether leaves hold all outputs][K]
 };
 

@@ -36,7 +36,7 @@ typename S::M passes_place(const LaneArgs<typename S::T>& args, const LanePlace&
 template <class S>
 void add_lane_sums(const typename S::T* from, double* to) {
   using Narrow = typename RowPart<typename S::T, S::kWidth>::Type;
-  using Wide = typename RowPart<double, S::kWidth>::Type;
+  using Wide = typename RowPart<double, S::kWidth>::Unaligned;  // it may be longer than a vector
   *reinterpret_cast<Wide*>(to) += __builtin_convertvector(*reinterpret_cast<const Narrow*>(from), Wide);
 }
 
@@ -59,8 +59,7 @@ class LaneWalk {
   using T = typename S::T;
   using V = typename S::V;
 
-  explicit LaneWalk(const LaneArgs<T>& args)
-      : args_(args), n_outputs_(kVector ? args.n_outputs : 1) {
+  explicit LaneWalk(const LaneArgs<T>& args) : args_(args), n_outputs_(kVector ? args.n_outputs : 1) {
     for (int k = 0; k < K; ++k) {
       t_[k] = S::set1(args.nodes[k]);
       rest_[k] = S::set1(T(1) - args.nodes[k]);
@@ -86,7 +85,9 @@ class LaneWalk {
   static constexpr size_t W = S::kWidth;
   // The numbers of places for which the loops over places are unrolled. Without the first ones, and with
   // many, little time is saved.
-  static constexpr int kFirstUnrolled = K == 1 ? 1 : 2 * K - 1, kLastUnrolled = kVector ? 0 : K < 4 ? 2 * K + 2 : 8;
+  static constexpr int kFirstUnrolled = K == 1 ? 1 : 2 * K - 1, kLastUnrolled = kVector ? 0
+                                                                                : K < 4 ? 2 * K + 2
+                                                                                        : 8;
 
   struct Place {
     V before[K], factor[K], difference;

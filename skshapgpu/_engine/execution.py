@@ -39,7 +39,8 @@ def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPl
         return kept
     execution = _decide(model, kind, n_rows)
     # The number of threads of a larger call can change, and so can the tables that a memory limit counts.
-    is_small = execution.intervals == LANES or n_rows <= min(model.of(kind).rows_alone, tree_costs.BLOCK_ROWS)
+    most_rows = min(model.of(kind).rows_alone, tree_costs.BLOCK_ROWS)
+    is_small = n_rows <= most_rows or (execution.intervals == LANES and execution.n_threads == 1)
     if is_small and model.options.memory_limit is None:
         model.small_calls[kind, n_rows] = execution
     return execution
@@ -112,6 +113,7 @@ def _plan_lanes(plan: KindPlan, n_rows: int) -> ExecutionPlan | None:
     if not n_steps or not tree_costs.lanes_are_faster(groups, n_steps, n_rows, precision):
         return None
     building = tree_costs.lane_build_seconds(groups)
+    n_threads = 1 if tree_costs.lanes_are_for_one_thread(groups) else effective_n_jobs(options.n_jobs)
     seconds = building + tree_costs.lane_seconds(n_steps, n_rows, precision)
     seconds += tree_costs.cpu_row_seconds(n_rows, plan.n_features, n_outputs, 1)
     table_bytes = plan.model.table_sizes.get((plan.kind, LANES), 0)
@@ -125,7 +127,7 @@ def _plan_lanes(plan: KindPlan, n_rows: int) -> ExecutionPlan | None:
         n_places=0,
         table_bytes=table_bytes,
     )
-    return ExecutionPlan((), LANES, (group,), building, seconds, 1, table_bytes)
+    return ExecutionPlan((), LANES, (group,), building, seconds, n_threads, table_bytes)
 
 
 def cpu_reason(model: CompiledModel, kind: Kind) -> str:

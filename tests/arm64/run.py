@@ -46,6 +46,7 @@ TESTS = (
     "tests/engine/test_kernels_calls.py",
     "tests/engine/test_tables.py",
     "tests/engine/test_interval_tables.py",
+    "tests/engine/test_lanes.py",
     "tests/engine/test_merged_trees.py",
     "tests/engine/interactions/test_indices.py",
     "tests/engine/interactions/test_interactions.py",

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.ensembles import chain_rows, ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from helpers.ensembles import (
+    chain_rows,
+    ensemble_options,
+    leaf_scale,
+    random_chain,
+    random_ensemble,
+    random_rows,
+)
 from helpers.instruction_sets import each_set, run_again
 from helpers.kernels import TOLERANCE, explain, interrupted, once, same_bits
 from hypothesis import given, settings
@@ -139,6 +146,8 @@ def test_the_longest_paths(precision: str) -> None:
 def test_too_many_features_on_a_path() -> None:
     assert lanes_of(random_chain(1, 40, 17)) is None
     assert lanes_of(random_chain(1, 40, 17), index="BII") is not None
+    assert lanes_of(random_chain(1, 90, 64), index="BII") is not None
+    assert lanes_of(random_chain(1, 90, 65), index="BII") is None
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -173,6 +182,24 @@ def test_rows_do_not_depend_on_each_other(precision: str, vector: bool) -> None:
         for n_threads in (1, 3):
             of_chosen = explain(plan, ensemble, rows[chosen], n_threads=n_threads)
             assert same_bits(of_chosen[0], values[chosen]) and same_bits(of_chosen[1], margin[chosen])
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_threads_share_large_models(vector: bool) -> None:
+    """The sums of parts of some 16,000 leaves are added up in their order, whatever thread computes them."""
+    ensemble = random_ensemble(
+        6, n_trees=1500, n_features=7, n_outputs=2, vector=vector, max_leaves=40, shapes=("random",)
+    )
+    rows = random_rows(3, ensemble, 70)
+    plan = lanes_of(ensemble, "single")
+    assert plan.info()["n_leaves"] > 2 * 16 * 1024
+    values, margin = explain(plan, ensemble, rows)
+    for n_rows in (1, 5, 64, 70):
+        for n_threads in (2, 3, 8):
+            shared = explain(plan, ensemble, rows[:n_rows], n_threads=n_threads)
+            assert same_bits(shared[0], values[:n_rows]) and same_bits(shared[1], margin[:n_rows])
+    walked, _ = explain(_core.Plan(attributes_of(ensemble), "double"), ensemble, rows)
+    assert (np.abs(values - walked) <= TOLERANCE["single"] * leaf_scale(ensemble)[:, np.newaxis]).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -16,8 +16,8 @@ constexpr int kPathLanes = 32;
 // feature: a path of n features needs n + 1 weights, one for each number of known features.
 struct PathElement {
   double zero_fraction;
-  int32_t feature;  // position in Plan::features, or -1: the root
-  uint32_t path;    // position in PathSet::paths
+  int32_t feature;                                 // position in Plan::features, or -1: the root
+  uint32_t path;                                   // position in PathSet::paths
   uint32_t column, lower, upper, set_column, set;  // as in LeafTest; set: in PathSet::category_bits
   uint8_t missing;
   uint8_t place;  // in the path

@@ -84,6 +84,10 @@ _LANE_STEP = {
 _FEW_ROWS_LEAF = {"avx512": 1.6e-8, "avx2": 1.6e-8, "neon": 2e-8, "baseline": 2.4e-8}
 _LANE_LEAF = 6e-7
 
+#: Number of leaves of a part of the lanes, which a thread takes: kPartChunks * kChunkLeaves of
+#: csrc/lanes/builder.cpp.
+_LANE_PART = 16 * 1024
+
 #: If walking few rows takes less time than this, there are no lanes. And the longest time in which the first
 #: call of few rows puts leaves into lanes if ``expected_rows`` does not say that there are many such calls.
 _LEAST_LANE_SECONDS, _MOST_LANE_SECONDS = 1e-5, 5e-2
@@ -209,13 +213,18 @@ def lanes_are_faster(groups: Sequence[TreeGroup], n_steps: int, n_rows: int, pre
     return seconds < (1 - _LEAST_LANE_SAVING) * few_rows_seconds(groups)
 
 
+def lanes_are_for_one_thread(groups: Sequence[TreeGroup]) -> bool:
+    """Return whether threads have no parts of the lanes to share."""
+    return sum(group.n_leaves for group in groups) <= _LANE_PART
+
+
 def lane_build_seconds(groups: Sequence[TreeGroup]) -> float:
     """Return the seconds to put the leaves of trees into lanes."""
     return _LANE_LEAF * sum(group.n_leaves for group in groups)
 
 
 def lane_seconds(n_steps: int, n_rows: int, precision: str) -> float:
-    """Return the seconds that a call with leaves in lanes spends in trees; it uses one thread."""
+    """Return the seconds that a call with leaves in lanes spends in trees, in one thread."""
     return _CPU_CALL + n_rows * n_steps * _LANE_STEP[instruction_set()][precision]
 
 
