@@ -188,7 +188,7 @@ def test_rows_do_not_depend_on_each_other(precision: str, vector: bool) -> None:
 def test_threads_share_large_models(vector: bool) -> None:
     """The sums of parts of some 16,000 leaves are added up in their order, whatever thread computes them."""
     ensemble = random_ensemble(
-        6, n_trees=1500, n_features=7, n_outputs=2, vector=vector, max_leaves=40, shapes=("random",)
+        6, n_trees=1700, n_features=7, n_outputs=2, vector=vector, max_leaves=40, shapes=("random",)
     )
     rows = random_rows(3, ensemble, 70)
     plan = lanes_of(ensemble, "single")
