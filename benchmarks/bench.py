@@ -312,6 +312,11 @@ def run_single_row(arguments: argparse.Namespace, refuse: Callable[[str], None])
         report["models"].append(result)
         single_row.print_result(result)
         reports.write(report, arguments)
+    for name in [] if arguments.quick else single_row.large_models():
+        result = single_row.measure_large(name, arguments.rows)
+        report["models"].append(result)
+        single_row.print_result(result)
+        reports.write(report, arguments)
 
 
 def run_first_call(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:

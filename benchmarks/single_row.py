@@ -1,4 +1,4 @@
-"""Time of a call for one row, by the form of X, beside the time of the model's own prediction."""
+"""Time of a call for one row, beside the model's own prediction and the SHAP values of its library."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ N_TRAINING, N_NUMBERS, N_CATEGORICAL, N_CATEGORIES = 5000, 12, 8, 12
 #: Families that are measured, if their library is installed, and forms of X.
 FAMILIES, FORMS = ("sklearn", "lightgbm", "xgboost"), ("array", "frame", "frame with categories")
 
+#: Larger models, for rows of an array: the library, the number of trees, and the parameters.
+LARGE_MODELS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "xgboost, 100 trees of depth 8": ("xgboost", 100, {"max_depth": 8}),
+    "xgboost, 300 trees of depth 6": ("xgboost", 300, {"max_depth": 6}),
+    "lightgbm, 300 trees of 31 leaves": ("lightgbm", 300, {"num_leaves": 31}),
+    "histograms, 200 trees of 31 leaves": ("sklearn", 200, {"early_stopping": False}),
+    "forest, 100 trees without a limit": ("forest", 100, {}),
+}
+N_LARGE_TRAINING = 20_000
+
+#: Rows for which the library's own SHAP values are timed, which take up to 0.2 s.
+LIBRARY_ROWS = 100
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=1000, help="calls of each kind (1000)")
@@ -29,27 +42,95 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def cases() -> list[tuple[str, str]]:
     """Return the families that are installed, with each form of X."""
-    installed = [name for name in FAMILIES if importlib.util.find_spec(name) is not None]
-    return [(family, form) for family in installed for form in FORMS]
+    return [(family, form) for family in FAMILIES if is_installed(family) for form in FORMS]
+
+
+def large_models() -> list[str]:
+    """Return the names of the large models whose library is installed."""
+    return [name for name, (family, *_) in LARGE_MODELS.items() if is_installed(family)]
+
+
+def is_installed(family: str) -> bool:
+    return family == "forest" or importlib.util.find_spec(family) is not None
 
 
 def measure(family: str, form: str, n_rows: int, n_trees: int) -> dict[str, Any]:
-    """Time calls for one row each; the first tenth of the rows is for warming up.
+    """Time calls for one row each of a model of ``n_trees`` trees."""
+    X, y = data(form)
+    rows = [X[i : i + 1] if form == "array" else X.iloc[i : i + 1] for i in range(n_rows)]
+    times = time_calls(fitted(family, X, y, n_trees), rows)
+    return {"name": f"{family}, {form}", "n_trees": n_trees, "n_columns": X.shape[1], **times}
+
+
+def measure_large(name: str, n_rows: int) -> dict[str, Any]:
+    """Time calls for one row each of a large model, and compare our values with those of its library."""
+    family, n_trees, params = LARGE_MODELS[name]
+    X, y = data("array", N_LARGE_TRAINING)
+    model = fitted(family, X, y, n_trees, **params)
+    rows = [X[i : i + 1] for i in range(n_rows)]
+    own = own_values(family, model)
+    explainer = TreeExplainer(model, device="cpu", n_jobs=1, expected_rows=10**6)
+    result = {"name": name, "n_leaves": sum(group.n_leaves for group in explainer.plan(1).tree_groups)}
+    result |= time_calls(model, rows, explainer)
+    if own is None:
+        return result
+    seconds, largest, difference = [], 0.0, 0.0
+    for row in rows[:LIBRARY_ROWS]:
+        start = process_time()
+        right = own(row)
+        seconds.append(process_time() - start)
+        difference = max(difference, np.abs(explainer.shap_values(row) - right).max())
+        largest = max(largest, np.abs(right).max())
+    result["library_ms"] = 1e3 * median(seconds)
+    return result | {"library": own.__name__, "difference": difference / largest}
+
+
+def own_values(family: str, model: Any) -> Callable[[Any], np.ndarray] | None:
+    """Return a function that computes the SHAP values of a row with the model's library, or with shap."""
+    if family == "xgboost":
+        import xgboost
+
+        booster = model.get_booster()
+
+        def pred_contribs(row: np.ndarray) -> np.ndarray:
+            return booster.predict(xgboost.DMatrix(row, nthread=1), pred_contribs=True)[:, :-1]
+
+        return pred_contribs
+    if family == "lightgbm":
+
+        def pred_contrib(row: np.ndarray) -> np.ndarray:
+            return model.predict(row, pred_contrib=True, num_threads=1)[:, :-1]
+
+        return pred_contrib
+    if importlib.util.find_spec("shap") is None:
+        return None
+    from shap import TreeExplainer as Shap
+
+    explainer = Shap(model)
+
+    def shap_values(row: np.ndarray) -> np.ndarray:
+        return explainer.shap_values(row, check_additivity=False)
+
+    return shap_values
+
+
+def time_calls(model: Any, rows: list[Any], explainer: TreeExplainer | None = None) -> dict[str, Any]:
+    """Return the medians of calls that are made in turn; the first tenth of the rows is for warming up.
 
     Times are CPU times of the process: all calls use one thread, and waiting for a core does not count.
     """
-    X, y = data(form)
-    model = fitted(family, X, y, n_trees)
-    explainer = TreeExplainer(model, device="cpu", n_jobs=1)
-    rows = [X[i : i + 1] if form == "array" else X.iloc[i : i + 1] for i in range(n_rows)]
+    explainer = explainer or TreeExplainer(model, device="cpu", n_jobs=1)
     calls = {"shap_values": explainer.shap_values, "explain": explainer.explain, "predict": model.predict}
-    medians = {}
+    if hasattr(model, "n_jobs"):
+        model.n_jobs = 1
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about names that an array does not have
-        for name, call in calls.items():
-            seconds = [timed(call, row) for row in rows]
-            medians[f"{name}_ms"] = 1e3 * median(seconds[n_rows // 10 :])
-    return {"name": f"{family}, {form}", "n_trees": n_trees, "n_columns": X.shape[1], **medians}
+        for row in rows:
+            for name, call in calls.items():
+                seconds[name].append(timed(call, row))
+    first = len(rows) // 10
+    return {f"{name}_ms": 1e3 * median(times[first:]) for name, times in seconds.items()}
 
 
 def timed(call: Callable[[Any], Any], row: Any) -> float:
@@ -58,10 +139,10 @@ def timed(call: Callable[[Any], Any], row: Any) -> float:
     return process_time() - start
 
 
-def data(form: str) -> tuple[Any, np.ndarray]:
+def data(form: str, n_rows: int = N_TRAINING) -> tuple[Any, np.ndarray]:
     """Draw rows, with categorical columns if the form has them, and a target."""
     rng = np.random.default_rng(0)
-    numbers = rng.normal(size=(N_TRAINING, N_NUMBERS))
+    numbers = rng.normal(size=(n_rows, N_NUMBERS))
     y = numbers[:, 0] * numbers[:, 1] + numbers[:, 2]
     if form == "array":
         return numbers, y
@@ -70,24 +151,30 @@ def data(form: str) -> tuple[Any, np.ndarray]:
         return frame, y
     names = [f"category {i}" for i in range(N_CATEGORIES)]
     for i in range(N_CATEGORICAL):
-        codes = rng.integers(0, N_CATEGORIES, N_TRAINING)
+        codes = rng.integers(0, N_CATEGORIES, n_rows)
         frame[f"c{i}"] = pd.Categorical.from_codes(codes, names)
         y = y + (codes % 3 == 0) * numbers[:, i]
     return frame, y
 
 
-def fitted(family: str, X: Any, y: np.ndarray, n_trees: int) -> Any:
+def fitted(family: str, X: Any, y: np.ndarray, n_trees: int, **params: Any) -> Any:
+    if family == "forest":
+        from sklearn.ensemble import RandomForestRegressor
+
+        return RandomForestRegressor(n_trees, random_state=0, n_jobs=-1, **params).fit(X, y)
     if family == "sklearn":
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        return HistGradientBoostingRegressor(max_iter=n_trees, categorical_features="from_dtype").fit(X, y)
+        params = {"categorical_features": "from_dtype", **params}
+        return HistGradientBoostingRegressor(max_iter=n_trees, **params).fit(X, y)
     if family == "lightgbm":
         import lightgbm
 
-        return lightgbm.LGBMRegressor(n_estimators=n_trees, verbose=-1, n_jobs=1).fit(X, y)
+        return lightgbm.LGBMRegressor(n_estimators=n_trees, verbose=-1, n_jobs=1, **params).fit(X, y)
     import xgboost
 
-    return xgboost.XGBRegressor(n_estimators=n_trees, enable_categorical=True, n_jobs=1).fit(X, y)
+    params = {"enable_categorical": True, "n_jobs": 1, **params}
+    return xgboost.XGBRegressor(n_estimators=n_trees, **params).fit(X, y)
 
 
 def print_result(result: dict[str, Any]) -> None:
