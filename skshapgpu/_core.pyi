@@ -178,8 +178,8 @@ def lane_plan(plan: Plan, most_bytes: int) -> Plan | None:
     """Compile a plan of the same values for calls of few rows, whose leaves are in the lanes of vectors.
 
     Return None if the leaves would take more than ``most_bytes``, or cannot be in lanes: they can if the plan
-    is for path-dependent SHAP or Banzhaf values, without tables; if each player is tested in one column, with
-    codes of 16 bits; and if paths have at most 16 features (with "BII", at most 64).
+    is for path-dependent SHAP or Banzhaf values, without tables; if each player is tested in one column; and if
+    paths have at most 16 features (with "BII", at most 64).
     """
 
 def background_plan(

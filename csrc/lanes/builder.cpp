@@ -17,13 +17,19 @@ namespace skshap {
 namespace {
 
 constexpr uint16_t kMissing = 0xffff;
-// Numeric columns have fewer codes than this, so that the code below the missing one is never used.
-constexpr size_t kMostThresholds = 0xfff0;
+// Columns with fewer codes than this never have the code below the missing one. Numeric columns with more are
+// ranked, chunk by chunk.
+constexpr size_t kMostCodes = 0xfff0;
 // After about this many leaves, sums in single precision are added to sums in double precision.
 constexpr size_t kChunkLeaves = 1024;
 // The chunks of a part: so many that it takes longer to compare a row with their leaves than to wake a
 // thread.
 constexpr size_t kPartChunks = 16;
+
+// The codes from `lower` on, below `upper`.
+struct Interval {
+  uint32_t lower, upper;
+};
 
 // A leaf.
 struct Entry {
@@ -57,6 +63,9 @@ class LaneBuilder {
   }
 
   void build(size_t most_bytes) {
+    lanes_.ranked = std::any_of(plan_.columns.begin(), plan_.columns.end(), [](const Column& column) {
+      return std::max(column.thresholds_float.size(), column.thresholds_double.size()) >= kMostCodes;
+    });
     rank_features();
     each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) { read(chunk, tree); });
     sort();
@@ -69,6 +78,7 @@ class LaneBuilder {
       else
         write<double>(chunk, tree, entry);
     });
+    if (lanes_.ranked) rank_chunks();
     lanes_.n_trees = plan_.trees.size();
     lanes_.n_leaves = static_cast<size_t>(plan_.n_leaves);
   }
@@ -225,7 +235,9 @@ class LaneBuilder {
                              .values = n_values_,
                              .quadrature = 0,
                              .slots = lanes_.slots.size(),
-                             .n_slots = 0});
+                             .n_slots = 0,
+                             .ranks = 0,
+                             .ranks_end = 0});
   }
 
   // Add a place to the last chunk.
@@ -243,6 +255,7 @@ class LaneBuilder {
   }
 
   void fill() {
+    if (lanes_.ranked) intervals_.assign(lanes_.places.size() * width(), {0, kMissingCode});
     lanes_.bounds.resize(lanes_.places.size() * 2 * width());
     for (size_t i = 0; i < lanes_.bounds.size(); i += 2 * width()) {
       std::fill_n(lanes_.bounds.data() + i, width(), uint16_t{0});
@@ -306,14 +319,63 @@ class LaneBuilder {
         write_categories(place, test, lane);
         continue;
       }
-      // If no code passes, the interval has the code below the one for missing values, which does not occur.
-      const bool any = test.lower < test.upper;
-      uint16_t* const bounds = lanes_.bounds.data() + (vector.places + i) * 2 * width() + lane;
-      bounds[0] = static_cast<uint16_t>(any ? test.lower : kMissing - 1);
-      bounds[width()] =
-          static_cast<uint16_t>(any ? std::min<uint32_t>(test.upper, kMissing) - 1 - test.lower : 0);
+      if (lanes_.ranked)
+        intervals_[(vector.places + i) * width() + lane] = {test.lower, test.upper};
+      else
+        write_bounds(vector.places + i, lane, {test.lower, test.upper});
       if (!test.missing) place.missing &= ~(uint64_t{1} << lane);
     }
+  }
+
+  void write_bounds(size_t place, size_t lane, Interval codes) {
+    // If no code passes, the interval has the code below the one for missing values, which does not occur.
+    const bool any = codes.lower < codes.upper;
+    uint16_t* const bounds = lanes_.bounds.data() + place * 2 * width() + lane;
+    bounds[0] = static_cast<uint16_t>(any ? codes.lower : kMissing - 1);
+    bounds[width()] =
+        static_cast<uint16_t>(any ? std::min<uint32_t>(codes.upper, kMissing) - 1 - codes.lower : 0);
+  }
+
+  // Write the bounds of all chunks as ranks among the codes that the tests of the chunk tell apart.
+  void rank_chunks() {
+    std::vector<std::vector<uint32_t>> codes(plan_.columns.size());
+    for (size_t i = 0; i < lanes_.chunks.size(); ++i) {
+      check_interrupt();
+      LaneChunk& chunk = lanes_.chunks[i];
+      const size_t end = i + 1 < lanes_.chunks.size() ? lanes_.chunks[i + 1].places : lanes_.places.size();
+      for (size_t place = chunk.places; place < end; ++place)
+        for (size_t lane = 0; lane < width(); ++lane)
+          for (const uint32_t code : {interval(place, lane).lower, interval(place, lane).upper})
+            if (code > 0 && code < kMissingCode) codes[lanes_.places[place].column].push_back(code);
+      chunk.ranks = lanes_.ranks.size();
+      for (size_t column = 0; column < codes.size(); ++column) {
+        if (plan_.columns[column].categorical) continue;
+        sort_unique(codes[column]);
+        const size_t first = lanes_.ranked_codes.size();
+        lanes_.ranked_codes.insert(lanes_.ranked_codes.end(), codes[column].begin(), codes[column].end());
+        if (is_in(chunk, column))
+          lanes_.ranks.push_back({static_cast<uint32_t>(column), first, lanes_.ranked_codes.size()});
+      }
+      chunk.ranks_end = lanes_.ranks.size();
+      for (size_t place = chunk.places; place < end; ++place) {
+        const std::vector<uint32_t>& sorted = codes[lanes_.places[place].column];
+        const auto rank = [&](uint32_t code) {
+          return code == 0 || code == kMissingCode ? code : position(sorted, code) + 1;
+        };
+        for (size_t lane = 0; lane < width() && lanes_.places[place].words == kNumeric; ++lane)
+          write_bounds(place, lane, {rank(interval(place, lane).lower), rank(interval(place, lane).upper)});
+      }
+      for (std::vector<uint32_t>& of_column : codes) of_column.clear();
+    }
+  }
+
+  Interval interval(size_t place, size_t lane) const { return intervals_[place * width() + lane]; }
+
+  // Return whether a chunk has places of a column.
+  bool is_in(const LaneChunk& chunk, size_t column) const {
+    const auto first = lanes_.slots.begin() + static_cast<std::ptrdiff_t>(chunk.slots);
+    return std::any_of(first, first + static_cast<std::ptrdiff_t>(chunk.n_slots),
+                       [&](int32_t feature) { return column_of_feature_[feature] == column; });
   }
 
   void write_categories(const LanePlace& place, const LeafTest& test, size_t lane) {
@@ -339,22 +401,19 @@ class LaneBuilder {
   std::vector<size_t> order_;     // the entries in the order of the lanes
   std::vector<size_t> lane_of_;   // by entry: vector * width + lane
   std::vector<Vector> vectors_;
+  std::vector<Interval> intervals_;  // [place][lane], of codes that are to be ranked
   size_t n_numbers_ = 0, n_values_ = 0, n_words_ = 0;
 };
 
 }  // namespace
 
 bool can_have_lanes(const Plan& plan) {
-  const auto is_narrow = [](const Column& column) {
-    return std::max(column.thresholds_float.size(), column.thresholds_double.size()) < kMostThresholds &&
-           column.categories.size() < kMostThresholds;
-  };
+  const auto is_narrow = [](const Column& column) { return column.categories.size() < kMostCodes; };
   std::vector<int32_t> features = column_features(plan);
   std::sort(features.begin(), features.end());
   const bool one_column_each = std::adjacent_find(features.begin(), features.end()) == features.end();
   return plan.order == 1 && plan.groups.empty() && !plan.tree_algorithm && !plan.tables.any() &&
-         !plan.intervals.any() && !plan.lanes.any() && !plan.wide_codes && one_column_each &&
-         plan.features.size() < kMostThresholds &&
+         !plan.intervals.any() && !plan.lanes.any() && one_column_each && plan.features.size() < kMostCodes &&
          std::all_of(plan.columns.begin(), plan.columns.end(), is_narrow) &&
          std::all_of(
              plan.trees.begin(), plan.trees.end(),

@@ -6,8 +6,8 @@
 namespace skshap {
 
 // Return whether the leaves of a plan can be in lanes. They can for path-dependent SHAP values or Banzhaf
-// values, if all trees are walked, codes have 16 bits, each player is tested in one column, and paths have at
-// most 2 * kMaxLaneNodes features.
+// values, if all trees are walked, each player is tested in one column, and paths have at most
+// 2 * kMaxLaneNodes features.
 bool can_have_lanes(const Plan& plan);
 
 // Compile a plan of the same values whose leaves are in lanes. If the lanes would take more than most_bytes,

@@ -5,6 +5,8 @@
 namespace skshap {
 namespace {
 
+constexpr uint16_t kMissing = 0xffff;
+
 size_t n_leaf_outputs(const Plan& plan, int32_t output) {
   return output < 0 ? static_cast<size_t>(plan.n_outputs) : 1;
 }
@@ -52,6 +54,7 @@ template <class T>
 LaneRunner<T>::LaneRunner(const Plan& plan) : plan_(plan) {
   if (!plan.lanes.any()) return;
   codes_.resize(plan.columns.size() * kBlockRows);
+  if (plan.lanes.ranked) wide_codes_.resize(plan.columns.size() * kBlockRows);
   sums_.resize(n_sums(plan));
   totals_.resize(n_totals(plan) * kBlockRows);
   margins_.resize(most_leaf_outputs(plan) * kBlockRows);
@@ -62,7 +65,7 @@ template <class T>
 size_t LaneRunner<T>::bytes(const Plan& plan) {
   if (!plan.lanes.any()) return 0;
   const size_t n_doubles = (n_totals(plan) + most_leaf_outputs(plan)) * kBlockRows + most_part_sums(plan);
-  return plan.columns.size() * kBlockRows * sizeof(uint16_t) + n_sums(plan) * sizeof(T) +
+  return plan.columns.size() * kBlockRows * (plan.lanes.ranked ? 6 : 2) + n_sums(plan) * sizeof(T) +
          n_doubles * sizeof(double);
 }
 
@@ -90,7 +93,7 @@ void LaneRunner<T>::run_part(const LanePart& part, const CodeTile& codes, int bl
   add_lanes(n_outputs, n_rows, sums);
 }
 
-// Write the codes of each row, one after the other.
+// Write the codes of each row, one after the other. Codes that are to be ranked are kept as they are.
 template <class T>
 void LaneRunner<T>::read_codes(const CodeTile& tile, int block, int n_rows) {
   const size_t n_columns = plan_.columns.size();
@@ -104,14 +107,37 @@ void LaneRunner<T>::read_codes(const CodeTile& tile, int block, int n_rows) {
           if (rows.rows[i] >> row & 1) to[row * n_columns] = static_cast<uint16_t>(rows.code[i]);
       continue;
     }
-    for (int row = 0; row < n_rows; ++row)
-      to[row * n_columns] = tile.narrow[column * tile.stride + first + row];
+    for (int row = 0; row < n_rows; ++row) {
+      const size_t from = column * tile.stride + first + row;
+      if (!plan_.lanes.ranked)
+        to[row * n_columns] = tile.narrow[from];
+      else if (plan_.wide_codes)
+        wide_codes_.data()[row * n_columns + column] = tile.wide[from];
+      else
+        wide_codes_.data()[row * n_columns + column] =
+            tile.narrow[from] == kMissing ? kMissingCode : tile.narrow[from];
+    }
+  }
+}
+
+template <class T>
+void LaneRunner<T>::rank_codes(const LaneChunk& chunk, int row) {
+  const LeafLanes& lanes = plan_.lanes;
+  const size_t first = row * plan_.columns.size();
+  for (size_t i = chunk.ranks; i < chunk.ranks_end; ++i) {
+    const LaneRanks& ranks = lanes.ranks[i];
+    const uint32_t code = wide_codes_.data()[first + ranks.column];
+    const uint32_t* const codes = lanes.ranked_codes.data() + ranks.codes;
+    const uint32_t* const end = lanes.ranked_codes.data() + ranks.codes_end;
+    codes_.data()[first + ranks.column] =
+        code == kMissingCode ? kMissing : static_cast<uint16_t>(std::upper_bound(codes, end, code) - codes);
   }
 }
 
 template <class T>
 void LaneRunner<T>::run_chunk(const LaneChunk& chunk, int row) {
   const LeafLanes& lanes = plan_.lanes;
+  if (lanes.ranked) rank_codes(chunk, row);
   const size_t n_outputs = n_leaf_outputs(plan_, chunk.output);
   const LaneArgs<T> args{.n_places = lanes.n_places.data() + chunk.vectors,
                          .places = lanes.places.data() + chunk.places,

@@ -40,6 +40,14 @@ struct LaneChunk {
   size_t numbers, values;  // of its first vector, in the numbers and in leaf_values
   size_t quadrature;       // t_k, then w_k, in the numbers
   size_t slots, n_slots;
+  size_t ranks, ranks_end;
+};
+
+// The codes that the tests of a chunk tell apart in a column, ascending. If a column has too many thresholds
+// for 16 bits, the code of a row is replaced by the number of these codes that are not above it.
+struct LaneRanks {
+  uint32_t column;
+  size_t codes, codes_end;  // in LeafLanes::ranked_codes
 };
 
 // Consecutive chunks of the same output. Threads share the parts; the sums of parts are added up in order.
@@ -64,6 +72,9 @@ struct LeafLanes {
   std::vector<double, AlignedAllocator<double>> leaf_values;  // by vector: [output][lane]
   std::vector<uint64_t> category_words;
   std::vector<int32_t> slots;  // positions in Plan::features
+  bool ranked = false;         // whether codes are replaced by ranks
+  std::vector<LaneRanks> ranks;
+  std::vector<uint32_t> ranked_codes;
   size_t n_trees = 0, n_leaves = 0;
   // The work for each row: the sum over the vectors of the places times one more than the nodes and, if
   // leaves hold several outputs, the outputs.
@@ -73,7 +84,8 @@ struct LeafLanes {
   size_t bytes() const {
     return parts.size() * sizeof(LanePart) + chunks.size() * sizeof(LaneChunk) + n_places.size() +
            places.size() * sizeof(LanePlace) + bounds.size() * 2 + floats.size() * 4 + doubles.size() * 8 +
-           leaf_values.size() * 8 + category_words.size() * 8 + slots.size() * 4;
+           leaf_values.size() * 8 + category_words.size() * 8 + slots.size() * 4 +
+           ranks.size() * sizeof(LaneRanks) + ranked_codes.size() * 4;
   }
 };
 

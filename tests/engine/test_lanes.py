@@ -165,6 +165,42 @@ def test_many_columns(precision: str) -> None:
     np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-12)
 
 
+@once
+@pytest.mark.parametrize("n_thresholds", [65_519, 65_520, 65_534, 65_535, 90_000])
+@pytest.mark.parametrize("vector", [False, True])
+def test_more_thresholds_than_16_bits_count(n_thresholds: int, vector: bool) -> None:
+    """Codes are then ranked among the codes that the tests of a chunk tell apart."""
+    rng = np.random.default_rng(n_thresholds)
+    left = np.array([1, 3, 5, -1, -1, -1, -1])
+    right = np.array([2, 4, 6, -1, -1, -1, -1])
+    trees = []
+    for first in range(0, n_thresholds, 2):
+        wide = np.minimum([first, first + 1], n_thresholds - 1)
+        threshold = np.array([rng.integers(0, 4), *rng.permutation(wide), 0, 0, 0, 0])
+        leaves = rng.normal(size=(4, 1 + vector))
+        trees.append(
+            Tree(
+                left=left,
+                right=right,
+                feature=np.array([1, 0, 0, 0, 0, 0, 0]) if first % 3 else np.array([0, 0, 1, 0, 0, 0, 0]),
+                threshold=threshold,
+                missing_left=rng.random(7) < 0.5,
+                cover=np.array([8.0, 5, 3, 1, 4, 2, 1]),
+                value=np.concatenate([np.zeros((3, 1 + vector)), leaves]),
+            )
+        )
+    ensemble = Ensemble.from_trees(trees, n_features=3, intercept=np.zeros(1 + vector) if vector else 0.0)
+    x = np.array([-1, 0, 0.5, 1, 65_518, 65_519.5, 65_520, n_thresholds - 1, n_thresholds, np.nan, 40_000.5])
+    rows = np.array([*product(x, [0.0, 2, np.nan], [0.0])])
+    rows[:, 0] += np.where(rng.random(len(rows)) < 0.3, np.floor(1000 * rng.random(len(rows))), 0)
+    expected, _ = explain(_core.Plan(attributes_of(ensemble), "double"), ensemble, rows)
+    scale = leaf_scale(ensemble)[:, np.newaxis]
+    for precision in ("single", "double"):
+        values, margin = explain(lanes_of(ensemble, precision), ensemble, rows)
+        assert (np.abs(values - expected) <= TOLERANCE[precision] * scale).all()
+        np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=0, atol=1e-12 * scale.max())
+
+
 # Rows
 
 
