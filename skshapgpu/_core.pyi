@@ -177,9 +177,9 @@ def interval_plan(plan: Plan, layout: IntervalLayout, n_threads: int = 1, unwalk
 def lane_plan(plan: Plan, most_bytes: int) -> Plan | None:
     """Compile a plan of the same values for calls of few rows, whose leaves are in the lanes of vectors.
 
-    Return None if the leaves would take more than ``most_bytes``, or cannot be in lanes: they can if the plan
-    is for path-dependent SHAP or Banzhaf values, without tables; if each player is tested in one column; and if
-    paths have at most 16 features (with "BII", at most 64).
+    Return None if the leaves would take more than ``most_bytes``, or cannot be in lanes. They can if the plan
+    is for path-dependent SHAP or Banzhaf values, without tables; if each player is tested in one column; and
+    if paths have at most 16 features (with "BII", at most 64).
     """
 
 def background_plan(

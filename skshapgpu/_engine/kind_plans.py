@@ -222,7 +222,7 @@ class KindPlan:
 
     @computed_once
     def lane_steps(self) -> int:
-        """Work of a row with leaves in lanes; 0 if the leaves cannot be in lanes. The first use makes them."""
+        """Work of a row with leaves in lanes, which the first use makes; 0 if leaves cannot be in lanes."""
         self.plan()  # which takes the lock, too
         with self.model.lock:
             plan = self._plans.get(LANES)

@@ -1,4 +1,4 @@
-"""Leaves in lanes: values by the definition, rows that do not depend on each other, and the choice of calls."""
+"""Leaves in lanes: values by the definition, independence of rows, and the calls that use them."""
 
 from __future__ import annotations
 

@@ -11,9 +11,10 @@ pytestmark = pytest.mark.skipif(
     not os.access("/proc/self/clear_refs", os.W_OK), reason="only Linux reports the peak of the memory"
 )
 
-#: Each call is repeated until it fits: a MemoryError raises the limit by a quarter. A smaller call is made before, so
-#: that neither what the first call imports nor the threads that it starts count. The line of a call has its limit, its peak, and how often it failed. The pages
-#: of libraries' code do not count: the kernel maps more or fewer of them, depending on what it holds in its cache.
+#: Each call is repeated until it fits: a MemoryError raises the limit by a quarter. A smaller call is made
+#: before, so that neither what the first call imports nor the threads that it starts count. The line of a call
+#: has its limit, its peak, and how often it failed. The pages of libraries' code do not count: the kernel maps
+#: more or fewer of them, depending on what it holds in its cache.
 SCRIPT = """
 import ctypes
 import os
