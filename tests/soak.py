@@ -170,8 +170,8 @@ class Soak:
             start = 32 * chance.randrange(8)
             rows = X[start : start + chance.choice([1, 64, 300])]
             values = explain(explainer, rows)
-            # A file does not store the memory limit; without one, more rows are processed at once, and few rows
-            # may be compared with leaves in lanes.
+            # A file does not store the memory limit; without one, more rows are processed at once, and leaves
+            # may be in lanes.
             key = (name, work, start, len(rows), way == "saved and loaded" and "memory_limit" in options)
             digest = hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=8).digest()
             if self.digests.setdefault(key, digest) != digest:

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 #: Each call is repeated until it fits: a MemoryError raises the limit by a quarter. A smaller call is made
-#: before, so that neither what the first call imports nor the threads that it starts count. The line of a call
-#: has its limit, its peak, and how often it failed. The pages of libraries' code do not count: the kernel maps
-#: more or fewer of them, depending on what it holds in its cache.
+#: before, so that neither what the first call imports nor the threads that it starts count. The line of a
+#: call has its limit, its peak, and how often it failed. The pages of libraries' code do not count: the
+#: kernel maps more or fewer of them, depending on what it holds in its cache.
 SCRIPT = """
 import ctypes
 import os

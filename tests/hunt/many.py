@@ -47,7 +47,7 @@ def tables(draw: Draw) -> Iterator[None]:
 
 @contextmanager
 def lanes(draw: Draw) -> Iterator[None]:
-    """Put the leaves of all models that can have lanes into lanes, if the draw says so, for calls of few rows.
+    """Put the leaves of all models that can have lanes into lanes for few rows, if the draw says so.
 
     At their true prices, most of these small models would be walked.
     """
