@@ -104,15 +104,15 @@ def _plan_lanes(plan: KindPlan, n_rows: int) -> ExecutionPlan | None:
 
     The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
     """
-    options, groups, n_outputs = plan.model.options, plan.groups, plan.model.n_outputs
-    if not n_rows or not plan.may_have_lanes or any(group.algorithm == "tables" for group in groups):
+    if not 0 < n_rows <= tree_costs.MOST_LANE_ROWS or not plan.may_have_lanes:
         return None
-    if not tree_costs.may_put_into_lanes(groups, n_rows, options.expected_rows):
+    options, walking, building = plan.model.options, plan.few_rows_seconds, plan.lane_build_seconds
+    if not tree_costs.may_put_into_lanes(walking, building, n_rows, options.expected_rows):
         return None
     n_steps, precision = plan.lane_steps, options.precision
-    if not n_steps or not tree_costs.lanes_are_faster(groups, n_steps, n_rows, precision):
+    if not n_steps or not tree_costs.lanes_are_faster(walking, n_steps, n_rows, precision):
         return None
-    building = tree_costs.lane_build_seconds(groups)
+    groups, n_outputs = plan.groups, plan.model.n_outputs
     n_threads = 1 if tree_costs.lanes_are_for_one_thread(groups) else effective_n_jobs(options.n_jobs)
     seconds = building + tree_costs.lane_seconds(n_steps, n_rows, precision)
     seconds += tree_costs.cpu_row_seconds(n_rows, plan.n_features, n_outputs, 1)

@@ -221,6 +221,16 @@ class KindPlan:
         )
 
     @computed_once
+    def few_rows_seconds(self) -> float:
+        """Seconds in which one thread walks few rows."""
+        return tree_costs.few_rows_seconds(self.groups)
+
+    @computed_once
+    def lane_build_seconds(self) -> float:
+        """Seconds to put the leaves into lanes."""
+        return tree_costs.lane_build_seconds(self.groups)
+
+    @computed_once
     def lane_steps(self) -> int:
         """Work of a row with leaves in lanes, which the first use makes; 0 if leaves cannot be in lanes."""
         self.plan()  # which takes the lock, too

@@ -200,17 +200,19 @@ def few_rows_seconds(groups: Sequence[TreeGroup]) -> float:
     return _FEW_ROWS_LEAF[instruction_set()] * sum(group.n_walked_leaves for group in groups)
 
 
-def may_put_into_lanes(groups: Sequence[TreeGroup], n_rows: int, expected_rows: int | None) -> bool:
-    """Return whether calls of ``n_rows`` rows may pay for putting the leaves into lanes."""
-    walking, building = few_rows_seconds(groups), lane_build_seconds(groups)
+def may_put_into_lanes(walking: float, building: float, n_rows: int, expected_rows: int | None) -> bool:
+    """Return whether calls of ``n_rows`` rows may pay for putting the leaves into lanes.
+
+    ``walking`` are the seconds in which few rows are walked, and ``building`` those to make the lanes.
+    """
     is_soon = building <= _MOST_LANE_SECONDS or building * n_rows <= walking * (expected_rows or 0)
-    return n_rows <= MOST_LANE_ROWS and walking >= _LEAST_LANE_SECONDS and is_soon
+    return walking >= _LEAST_LANE_SECONDS and is_soon
 
 
-def lanes_are_faster(groups: Sequence[TreeGroup], n_steps: int, n_rows: int, precision: str) -> bool:
+def lanes_are_faster(walking: float, n_steps: int, n_rows: int, precision: str) -> bool:
     """Return whether a call of ``n_rows`` rows takes less time with leaves in lanes than by walks."""
     seconds = lane_seconds(n_steps, n_rows, precision) - _CPU_CALL
-    return seconds < (1 - _LEAST_LANE_SAVING) * few_rows_seconds(groups)
+    return seconds < (1 - _LEAST_LANE_SAVING) * walking
 
 
 def lanes_are_for_one_thread(groups: Sequence[TreeGroup]) -> bool:
