@@ -77,7 +77,7 @@ struct LeafLanes {
   std::vector<uint32_t> ranked_codes;
   size_t n_trees = 0, n_leaves = 0;
   // The work for each row: the sum over the vectors of the places times one more than the nodes and, if
-  // leaves hold several outputs, the outputs.
+  // leaves hold several outputs, one and a half times the outputs.
   size_t n_steps = 0;
 
   bool any() const { return !chunks.empty(); }
