@@ -112,36 +112,52 @@ class LaneWalk {
     const int n_places = kPlaces ? kPlaces : any_places;
     const T* const values = at.numbers;
     const T* const zero_fractions = values + n_outputs_ * W;
-    V product[K];
-    for (int k = 0; k < K; ++k) product[k] = kVector ? weight_[k] : S::mul(weight_[k], S::load(values));
+    V product[K], after[K];
+    for (int k = 0; k < K; ++k) {
+      product[k] = kVector ? weight_[k] : S::mul(weight_[k], S::load(values));
+      after[k] = S::set1(T(1));
+    }
     uint32_t reached = ~uint32_t{0};
-#pragma GCC unroll 8
-    for (int i = 0; i < n_places; ++i) {
+    const auto pass = [&](int i) __attribute__((always_inline)) {
       const typename S::M passed = passes_place<S>(args_, at.place[i], at.bounds + i * 2 * W);
       reached &= S::bits(passed);
       __builtin_prefetch(at.bounds + i * 2 * W + kAhead / sizeof(uint16_t));
       __builtin_prefetch(zero_fractions + i * W + kAhead / sizeof(T));
-      const V z = S::load(zero_fractions + i * W);
-      places[i].difference = S::sub(S::select_or_zero(passed, S::set1(T(1))), z);
-      for (int k = 0; k < K; ++k) {
-        const V factor = S::fma(z, rest_[k], S::select_or_zero(passed, t_[k]));
-        places[i].before[k] = product[k];
-        places[i].factor[k] = factor;
-        product[k] = S::mul(product[k], factor);
-      }
-    }
-    V after[K];
-    for (int k = 0; k < K; ++k) after[k] = S::set1(T(1));
+      multiply(passed, S::load(zero_fractions + i * W), product, places[i]);
+    };
+    const auto add_value = [&](int i) __attribute__((always_inline)) {
+      add(value(places[i], after), values, args_.sums + at.place[i].slot * n_outputs_ * W);
+    };
+    if constexpr (kPlaces > 0) {
 #pragma GCC unroll 8
-    for (int i = n_places - 1; i >= 0; --i) {
-      V sum = S::mul(places[i].before[0], after[0]);
-      for (int k = 1; k < K; ++k) sum = S::fma(places[i].before[k], after[k], sum);
-      for (int k = 0; k < K; ++k) after[k] = S::mul(after[k], places[i].factor[k]);
-      add(S::mul(sum, places[i].difference), values, args_.sums + at.place[i].slot * n_outputs_ * W);
+      for (int i = 0; i < kPlaces; ++i) pass(i);
+#pragma GCC unroll 8
+      for (int i = kPlaces - 1; i >= 0; --i) add_value(i);
+    } else {
+      for (int i = 0; i < n_places; ++i) pass(i);
+      for (int i = n_places - 1; i >= 0; --i) add_value(i);
     }
     if (args_.margin) add_margins(reached, at.leaf_values);
     at = {at.place + n_places, at.bounds + n_places * 2 * W, zero_fractions + n_places * W,
           at.leaf_values + n_outputs_ * W};
+  }
+
+  // Multiply the products by the factors of a place, and keep what its value needs.
+  void multiply(typename S::M passed, V z, V* product, Place& place) const {
+    place.difference = S::sub(S::select_or_zero(passed, S::set1(T(1))), z);
+    for (int k = 0; k < K; ++k) {
+      place.before[k] = product[k];
+      place.factor[k] = S::fma(z, rest_[k], S::select_or_zero(passed, t_[k]));
+      product[k] = S::mul(product[k], place.factor[k]);
+    }
+  }
+
+  // Return the value of a place, given the products of the factors after it, which are multiplied by its own.
+  V value(const Place& place, V* after) const {
+    V sum = S::mul(place.before[0], after[0]);
+    for (int k = 1; k < K; ++k) sum = S::fma(place.before[k], after[k], sum);
+    for (int k = 0; k < K; ++k) after[k] = S::mul(after[k], place.factor[k]);
+    return S::mul(sum, place.difference);
   }
 
   // Add to the sums of a feature.
