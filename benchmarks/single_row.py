@@ -34,6 +34,9 @@ N_LARGE_TRAINING = 20_000
 #: Rows for which the library's own SHAP values are timed, which take up to 0.2 s.
 LIBRARY_ROWS = 100
 
+#: Numbers of rows that are also explained by walks, and the number of calls of each.
+FEW_ROWS, FEW_CALLS = (1, 2, 4, 8, 16, 64), 60
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=1000, help="calls of each kind (1000)")
@@ -70,8 +73,11 @@ def measure_large(name: str, n_rows: int) -> dict[str, Any]:
     rows = [X[i : i + 1] for i in range(n_rows)]
     own = own_values(family, model)
     explainer = TreeExplainer(model, device="cpu", n_jobs=1, expected_rows=10**6)
-    result = {"name": name, "n_leaves": sum(group.n_leaves for group in explainer.plan(1).tree_groups)}
-    result |= time_calls(model, rows, explainer)
+    start = process_time()
+    group = explainer.plan(1).tree_groups[0]  # the plan of the first small call puts the leaves into lanes
+    result = {"name": name, "n_leaves": group.n_leaves, "algorithm": group.algorithm}
+    result |= {"build_ms": 1e3 * (process_time() - start), "table_bytes": group.table_bytes}
+    result |= time_calls(model, rows, explainer) | {"few_rows": time_few_rows(model, X, explainer)}
     if own is None:
         return result
     seconds, largest, difference = [], 0.0, 0.0
@@ -83,6 +89,23 @@ def measure_large(name: str, n_rows: int) -> dict[str, Any]:
         largest = max(largest, np.abs(right).max())
     result["library_ms"] = 1e3 * median(seconds)
     return result | {"library": own.__name__, "difference": difference / largest}
+
+
+def time_few_rows(model: Any, X: np.ndarray, explainer: TreeExplainer) -> list[dict[str, Any]]:
+    """Time calls of a few rows, and calls that walk, in turn."""
+    walks = TreeExplainer(model, device="cpu", n_jobs=1, algorithm="quadrature")
+    results = []
+    for n_rows in FEW_ROWS:
+        calls = {"ms": explainer.shap_values, "walked_ms": walks.shap_values}
+        seconds: dict[str, list[float]] = {name: [] for name in calls}
+        for i in range(FEW_CALLS):
+            rows = X[i * n_rows : (i + 1) * n_rows]
+            for name, call in calls.items():
+                seconds[name].append(timed(call, rows))
+        algorithm = explainer.plan(n_rows).tree_groups[0].algorithm
+        medians = {name: 1e3 * median(times[FEW_CALLS // 10 :]) for name, times in seconds.items()}
+        results.append({"n_rows": n_rows, "algorithm": algorithm, **medians})
+    return results
 
 
 def own_values(family: str, model: Any) -> Callable[[Any], np.ndarray] | None:

@@ -270,8 +270,8 @@ constexpr int64_t kLeastWork = 2048;
 
 // The results of a block of rows, for which one part after another is added up.
 struct BlockResults {
-  BlockResults(const Plan& of, const Result& to)
-      : plan(of), result(to), sums(of, to, of.n_outputs, kBlockRows) {
+  BlockResults(const Plan& explained, const Result& arrays)
+      : plan(explained), result(arrays), sums(plan, result, plan.n_outputs, kBlockRows) {
     margin.resize(plan.n_outputs, 1, kBlockRows);
     totals.resize(plan.n_outputs, 1, kBlockRows);
     begin();
@@ -353,7 +353,10 @@ class LaneParts {
     explicit Worker(const LaneParts& parts) : plan_(parts.plan_), lanes_(plan_) {}
 
     void run(size_t part, const CodeTile& codes, int block, int n_rows, void* sums) {
-      lanes_.run_part(plan_.lanes.parts[part], codes, block, n_rows, static_cast<double*>(sums));
+      const LanePart& lanes = plan_.lanes.parts[part];
+      double* const part_sums = static_cast<double*>(sums);
+      std::fill_n(part_sums, n_part_sums(plan_, lanes), 0.0);  // for rows that the block does not have
+      lanes_.run_part(lanes, codes, block, n_rows, part_sums);
     }
 
    private:

@@ -16,7 +16,6 @@
 namespace skshap {
 namespace {
 
-constexpr uint16_t kMissing = 0xffff;
 // Columns with fewer codes than this never have the code below the missing one. Numeric columns with more are
 // ranked, chunk by chunk.
 constexpr size_t kMostCodes = 0xfff0;
@@ -260,7 +259,7 @@ class LaneBuilder {
     lanes_.bounds.resize(lanes_.places.size() * 2 * width());
     for (size_t i = 0; i < lanes_.bounds.size(); i += 2 * width()) {
       std::fill_n(lanes_.bounds.data() + i, width(), uint16_t{0});
-      std::fill_n(lanes_.bounds.data() + i + width(), width(), kMissing);
+      std::fill_n(lanes_.bounds.data() + i + width(), width(), kMissingLaneCode);
     }
     lanes_.category_words.assign(n_words_, ~uint64_t{0});
     lanes_.leaf_values.resize(n_values_);
@@ -332,9 +331,9 @@ class LaneBuilder {
     // If no code passes, the interval has the code below the one for missing values, which does not occur.
     const bool any = codes.lower < codes.upper;
     uint16_t* const bounds = lanes_.bounds.data() + place * 2 * width() + lane;
-    bounds[0] = static_cast<uint16_t>(any ? codes.lower : kMissing - 1);
+    bounds[0] = static_cast<uint16_t>(any ? codes.lower : kMissingLaneCode - 1);
     bounds[width()] =
-        static_cast<uint16_t>(any ? std::min<uint32_t>(codes.upper, kMissing) - 1 - codes.lower : 0);
+        static_cast<uint16_t>(any ? std::min<uint32_t>(codes.upper, kMissingLaneCode) - 1 - codes.lower : 0);
   }
 
   // Write the bounds of all chunks as ranks among the codes that the tests of the chunk tell apart.

@@ -5,8 +5,6 @@
 namespace skshap {
 namespace {
 
-constexpr uint16_t kMissing = 0xffff;
-
 size_t n_leaf_outputs(const Plan& plan, int32_t output) {
   return output < 0 ? static_cast<size_t>(plan.n_outputs) : 1;
 }
@@ -115,7 +113,7 @@ void LaneRunner<T>::read_codes(const CodeTile& tile, int block, int n_rows) {
         wide_codes_.data()[row * n_columns + column] = tile.wide[from];
       else
         wide_codes_.data()[row * n_columns + column] =
-            tile.narrow[from] == kMissing ? kMissingCode : tile.narrow[from];
+            tile.narrow[from] == kMissingLaneCode ? kMissingCode : tile.narrow[from];
     }
   }
 }
@@ -130,7 +128,8 @@ void LaneRunner<T>::rank_codes(const LaneChunk& chunk, int row) {
     const uint32_t* const codes = lanes.ranked_codes.data() + ranks.codes;
     const uint32_t* const end = lanes.ranked_codes.data() + ranks.codes_end;
     codes_.data()[first + ranks.column] =
-        code == kMissingCode ? kMissing : static_cast<uint16_t>(std::upper_bound(codes, end, code) - codes);
+        code == kMissingCode ? kMissingLaneCode
+                             : static_cast<uint16_t>(std::upper_bound(codes, end, code) - codes);
   }
 }
 

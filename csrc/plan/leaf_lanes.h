@@ -30,6 +30,9 @@ struct LanePlace {
 };
 constexpr uint32_t kNumeric = 0xffffffff;
 
+// The code of a missing value in a numeric column. The code below it never occurs.
+constexpr uint16_t kMissingLaneCode = 0xffff;
+
 // Consecutive vectors of the same output and number of nodes, by ascending number of places. They are few
 // enough to be summed in single precision.
 struct LaneChunk {

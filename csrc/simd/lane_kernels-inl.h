@@ -25,7 +25,7 @@ typename S::M passes_place(const LaneArgs<typename S::T>& args, const LanePlace&
   constexpr uint32_t W = S::kWidth;
   const uint16_t code = args.codes[place.column];
   if (place.words == kNumeric) {
-    if (code == 0xffff) return S::mask(&place.missing, 0);
+    if (code == kMissingLaneCode) return S::mask(&place.missing, 0);
     return S::within(bounds, bounds + W, code);
   }
   const uint32_t bit = code * W;
@@ -43,7 +43,7 @@ void add_lane_sums(const typename S::T* from, double* to) {
 // The bytes by which numbers are fetched ahead, because the leaves of large models do not fit into caches.
 constexpr size_t kAhead = 4096;
 
-// Where the lists of numbers of a vector begin.
+// Pointers to the first place, bounds, numbers and leaf values of a vector.
 template <class T>
 struct LaneCursor {
   const LanePlace* place;
@@ -83,11 +83,11 @@ class LaneWalk {
 
  private:
   static constexpr size_t W = S::kWidth;
-  // The numbers of places for which the loops over places are unrolled. Without the first ones, and with
-  // many, little time is saved.
-  static constexpr int kFirstUnrolled = K == 1 ? 1 : 2 * K - 1, kLastUnrolled = kVector ? 0
-                                                                                : K < 4 ? 2 * K + 2
-                                                                                        : 8;
+  // The loops over places are unrolled for these numbers of places. Leaves that need K nodes have no fewer;
+  // with more, hardly any time is saved.
+  static constexpr int kFirstUnrolled = K == 1 ? 1 : 2 * K - 1;
+  static constexpr int kMostUnrolled = K < 4 ? 2 * K + 2 : 8;
+  static constexpr int kLastUnrolled = kVector ? 0 : kMostUnrolled;
 
   struct Place {
     V before[K], factor[K], difference;

@@ -49,7 +49,9 @@ def plan_execution(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPl
 def _decide(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
     """Do the work of :func:`plan_execution`."""
     plan, requested = model.of(kind), model.options.devices
-    on_cpu = plan_on_cpu(plan, n_rows)
+    # A call that the user sends to a GPU does not need lanes, which the choice of lanes would make.
+    is_sent_to_gpus = bool(requested.indices) and plan.is_on_gpus
+    on_cpu = (_plan_walks_and_tables if is_sent_to_gpus else plan_on_cpu)(plan, n_rows)
     if not n_rows or requested.none or not plan.is_on_gpus:
         return on_cpu
     if isinstance(plan, LinkPlan):
@@ -79,9 +81,11 @@ def _decide(model: CompiledModel, kind: Kind, n_rows: int) -> ExecutionPlan:
 
 def plan_on_cpu(plan: KindPlan, n_rows: int) -> ExecutionPlan:
     """Decide how to run a call on the CPU, because no GPU is used or a GPU failed."""
-    in_lanes = _plan_lanes(plan, n_rows)
-    if in_lanes is not None:
-        return in_lanes
+    return _plan_lanes(plan, n_rows) or _plan_walks_and_tables(plan, n_rows)
+
+
+def _plan_walks_and_tables(plan: KindPlan, n_rows: int) -> ExecutionPlan:
+    """Decide how to run a call on the CPU without leaves in lanes."""
     options, n_outputs = plan.model.options, plan.model.n_outputs
     # Counting processors takes longer than a small call.
     n_threads = 1 if n_rows <= plan.rows_alone else effective_n_jobs(options.n_jobs)

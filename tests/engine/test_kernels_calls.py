@@ -44,6 +44,24 @@ def mixed_ensemble(x_dtype: str = "float32") -> Ensemble:
     )
 
 
+@pytest.mark.parametrize("x_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_few_rows_are_coded_as_many_are(core, x_dtype, strict):
+    """Up to four rows are compared with the thresholds one by one, more rows by a kernel."""
+    ensemble = random_ensemble(
+        23, n_trees=40, n_features=8, x_dtype=x_dtype, strict=strict, categorical=True, zero_missing=True
+    )
+    X = random_rows(24, ensemble, 240)
+    plan = core.Plan(attributes_of(ensemble), "double")
+    values, margin = explain(plan, ensemble, X)
+    np.testing.assert_allclose(margin, ensemble.margin(X), rtol=1e-12, atol=1e-12)
+    for n_rows in (1, 2, 3, 4, 5):
+        for first in range(0, 240, n_rows):
+            part = slice(first, first + n_rows)
+            few = explain(plan, ensemble, X[part])
+            assert same_bits(few[0], values[part]) and same_bits(few[1], margin[part])
+
+
 @both_precisions
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bits_depend_neither_on_threads_nor_on_the_other_rows(core, precision, dtype):

@@ -216,8 +216,8 @@ def test_rows_do_not_depend_on_each_other(precision: str, vector: bool) -> None:
     order = np.random.default_rng(0).permutation(150)
     for chosen in (order, order[:64], order[:5], order[:1], np.repeat(order[:3], 7)):
         for n_threads in (1, 3):
-            of_chosen = explain(plan, ensemble, rows[chosen], n_threads=n_threads)
-            assert same_bits(of_chosen[0], values[chosen]) and same_bits(of_chosen[1], margin[chosen])
+            again = explain(plan, ensemble, rows[chosen], n_threads=n_threads)
+            assert same_bits(again[0], values[chosen]) and same_bits(again[1], margin[chosen])
 
 
 @pytest.mark.parametrize("vector", [False, True])
@@ -347,7 +347,7 @@ def test_classes(forest: RandomForestRegressor) -> None:
 
 @once
 def test_it_can_be_interrupted() -> None:
-    ensemble = random_ensemble(3, n_trees=20_000, n_features=12, max_leaves=40, shapes=("random",))
+    ensemble = random_ensemble(3, n_trees=5000, n_features=12, max_leaves=40, shapes=("random",))
     plan = _core.Plan(attributes_of(ensemble), "single", n_threads=2)
     with interrupted(0.05, 2):
         for _ in range(100):

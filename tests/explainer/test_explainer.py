@@ -6,7 +6,6 @@ import copy
 import pickle
 import time
 import timeit
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +13,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers.checks import peak_of
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -278,14 +278,6 @@ def test_expected_value_does_not_change_with_use(multiclass: Any) -> None:
 
 
 # Memory
-
-
-def peak_of(call: Any) -> int:
-    tracemalloc.start()
-    call()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak
 
 
 @pytest.mark.parametrize("kind", ["array", "ints", "sparse", "pandas", "objects"])

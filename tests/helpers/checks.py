@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -131,3 +134,12 @@ def shrink_leaves(explainer: TreeExplainer, factor: float) -> None:
     compiled = explainer._compiled
     compiled.leaf_magnitude *= factor
     compiled._allowed_gaps.clear()  # earlier calls computed them
+
+
+def peak_of(call: Callable[[], Any]) -> int:
+    """Return the largest number of bytes that Python and NumPy allocate during a call."""
+    tracemalloc.start()
+    call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak

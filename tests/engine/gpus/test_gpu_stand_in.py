@@ -25,6 +25,8 @@ from sklearn.ensemble import (
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core
 from skshapgpu._common import devices, memory
+from skshapgpu._common.algorithms import SHAP_VALUES
+from skshapgpu._engine.kind_plans import LANES
 from skshapgpu._rows import gpu_arrays
 
 X, Y = load_diabetes(return_X_y=True)
@@ -73,6 +75,16 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray, dict[str, Any
 def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param is not None:
         monkeypatch.setattr(memory, "CHUNK_BYTES", request.param)
+
+
+def test_calls_on_a_gpu_make_no_lanes(calls: list[dict[str, Any]]) -> None:
+    model = RandomForestRegressor(20, max_depth=9, random_state=0).fit(X, Y)
+    for device, is_in_lanes in (("cuda:0", False), ("cpu", True)):
+        explainer = TreeExplainer(model, device=device)
+        explainer.explain(X[:1])
+        plan = explainer._compiled.of(SHAP_VALUES)
+        assert (LANES in plan._plans) == is_in_lanes
+    assert [call["n_rows"] for call in calls] == [1]
 
 
 def test_shap_values(case: Any, calls: list[dict[str, Any]]) -> None:

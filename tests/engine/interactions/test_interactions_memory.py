@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
-import tracemalloc
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checks import peak_of
 from helpers.interactions import (
     DIABETES,
     on_cpu,
@@ -18,14 +18,6 @@ from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
-
-
-def peak_of(call: Any) -> int:
-    tracemalloc.start()
-    call()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +42,9 @@ def test_chosen_pairs_take_chunks_and_their_own_size(
     assert everything > 20 * (1 << 20)
     peak = peak_of(lambda: explainer.explain_interactions(X, interactions=pairs))
     assert peak < expected.values.nbytes + 2 * (1 << 20)
-    found = explainer.explain_interactions(X, interactions=pairs)
-    np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.interactions, expected.interactions)
+    listed = explainer.explain_interactions(X, interactions=pairs)
+    np.testing.assert_array_equal(listed.values, expected.values)
+    np.testing.assert_array_equal(listed.interactions, expected.interactions)
 
 
 @pytest.mark.parametrize("pairs", ["matrices", "occurring", 20, [(3, 7)]])
