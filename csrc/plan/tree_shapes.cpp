@@ -83,7 +83,7 @@ class MeasuredTrees::Measurer {
       n_radau = n_legendre = shape.n_apart * quadrature_nodes(index_, most_others + 1);
     }
     shape.radau = n_radau <= kMaxFixedValueNodes && trees_.tree_output[tree] >= 0 && !interactions_;
-    shape.n_nodes = shape.radau ? n_radau : n_legendre;
+    shape.n_nodes = walked_nodes(shape.radau ? n_radau : n_legendre, interactions_);
     for (int32_t o = 0; o < trees_.value_width; ++o) {
       const LeafSums sums = sum(o, 0);
       // A row reaches several leaves of a merged tree, so an offset of each leaf would not be an offset of

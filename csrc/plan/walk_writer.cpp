@@ -24,6 +24,11 @@ void WalkWriter::begin_chunk(const Chunk& chunk) {
     // With Gauss-Radau quadrature of both variables, there would be nodes at which only one variable is 0.
     end_weight_ = 0;
     product_quadrature(chunk.n_nodes / chunk.n_apart, chunk.n_apart, t_, apart_, weights);
+    if (t_.size() < static_cast<size_t>(chunk.n_nodes)) {  // see walked_nodes
+      t_.push_back(t_.back());
+      apart_.push_back(apart_.back());
+      weights.push_back(0);
+    }
   } else if (radau_)
     end_weight_ = radau_quadrature(plan_.index, chunk.n_nodes, t_, weights);
   else

@@ -4,6 +4,8 @@
 
 namespace skshap {
 
-void set_deep_walks_avx2(Kernels& kernels) { set_order<1, kMaxFixedNodes + 1, kMaxFixedValueNodes>(kernels); }
+void set_deep_walks_avx2(Kernels& kernels) {
+  set_order<1, kMaxFixedNodes + 2, kMaxFixedValueNodes, 2>(kernels);  // see walked_nodes
+}
 
 }  // namespace skshap

@@ -5,7 +5,7 @@
 namespace skshap {
 
 void set_deep_walks_avx512(Kernels& kernels) {
-  set_order<1, kMaxFixedNodes + 1, kMaxFixedValueNodes>(kernels);
+  set_order<1, kMaxFixedNodes + 2, kMaxFixedValueNodes, 2>(kernels);  // see walked_nodes
 }
 
 }  // namespace skshap

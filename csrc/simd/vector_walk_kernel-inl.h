@@ -396,7 +396,7 @@ void any_vector_walk(const WalkArgs<typename S::T>& args) {
 
 template <class S, int... K>
 void set_vector_walks(KernelsOf<typename S::T>& k, std::integer_sequence<int, K...>) {
-  ((k.vector_walks[0][K + 1] = &vector_walk<S, K + 1>), ...);
+  ((k.vector_walks[0][walked_nodes(K + 1, false)] = &vector_walk<S, walked_nodes(K + 1, false)>), ...);
   k.vector_walks[0][0] = &any_vector_walk<S, 1>;
   k.vector_walks[1][0] = &any_vector_walk<S, 2>;
   k.vector_walks[2][0] = &any_vector_walk<S, 3>;

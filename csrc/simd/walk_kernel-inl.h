@@ -378,17 +378,17 @@ typename KernelsOf<typename S::T>::Walk fixed_walk() {
     return &walk<S, K, kRows, kOrder>;
 }
 
-template <class S, int kOrder, int kFirst, int... K>
-void set_walks(KernelsOf<typename S::T>& k, std::integer_sequence<int, K...>) {
-  ((k.walks[kOrder - 1][kFirst + K] = fixed_walk<S, kFirst + K, kOrder>()), ...);
+template <class S, int kOrder, int kFirst, int kStep, int... i>
+void set_walks(KernelsOf<typename S::T>& k, std::integer_sequence<int, i...>) {
+  ((k.walks[kOrder - 1][kFirst + kStep * i] = fixed_walk<S, kFirst + kStep * i, kOrder>()), ...);
 }
 
-// Set the walks of an order, for each K from kFirst to kLast.
-template <int kOrder, int kFirst, int kLast>
+// Set the walks of an order, for each kStep-th K from kFirst to kLast.
+template <int kOrder, int kFirst, int kLast, int kStep = 1>
 void set_order(Kernels& k) {
-  constexpr std::make_integer_sequence<int, kLast - kFirst + 1> all{};
-  set_walks<FloatVector, kOrder, kFirst>(std::get<0>(k.by_precision), all);
-  set_walks<DoubleVector, kOrder, kFirst>(std::get<1>(k.by_precision), all);
+  constexpr std::make_integer_sequence<int, (kLast - kFirst) / kStep + 1> all{};
+  set_walks<FloatVector, kOrder, kFirst, kStep>(std::get<0>(k.by_precision), all);
+  set_walks<DoubleVector, kOrder, kFirst, kStep>(std::get<1>(k.by_precision), all);
 }
 
 }  // namespace
