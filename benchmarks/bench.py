@@ -14,6 +14,7 @@
     python benchmarks/bench.py covers
     python benchmarks/bench.py loading
     python benchmarks/bench.py single-row
+    python benchmarks/bench.py serving
     python benchmarks/bench.py first-call
     python benchmarks/bench.py plans
     python benchmarks/bench.py cross-validation
@@ -69,6 +70,7 @@ import reports
 import revisions
 import scaling
 import selection
+import serving
 import single_row
 import tables
 import threads
@@ -95,6 +97,7 @@ def main() -> None:
         "covers": run_covers,
         "loading": run_loading,
         "single-row": run_single_row,
+        "serving": run_serving,
         "first-call": run_first_call,
         "plans": run_plans,
         "cross-validation": run_cross_validation,
@@ -317,6 +320,18 @@ def run_single_row(arguments: argparse.Namespace, refuse: Callable[[str], None])
         report["models"].append(result)
         single_row.print_result(result)
         reports.write(report, arguments)
+
+
+def run_serving(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.seconds <= 0:
+        refuse("--seconds must be positive")
+    seconds = 0.02 if arguments.quick else arguments.seconds
+    report = reports.start_report("serving", arguments)
+    for library, form in serving.cases():
+        for result in serving.measure(library, form, seconds):
+            report["models"].append(result)
+            serving.print_result(result)
+            reports.write(report, arguments)
 
 
 def run_first_call(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:

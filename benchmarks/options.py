@@ -26,6 +26,7 @@ import progress_models
 import revisions
 import scaling
 import selection
+import serving
 import single_row
 import top_pairs
 import triples
@@ -121,6 +122,11 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     single = commands.add_parser("single-row", help="a call for one row, by the form of X")
     single_row.add_arguments(single)
     add_output(single)
+    served = commands.add_parser(
+        "serving", help="latencies in a process that serves, in one and in 8 threads"
+    )
+    serving.add_arguments(served)
+    add_output(served)
     first = commands.add_parser("first-call", help="the comparison with the model's own prediction")
     first_call.add_arguments(first)
     add_output(first)

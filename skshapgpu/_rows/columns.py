@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from .._common.digits import number
 from .gpu_arrays import copied_to_host
 from .real_numbers import is_missing
-from .tables import n_rows_of, select, to_array
+from .tables import n_rows_of, package_of, select, to_array
 
 #: Pairs of percentiles between which colours change, tried in this order, from robust to all values.
 _PERCENTILES = ((5, 95), (1, 99), (0, 100))
@@ -143,6 +143,11 @@ def read_column(data: Any, feature: int, rows: np.ndarray) -> NumericColumn:
     """Return a feature's values in rows of any ``Explanation.data``."""
     if isinstance(data, GroupedRows):
         return data.column(feature, rows)
+    if package_of(data) == "pandas":  # the rows of a column take a tenth of the time of the rows of a frame
+        series = data.iloc[:, feature]
+        if isinstance(series.dtype, np.dtype):
+            return _column_of_values(series.to_numpy()[rows])
+        return _column_of_series(series.iloc[rows])
     if hasattr(data, "iloc") or hasattr(data, "get_columns") or hasattr(data, "column_names"):
         return _column_of_frame(select(data, rows, np.array([feature])))
     if sp.issparse(data):
@@ -159,13 +164,10 @@ def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
 
 
 def _column_of_frame(frame: Any) -> NumericColumn:
-    """Read the only column of a data frame of pandas, cuDF or polars, or of a table of PyArrow."""
+    """Read the only column of a data frame of cuDF or polars, or of a table of PyArrow."""
     frame = copied_to_host(frame)
     if hasattr(frame, "iloc"):
-        series = frame.iloc[:, 0]
-        if type(series.dtype).__name__ == "CategoricalDtype":
-            return _column_of_codes(series.cat.codes, series.cat.categories)
-        return _column_of_values(series.to_numpy())
+        return _column_of_series(frame.iloc[:, 0])
     if hasattr(frame, "get_columns"):
         series = frame.get_columns()[0]
         kind = type(series.dtype).__name__
@@ -178,6 +180,13 @@ def _column_of_frame(frame: Any) -> NumericColumn:
     if str(column.type).startswith(("int", "uint", "float", "double")):
         return _column_of_values(column.to_numpy())
     return _column_of_values(_objects(column.to_pylist()))
+
+
+def _column_of_series(series: Any) -> NumericColumn:
+    """Read a series of pandas."""
+    if type(series.dtype).__name__ == "CategoricalDtype":
+        return _column_of_codes(series.cat.codes, series.cat.categories)
+    return _column_of_values(series.to_numpy())
 
 
 def _objects(values: list[Any]) -> np.ndarray:
