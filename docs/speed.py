@@ -37,12 +37,12 @@ class Panel:
     on_gpu: bool = False
 
 
-LABELS = {"xgboost": "XGBoost", "shap": "shap", "fasttreeshap": "FastTreeSHAP", "woodelf": "Woodelf"}
+LABELS = {"xgboost": "XGBoost", "shap": "shap", "fasttreeshap": "Fast TreeSHAP", "woodelf": "Woodelf"}
 PACKAGES = {"woodelf": "woodelf_explainer"}
 
 #: Width of the picture, small so that a telephone shows letters of readable size; height of a line, and of
 #: the two lines above the bars of a panel; where the bars begin and end, and where the first panel begins.
-_WIDTH, _LINE, _HEADING, _LEFT, _RIGHT, _TOP = 440, 25, 52, 146, 54, 82
+_WIDTH, _LINE, _HEADING, _LEFT, _RIGHT, _TOP = 440, 25, 52, 150, 54, 82
 
 #: Where the axis begins and ends. The bar of ours, which ends at 1, is seen because the axis begins before 1.
 _LEAST, _MOST = 0.5, 10_000
