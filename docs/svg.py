@@ -6,12 +6,22 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-TEXT, GREY, GRID, BLUE = "#1f2733", "#5b6779", "#e3e7ed", "#1d4f9c"
+TEXT, GREY, GRID, BLUE, ORANGE, GROUND = "#1f2733", "#5b6779", "#e3e7ed", "#1d4f9c", "#d9822b", "#ffffff"
+
+#: Colours on the dark pages of browsers that prefer them, by the colours on light pages.
+DARK = {
+    TEXT: "#e6eaf0",
+    GREY: "#a3afc0",
+    GRID: "#39424f",
+    BLUE: "#6fa3ea",
+    GROUND: "#161b22",
+    "#7a5ea8": "#a68ad6",
+}
 
 #: Colour and shape of each system of a chart, in their order.
 STYLES = (
     (BLUE, "circle"),
-    ("#d9822b", "square"),
+    (ORANGE, "square"),
     ("#2a8f82", "triangle"),
     ("#b8405e", "diamond"),
     ("#7a5ea8", "cross"),
@@ -38,18 +48,22 @@ def text(
     )
 
 
-def picture(height: float, title: str, parts: list[str]) -> str:
-    """Return a picture of these parts, on white so that it can be read on dark pages as well.
+def picture(height: float, title: str, parts: list[str], width: float = WIDTH) -> str:
+    """Return a picture of these parts, on a ground of its own, light or dark as the browser prefers.
 
     Its size is twice that of its coordinates: pages shrink it to their width, which two pictures beside each
     other share in proportion to their sizes.
     """
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{2 * height:g}" '
-        f'viewBox="0 0 {WIDTH} {height:g}" font-family="sans-serif" role="img"><title>{title}</title>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * width:g}" height="{2 * height:g}" '
+        f'viewBox="0 0 {width:g} {height:g}" font-family="sans-serif" role="img"><title>{title}</title>'
     )
-    ground = f'<rect width="{WIDTH}" height="{height:g}" rx="8" fill="#ffffff"/>'
-    return "\n".join([head, ground, *parts, "</svg>", ""])
+    rules = "".join(
+        f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in DARK.items()
+    )
+    style = f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
+    ground = f'<rect width="{width:g}" height="{height:g}" rx="8" fill="{GROUND}"/>'
+    return "\n".join([head, style, ground, *parts, "</svg>", ""])
 
 
 def marker(x: float, y: float, style: tuple[str, str]) -> str:

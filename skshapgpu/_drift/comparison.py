@@ -135,4 +135,5 @@ class ExplanationComparison:
                 f"{number(record['wasserstein'], 3)}, mean |value| "
                 f"{number(record['reference_importance'], 3)} -> {number(record['current_importance'], 3)}"
             )
-        return "\n".join(lines + ["  ..."] * (len(records) > _N_SHOWN))
+        n_others = len(records) - _N_SHOWN
+        return "\n".join(lines + [f"  and {n_others} more"] * (n_others > 0))

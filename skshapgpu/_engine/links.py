@@ -245,6 +245,8 @@ def unit_of(adapted: AdaptedModel, model_output: str) -> str:
         return _UNIT_OF_OUTPUT[model_output]
     if adapted.link in ("logistic", "softmax", "exp") and adapted.link_scale != 1:
         return "margin"
+    if adapted.squared_error:
+        return "prediction"
     return {
         "identity": "probability",
         "logistic": "log-odds",

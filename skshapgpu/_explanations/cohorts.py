@@ -134,7 +134,8 @@ class Cohorts(Mapping[Any, ExplanationT], Generic[ExplanationT]):
             cohort = self[label]
             shown = ", ".join(f"{name} {number(mean, 4)}" for name, mean in cohort.strongest(_N_FEATURES))
             lines.append(f"  {label}: {len(cohort)} rows: {shown}")
-        return "\n".join(lines + ["  ..."] * (len(self) > _N_SHOWN))
+        n_others = len(self) - _N_SHOWN
+        return "\n".join(lines + [f"  and {n_others} more cohorts"] * (n_others > 0))
 
 
 def split_into_cohorts(explanation: ExplanationT, labels: Any) -> Cohorts[ExplanationT]:

@@ -32,6 +32,15 @@ if TYPE_CHECKING:
 _N_SHOWN = 12
 
 
+def with_unit(text: str, unit: str) -> str:
+    """Add the unit of values in parentheses, unless it is the margin or the prediction, which say no more."""
+    return text if unit in ("margin", "prediction") else f"{text} ({unit})"
+
+
+def _and_more(n: int) -> str:
+    return f", and {n - _N_SHOWN} more" if n > _N_SHOWN else ""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledValues:
     """Base class of values with their labels; the subclasses define the fields."""
@@ -197,7 +206,7 @@ class LabelledValues:
         facts = [("rows", f"{len(self)}"), ("features", f"{len(self.feature_names)}")]
         if self.output_names is not None:
             shown = ", ".join(map(str, self.output_names[:_N_SHOWN]))
-            facts.append(("outputs", shown + (", ..." if len(self.output_names) > _N_SHOWN else "")))
+            facts.append(("outputs", shown + _and_more(len(self.output_names))))
         facts.append(("base value", self._base_values_shown()))
         device = "the CPU" if self.device == "cpu" else self.device
         facts.append(("computed", f"on {device} in {number(self.seconds, 3)} s, {self.precision} precision"))
@@ -211,29 +220,43 @@ class LabelledValues:
         if by_row and np.isnan(base).all():
             return "one for each row"
         shown = ", ".join(number(value, 6) for value in base[:_N_SHOWN])
-        shown += ", ..." if len(base) > _N_SHOWN else ""
-        return f"{shown} on average" if by_row else shown
+        shown += _and_more(len(base)) + (" on average" if by_row else "")
+        return with_unit(shown, self.unit)
+
+    def _shown(self) -> tuple[str, list[tuple[str, float, str]], str]:
+        """Return a heading, the strongest names with their means as numbers and texts, and what is left out.
+
+        Means within the additivity error are due to rounding, and are 0.
+        """
+        ranked = self.strongest(_N_SHOWN)
+        error = self.additivity_error or 0.0
+        lines = [(name, mean, "0" if mean <= error else number(mean, 4)) for name, mean in ranked]
+        n_others = len(self._second_names()) - len(ranked)
+        others = f"and {n_others} more" if n_others > 0 else ""
+        return with_unit(f"mean |{INDICES[self.index].value_name}|", self.unit), lines, others
 
     def __repr__(self) -> str:
+        heading, ranked, others = self._shown()
         lines = [f"{name}: {value}" for name, value in self._facts()]
-        lines += [f"  {name}: {number(mean, 4)}" for name, mean in self.strongest(_N_SHOWN)]
+        lines += [f"{heading}:"] + [f"  {name}: {mean}" for name, _, mean in ranked]
+        lines += [f"  {others}"] if others else []
         return f"{type(self).__name__}\n" + "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        ranked = self.strongest(_N_SHOWN)
-        longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
+        heading, ranked, others = self._shown()
+        longest = max((mean for _, mean, _ in ranked if mean > 0), default=1.0)
         rows = "".join(
             f"<tr><td style='text-align:left'>{escape(name)}</td>"
-            f"<td style='text-align:right'>{number(mean, 4)}</td>"
+            f"<td style='text-align:right'>{text}</td>"
             f"<td style='text-align:left'><div style='background:#0072b2;height:0.8em;"
             f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
-            for name, mean in ranked
+            for name, mean, text in ranked
         )
         facts = "<br>".join(f"{name}: {escape(value)}" for name, value in self._facts())
         return (
             f"<div><b>{self._title()}</b><br>{facts}<table style='font-size:inherit;margin-top:0.5em'>"
             f"<thead><tr><th style='text-align:left'>{self._ranked_noun}</th>"
-            f"<th>mean |value|</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>"
+            f"<th>{escape(heading)}</th><th></th></tr></thead><tbody>{rows}</tbody></table>{others}</div>"
         )
 
 
@@ -293,7 +316,8 @@ class Explanation(LabelledValues):
         ``output_names`` has the times.
     unit : str
         Unit of the values, with which displays label their axes: "log-odds", "probability", "softmax score",
-        "log of the prediction", or "margin" if none of these is known; otherwise the ``model_output``.
+        "log of the prediction", "prediction" if the model was trained to minimize the squared error, or
+        "margin" if none of these is known; otherwise the ``model_output``.
     checked_against : {"model", "trees"} or None
         What the first call of the explainer compared the values with. "model": the library's own prediction
         of up to 16 rows; "trees": only the trees as they were read, for the reason in ``check_note``; None:

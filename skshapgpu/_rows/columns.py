@@ -28,6 +28,8 @@ class NumericColumn:
     categories: tuple[str, ...] | None = None
     #: The numbers before they were rounded to float64, if they are integers or objects and none is missing.
     exact: np.ndarray | None = None
+    #: Whether the categories have an order: those of an ordered categorical column of pandas.
+    is_ordered: bool = False
 
     @property
     def missing(self) -> np.ndarray:
@@ -185,7 +187,8 @@ def _column_of_frame(frame: Any) -> NumericColumn:
 def _column_of_series(series: Any) -> NumericColumn:
     """Read a series of pandas."""
     if type(series.dtype).__name__ == "CategoricalDtype":
-        return _column_of_codes(series.cat.codes, series.cat.categories)
+        column = _column_of_codes(series.cat.codes, series.cat.categories)
+        return replace(column, is_ordered=bool(series.cat.ordered))
     return _column_of_values(series.to_numpy())
 
 

@@ -14,6 +14,7 @@ from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
 from . import base
+from .room import fit, make_room
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
     from matplotlib.typing import ColorType
+
+#: Part of white in the colour of the bar of all other features, which is a sum.
+_WHITE = 0.55
+
+#: A bar of all other features that is longer than this multiple of the longest other bar is cut, there.
+_LONGEST_OTHERS = 1.15
 
 
 class ShapBarDisplay:
@@ -46,6 +53,8 @@ class ShapBarDisplay:
         Label of the x-axis; by default ``mean |SHAP value|``.
     cohort_names : sequence of length n_cohorts or None, default=None
         Names of the cohorts, whose bars are drawn beside each other. None: there are no cohorts.
+    error : float, default=0
+        Lengths up to this are due to rounding, and are shown as 0.
 
     Attributes
     ----------
@@ -82,6 +91,7 @@ class ShapBarDisplay:
         splits: bool = False,
         label: str = "mean |SHAP value|",
         cohort_names: Sequence[Any] | None = None,
+        error: float = 0.0,
     ) -> None:
         self.importances = importances
         self.feature_names = feature_names
@@ -89,6 +99,7 @@ class ShapBarDisplay:
         self.splits = splits
         self.label = label
         self.cohort_names = cohort_names
+        self.error = error
 
     def plot(
         self,
@@ -104,8 +115,9 @@ class ShapBarDisplay:
         ax : matplotlib Axes or None, default=None
             Axes to draw on; None creates a new figure.
         max_features : int or None, default=20
-            Number of features to draw: the most important ones. One more bar is the sum of all other
-            features. None draws all features.
+            Number of features to draw: the most important ones. One more bar, in a lighter colour, is the sum
+            of all other features; it is cut if it is much longer than the other bars. None draws all
+            features.
         color : matplotlib color, sequence of matplotlib colors or None, default=None
             Colour of the bars; if there are several outputs or cohorts, one colour for each of them.
 
@@ -154,16 +166,47 @@ class ShapBarDisplay:
                 self.bars_.append(ax.barh(centres, series, height=height, color=series_color))
                 numbers += zip(series, series, centres)
         self.texts_ = [
-            base.beside(ax, base.numeral(length), (end, y), gap, size) for length, end, y in numbers
+            base.beside(ax, base.numeral(length, error=self.error), (end, y), gap, size)
+            for length, end, y in numbers
         ]
         ax.set_xlim(0, ends.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)
         series_names = self.output_names if self.cohort_names is None else self.cohort_names
         if series_names is not None:
             base.legend_beside(ax, self.bars_, [base.short(name) for name in series_names])
-        base.make_room(ax, self.texts_)
+        fit(ax)
+        if len(others):
+            self._mark_others(ax, ends)
+        else:
+            make_room(ax, self.texts_)
         self.ax_, self.figure_ = ax, base.figure_of(ax)
         return self
+
+    def _mark_others(self, ax: Axes, ends: np.ndarray) -> None:
+        """Draw the last row in a lighter colour. If it is much longer than the other rows, cut its bars.
+
+        The number of a bar that is cut is inside the bar. ``ends`` are the largest x of each row and series.
+        """
+        from matplotlib.colors import to_rgb
+
+        for bars in self.bars_:
+            color = np.array(to_rgb(bars[-1].get_facecolor()))
+            bars[-1].set_facecolor(tuple(_WHITE + (1 - _WHITE) * color))
+        n_beside = 1 if ends.ndim == 1 else ends.shape[1]
+        ends = ends.reshape(len(ends), n_beside)
+        limit = _LONGEST_OTHERS * float(ends[:-1].max())
+        texts = np.reshape(np.array(self.texts_, object), (n_beside, len(ends)))
+        is_cut = ends[-1] > limit
+        if not limit or not is_cut.any():
+            make_room(ax, self.texts_)
+            return
+        ax.set_xlim(0, limit)
+        make_room(ax, [*texts[:, :-1].ravel(), *texts[~is_cut, -1]])
+        for text in texts[is_cut, -1]:
+            text.xy = (ax.get_xlim()[1], text.xy[1])
+            text.set(
+                position=(-4, 0), horizontalalignment="right", text=f"{text.get_text()} \N{RIGHTWARDS ARROW}"
+            )
 
     def _draw_splits(self, ax: Axes, shown: np.ndarray, others: np.ndarray, means: np.ndarray) -> np.ndarray:
         """Draw whiskers and dots; return the largest x of each row's whiskers and dots."""
@@ -223,7 +266,13 @@ class ShapBarDisplay:
         label = base.with_unit(f"mean |{base.value_name(explanation)}|", explanation)
         if is_stacked:
             label += ", summed over the outputs" if names is None else " of each output"
-        display = cls(importances, explanation.feature_names, output_names=names, label=label)
+        display = cls(
+            importances,
+            explanation.feature_names,
+            output_names=names,
+            label=label,
+            error=base.resolution(explanation),
+        )
         return display.plot(ax=ax, max_features=max_features, color=color)
 
     @classmethod
@@ -245,7 +294,13 @@ class ShapBarDisplay:
         label = base.with_unit(f"mean |{base.value_name(explanation)}|", explanation)
         label += ", summed over the outputs" if is_summed else ""
         importances = np.column_stack(lengths)
-        return cls(importances, explanation.feature_names, label=label, cohort_names=names)
+        return cls(
+            importances,
+            explanation.feature_names,
+            label=label,
+            cohort_names=names,
+            error=base.resolution(explanation),
+        )
 
     @classmethod
     @lists_options
@@ -339,7 +394,7 @@ class ShapBarDisplay:
             label += ", summed over the outputs"
         if len(importances) > 1:
             label += f"\n(mean and standard deviation of {len(importances)} splits)"
-        display = cls(importances, names, splits=True, label=label)
+        display = cls(importances, names, splits=True, label=label, error=base.resolution(explanation))
         return display.plot(ax=ax, max_features=max_features, color=color)
 
 

@@ -1,4 +1,4 @@
-"""Code shared by the displays: selection of outputs and rows, text, colours, and room for labels."""
+"""Code shared by the displays: selection of outputs and rows, text, colours, axes and legends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from .._common.lazy import import_for
 from .._common.positions import is_integer, listed, read_position, require_position
 from .._explanations.selection import positions_of_label
 from .._explanations.values import Explanation, LabelledValues
+from .._explanations.values import with_unit as values_with_unit
 from .._rows.gpu_arrays import to_host
 from ..explainer import as_explainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
@@ -54,9 +56,6 @@ _ROW, _HEAD = 0.32, 1.0
 #: Height of each further bar in a row, relative to the first bar.
 _BESIDE = 0.6
 
-#: Pixels between a label and its neighbours.
-_GAP = 4.0
-
 
 def pyplot() -> Any:
     """Import ``matplotlib.pyplot``, or raise an ``ImportError`` that says what to install."""
@@ -69,8 +68,13 @@ def value_name(explanation: Any) -> str:
 
 
 def with_unit(label: str, explanation: Any) -> str:
-    """Return a label of values, with their unit in parentheses unless it is the margin."""
-    return label if explanation.unit == "margin" else f"{label} ({explanation.unit})"
+    """Return a label with the unit of an explanation, or of a comparison; see :func:`.values.with_unit`."""
+    return values_with_unit(label, explanation.unit)
+
+
+def resolution(explanation: Any) -> float:
+    """Return the magnitude from which on a value says something; smaller values are due to rounding."""
+    return float(explanation.additivity_error or 0.0)
 
 
 def require_size(size: Any) -> None:
@@ -193,14 +197,16 @@ def short(text: Any, length: int = _LONGEST_NAME) -> str:
     return f"{text[: length - end - 1]}…{text[-end:]}"
 
 
-def numeral(value: float, digits: int = 3, *, padded: bool = True) -> str:
-    """Return a number as :func:`number` writes it, with a real minus sign."""
+def numeral(value: float, digits: int = 3, *, padded: bool = True, error: float = 0.0) -> str:
+    """Return a number as :func:`number` writes it, with a real minus sign; "0" if it is within the error."""
+    if abs(value) <= error:
+        return "0"
     return number(value, digits, padded=padded).replace("-", "\N{MINUS SIGN}")
 
 
-def signed(value: float) -> str:
-    """Return a number with its sign, even if the sign is a plus."""
-    return ("+" if value >= 0 else "") + numeral(value)
+def signed(value: float, error: float) -> str:
+    """Return a number with its sign, even if the sign is a plus; "0" if it is within the error."""
+    return ("+" if value > error else "") + numeral(value, error=error)
 
 
 def new_axes(width: float, height: float) -> Axes:
@@ -248,22 +254,31 @@ def series_colors(
     return colors
 
 
-def row_axes(ax: Axes | None, labels: Sequence[str], per_row: int = 1) -> tuple[Axes, float]:
+def row_axes(
+    ax: Axes | None,
+    labels: Sequence[str],
+    per_row: int = 1,
+    *,
+    more_rows: float = 0.0,
+    key_width: float = 0.0,
+) -> tuple[Axes, float]:
     """Return axes with a row for each label, the first on top, and the size of a font that fits into a row.
 
     New axes are as high as the rows and as wide as the labels require. With several bars in a row
-    (``per_row``), rows are higher, and the font fits beside one bar.
+    (``per_row``), rows are higher, and the font fits beside one bar. ``more_rows`` is the height of what is
+    above and below the rows, in rows, and ``key_width`` the width of the key beside the axes, in inches.
     """
     plt = pyplot()
     n_rows, longest = len(labels), max(map(len, labels))
     if ax is None:
         row = _ROW * (1 + _BESIDE * (per_row - 1))
-        size = (5.2 + LETTER * longest, min(_HEAD + row * max(n_rows, 2), LARGEST))
-        ax = new_axes(*size)
-        height = size[1] - _HEAD
+        height = row * (max(n_rows, 2) + more_rows)
+        ax = new_axes(5.2 + LETTER * longest + key_width, min(_HEAD + height, LARGEST))
+        height = min(height, LARGEST - _HEAD)
     else:
         height = ax.get_window_extent().height / ax.figure.dpi
-    largest_size, usual_size = 0.75 * 72 * height / n_rows, float(plt.rcParams["font.size"])
+    usual_size = float(plt.rcParams["font.size"])
+    largest_size = 0.75 * 72 * height / (n_rows + more_rows)
     ax.set_yticks(range(n_rows), labels, fontsize=min(usual_size, largest_size), parse_math=False)
     ax.set_ylim(n_rows - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -271,6 +286,14 @@ def row_axes(ax: Axes | None, labels: Sequence[str], per_row: int = 1) -> tuple[
     ax.grid(axis="x", color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
     return ax, min(usual_size, largest_size / per_row)
+
+
+def colorbar(ax: Axes, mappable: Any, label: str) -> Colorbar:
+    """Add a scale of colours that belongs to the axes: it is as high, and moves with them."""
+    bar = figure_of(ax).colorbar(mappable, cax=ax.inset_axes((1.02, 0, 0.02, 1)))
+    bar.set_label(label, parse_math=False)
+    bar.outline.set_visible(False)
+    return bar
 
 
 def legend_beside(ax: Axes, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
@@ -307,25 +330,3 @@ def beside(ax: Axes, text: str, end: tuple[Any, Any], gap: float, size: float) -
     """Write a text ``gap`` points to the right of the end of a bar or line, or to the left if negative."""
     side: Any = "left" if gap > 0 else "right"
     return ax.annotate(text, end, (gap, 0), textcoords="offset points", ha=side, va="center", fontsize=size)
-
-
-def make_room(ax: Axes, texts: Sequence[Annotation]) -> None:
-    """Widen the limits of the x-axis until all annotations, anchored to data, are inside the axes."""
-    if not texts:
-        return
-    if hasattr(ax.figure, "draw_without_rendering"):  # a SubFigure does not have it
-        ax.figure.draw_without_rendering()
-    left, right = ax.get_xlim()
-    box = ax.get_window_extent()
-    unit = box.width / (right - left)
-    reach = []
-    for text in texts:
-        extent, anchor = text.get_window_extent(), float(text.xy[0])
-        pixel = box.x0 + (anchor - left) * unit
-        reach.append((anchor, extent.x0 - pixel - _GAP, extent.x1 - pixel + _GAP))
-    for _ in range(20):  # wider limits move the anchors; this converges unless a text is wider than the axes
-        per_pixel = (right - left) / box.width
-        left = min(left, *(anchor + low * per_pixel for anchor, low, _ in reach))
-        right = max(right, *(anchor + high * per_pixel for anchor, _, high in reach))
-    if right - left < 20 / unit * box.width:
-        ax.set_xlim(left, right)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from .._common.checks import require_bool, require_count, require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
-from .._rows.columns import is_group, read_column
+from .._rows.columns import NumericColumn, is_group, read_column
 from . import base
+from .room import fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 #: Number of bins along the x-axis in which points are counted. A bin is about as wide as a point.
 _BINS = 100
@@ -26,14 +28,34 @@ _BINS = 100
 #: Half the height of the highest swarm, and the distance of neighbours in a sparse swarm. A row has height 1.
 _HALF_HEIGHT, _STEP = 0.4, 0.11
 
+#: Largest number of columns of the key of categories, smallest number of lines in a column (a name and as
+#: many categories as there are colours), and lines for each row of the chart.
+_KEY_COLUMNS, _KEY_LINES, _LINES_PER_ROW = 2, 1 + len(base.PALETTE), 1.5
+
+#: Longest category name that is shown in full, in characters.
+_CATEGORY_LETTERS = 16
+
+#: Height of axes, in inches, from which the name of the scale of colours fits between its ends.
+_HIGH = 1.9
+
+#: Width of a key's symbols and spaces, and of what is between the axes and the key, in inches.
+_KEY_SPACE, _SCALE_WIDTH = 0.45, 0.45
+
+
+#: Columns of a key: the position of each feature in the chart, with its name and its categories' names and
+#: colours.
+_Key = list[dict[int, tuple[str, list[tuple[str, str]]]]]
+
 
 class ShapBeeswarmDisplay:
     """Beeswarm plot: a point for each row and feature, SHAP values on the x-axis, feature values as colour.
 
     Create one with :meth:`from_explanation` or :meth:`from_estimator`. Features are sorted by mean
     magnitude. Colours run from the 5th to the 95th percentile of a feature or, if both are equal, between
-    more extreme percentiles. Categories are coloured in the order of the column's type or of their names;
-    missing values are grey. The same values give the same picture each time.
+    more extreme percentiles; ordered categories are coloured in their order. Other categories have colours of
+    their own and a key, in which the rarest of more than 8 share a colour. The points of a feature whose
+    categories have no place in the key are dark. Missing values are grey. The same values give the same
+    picture each time.
 
     Parameters
     ----------
@@ -52,6 +74,8 @@ class ShapBeeswarmDisplay:
     figure_ : matplotlib Figure
     points_ : list of matplotlib PathCollection
         The points of each row of the chart, from top to bottom.
+    key_ : matplotlib Legend or None
+        The key of the categories beside the chart.
     rows_ : ndarray of int
         Positions of the rows that were drawn, in the order of their points.
 
@@ -70,6 +94,7 @@ class ShapBeeswarmDisplay:
     ax_: Axes
     figure_: Figure
     points_: list[PathCollection]
+    key_: Legend | None
     rows_: NDArray[np.intp]
 
     def __init__(
@@ -136,8 +161,11 @@ class ShapBeeswarmDisplay:
         if len(others):
             swarms.append(values[sample][:, others].sum(axis=1))
             names.append(base.others_name(len(others)))
+        columns = [self._column(int(feature)) for feature in shown]
+        key = _key_of(names[: len(shown)], columns, len(names))
         is_new = ax is None
-        ax, font_size = base.row_axes(ax, names)
+        ax, font_size = base.row_axes(ax, names, key_width=_key_width(key))
+        self.ax_, self.figure_ = ax, base.figure_of(ax)
         ax.grid(axis="y", color="0.93", linewidth=0.8)
         ax.axvline(0, color="0.5", linewidth=0.8, zorder=0.9)
         colors = base.colormap(cmap).with_extremes(bad=base.MISSING)
@@ -148,35 +176,81 @@ class ShapBeeswarmDisplay:
             "linewidths": 0,
             "rasterized": len(swarms) * len(sample) >= base.MANY,
         }
-        self.points_, any_missing = [], False
+        in_key = {feature for column in key for feature in column}
+        self.points_ = []
         for i, swarm in enumerate(swarms):
-            y = i + swarm_offsets(swarm, low, high)
-            if self.data is None or i >= len(shown) or is_group(self.data, int(shown[i])):
-                self.points_.append(ax.scatter(swarm, y, color=base.NEUTRAL, **style))
-                continue
-            shades = read_column(self.data, int(shown[i]), self.rows_).scaled()
-            any_missing |= bool(np.isnan(shades).any())
-            fill: dict[str, Any] = {"c": shades, "cmap": colors, "vmin": 0, "vmax": 1, "plotnonfinite": True}
-            self.points_.append(ax.scatter(swarm, y, **fill, **style))
+            fill = _fill(columns[i] if i < len(columns) else None, i in in_key, colors)
+            self.points_.append(ax.scatter(swarm, i + swarm_offsets(swarm, low, high), **fill, **style))
         margin = 0.03 * (high - low) or 0.5
         ax.set_xlim(min(low, 0) - margin, max(high, 0) + margin)
         ax.set_xlabel(self.label, parse_math=False)
-        self.ax_, self.figure_ = ax, base.figure_of(ax)
-        if colorbar and self.data is not None:
-            self._add_colorbar(colors, any_missing)
+        has_scale = colorbar and any(column is not None and _has_scale(column) for column in columns)
+        if has_scale:
+            self._add_colorbar(colors)
+        self.key_ = self._add_key(key, has_scale) if key else None
+        coloured = [
+            column for i, column in enumerate(columns) if column and (_has_scale(column) or i in in_key)
+        ]
+        if any(column.missing.any() for column in coloured) and (has_scale or key):
+            base.legend_of_missing(ax, "missing")
+        fit(ax)
         return self
 
-    def _add_colorbar(self, colors: Colormap, any_missing: bool) -> None:
+    def _column(self, feature: int) -> NumericColumn | None:
+        """Return the values of a feature in the rows that are drawn; None if they have no colours."""
+        if self.data is None or is_group(self.data, feature):
+            return None
+        return read_column(self.data, feature, self.rows_)
+
+    def _add_colorbar(self, colors: Colormap) -> None:
         from matplotlib.cm import ScalarMappable
 
-        bar = self.figure_.colorbar(
-            ScalarMappable(cmap=colors), ax=self.ax_, aspect=40, pad=0.02, ticks=[0, 1], label="feature value"
-        )
-        bar.ax.set_yticklabels(["low", "high"])
+        bar = base.colorbar(self.ax_, ScalarMappable(cmap=colors), "feature value")
+        bar.set_ticks([0, 1], labels=["low", "high"])
         bar.ax.tick_params(length=0)
-        bar.outline.set_visible(False)
-        if any_missing:
-            base.legend_of_missing(self.ax_, "missing")
+        if self.ax_.get_window_extent().height > _HIGH * self.figure_.dpi:
+            bar.ax.yaxis.labelpad = -22  # between the two ticks
+
+    def _add_key(self, key: _Key, has_scale: bool) -> Legend:
+        """Draw the key of the categories to the right of the axes and the scale of colours."""
+        from matplotlib.legend import Legend
+        from matplotlib.lines import Line2D
+        from matplotlib.transforms import ScaledTranslation
+
+        blank = Line2D([], [], linestyle="none")
+        handles, labels = [], []
+        n_lines = max(sum(1 + len(names) for _, names in column.values()) for column in key)
+        for column in key:
+            lines: list[tuple[Line2D, str]] = []
+            for feature_name, categories in column.values():
+                lines.append((blank, feature_name))
+                for category, color in categories:
+                    lines.append((Line2D([], [], color=color, marker="o", linestyle="none"), category))
+            lines += [(blank, "")] * (n_lines - len(lines))
+            handles += [handle for handle, _ in lines]
+            labels += [label for _, label in lines]
+        shift = ScaledTranslation(_SCALE_WIDTH if has_scale else 0, 0, self.ax_.figure.dpi_scale_trans)
+        legend = Legend(
+            self.ax_,
+            handles,
+            labels,
+            ncols=len(key),
+            loc="upper left",
+            bbox_to_anchor=(1.04 if has_scale else 1, 1),
+            bbox_transform=self.ax_.transAxes + shift,
+            frameon=False,
+            borderpad=0,
+            handletextpad=0,
+            columnspacing=1,
+            fontsize="small",
+        )
+        for handle, text in zip(handles, legend.get_texts()):
+            text.set_parse_math(False)
+            if handle is blank:
+                text.set_fontweight("bold")
+        self.ax_.add_artist(legend)
+        legend.set_clip_on(False)  # so that layouts make room for it
+        return legend
 
     @classmethod
     def from_explanation(
@@ -270,6 +344,56 @@ class ShapBeeswarmDisplay:
             size=size,
             colorbar=colorbar,
         )
+
+
+def _has_scale(column: NumericColumn) -> bool:
+    """Return whether the values have an order, so that colours run from low to high."""
+    return column.categories is None or column.is_ordered
+
+
+def _fill(column: NumericColumn | None, in_key: bool, colors: Colormap) -> Mapping[str, Any]:
+    """Return the arguments of ``scatter`` for the colours of a feature's points."""
+    if column is None or not (in_key or _has_scale(column)):
+        return {"color": base.NEUTRAL}
+    if _has_scale(column):
+        return {"c": column.scaled(), "cmap": colors, "vmin": 0, "vmax": 1, "plotnonfinite": True}
+    column = column.most_frequent(len(base.PALETTE))
+    codes = np.where(column.missing, len(base.PALETTE), column.numbers).astype(np.int64)
+    return {"color": np.array([*base.PALETTE, base.MISSING])[codes]}
+
+
+def _key_of(names: Sequence[str], columns: Sequence[NumericColumn | None], n_rows: int) -> _Key:
+    """Return the key of the features with unordered categories, as far as they have room beside the chart."""
+    n_lines = max(_KEY_LINES, int(_LINES_PER_ROW * n_rows))
+    key: _Key = []
+    left = 0
+    for i, (name, column) in enumerate(zip(names, columns)):
+        if column is None or _has_scale(column):
+            continue
+        column = column.most_frequent(len(base.PALETTE))
+        assert column.categories is not None
+        categories = [
+            (base.short(category, _CATEGORY_LETTERS), base.PALETTE[code])
+            for code, category in enumerate(column.categories)
+            if (column.numbers == code).any()
+        ]
+        if len(categories) >= left:
+            if len(key) == _KEY_COLUMNS:
+                break
+            key.append({})
+            left = n_lines
+        key[-1][i] = base.short(name, _CATEGORY_LETTERS), categories
+        left -= 1 + len(categories)
+    return key
+
+
+def _key_width(key: _Key) -> float:
+    """Return the width of a key in inches."""
+    widths = []
+    for column in key:
+        lines = [line for name, categories in column.values() for line in (name, *(c for c, _ in categories))]
+        widths.append(_KEY_SPACE + base.LETTER * max(map(len, lines)))
+    return sum(widths)
 
 
 def swarm_offsets(swarm: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -12,6 +12,7 @@ from .._common.types import PathOrUrl, Values, Vector
 from .._drift.comparison import ExplanationComparison
 from .._explanations.values import Explanation
 from . import base
+from .room import fit, make_room
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,7 +136,8 @@ class ShapComparisonDisplay:
         ax.set_xlim(0, points.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)
         base.legend_beside(ax, self.points_, [base.short(name) for name in self.sample_names])
-        base.make_room(ax, self.texts_)
+        fit(ax)
+        make_room(ax, self.texts_)
         self.ax_, self.figure_ = ax, base.figure_of(ax)
         return self
 

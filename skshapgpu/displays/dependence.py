@@ -15,6 +15,7 @@ from .._rows.columns import NumericColumn, read_column
 from ..explainer import as_explainer
 from . import base
 from .histogram import draw_histogram
+from .room import fit
 from .strongest import strongest_by_interactions, strongest_by_variance
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class ShapDependenceDisplay:
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_xlabel(base.short(self.feature_name), parse_math=False)
         ax.set_ylabel(f"{self.label}\nof {base.short(self.feature_name)}", parse_math=False)
+        fit(ax)
         return self
 
     def _x_positions(self, column: NumericColumn) -> np.ndarray:
@@ -218,9 +220,7 @@ class ShapDependenceDisplay:
         colors_of_numbers = base.colormap(cmap).with_extremes(bad=base.MISSING)
         fill: dict[str, Any] = {"c": column.numbers, "cmap": colors_of_numbers, "plotnonfinite": True}
         self.points_ = ax.scatter(x, y, **fill, **limits, **style)
-        bar: Any = self.figure_.colorbar(self.points_, ax=ax, aspect=40, pad=0.02)
-        bar.set_label(name, parse_math=False)
-        bar.outline.set_visible(False)
+        bar: Any = base.colorbar(ax, self.points_, name)
         bar.solids.set_alpha(1)
         if any_missing:
             base.legend_of_missing(ax, f"{name} missing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from scipy.special import expit, logit
@@ -15,6 +15,7 @@ from .._common.types import ExplainerOptions, Model, Table, Values, Vector, list
 from .._explanations.values import Explanation
 from .._rows.columns import read_column
 from . import base
+from .room import fit, make_room
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,16 +24,20 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
     from matplotlib.typing import ColorType
 
-#: Smallest distance between two ticks of probabilities, as a fraction of the width of the axes.
-_TICK_DISTANCE = 0.1
+#: Smallest distance between two ticks of probabilities, as a fraction of the width of the axes and in inches.
+_TICK_DISTANCE, _TICK_WIDTH = 0.1, 0.5
+
+#: Height of ``f(x)`` above the bars and ``E[f(X)]`` below them, and of an axis of probabilities, in rows.
+_TOTALS, _TOP_AXIS = 1.8, 1.7
 
 
 class ShapWaterfallDisplay:
     """Waterfall plot of one row: its SHAP values lead from the base value to the prediction.
 
     Create one with :meth:`from_explanation` or :meth:`from_estimator`. The largest values are on top.
-    ``E[f(X)]`` is the base value. ``f(x)`` is the base value plus all SHAP values of the row: its margin, or
-    its probability or loss if the explanation is of probabilities or losses.
+    ``E[f(X)]`` is the base value. ``f(x)`` is the base value plus all SHAP values of the row: its prediction,
+    or its log-odds, probability, loss or margin, as the label of the x-axis says. The probability is written
+    beside log-odds.
 
     Parameters
     ----------
@@ -48,6 +53,8 @@ class ShapWaterfallDisplay:
         Label of the x-axis.
     log_odds : bool, default=False
         Whether the values are log-odds. An axis at the top then shows the probabilities.
+    error : float, default=0
+        Values up to this magnitude are due to rounding, and are shown as 0.
 
     Attributes
     ----------
@@ -84,6 +91,7 @@ class ShapWaterfallDisplay:
         feature_values: Sequence[str] | None = None,
         label: str = "margin",
         log_odds: bool = False,
+        error: float = 0.0,
     ) -> None:
         self.values = values
         self.base_value = base_value
@@ -91,6 +99,7 @@ class ShapWaterfallDisplay:
         self.feature_values = feature_values
         self.label = label
         self.log_odds = log_odds
+        self.error = error
 
     def plot(
         self,
@@ -116,6 +125,9 @@ class ShapWaterfallDisplay:
         ShapWaterfallDisplay
             The display itself.
         """
+        base.pyplot()
+        from matplotlib.patheffects import withStroke
+
         shown, others = base.ranked(np.abs(self.values), max_features)
         steps = self.values[shown].astype(np.float64)
         names = [self._name(i) for i in shown]
@@ -125,31 +137,53 @@ class ShapWaterfallDisplay:
         # The steps begin at the base value, at the bottom, and lead upwards to the prediction.
         ends = self.base_value + np.cumsum(steps[::-1])[::-1]
         starts = np.append(ends[1:], self.base_value)
-        prediction = ends[0]
         lowering, raising = base.series_colors(color, (base.NEGATIVE, base.POSITIVE), "direction")
-        ax, size = base.row_axes(ax, names)
+        ax, size = base.row_axes(ax, names, more_rows=_TOTALS + (_TOP_AXIS if self.log_odds else 0))
         rows = np.arange(len(steps))
         colors = [raising if step >= 0 else lowering for step in steps]
         self.bars_ = ax.barh(rows, steps, left=starts, height=0.7, color=colors)
         ax.vlines(ends[1:], rows[1:] - 0.65, rows[1:] + 0.35, color="0.5", linewidth=0.8, zorder=0.9)
         self.texts_ = [
-            base.beside(ax, base.signed(step), (end, row), 4 if step >= 0 else -4, size)
+            base.beside(ax, base.signed(step, self.error), (end, row), 4 if step >= 0 else -4, size)
             for row, step, end in zip(rows, steps, ends)
         ]
-        width = float(np.ptp([*ends, self.base_value]))
-        for name, x, y in (("f(x)", prediction, -1.0), ("E[f(X)]", self.base_value, float(len(steps)))):
-            ax.plot([x, x], [min(y, -0.6), max(y, 0)], color="0.5", linewidth=0.8, linestyle=":", zorder=0.9)
-            text = f"{name} = {base.numeral(x, digits_for(x, width))}"
-            self.texts_.append(ax.annotate(text, (x, y), ha="center", va="center", fontsize=size))
+        extremes = np.array([*ends, self.base_value])
+        self.texts_ += self._add_totals(ax, ends[0], float(len(steps)), extremes, size)
+        for number in self.texts_:
+            number.set_path_effects([withStroke(linewidth=2, foreground="white")])  # above dotted lines
         ax.set_ylim(len(steps) + 0.4, -1.4)
-        margin = 0.05 * width or 0.5
-        ax.set_xlim(min(ends.min(), self.base_value) - margin, max(ends.max(), self.base_value) + margin)
+        margin = 0.05 * np.ptp(extremes) or 0.5
+        ax.set_xlim(extremes.min() - margin, extremes.max() + margin)
         ax.set_xlabel(self.label, parse_math=False)
-        base.make_room(ax, self.texts_)
-        if self.log_odds:
-            _add_probabilities(ax)
+        top = ax.secondary_xaxis("top") if self.log_odds else None
+        if top is not None:
+            top.set_xlabel("probability")
+        fit(ax)
+        make_room(ax, self.texts_)
+        if top is not None:
+            width = ax.get_window_extent().width / ax.figure.dpi
+            ticks = probability_ticks(*ax.get_xlim(), max(_TICK_DISTANCE, _TICK_WIDTH / width))
+            top.set_xticks(logit(ticks), [f"{tick:.10g}" for tick in ticks])
         self.ax_, self.figure_ = ax, base.figure_of(ax)
         return self
+
+    def _add_totals(
+        self, ax: Axes, prediction: float, bottom: float, extremes: np.ndarray, size: float
+    ) -> list[Annotation]:
+        """Write the prediction above the bars, and the base value below them, at y = ``bottom``."""
+        texts, middle = [], (extremes.min() + extremes.max()) / 2
+        totals = self._totals(prediction, float(np.ptp(extremes)))
+        for text, x, y in zip(totals, (prediction, self.base_value), (-1.0, bottom)):
+            ax.plot([x, x], [min(y + 0.4, 0), max(y - 0.4, 0)], color="0.5", lw=0.8, ls=":", zorder=0.9)
+            side: Any = "left" if x < middle else "right"  # the text leads to the middle, where it has room
+            texts.append(ax.annotate(text, (x, y), ha=side, va="center", fontsize=size))
+        return texts
+
+    def _totals(self, prediction: float, width: float) -> tuple[str, str]:
+        """Return the prediction and the base value as text, with the digits that resolve the bars."""
+        total, base_value = (base.numeral(x, digits_for(x, width)) for x in (prediction, self.base_value))
+        probability = f", probability {base.numeral(expit(prediction))}" if self.log_odds else ""
+        return f"f(x) = {total}{probability}", f"E[f(X)] = {base_value}"
 
     def _name(self, feature: int) -> str:
         name = base.short(self.feature_names[feature])
@@ -225,6 +259,7 @@ class ShapWaterfallDisplay:
             feature_values=_value_strings(explanation, row),
             label=label,
             log_odds=explanation.unit == "log-odds",
+            error=base.resolution(explanation),
         )
         return display.plot(ax=ax, max_features=max_features, color=color)
 
@@ -286,19 +321,11 @@ def _value_strings(explanation: Explanation, row: int) -> list[str] | None:
     return strings
 
 
-def _add_probabilities(ax: Axes) -> None:
-    """Add an axis at the top with the probabilities of the log-odds at the bottom."""
-    low, high = ax.get_xlim()
-    ticks = probability_ticks(low, high)
-    top = ax.secondary_xaxis("top")
-    top.set_xticks(logit(ticks), [f"{tick:.10g}" for tick in ticks])
-    top.set_xlabel("probability")
-
-
-def probability_ticks(low: float, high: float) -> list[float]:
+def probability_ticks(low: float, high: float, distance: float = _TICK_DISTANCE) -> list[float]:
     """Return round probabilities whose log-odds are between two limits, at a distance from each other.
 
-    Probabilities with the fewest digits are chosen first.
+    ``distance`` is a fraction of the difference of the limits. Probabilities with the fewest digits are
+    chosen first.
     """
     ticks: list[float] = []
     for digits in range(1, 7):
@@ -310,6 +337,6 @@ def probability_ticks(low: float, high: float) -> list[float]:
         candidates = np.round(multiples * step, digits)
         for tick in candidates[np.argsort(np.abs(candidates - 0.5), kind="stable")].tolist():
             distances = [abs(logit(tick) - logit(other)) for other in ticks]
-            if 0 < tick < 1 and min(distances, default=np.inf) >= _TICK_DISTANCE * (high - low):
+            if 0 < tick < 1 and min(distances, default=np.inf) >= distance * (high - low):
                 ticks.append(tick)
     return sorted(ticks)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.displays import assert_readable
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
@@ -48,7 +49,9 @@ def test_pairs_are_whole_indices_and_the_diagonal_main_effects(explainer: Any) -
     expected = np.abs(explainer.shap_interaction_values(DIABETES)).mean(axis=0) * (2 - np.eye(10))
     np.testing.assert_allclose(drawn(display), expected[np.ix_(order, order)], atol=1e-5)
     assert (np.diff(expected.sum(axis=0)[order]) <= 1e-5).all()
-    assert display.figure_ is display.ax_.figure and len(display.figure_.axes) == 2
+    assert display.figure_ is display.ax_.figure and display.figure_.axes == [display.ax_]
+    (scale,) = display.ax_.child_axes
+    assert scale.get_ylabel() == "mean |interaction|\n(square-root scale)"
 
 
 def test_pairs_not_asked_for_are_blank(explainer: Any) -> None:
@@ -59,6 +62,39 @@ def test_pairs_not_asked_for_are_blank(explainer: Any) -> None:
     top = explainer.explain_interactions(DIABETES, interactions=3)
     image = drawn(ShapInteractionDisplay.from_explanation(top, max_features=None))
     assert np.isfinite(image).sum() == 6 and image.shape == (10, 10)
+    display = ShapInteractionDisplay.from_explanation(top)
+    in_a_pair = np.unique(top.interactions)
+    assert sorted(drawn_names(display)) == [f"x{i}" for i in in_a_pair]
+    (unknown,) = (image for image in display.ax_.images if image is not display.image_)
+    np.testing.assert_array_equal(~np.ma.getmaskarray(unknown.get_array()), np.isnan(drawn(display)))
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["not computed"]
+    assert ShapInteractionDisplay.from_estimator(explainer, DIABETES).ax_.get_legend() is None
+
+
+def test_diagonal_is_optional(explainer: Any) -> None:
+    explanation = explainer.explain_interactions(DIABETES)
+    display = ShapInteractionDisplay.from_explanation(explanation, diagonal=False)
+    image = drawn(display)
+    np.testing.assert_array_equal(np.isnan(image), np.eye(10, dtype=bool))
+    assert display.image_.norm.vmax == pytest.approx(explanation.importance().max())
+    assert display.ax_.get_legend() is None and len(display.ax_.images) == 1, "it is not unknown, but hidden"
+    sums = np.nansum(image, axis=0)
+    assert (np.diff(sums) <= 1e-5).all(), "features are in the order of their interactions"
+    with pytest.raises(TypeError, match="diagonal must be"):
+        display.plot(diagonal=1)
+
+
+def test_numbers_in_few_cells(explainer: Any) -> None:
+    explanation = explainer.explain_interactions(DIABETES)
+    display = ShapInteractionDisplay.from_explanation(explanation, max_features=5)
+    assert_readable(display.figure_)
+    for text, value in zip(display.texts_, drawn(display).ravel(), strict=True):
+        column, row = map(round, text.get_position())
+        assert drawn(display)[row, column] == value
+        assert float(text.get_text()) == pytest.approx(value, rel=5e-3)
+    assert ShapInteractionDisplay.from_explanation(explanation).texts_ == []
+    tiny = ShapInteractionDisplay(np.array([[2.0, 7e-18], [7e-18, 1.0]]), ["a", "b"], error=1e-12).plot()
+    assert [text.get_text() for text in tiny.texts_] == ["2.00", "0", "0", "1.00"]
 
 
 def test_max_features(explainer: Any) -> None:
@@ -118,7 +154,10 @@ def test_colours() -> None:
     colors = display.image_.to_rgba(display.image_.get_array())
     np.testing.assert_allclose(colors[0, 0], matplotlib.colors.to_rgba(POSITIVE), atol=1e-6)
     np.testing.assert_allclose(colors[1, 1], matplotlib.colors.to_rgba(NEGATIVE), atol=1e-6)
-    assert colors[0, 1, 3] == 0, "a cell without a value is blank"
+    assert colors[0, 1, 3] == 0, "a cell without a value shows the grey cell below it"
+    pixels = assert_readable(display.figure_)
+    column, row = display.ax_.transData.transform((1, 0)).astype(int)
+    np.testing.assert_allclose(pixels[row, column, :3] / 255, 0.9, atol=0.01)
 
 
 def test_drawn_again() -> None:

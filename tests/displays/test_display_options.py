@@ -186,6 +186,7 @@ def test_arguments_of_plot_are_arguments_of_all_from_methods(cls: Any) -> None:
         "cmap",
         "color",
         "colorbar",
+        "diagonal",
         "histogram",
         "max_features",
         "max_rows",

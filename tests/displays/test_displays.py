@@ -86,7 +86,7 @@ def test_outputs_are_stacked(wine: Explanation) -> None:
     order = np.argsort(-means.sum(axis=1))
     assert len(display.bars_) == 3
     for i, bars in enumerate(display.bars_):
-        assert [bar.get_facecolor() for bar in bars] == [colors.to_rgba(PALETTE[i])] * 6
+        assert [bar.get_facecolor() for bar in bars[:5]] == [colors.to_rgba(PALETTE[i])] * 5
         np.testing.assert_allclose([bar.get_width() for bar in bars[:5]], means[order[:5], i])
         np.testing.assert_allclose([bar.get_x() for bar in bars[:5]], means[order[:5], :i].sum(axis=1))
     legend = display.ax_.get_legend()
@@ -270,8 +270,16 @@ def test_categories_have_colours_in_their_order() -> None:
         return np.ma.filled(display.points_[feature].get_array(), np.nan)[in_order]
 
     np.testing.assert_allclose(drawn(0), [0, 1, 0.5, np.nan, 0])
-    np.testing.assert_allclose(drawn(1), [0.5, 0, 1, 0, np.nan])
     np.testing.assert_allclose(drawn(2), 0.5)
+    codes = [1, 0, 2, 0, -1]  # b, a, c, a, missing
+    expected = [rgba(color) for color in [*PALETTE[:3], MISSING]]
+    faces = display.points_[1].get_facecolors()[in_order]
+    np.testing.assert_allclose(faces, [expected[code] for code in codes])
+    lines = [text.get_text() for text in display.key_.get_texts()]
+    assert [line for line in lines if line] == ["feature 1", "a", "b", "c"], (
+        "ordered categories are not in the key"
+    )
+    assert_readable(display.figure_)
     np.testing.assert_allclose(display.points_[0].get_facecolor()[in_order[3]], rgba(MISSING))
 
 

@@ -44,7 +44,7 @@ def test_dependence_places_values(diabetes: Explanation) -> None:
     drawn = np.column_stack([points.get_offsets(), points.get_array()])
     np.testing.assert_allclose(drawn[np.lexsort(drawn.T)], expected[np.lexsort(expected.T)])
     assert display.ax_.get_xlabel() == "x2" and "of x2" in display.ax_.get_ylabel()
-    assert display.color_name == "x8" == display.figure_.axes[1].get_ylabel()
+    assert display.color_name == "x8" == display.ax_.child_axes[0].get_ylabel()
     np.testing.assert_allclose(points.get_clim(), np.percentile(DIABETES[:, 8], [5, 95]))
     assert_readable(display.figure_)
 

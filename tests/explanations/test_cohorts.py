@@ -158,7 +158,7 @@ def test_text_names_the_strongest_features(explanation: Explanation) -> None:
     for place, line in zip((0, 10, 20), lines[1:]):
         part = explanation[(FRAME["place"] == place).to_numpy()]
         assert line.startswith(f"  {place}: {len(part)} rows: {part.strongest(1)[0][0]} ")
-    assert repr(explanation.groupby(np.arange(N_ROWS))).endswith("\n  ...")
+    assert repr(explanation.groupby(np.arange(N_ROWS))).endswith("\n  and 40 more cohorts")
 
 
 def test_outputs_interactions_and_rows_without_values() -> None:

@@ -367,6 +367,23 @@ def test_only_the_top_features_are_shown() -> None:
     )
     html = wide._repr_html_()
     assert "f29" in html and "f18" in html and "f17" not in html
+    assert "and 18 more" in html and repr(wide).endswith("\n  and 18 more")
+    twelve = replace(wide, data=None)[:, :12]
+    assert "more" not in repr(twelve) and "more" not in twelve._repr_html_()
+
+
+def test_units_of_values() -> None:
+    text, html = repr(explanation(unit="log-odds")), explanation(unit="log-odds")._repr_html_()
+    assert "base value: 0, 0.5, 1 (log-odds)" in text and "base value: 0, 0.5, 1 (log-odds)" in html
+    assert "\nmean |SHAP value| (log-odds):\n" in text and "<th>mean |SHAP value| (log-odds)</th>" in html
+
+
+def test_values_within_the_additivity_error_are_zero() -> None:
+    tiny = explanation(1, values=np.array([[2.0, 7.31e-18, -1e-7, 3e-7]] * 5), additivity_error=1e-7)
+    lines = repr(tiny).splitlines()[-4:]
+    assert lines == ["  a: 2", "  d: 3e-07", "  c: 0", "  b: 0"]
+    assert ">0<" in tiny._repr_html_() and "e-18" not in tiny._repr_html_()
+    assert "7.31e-18" in repr(replace(tiny, additivity_error=None)), "without a check, the error is unknown"
 
 
 @pytest.mark.parametrize("mapping", [None, 3, ["a"]])

@@ -75,16 +75,18 @@ def test_other_outputs(model_output: str, unit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "unit"),
     [
-        RandomForestRegressor(5),
-        HistGradientBoostingRegressor(max_iter=5),
-        IsolationForest(n_estimators=5),
+        (RandomForestRegressor(5), "prediction"),
+        (HistGradientBoostingRegressor(max_iter=5), "prediction"),
+        (IsolationForest(n_estimators=5), "margin"),
     ],
     ids=["forest", "boosting", "isolation"],
 )
-def test_margins(model: Any) -> None:
-    assert explain(model.fit(WINE, CULTIVAR + 1), WINE[:5]).unit == "margin"
+def test_predictions_and_margins(model: Any, unit: str) -> None:
+    explanation = explain(model.fit(WINE, CULTIVAR + 1), WINE[:5])
+    assert explanation.unit == unit
+    assert "mean |SHAP value|:" in repr(explanation), "a prediction and a margin need no unit"
 
 
 def test_out_of_fold_explanations_have_the_unit_of_their_splits() -> None:

@@ -49,15 +49,22 @@ def rgba(color: Any) -> np.ndarray:
 
 def texts(figure: Any) -> list[Any]:
     """Return all visible strings of a figure."""
+    from matplotlib.legend import Legend
+
     labels = []
-    for axes in figure.axes:
+    children = [child for axes in figure.axes for child in axes.child_axes]
+    for axes in [*figure.axes, *children]:
         (left, right), (low, high) = sorted(axes.get_xlim()), sorted(axes.get_ylim())
         labels += [axes.xaxis.label, axes.yaxis.label, axes.title, *axes.texts]
         labels += [t.label1 for t in axes.xaxis.get_major_ticks() if left <= t.get_loc() <= right]
+        labels += [t.label2 for t in axes.xaxis.get_major_ticks() if left <= t.get_loc() <= right]
         labels += [t.label1 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
         labels += [t.label2 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
         if axes.get_legend() is not None:
             labels += [axes.get_legend().get_title(), *axes.get_legend().get_texts()]
+        labels += [
+            text for artist in axes.artists if isinstance(artist, Legend) for text in artist.get_texts()
+        ]
     return [text for text in labels if text.get_visible() and text.get_text().strip()]
 
 

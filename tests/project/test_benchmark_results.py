@@ -58,6 +58,49 @@ def test_the_chart_of_the_first_page_is_current(monkeypatch: pytest.MonkeyPatch)
     assert (ROOT / "docs/images/speed.svg").read_text() == drawing, "run python docs/speed.py"
 
 
+def test_the_chart_of_the_first_page_names_devices_and_our_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    speed = runpy.run_path(str(ROOT / "docs/speed.py"))
+    chart = (ROOT / "docs/images/speed.svg").read_text()
+    for panel in speed["PANELS"]:
+        device, seconds, bars = speed["figures"](panel)
+        runs = json.loads((RESULTS / f"{panel.name}.json").read_text())["runs"]
+        (run,) = (run for run in runs if panel.model in [model["name"] for model in run["models"]])
+        cpu = run["machine"]["cpu"].partition(" Processor")[0].replace("(R)", "")
+        assert (run["gpu"]["devices"][0]["name"] if panel.on_gpu else cpu) in device
+        assert f">{device}<" in chart and f">{panel.title}<" in chart
+        for label, ratio in bars:
+            assert ratio > 1 and f">{label}<" in chart and f">{ratio:,.0f}<" in chart
+        assert f">1 ({speed['_time'](seconds)})<" in chart
+    assert chart.count(">skshapgpu<") == len(speed["PANELS"])
+    times = {panel.name: speed["figures"](panel)[1] for panel in speed["PANELS"]}
+    (model,) = (
+        model
+        for run in json.loads((RESULTS / "values.json").read_text())["runs"]
+        for model in run["models"]
+        if model["name"] == "cal_housing-med"
+    )
+    assert times["values"] == 10_000 / model["systems"]["ours"]["rows_per_second"]["median"]
+
+
+def test_the_chart_of_the_first_page_is_legible_on_a_telephone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    svg = importlib.import_module("svg")
+    chart = (ROOT / "docs/images/speed.svg").read_text()
+    width, _ = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', chart).groups())  # type: ignore[union-attr]
+    pattern = (
+        r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)" font-size="(\d+)"[^>]* fill="([^"]+)">([^<]+)<'
+    )
+    texts = re.findall(pattern, chart)
+    assert len(texts) == chart.count("<text ")
+    for x, anchor, size, fill, content in texts:
+        assert int(size) * 360 / width >= 9, "390 px are less the margins of the page"
+        length = 0.62 * int(size) * len(content)  # 0.62: mean width of a letter of DejaVu Sans, a wide font
+        left = float(x) - length * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        assert left >= -8 and left + length <= width + 8, content
+        assert f'[fill="{fill}"]{{fill:{svg.DARK[fill]}}}' in chart, "letters are light on dark pages"
+
+
 def test_the_charts_of_the_pages_are_current_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     charts = runpy.run_path(str(ROOT / "docs/charts.py"))

@@ -7,12 +7,14 @@ import html
 import importlib.util
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from helpers import ROOT
+from helpers.displays import assert_readable
 
 LIBRARIES = ("scikit-learn", "XGBoost", "LightGBM", "CatBoost")
 
@@ -40,7 +42,7 @@ def test_the_page_holds_all_that_it_shows(
 
     assert not re.search(r"https?:|<script|<link|@import|url\(", page)
     sources = re.findall(r'src="([^"]*)"', page)
-    assert len(sources) == 1 + len(LIBRARIES)
+    assert len(sources) == 1 + len(LIBRARIES) + len(demo.MORE)
     for source in sources:
         kind, _, data = source.partition(",")
         assert kind == "data:image/png;base64"
@@ -55,12 +57,34 @@ def test_the_page_holds_all_that_it_shows(
         namespace: dict[str, Any] = {}
         exec(html.unescape(code), namespace)  # as a reader would run it
         explanation = namespace["explanation"]
-        _, _, n_rows, n_features, _, error, top = table[library]
+        _, _, n_rows, n_features, ours, theirs, times, error, top = table[library]
+        assert float(ours) > 0
+        if find_spec("shap") is None:
+            assert theirs == times == ""
+        else:  # the table rounds times to two and three digits, and the ratio to an integer
+            expected = float(theirs.replace(",", "")) / float(ours)
+            assert float(times.replace(",", "")) == pytest.approx(expected, rel=0.06, abs=1)
         assert explanation.values.shape[:2] == (int(n_rows), int(n_features))
         assert 0 < float(error) < 1e-5
         importance = explanation.importance().reshape(int(n_features), -1).sum(axis=1)
         names = [explanation.feature_names[i] for i in importance.argsort()[::-1][:3]]
         assert top == ", ".join(names)
+
+    text = html.unescape(page)
+    for name in ("ShapBeeswarmDisplay", "ShapWaterfallDisplay", "ShapInteractionDisplay"):
+        assert f"{name}.from_" in text
+    paths = re.findall(r"<code>(docs/\w+\.md|examples)</code>", page.partition("What to do next")[2])
+    assert len(paths) == 4 and all((ROOT / path).exists() for path in paths)
+
+
+def test_bars_are_those_of_the_displays(demo: ModuleType) -> None:
+    results = [demo.explained(*case) for case in demo.CASES]
+    figure = demo.overview(results)
+    assert_readable(figure)
+    for result, ax in zip(results, figure.axes, strict=True):
+        assert [label.get_text() for label in ax.get_yticklabels()][:8] == result.strongest(8)[0]
+        gap = ax.title.get_window_extent().y0 - ax.get_window_extent().y1
+        assert gap > 0.5 * ax.title.get_fontsize(), "the title is not glued to the axes"
 
 
 def test_a_file_that_is_not_a_page_of_the_demo_is_kept(

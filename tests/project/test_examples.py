@@ -43,6 +43,14 @@ def test_stories_are_listed_in_their_order() -> None:
     assert len({path.name for path in EXAMPLES} & set(listed)) >= 8
 
 
+def test_figures_have_a_layout() -> None:
+    """Without a layout engine, labels of neighbouring axes share their room."""
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("plt.subplots", "plt.figure"):
+                assert "layout='constrained'" in ast.unparse(call), f"{path.name}, line {call.lineno}"
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(path: Path, tmp_path: Path) -> None:
     for name in sorted(imported(path)):
