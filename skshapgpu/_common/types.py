@@ -213,6 +213,12 @@ class Splitter(Protocol):
     def get_n_splits(self) -> Callable[..., Any]: ...
 
 
+class ArrowStream(Protocol):
+    """Table that offers its rows as a stream of Arrow, such as a relation of DuckDB or a table of Ibis."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
 class ArrowSource(Protocol):
     """Dataset, table or reader of record batches of PyArrow."""
 
@@ -226,9 +232,10 @@ PathOrUrl = str | os.PathLike[str]
 #: A fitted model, a model file, an explainer, or an explainer file.
 Model = Estimator | Explaining | Frozen | SparkModel | OnnxModel | TreeliteModel | PathOrUrl | bytes
 
-#: Rows: an array, a sparse matrix, a data frame, a library's container of rows, or a list of rows.
+#: Rows: an array, a sparse matrix, a data frame, a stream of Arrow, a library's container, or a list of rows.
 Table = (
     TwoDimensional
+    | ArrowStream
     | Exporting
     | CudaArray
     | SparseMatrix
