@@ -258,6 +258,9 @@ class TreeExplainer(ExplainerCalls):
         last step is explained, in terms of the columns that it receives, and copies of the other steps
         transform X. Of a fitted search, ``best_estimator_`` is explained; docs/models.md lists all wrappers.
 
+        Or a tree of scikit-learn without its estimator, ``tree_``, or a dictionary of trees, in the form in
+        which shap takes them: see docs/models.md.
+
         Or a model file: its path or URL, such as "s3://bucket/model.ubj", or its content as bytes.
 
         Or an explainer, or an explainer file, which its :meth:`save` wrote: the path, URL or content. It has

@@ -229,8 +229,18 @@ class ArrowSource(Protocol):
 #: The path or the URL of a file or a folder.
 PathOrUrl = str | os.PathLike[str]
 
-#: A fitted model, a model file, an explainer, or an explainer file.
-Model = Estimator | Explaining | Frozen | SparkModel | OnnxModel | TreeliteModel | PathOrUrl | bytes
+#: A fitted model, a dictionary of trees, a model file, an explainer, or an explainer file.
+Model = (
+    Estimator
+    | Explaining
+    | Frozen
+    | SparkModel
+    | OnnxModel
+    | TreeliteModel
+    | dict[str, Any]
+    | PathOrUrl
+    | bytes
+)
 
 #: Rows: an array, a sparse matrix, a data frame, a stream of Arrow, a library's container, or a list of rows.
 Table = (

@@ -92,7 +92,7 @@ def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
 
 
 def adapt(model: Any) -> AdaptedModel:
-    """Read a fitted model of any known family, or the path or the content of a model file.
+    """Read a fitted model of any known family, a dictionary of trees, or the path or content of a model file.
 
     An :class:`~skshapgpu.adapters.AdaptedModel` is returned unchanged.
 
@@ -106,6 +106,8 @@ def adapt(model: Any) -> AdaptedModel:
         return importlib.import_module("skshapgpu.adapters.files").adapt(model)
     if isinstance(model, AdaptedModel):
         return model
+    if isinstance(model, dict) and "trees" in model:
+        return importlib.import_module("skshapgpu.adapters.tree_dictionary").adapt(model)
     if isinstance(model, type):
         raise TypeError(f"expected a fitted model, got the class {model.__name__}; pass an instance")
     adapter = registered(model)

@@ -9,6 +9,7 @@ decision trees, forests, bagging of trees  ``predict``, or ``predict_proba``
                                            inverse link (log link: poisson and gamma loss)
 ``IsolationForest``                        average path length E, as shap explains it;
                                            ``score_samples`` is ``-2 ** (-E / c)``
+``tree_`` of a tree, without estimator     ``Tree.predict``: see ``sklearn_raw_tree.py``
 =========================================  ====================================================
 
 A binary classifier has one output, its positive class ``classes_[1]``; a classifier of three or
@@ -33,10 +34,11 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.ensemble._iforest import _average_path_length
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree._tree import Tree as SklearnTree
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import UnsupportedModelError
-from . import sklearn_ensembles
+from . import sklearn_ensembles, sklearn_raw_tree
 from ._known import require_known
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble, Tree
@@ -156,6 +158,8 @@ def adapt(model: Any) -> AdaptedModel:
     ``NotFittedError`` if the model is not fitted; ``ValueError`` if the model was modified and is no longer a
     valid ensemble of trees.
     """
+    if isinstance(model, SklearnTree):
+        return sklearn_raw_tree.adapt(model)
     name = type(model).__name__
     bases = [base.__name__ for base in type(model).__mro__ if base.__module__.partition(".")[0] == "sklearn"]
     for base in bases:

@@ -45,7 +45,14 @@ def read_tree(
     estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
 ) -> Tree:
     """Read a tree, and give its nodes a value; ``columns`` are the columns of X that it was trained on."""
-    nodes = _nodes(estimator)
+    nodes = nodes_of(f"the {type(estimator).__name__}", estimator.tree_)
+    return tree_of_nodes(nodes, value, columns=columns, output=output)
+
+
+def tree_of_nodes(
+    nodes: np.ndarray, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
+) -> Tree:
+    """Return the tree of :func:`nodes_of`, as :func:`read_tree` does."""
     leaf = nodes["left_child"] < 0
     feature = nodes["feature"]
     return Tree(
@@ -61,9 +68,11 @@ def read_tree(
     )
 
 
-def _nodes(estimator: Any) -> np.ndarray:
-    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories."""
-    name, tree = f"the {type(estimator).__name__}", estimator.tree_
+def nodes_of(name: str, tree: Any) -> np.ndarray:
+    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories.
+
+    ``name`` is the model as messages call it.
+    """
     state = tree.__getstate__()
     require_known(name, "fields of its tree", state, _TREE_STATE)
     nodes: np.ndarray = state["nodes"]
