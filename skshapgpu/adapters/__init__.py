@@ -48,6 +48,10 @@ FAMILIES = {
     "ngboost": Family("ngboost", "ngboost"),
     "sksurv": Family("sksurv", "scikit-survival"),
     "quantile_forest": Family("quantile_forest", "quantile-forest"),
+    "imblearn": Family("imbalanced_learn", "imbalanced-learn"),
+    "gpboost": Family("gpboost", "gpboost"),
+    "pyod": Family("pyod", "pyod"),
+    "skopt": Family("scikit_optimize", "scikit-optimize"),
     "onnx": Family("onnx.model", "onnx"),
     "pyspark": Family("spark_ml.model", "pyspark"),
 }

@@ -50,7 +50,7 @@ from .schema import (
     pair_names,
     predictions_of_mean,
 )
-from .sklearn_trees import accepts_nan, input_schema, read_tree, require_trees
+from .sklearn_trees import accepts_nan, input_schema, read_tree, require_all_members, require_trees
 
 #: Criteria of trees that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
@@ -149,12 +149,13 @@ def _all_numbers(values: np.ndarray) -> bool:
     return all(isinstance(value, Real) for value in values.tolist())
 
 
-def adapt(model: Any) -> AdaptedModel:
+def adapt(model: Any, package: str = "sklearn") -> AdaptedModel:
     """Read a fitted model of scikit-learn, or of a subclass that predicts in the same way.
 
     It is the final model itself: pipelines, searches and ``FrozenEstimator`` have been unwrapped before. Its
-    margin depends on the class of the model: see the table at the top of this module. Raise
-    ``UnsupportedModelError`` if the model, or one of its options, cannot be explained exactly;
+    margin depends on the class of the model: see the table at the top of this module. Classes of ``package``
+    may define methods that predict, if the results are the same. Raise ``UnsupportedModelError`` if the
+    model, or one of its options, cannot be explained exactly;
     ``NotFittedError`` if the model is not fitted; ``ValueError`` if the model was modified and is no longer a
     valid ensemble of trees.
     """
@@ -178,7 +179,7 @@ def adapt(model: Any) -> AdaptedModel:
         raise UnsupportedModelError(f"cannot explain a {name}: {reason}")
     fitted, read = readers[0]
     check_is_fitted(model, fitted)
-    require_own_predictions(model, "sklearn")
+    require_own_predictions(model, package)
     try:
         return read(model)
     except (LookupError, OverflowError) as error:
@@ -252,12 +253,7 @@ def _forest(model: Any) -> AdaptedModel:
 
 
 def _bagging(model: Any) -> AdaptedModel:
-    n_fitted, n_listed = len(model.estimators_), len(model.estimators_features_)
-    if not n_fitted == n_listed == model.n_estimators:
-        raise UnsupportedModelError(
-            f"this {type(model).__name__} has {n_fitted} estimators_ and {n_listed} estimators_features_ for "
-            f"n_estimators={model.n_estimators}: train it anew, or cut all three to the same length"
-        )
+    require_all_members(model)
     if not all(isinstance(e, (DecisionTreeClassifier, DecisionTreeRegressor)) for e in model.estimators_):
         return sklearn_ensembles.bagging(model)
     return _mean_of_trees(model, model.estimators_, model.estimators_features_)

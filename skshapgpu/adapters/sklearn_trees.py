@@ -41,6 +41,16 @@ def require_trees(
     return estimators
 
 
+def require_all_members(model: Any) -> None:
+    """Reject a bag whose numbers of members contradict each other."""
+    n_fitted, n_listed = len(model.estimators_), len(model.estimators_features_)
+    if not n_fitted == n_listed == model.n_estimators:
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} has {n_fitted} estimators_ and {n_listed} estimators_features_ for "
+            f"n_estimators={model.n_estimators}: train it anew, or cut all three to the same length"
+        )
+
+
 def read_tree(
     estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
 ) -> Tree:

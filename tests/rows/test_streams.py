@@ -174,9 +174,7 @@ def test_batches_of_a_stream(tmp_path: Path) -> None:
 
 def test_errors_name_the_object_and_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     model, arrow = forest(), library("pyarrow")
-    with pytest.raises(
-        ValueError, match=r"X is a test_streams.Relation, which cannot be read: OSError"
-    ):
+    with pytest.raises(ValueError, match=r"X is a test_streams.Relation, which cannot be read: OSError"):
         explain(model, Relation(None, OSError("lost")))
     with pytest.raises(ValueError, match=r"data is a test_streams.Relation, which cannot"):
         TreeExplainer(model, Relation(None, OSError("lost")))
