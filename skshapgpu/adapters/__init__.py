@@ -49,6 +49,8 @@ FAMILIES = {
     "sksurv": Family("sksurv", "scikit-survival"),
     "quantile_forest": Family("quantile_forest", "quantile-forest"),
     "imblearn": Family("imbalanced_learn", "imbalanced-learn"),
+    "econml": Family("econml", "econml"),
+    "causalml": Family("causalml", "causalml"),
     "gpboost": Family("gpboost", "gpboost"),
     "pyod": Family("pyod", "pyod"),
     "skopt": Family("scikit_optimize", "scikit-optimize"),

@@ -15,8 +15,7 @@ from ._subclasses import require_own_method
 from .ensemble import Tree
 from .schema import ColumnEncoder, InputSchema
 
-#: Known kinds of trees, parts of their state, and fields of their nodes.
-_TREE_KINDS = frozenset({SklearnTree})
+#: Known parts of the state of trees, and fields of their nodes.
 _TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
 _NODE_FIELDS = frozenset(
     "left_child right_child feature threshold impurity n_node_samples weighted_n_node_samples "
@@ -78,16 +77,16 @@ def tree_of_nodes(
     )
 
 
-def nodes_of(name: str, tree: Any) -> np.ndarray:
+def nodes_of(name: str, tree: Any, kind: type = SklearnTree) -> np.ndarray:
     """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories.
 
-    ``name`` is the model as messages call it.
+    ``name`` is the model as messages call it. ``kind`` is the class of trees that the model may have.
     """
     state = tree.__getstate__()
     require_known(name, "fields of its tree", state, _TREE_STATE)
     nodes: np.ndarray = state["nodes"]
     require_known(name, "fields of its tree's nodes", nodes.dtype.names or (), _NODE_FIELDS)
-    require_known(name, "kinds of trees", (type(tree),), _TREE_KINDS)
+    require_known(name, "kinds of trees", (type(tree),), frozenset({kind}))
     return nodes
 
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.checks import assert_margin, hard_rows
 from helpers.definition import assert_adds_up_to, assert_values_equal_definition
 from helpers.families import frame_with_categories, library
-from helpers.sums import FRAME, NUMBERS, SIGNAL, THREE, TWO
+from helpers.sums_data import FRAME, NUMBERS, SIGNAL, THREE, TWO
 from sklearn.exceptions import NotFittedError
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain

@@ -11,7 +11,7 @@ import pytest
 from helpers.checks import assert_margin, hard_rows
 from helpers.definition import assert_values_equal_definition
 from helpers.families import library
-from helpers.sums import FRAME, LABELS, NUMBERS, TARGETS, THREE, TWO
+from helpers.sums_data import FRAME, LABELS, NUMBERS, TARGETS, THREE, TWO
 from numpy.lib import recfunctions
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError

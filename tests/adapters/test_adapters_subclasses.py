@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from helpers.definition import assert_values_equal_definition
 from helpers.families import forest_classifier, library
-from helpers.sums import FRAME, NUMBERS, RARE, THREE, TWO, histogram, tree
-from sklearn.ensemble import AdaBoostClassifier, IsolationForest
+from helpers.sums_data import FRAME, NUMBERS, RARE, THREE, TWO
+from sklearn.ensemble import AdaBoostClassifier, HistGradientBoostingClassifier, IsolationForest
 from sklearn.exceptions import NotFittedError
+from sklearn.tree import DecisionTreeClassifier
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain
 from skshapgpu.adapters import adapt
@@ -25,6 +26,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 
 def imbalanced(name: str, *arguments: Any, **options: Any) -> Any:
     return getattr(library("imblearn.ensemble"), name)(*arguments, random_state=0, **options)
+
+
+def tree() -> DecisionTreeClassifier:
+    return DecisionTreeClassifier(max_depth=3, random_state=0)
+
+
+def histogram() -> HistGradientBoostingClassifier:
+    return HistGradientBoostingClassifier(max_iter=6, max_leaf_nodes=6, min_samples_leaf=5, random_state=0)
 
 
 def adaboost() -> AdaBoostClassifier:
