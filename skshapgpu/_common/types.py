@@ -219,6 +219,16 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
+class Adapted(Protocol):
+    """Model that an adapter has read, such as a sum of models."""
+
+    @property
+    def ensemble(self) -> Any: ...
+
+    @property
+    def schema(self) -> Any: ...
+
+
 class ArrowSource(Protocol):
     """Dataset, table or reader of record batches of PyArrow."""
 
@@ -237,6 +247,7 @@ Model = (
     | SparkModel
     | OnnxModel
     | TreeliteModel
+    | Adapted
     | dict[str, Any]
     | PathOrUrl
     | bytes

@@ -11,13 +11,16 @@ import importlib
 import os
 from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 from .schema import AdaptedModel, Column, ColumnEncoder, DerivedColumns, InputSchema
 
-#: Names for code that defines an adapter. :func:`register_adapter` can also be imported from ``skshapgpu``.
+if TYPE_CHECKING:
+    from .combined import sum_of_models
+
+#: Names for code that defines an adapter or adds up models. :func:`register_adapter` is in skshapgpu, too.
 __all__ = [
     "AdaptedModel",
     "Column",
@@ -27,6 +30,7 @@ __all__ = [
     "InputSchema",
     "Tree",
     "register_adapter",
+    "sum_of_models",
 ]
 
 
@@ -89,6 +93,13 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
     if not callable(adapter):
         raise TypeError(f"adapter must be callable, not {type(adapter).__name__}")
     _REGISTERED[class_path] = adapter
+
+
+def __getattr__(name: str) -> Any:
+    """Import the function for sums of models, which imports the adapters that it needs, at its first use."""
+    if name == "sum_of_models":
+        return importlib.import_module("skshapgpu.adapters.combined").sum_of_models
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:

@@ -90,6 +90,11 @@ def _fitted_member(name: str, estimator: Any) -> _Fitted:
         ) from error
 
 
+def adapted_member(name: str, estimator: Any) -> AdaptedModel:
+    """Return a member of a sum that messages call ``name``; raise errors as :func:`adapt` does."""
+    return _fitted_member(name, estimator).model
+
+
 def _steps(pipeline: Pipeline) -> list[Any]:
     """Return the steps of a pipeline that transform X; samplers of imbalanced-learn act in training only."""
     steps = [step for _, step in pipeline.steps[:-1] if not (step is None or isinstance(step, str))]
