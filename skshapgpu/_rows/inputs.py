@@ -33,7 +33,7 @@ from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, takes_arrays, unique
 from .real_numbers import is_long, require_real
-from .tables import HostTable, collected, names_of, open_table, row_labels
+from .tables import HostTable, collected, names_of, open_table, row_labels, select
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -316,8 +316,14 @@ class HostRows:
             return not sp.issparse(self.data) and self.data.dtype not in (_FLOAT32, _FLOAT64)
         if not self._schema.frames_are_arrays:
             return False
+        data = self.data[:0]
+        if self._schema.n_categorical and self._frame is not None:  # codes replace the categories
+            columns = np.setdiff1d(np.arange(data.shape[1]), list(self._frame.coded_columns))
+            if not len(columns):
+                return True
+            data = select(self.data, slice(0, 0), columns)
         array = check_array(
-            self.data[:0], accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_min_samples=0
+            data, accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_min_samples=0
         )
         return array.dtype not in (_FLOAT32, _FLOAT64)
 

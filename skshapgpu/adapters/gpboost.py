@@ -45,13 +45,12 @@ def adapt(model: Any) -> AdaptedModel:
     adapted = lightgbm.read_text(text, classes)
     if booster.has_gp_model:
         adapted = replace(adapted, link=None, squared_error=False, binary=None, class_names=None)
-    ensemble, schema, averages = adapted.ensemble, adapted.schema, "\naverage_output\n" in text
+    ensemble, averages = adapted.ensemble, "\naverage_output\n" in text
     n_averaged = max(ensemble.n_trees // ensemble.n_outputs, 1) if averages else 1
     return replace(
         adapted,
-        # GPBoost rounds arrays and frames to float32 if they hold no floats. A frame with categories usually
-        # has floats beside them, and its codes are exact.
-        schema=replace(schema, frames_are_arrays=True, exact_arrays=not schema.n_categorical),
+        # GPBoost rounds arrays and frames to float32 if they hold no floats.
+        schema=replace(adapted.schema, frames_are_arrays=True, exact_arrays=True),
         family="gpboost",
         predictions={"raw": partial(_fixed_effects, booster, n_averaged)},
     )

@@ -111,6 +111,12 @@ def test_categories_of_a_frame() -> None:
         assert_adds_up_to(explanation, expected, 1e-10)
         assert explanation.checked_against == "model"
     assert explanation.feature_names == tuple(table)
+    whole = (table["weight"] * 1000).round().astype(np.int64)
+    counted = table.assign(size=whole, weight=whole + 2**30)  # without floats, GPBoost rounds them to float32
+    booster = train(y, rows=counted.assign(weight=whole), objective="regression", min_data_per_group=5)
+    with pytest.raises(ValueError, match="pass X as an array of float64"):
+        explain(booster, counted)
+    assert explain(booster, counted.assign(weight=whole)).checked_against == "model"
 
 
 def test_wrappers() -> None:
